@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 UNIT_BYTES = {CONSUMEQUEUE_DIR: 20, BATCHCONSUMEQUEUE_DIR: 46, INDEX_DIR: 20}
 MISSING = "units are missing"
 MISSING_KEYS = "keys are missing in the index"
-OF_NO_RECORD = "the unit is of no whole record in the log that has its place here"
+OF_NO_RECORD = "the unit does not belong to a whole record of this queue"
 OF_NO_KEY = "the entry is of no key in the log"
 
 

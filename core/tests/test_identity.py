@@ -52,5 +52,5 @@ def test_a_damaged_one_says_what_was_expected_and_found(
 
 def test_one_of_a_later_lakelog_is_left_alone(tmp_path: Path) -> None:
     content = json.dumps({"version": 2, "id": "something else"}).encode()
-    with pytest.raises(NotAStore, match="knows version 2 wrote it; this one knows 1"):
+    with pytest.raises(NotAStore, match="version is 2; this lakelog knows 1"):
         read_identity(FILES, written(tmp_path, content))

@@ -174,9 +174,9 @@ def test_it_expires_only_where_that_is_set_and_it_was_not_renewed() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", ".hidden", "ä", "a b", "x" * 101])
 def test_names_that_no_file_should_have_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="no name of a pin"):
+    with pytest.raises(ValueError, match="not a valid name of a pin"):
         Pin(name, 0, 0)
-    with pytest.raises(ValueError, match="no name of a pin"):
+    with pytest.raises(ValueError, match="not a valid name of a pin"):
         remove_pin(FILES, tmp_path, name)
 
 

@@ -233,7 +233,7 @@ def twice(**more: Any) -> CrashPlan:
 PAGE_OR_SO: Final = 3_000
 """Bodies of records that share few pages with others."""
 CUTS: Final = {"on_damage": "truncate"}
-LOST: Final = "messages that were promised are lost|no segment is here"
+LOST: Final = "messages that were promised are lost|there is no segment"
 AHEAD: Final = "the checkpoint claims"
 BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     acknowledge_before_sync: (planned(flush="inline"), LOST),

@@ -107,7 +107,7 @@ def _check_seen(outcome: Outcome, follows: str, *, forever: bool) -> None:
 
 
 def _is_said_gone(outcome: Outcome) -> bool:
-    return f"topic {GONE!r} is gone, but files of it are left" in outcome.failures[0]
+    return f"topic {GONE!r} was removed, but some of its files remain" in outcome.failures[0]
 
 
 def _check_reopened(path: Path, outcome: Outcome) -> None:

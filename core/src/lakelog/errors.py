@@ -290,9 +290,9 @@ class ThreadNotStarted(StoreError):
 
     def __init__(self, thread: str, why: object) -> None:
         super().__init__(
-            f"the thread {thread!r} cannot be started ({why}); where that is EAGAIN, the user or "
-            "the container has as many threads as it may have: raise the limit (ulimit -u, "
-            "pids.max of the cgroup), or end some, then try again"
+            f"the thread {thread!r} cannot be started ({why}); after EAGAIN, raise the limit of "
+            "threads of the user or the container (ulimit -u, pids.max of the cgroup), or end some "
+            "threads, then try again"
         )
         self.thread = thread
         self.errno = errno.EAGAIN

@@ -106,7 +106,7 @@ def test_a_record_must_be_there_whole(tmp_path: Path, offset: int, size: int) ->
         judged = judge.judged(attrs.evolve(pin, fingerprint=wrong), 0, store.max_offset)
         assert judged.position == 0
         assert judged.problem is not None
-        assert f"it has all before {pin.position}" in judged.problem
+        assert f"its position is {pin.position}" in judged.problem
 
 
 def test_a_log_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:

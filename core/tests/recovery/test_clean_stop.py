@@ -289,7 +289,7 @@ def test_other_settings_read_the_log(more: dict[str, Any], tmp_path: Path) -> No
 def test_who_asks_for_all_of_the_log_gets_it(tmp_path: Path) -> None:
     put = a_store(tmp_path, 110)
     report = recover_small(tmp_path, full=True)
-    assert (report.start_reason, report.records) == ("all of it was asked for", len(put))
+    assert (report.start_reason, report.records) == ("a full recovery was requested", len(put))
 
 
 @pytest.mark.parametrize(("on_damage", "gone_by"), [("skip", True), ("truncate", False)])

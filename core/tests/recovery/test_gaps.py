@@ -78,7 +78,7 @@ def test_it_is_filled(tmp_path: Path, puts: list[PutResult]) -> None:
     assert list(quarantine(path).values()) == [before]
     assert kept_lines(path)[0]["offset"] == gap[0]
     (mended,) = report.mended
-    assert "put records that say so in their place" in mended
+    assert "put filler records in their place" in mended
     assert (dry.damage, dry.mended) == (report.damage, report.mended)
     assert [attrs.evolve(each, path=None) for each in report.cut] == list(dry.cut)
     assert json.loads((path / "lakelog" / "damage.json").read_text()) == {"damage": []}

@@ -101,9 +101,9 @@ def test_a_whole_log_that_is_gone_is_refused(tmp_path: Path) -> None:
     a_store(tmp_path)
     for each in segments(tmp_path):
         each.unlink()
-    with refused(tmp_path, StoreError, "is the disk mounted", "to begin a new log"):
+    with refused(tmp_path, StoreError, "check that the disk is mounted", "To begin a new log"):
         open_small(tmp_path)
-    with refused(tmp_path, StoreError, "is the disk mounted"):
+    with refused(tmp_path, StoreError, "check that the disk is mounted"):
         recover_small(tmp_path)
     (tmp_path / "checkpoint").unlink()
     (tmp_path / "lakelog" / "queues.json").unlink()
@@ -119,7 +119,7 @@ def test_a_log_elsewhere_that_is_not_mounted_is_refused(tmp_path: Path) -> None:
     a_store(path, 20, commitlog_path=log)
     for each in log.iterdir():
         each.unlink()
-    with refused(path, StoreError, str(log), "is the disk mounted"):
+    with refused(path, StoreError, str(log), "check that the disk is mounted"):
         open_small(path, commitlog_path=log)
 
 

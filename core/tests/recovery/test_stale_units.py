@@ -116,7 +116,7 @@ def test_no_offset_and_no_message_id_leads_to_them(store: Store, stale: Stale) -
     begin, end = stale.damage
     for each in stale.hidden:
         for where in (each.physical_offset, each.message_id):
-            with pytest.raises(CorruptRecord, match=f"found damaged, {begin} to {end}"):
+            with pytest.raises(CorruptRecord, match=rf"damaged range \({begin} to {end}\)"):
                 store.look_up(where)
     for each in stale.found:
         assert store.look_up(each.physical_offset).queue_offset == each.queue_offset

@@ -133,7 +133,7 @@ def test_a_hole_falls_under_on_damage(tmp_path: Path, clean: bool) -> None:
     results = left(tmp_path, clean=clean)
     hole = results[in_segment(results, results[-1].physical_offset // SEGMENT)[0]]
     zero(tmp_path, hole.physical_offset, hole.end_offset)
-    with pytest.raises(BadSegment, match="on_damage = 'refuse' forbids") as refused:
+    with pytest.raises(BadSegment, match="on_damage = 'refuse' stops") as refused:
         recover_small(tmp_path, on_damage="refuse")
     assert refused.value.offset == hole.physical_offset
     report = recover_small(tmp_path, on_damage="truncate")

@@ -94,7 +94,7 @@ def test_one_that_raises_is_logged_and_does_not_stop_the_others(
 
 def test_opening_can_be_forbidden() -> None:
     registry = load(plugin("guard", lakelog_store_opening=lambda path: boom()))
-    match = rf"plugin 'guard': it forbids to open {PATH}: RuntimeError: boom"
+    match = rf"plugin 'guard': it refuses to open {PATH}: RuntimeError: boom"
     with pytest.raises(PluginError, match=match) as caught:
         registry.events.store_opening(PATH, False)
     assert isinstance(caught.value.__cause__, RuntimeError)
@@ -108,7 +108,7 @@ def test_deleting_can_be_forbidden_and_the_answer_says_by_whom() -> None:
     veto = registry.events.segment_deleting(PATH, 0)
     assert veto is not None
     assert veto.plugin == "archive"
-    assert str(veto) == "plugin 'archive' keeps it: RuntimeError: boom"
+    assert str(veto) == "plugin 'archive' vetoed it: RuntimeError: boom"
 
 
 def test_deleting_that_nobody_forbids() -> None:

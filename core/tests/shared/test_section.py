@@ -145,7 +145,7 @@ def test_a_put_inside_of_a_put_is_refused(tmp_path: Path) -> None:
     log = TinyLog.make(tmp_path)
 
     def again() -> None:
-        with pytest.raises(PutRefused, match="a put inside of a put"):
+        with pytest.raises(PutRefused, match="called inside of a put"):
             log.append(0, [2])
 
     log.inside(again)

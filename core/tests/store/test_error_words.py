@@ -114,7 +114,7 @@ def test_a_write_that_stops_short_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
         (errno.EACCES, "check permissions"),
         (errno.EROFS, "check permissions"),
         (errno.EISDIR, "move the directory away"),
-        (errno.EIO, "see to the disk"),
+        (errno.EIO, "check the disk"),
     ],
 )
 def test_the_advice_is_of_the_kind_of_error(number: int, words: str) -> None:

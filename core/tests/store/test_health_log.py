@@ -31,7 +31,7 @@ def test_a_pause_is_told_at_its_begin_and_at_its_end(
     health.pause("full")
     assert told(caplog) == [
         "puts are refused: 0.91 of /d is used",
-        "puts are taken again",
+        "puts are accepted again",
         "puts are refused: full",
     ]
 
@@ -55,7 +55,7 @@ def test_no_room_for_a_segment_is_told_once_and_so_is_its_end(
     until(lambda: len(_of_puts(caplog)) == 2)
     refused, again = _of_puts(caplog)
     assert refused.startswith("puts are refused: no room for the next segment of 16384 bytes")
-    assert again == "puts are taken again: there is room for the log"
+    assert again == "puts are accepted again: there is room for the log"
 
 
 def _of_puts(caplog: pytest.LogCaptureFixture) -> list[str]:

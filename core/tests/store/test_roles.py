@@ -335,7 +335,7 @@ def test_the_owners_settings_are_in_force(tmp_path: Path, caplog: pytest.LogCapt
             assert (core.segment_size_bytes, core.record_crc) == (SEGMENT, True)
             assert core.queues_per_topic == 7
             assert store.settings.origins["record_crc"] == "the store's processes"
-        assert "others than these: queues_per_topic = 3 (theirs: 7)" in caplog.text
+        assert "use other settings: queues_per_topic = 3 (theirs: 7)" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_what_would_be_promised_and_not_kept_is_refused(
     tmp_path: Path, key: str, value: object
 ) -> None:
     with open_small(tmp_path) as owner:
-        with pytest.raises(SettingsError, match=f"{key}.*go by"):
+        with pytest.raises(SettingsError, match=f"{key}.*use "):
             open_small(tmp_path, **{key: value})
         owner.put(Message("t", b"the owner does not mind"))
 

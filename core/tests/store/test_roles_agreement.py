@@ -172,7 +172,7 @@ def test_a_section_that_differs_gives_way(
         assert second.ask("store.settings.section('marking').words")["is_"] == ["a", "b"]
     logged = [line for line in capfd.readouterr().err.splitlines() if "marking" in line]
     assert len(logged) == 1
-    assert "others than these: marking.mark = '?' (theirs: '!')" in logged[0]
+    assert "use other settings: marking.mark = '?' (theirs: '!')" in logged[0]
     with read_small(place / "s") as store:
         assert [bytes(each.body) for each in store.scan()][-2:] == [b"first 0!", b"second 0!"]
 
@@ -185,7 +185,7 @@ def test_a_secret_must_be_the_same_and_stands_nowhere(
     with a_newcomer(place / "s", marking=section) as (_, said):
         assert said["error"] == "SettingsError"
         assert "marking.key" in said["text"]
-        assert "give the same in all" in said["text"]
+        assert "give all the same value" in said["text"]
         assert "another'" not in said["text"]
     assert b"secret" not in (place / "s" / "lakelog" / "shared").read_bytes()
 
@@ -199,7 +199,7 @@ def test_a_section_that_does_not_fit_into_the_page_must_be_the_same(tmp_path: Pa
         with open_small(tmp_path, **given, marking={"words": long}) as store:
             store.put(lakelog.Message("t", b"second"))
             assert store.settings.section("marking").words == tuple(long)
-        with pytest.raises(SettingsError, match=r"\[marking\].*not in the page"):
+        with pytest.raises(SettingsError, match=r"\[marking\].*shared page does not hold"):
             open_small(tmp_path, **given, marking={"words": long[1:]})
         assert [bytes(each.body) for each in first.scan()] == [b"second."]
 

@@ -208,7 +208,7 @@ def test_what_cannot_be_kept_is_refused_and_the_rest_goes_on(tmp_path: Path) -> 
             odd.commit()
         far = a_member(store)
         far.seek(0, 1 << 63)
-        with pytest.raises(StoreError, match="queue 0 has no offset 9223372036854775808"):
+        with pytest.raises(StoreError, match="queue 0 cannot have offset 9223372036854775808"):
             far.commit()
         far.reset("latest")
         (tmp_path / "config").rename(tmp_path / "former")

@@ -228,7 +228,7 @@ def test_files_that_are_left_are_told(tmp_path: Path, monkeypatch: pytest.Monkey
 
         with monkeypatch.context() as patched:
             patched.setattr(type(named.dispatcher), "forget_topic", stop)
-            with pytest.raises(StoreError, match="files of it are left") as caught:
+            with pytest.raises(StoreError, match="some of its files remain") as caught:
                 store.delete_topic("t")
         assert caught.value.path == "consumequeue/t"
         assert store.topics() == []
@@ -271,7 +271,7 @@ def test_who_has_the_services_is_held(tmp_path: Path) -> None:
         owner.ask("put", "a", 1)
         with open_small(tmp_path, **SOON) as store:
             hold(owner.process.pid)
-            with pytest.raises(StoreLocked, match=r"nothing was changed.*held") as caught:
+            with pytest.raises(StoreLocked, match=r"nothing was changed.*stopped") as caught:
                 store.delete_topic("t")
             assert caught.value.owner_pid == owner.process.pid
             owner.process.send_signal(signal.SIGCONT)

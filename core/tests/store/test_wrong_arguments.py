@@ -42,9 +42,9 @@ MESSAGES: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "properties that are text": ({"properties": "a=b"}, "properties is 'a=b'; give a mapping"),
     "a body that is text": ({"body": "text"}, "the body is str, not bytes; encode it first"),
     "no body": ({"body": None}, "the body is NoneType"),
-    "a topic of bytes": ({"topic": b"t"}, "topic b't' is no text"),
+    "a topic of bytes": ({"topic": b"t"}, "topic b't' is not a str"),
     "an empty topic": ({"topic": ""}, "topic '' takes 0 bytes"),
-    "a topic that is a list": ({"topic": ["t"]}, r"topic \['t'\] is no text"),
+    "a topic that is a list": ({"topic": ["t"]}, r"topic \['t'\] is not a str"),
     "a queue of a float": ({"queue_id": 1.5}, r"queue_id is 1.5 \(float\); give a whole number"),
     "a queue of a bool": ({"queue_id": True}, r"queue_id is True \(bool\); give a whole number"),
     "a queue of text": ({"queue_id": "0"}, r"queue_id is '0' \(str\); give a whole number"),
@@ -82,7 +82,7 @@ CALLS: Final[dict[str, tuple[Call, str]]] = {
     "query for a number": (lambda s: s.query("t", 5), r"key is 5 \(int\); give a str"),
     "query for None": (lambda s: s.query("t", None), "key is None; give a str"),
     "query for nothing": (lambda s: s.query("t", ""), "key is empty"),
-    "query for two keys": (lambda s: s.query("t", "order 42"), "key is 'order 42', which no mess"),
+    "query for two keys": (lambda s: s.query("t", "order 42"), "key 'order 42' contains a space"),
     "query of no topic": (lambda s: s.query("", "k"), "topic is empty"),
     "query of a number": (lambda s: s.query(5, "k"), r"topic is 5 \(int\)"),
     "query since seconds": (
@@ -90,7 +90,7 @@ CALLS: Final[dict[str, tuple[Call, str]]] = {
         f"since_ms is {SECONDS}, which looks like seconds; give milliseconds",
     ),
     "query until seconds": (lambda s: s.query("t", "k", until_ms=SECONDS), "until_ms is 17000"),
-    "query backwards": (lambda s: s.query("t", "k", since_ms=2, until_ms=1), "behind until_ms"),
+    "query backwards": (lambda s: s.query("t", "k", since_ms=2, until_ms=1), "later than until_ms"),
     "query for 0 messages": (lambda s: s.query("t", "k", max_messages=0), "max_messages is 0"),
     "query_offsets for a number": (lambda s: s.query_offsets("t", 5), r"key is 5 \(int\)"),
     "query_offsets for 0": (lambda s: s.query_offsets("t", "k", max_count=0), "max_count is 0"),
@@ -170,7 +170,7 @@ CALLS: Final[dict[str, tuple[Call, str]]] = {
     ),
     "put_columns of bodies of a number": (lambda s: s.put_columns("t", 5), r"bodies is 5 \(int\)"),
     "put_columns of one body": (lambda s: s.put_columns("t", b"x"), r"bodies is b'x' \(bytes\)"),
-    "delete a number": (lambda s: s.delete_topic(5), "no queue of topic 5 is here"),
+    "delete a number": (lambda s: s.delete_topic(5), "no queue of topic 5 exists"),
     # --- consumers
     "a group of a number": (lambda s: s.consumer(5, "t"), r"group is 5 \(int\)"),
     "a consumer of a number": (lambda s: s.consumer("g", 5), r"topic is 5 \(int\)"),
@@ -188,7 +188,7 @@ CALLS: Final[dict[str, tuple[Call, str]]] = {
     "reset to below 0": (lambda s: s.consumer("g", "t", [0]).reset(-5), "to is -5"),
     "reset to no place": (
         lambda s: s.consumer("g", "t", [0]).reset("end"),
-        "to: 'end' is no place",
+        "to: 'end' is not a place",
     ),
     # --- open
     "open a number": (lambda _: open_any(5), r"path is 5 \(int\); give the folder"),

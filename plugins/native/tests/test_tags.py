@@ -107,5 +107,5 @@ def test_a_store_gives_them(store: Store) -> None:
         store.get("t", 0, 0, 3, tags="b").messages
         == [each for each in store.read("t", 0) if each.tags == "b"][:3]
     )
-    with pytest.raises(ValueError, match="name no tag"):
+    with pytest.raises(ValueError, match="contain no tag"):
         store.get("t", 0, 0, tags=" || ")

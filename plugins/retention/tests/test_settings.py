@@ -27,7 +27,7 @@ from lakelog_retention.hours import local_time, parse_hours
         ("retention", "time_zone", "../etc", "no time zone"),
         ("retention", "time_zone", "Europe", "no time zone"),
         ("retention", "file_reserved_hours", -1, "-1"),
-        ("retention", "file_reserved_hours", "90m", "does not come out even"),
+        ("retention", "file_reserved_hours", "90m", "is not a whole number"),
         ("retention", "max_total_bytes", -5, "-5"),
         ("retention", "max_total_bytes", 0, ">= 1"),
         ("retention", "max_segments", 0, ">= 1"),

@@ -194,7 +194,7 @@ def test_damage_is_collected_in_its_place(tmp_path: Path) -> None:
     assert found[:40] + found[41:] == whole[:40] + whole[41:]
     damage = found[40]
     assert (damage["physical_offset"], damage["store_size"]) == (bad, after - bad)
-    assert f"passed over {bad} to {after}" in damage["error"]
+    assert f"skipped {bad} to {after}" in damage["error"]
     assert {damage[name] for name in ("topic", "queue_id", "body", "keys")} == {None}
 
 

@@ -49,7 +49,7 @@ class BodyColumn(Sequence[memoryview]):
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step != 1:
-                raise ValueError("bodies of one buffer can be taken side by side only")
+                raise ValueError("only adjacent bodies of one buffer can be selected")
             return BodyColumn(self.data, self.offsets[start : max(start, stop) + 1])
         at = range(len(self))[index]
         return self.data[int(self.offsets[at]) : int(self.offsets[at + 1])]
@@ -57,7 +57,7 @@ class BodyColumn(Sequence[memoryview]):
 
 def _check(offsets: NDArray[np.int64], size_bytes: int) -> None:
     if offsets.ndim != 1 or not len(offsets):
-        raise ValueError("offsets must be numbers in a row, one more than there are bodies")
+        raise ValueError("offsets must be a flat array of numbers, one more than bodies")
     if offsets[0] < 0 or offsets[-1] > size_bytes or (offsets[1:] < offsets[:-1]).any():
         raise ValueError(f"offsets must ascend from 0 or more to {size_bytes} bytes or less")
 

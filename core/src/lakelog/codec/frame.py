@@ -132,7 +132,7 @@ def _text(topic: memoryview, offset: int) -> str:
     try:
         return str(topic, "utf-8")
     except UnicodeDecodeError:
-        raise CorruptRecord("its topic is no UTF-8", offset=offset) from None
+        raise CorruptRecord("its topic is not valid UTF-8", offset=offset) from None
 
 
 def _length(layout: Struct, data: memoryview, at: int, end: int, what: str, offset: int) -> int:

@@ -46,7 +46,7 @@ class Limits:
             raise _too_large("body", body_bytes, self.body_bytes)
         if properties_bytes > MAX_PROPERTIES_BYTES:
             raise IllegalMessage(
-                f"the properties take {properties_bytes} bytes; {MAX_PROPERTIES_BYTES} is the most",
+                f"properties take {properties_bytes} bytes, the limit is {MAX_PROPERTIES_BYTES}",
                 status=PutStatus.PROPERTIES_SIZE_EXCEEDED,
             )
         if record_bytes > self.record_bytes:
@@ -55,7 +55,7 @@ class Limits:
 
 def _too_large(what: str, found: int, limit: int) -> IllegalMessage:
     return IllegalMessage(
-        f"the {what} takes {found} bytes; {limit} is the most "
+        f"the {what} takes {found} bytes; the limit is {limit} "
         "(max_message_size_bytes, and the length of a segment)",
         status=PutStatus.MESSAGE_SIZE_EXCEEDED,
     )
@@ -82,7 +82,7 @@ def misfit(message: object) -> str | None:
     """Describe the first field of ``message`` that is out of range; ``None`` if all are valid."""
     topic = getattr(message, "topic", "")
     if not isinstance(topic, str):
-        return f"topic {topic!r:.80} is no text that UTF-8 can hold"
+        return f"topic {topic!r:.80} is not a str that UTF-8 can encode"
     for name, fits in _FIELDS.items():
         value = getattr(message, name, 0)
         if value is None and name in _NONE_ALLOWED:
@@ -104,9 +104,9 @@ def encode_topic(topic: str) -> bytes:
     try:
         data = topic.encode()
     except (UnicodeEncodeError, AttributeError):
-        raise illegal(f"topic {topic!r} is no text that UTF-8 can hold") from None
+        raise illegal(f"topic {topic!r} is not a str that UTF-8 can encode") from None
     if not 0 < len(data) <= MAX_TOPIC_BYTES:
-        raise illegal(f"topic {topic!r} takes {len(data)} bytes; 1 to {MAX_TOPIC_BYTES} can be")
+        raise illegal(f"topic {topic!r} takes {len(data)} bytes, not 1 to {MAX_TOPIC_BYTES}")
     if topic in (".", "..") or any(ord(char) < ord(" ") or char == "/" for char in topic):
         raise illegal(f"topic {topic!r} cannot name a directory: it holds '/', NUL or the like")
     return data

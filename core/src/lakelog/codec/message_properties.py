@@ -71,11 +71,11 @@ def _as_given(tags: str | None, keys: Keys, properties: bytes) -> bytes:
 def _unsealed(properties: bytes) -> bytes:
     kept = without_seal(properties)
     if is_sealed(kept):
-        raise illegal("the last property would pass for the record checksum, __CRC32#")
+        raise illegal("the last property would be taken for the record checksum, __CRC32#")
     if kept.endswith(b"\x00") or bytes(SECTOR_BYTES) in kept:
         raise illegal(
             f"properties that end with a zero byte, or hold {SECTOR_BYTES} of them in a row, would "
-            "pass for a lost sector"
+            "be taken for a lost sector"
         )
     return kept
 

@@ -95,8 +95,8 @@ class DispatchCursor:
         """Stop: dispatcher ``name`` failed at the record at ``offset``."""
         self.failure = DispatchStopped(
             f"dispatcher {name!r} failed at offset {self.offset}: {type(error).__name__}: {error};"
-            " the log goes on, queues and index stay as they are until it is tried again: by a "
-            "round of the cleaner, by resume_dispatch(), or by a reopen",
+            " puts continue, but queues and index get no new records until dispatching is retried: "
+            "by a round of the cleaner, by resume_dispatch(), or by a reopen",
             dispatcher=name,
             offset=self.offset,
             path=self._path,

@@ -35,14 +35,14 @@ def delete_topic(
     and :class:`~lakelog.errors.StoreError` if the topic is gone but files remain.
     """
     if topic == REPAIRED_TOPIC:
-        raise WrongValue(f"topic {topic!r} stays: units of other queues lead to its records")
+        raise WrongValue(f"topic {topic!r} cannot be removed: units of other queues lead to it")
     add_tombstone(files, path, topic, end_offset)
     try:
         forget(topic, end_offset)
     except OSError as error:
         raise StoreError(
-            f"{error.strerror or error}; topic {topic!r} is gone, but files of it are left: see to "
-            "the disk, and delete it again, or let the next open remove them",
+            f"{error.strerror or error}; topic {topic!r} was removed, but some of its files remain;"
+            " check the disk, then delete it again, or let the next open remove them",
             path=error.filename or path,
         ) from error
 

@@ -118,8 +118,8 @@ def _given(name: str) -> int:
     number = group_number(name)
     if not _may_give(number):
         raise SettingsError(
-            f"user {os.geteuid()} is no member of {name!r}, and so cannot give it files; add the "
-            "user to it, or name another group",
+            f"user {os.geteuid()} is no member of {name!r}, and so cannot give files to this "
+            "group; add the user to the group, or set another one",
             key="group",
         )
     return number
@@ -240,6 +240,4 @@ def _refuse(path: Path, mode: int) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if kind != stat.S_IFREG:
         what = _KINDS.get(kind, "something else")
-        raise OSError(
-            errno.EINVAL, f"it is {what}, and a store's files are regular ones; move it away"
-        )
+        raise OSError(errno.EINVAL, f"it is {what}, but must be a regular file; move it away")

@@ -337,7 +337,7 @@ def _exchange(one: Path, other: Path) -> bool:
 def unreadable(path: Path, error: OSError) -> ReadFailed:
     """The error for an existing file that cannot be read."""
     return ReadFailed(
-        f"it cannot be read ({error.strerror or error}); see to the disk, permissions and the "
+        f"it cannot be read ({error.strerror or error}); check the disk, permissions and the "
         "limit of open files",
         path=path,
         error=error,

@@ -86,7 +86,7 @@ def _may_be_of_another_size(length: int, size_bytes: int) -> bool:
 
 def _stray(path: Path) -> BadSegment:
     return BadSegment(
-        "this is no segment: move it elsewhere",
+        "this is no segment; move it out of the directory",
         path=path,
         expected=f"a name of {SEGMENT_NAME_DIGITS} digits",
         found=path.name,
@@ -97,7 +97,7 @@ def _odd_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
     return BadSegment(
         f"the segment is {segment.length} bytes long and should be {size_bytes} "
         "(segment_size_bytes); correct the setting, or open the store with mode='read' to read "
-        "what is whole",
+        "the whole records",
         path=segment.path,
         offset=segment.start_offset + min(segment.length, size_bytes),
         expected=size_bytes,
@@ -109,14 +109,14 @@ def _wrong_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
     """The problem of a segment whose length no other setting explains."""
     if segment.length < size_bytes:
         what = (
-            f"the file is truncated: {segment.length} bytes are left of {size_bytes}; bring it "
-            "back from a copy if there is one; else 'lakelog recover' keeps every whole record in "
-            "it, and extends it by zeros"
+            f"the file is truncated: {segment.length} bytes are left of {size_bytes}; restore it "
+            "from a backup, or let 'lakelog recover' keep its whole records and extend it with "
+            "zeros"
         )
     else:
         what = (
             f"the file is too long: {segment.length} bytes instead of {size_bytes}; 'lakelog "
-            "recover' cuts it, and keeps what stands behind in lakelog/quarantine"
+            "recover' cuts it, and keeps the surplus in lakelog/quarantine"
         )
     return BadSegment(
         what,
@@ -129,7 +129,7 @@ def _wrong_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
 
 def _odd_place(segment: SegmentFile, size_bytes: int) -> BadSegment:
     return BadSegment(
-        f"its name is no multiple of segment_size_bytes, {size_bytes}",
+        f"its name is not a multiple of segment_size_bytes, {size_bytes}",
         path=segment.path,
         offset=segment.start_offset,
         expected=f"a multiple of {size_bytes}",
@@ -140,9 +140,9 @@ def _odd_place(segment: SegmentFile, size_bytes: int) -> BadSegment:
 def _gap(before: SegmentFile, behind: SegmentFile) -> BadSegment:
     size = behind.start_offset - before.start_offset
     return BadSegment(
-        f"segments are missing between {before.path.name} and this one; put them back, let "
-        "'lakelog repair' make up for them, or open the store with mode='read' to read what is "
-        "there",
+        f"segments are missing between {before.path.name} and this one; restore them, let "
+        "'lakelog repair' replace them by blanks, or open the store with mode='read' to read the "
+        "others",
         path=behind.path,
         offset=before.start_offset + before.length,
         expected=before.start_offset + before.length,

@@ -75,8 +75,8 @@ def _free_bytes(path: Path) -> int:
 
 
 def _refusal(report: DiskReport) -> str:
-    why = report.reason or "its watcher says so"
+    why = report.reason or "reported by its watcher"
     return (
         f"the disk is too full to take messages ({why}); make room, or let a cleaner delete old "
-        "segments: puts are taken again once there is enough"
+        "segments; puts are accepted again once there is enough room"
     )

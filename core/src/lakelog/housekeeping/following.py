@@ -56,5 +56,5 @@ def _remove(named: NamedDispatcher, minimum: int) -> int:
     try:
         return dispatcher.remove_before(minimum)
     except (OSError, StoreError) as error:
-        _LOG.warning("%s: what is older than offset %d stays: %s", named.name, minimum, error)
+        _LOG.warning("%s: files before offset %d were not removed: %s", named.name, minimum, error)
         return 0

@@ -41,7 +41,7 @@ class PinValidator:
             return _problem(pin, f"the log ends at {end}")
         if last is None or last.offset < minimum or self._is_there(last):
             return None
-        return _problem(pin, f"another record than it knows is at offset {last.offset}, or none")
+        return _problem(pin, f"the record that it read at offset {last.offset} is not there")
 
     def _is_there(self, last: Fingerprint) -> bool:
         try:
@@ -60,7 +60,7 @@ class PinValidator:
 
 def _problem(pin: Pin, found: str) -> str:
     return (
-        f"pin {pin.name!r} is of another log: it has all before {pin.position}, and {found}; this "
-        "one was cut or restored since. Nothing of it is deleted while the pin is there: let its "
-        "follower begin anew, or remove the pin with 'lakelog pins remove'"
+        f"pin {pin.name!r} is of another log: its position is {pin.position}, but {found}; this "
+        "log was cut or restored since. No segment is deleted while the pin exists: let its "
+        "follower start from the beginning, or remove the pin with 'lakelog pins remove'"
     )

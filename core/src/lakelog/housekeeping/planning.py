@@ -56,8 +56,8 @@ def candidates(
     front = [each.start_offset for each in infos[: len(chosen)]]
     if [each.start_offset for each in chosen] != front:
         raise BadStrategy(
-            f"the cleaner chose {_starts(chosen)}, which is no run from the first segment on: "
-            f"expected {front or 'none'}; nothing is deleted"
+            f"the cleaner chose {_starts(chosen)}, but must choose consecutive segments from the "
+            f"first one on: {front or 'none'}; nothing is deleted"
         )
     return [
         Candidate(info, each.reason, each.forced) for info, each in zip(infos, chosen, strict=False)
@@ -137,7 +137,7 @@ class RetentionHolds:
         if info.pinned_by and not self.override_pins:
             return f"followers still need it: {', '.join(info.pinned_by)}"
         if self.reached() < candidate.end_offset:
-            return f"queues and index know the log up to {self.reached()} only"
+            return f"queues and index reach only to offset {self.reached()}"
         if info.readers and not (candidate.forced or self.patience.is_over(info.start_offset)):
             return f"it is being read by {info.readers}"
         return None

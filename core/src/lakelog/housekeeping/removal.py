@@ -112,8 +112,8 @@ def _tell(candidate: Candidate, path: Path) -> None:
     info = candidate.info
     if info.pinned_by:
         _LOG.error(
-            "%s is deleted although %s did not have it yet (maintenance.override_pins): offsets "
-            "%d to %d are lost to them; %s",
+            "%s is deleted although %s had not read it yet (maintenance.override_pins): offsets "
+            "%d to %d are lost for them; %s",
             path,
             ", ".join(info.pinned_by),
             info.start_offset,

@@ -65,9 +65,9 @@ _REFUSALS = {
     ),
     AppendStatus.PROPERTIES_SIZE_EXCEEDED: (
         PutStatus.PROPERTIES_SIZE_EXCEEDED,
-        "the properties are too long once the offsets in light queues stand in them",
+        "the properties are too long with the added offsets in light queues",
     ),
-    AppendStatus.UNKNOWN_ERROR: (PutStatus.UNKNOWN_ERROR, "the append callback gave up"),
+    AppendStatus.UNKNOWN_ERROR: (PutStatus.UNKNOWN_ERROR, "the append callback failed"),
 }
 
 
@@ -268,7 +268,7 @@ class CommitLog:
         """Continue in the segment begun by another process's roll; return the space left in it."""
         segments = self.segments
         if position < segments.active_offset:
-            what = f"the log cannot end at {position}, in front of its last segment"
+            what = f"the log cannot end at {position}, before its last segment"
             raise self._failed(OSError(errno.EIO, what))
         try:
             segments.follow(position)

@@ -66,7 +66,7 @@ class Health:
             if not self._for_good:
                 self.refusal = None
         if is_news:
-            _LOG.info("%s: puts are taken again", self.path)
+            _LOG.info("%s: puts are accepted again", self.path)
 
     def lacks_room(self, why: str) -> None:
         """Note that the log cannot grow; a put that needs more room tries again, or is refused."""
@@ -77,7 +77,7 @@ class Health:
         """Note that the log has grown."""
         if self._lacks_room:
             self._lacks_room = False
-            _tell(logging.INFO, "%s: puts are taken again: there is room for the log", self.path)
+            _tell(logging.INFO, "%s: puts are accepted again: there is room for the log", self.path)
 
     @property
     def takes_puts(self) -> bool:
@@ -93,7 +93,7 @@ class Health:
     def refused(self) -> PutRefused:
         """The error for a refused put."""
         return PutRefused(
-            PutStatus.SERVICE_NOT_AVAILABLE, self.refusal or "the store takes no puts"
+            PutStatus.SERVICE_NOT_AVAILABLE, self.refusal or "the store accepts no puts"
         )
 
     def fail(self, cause: BaseException) -> StoreFailed:
@@ -114,7 +114,7 @@ class Health:
     def failed(self) -> StoreFailed:
         """The error for waiters of a failed store."""
         error = StoreFailed(
-            f"a write or sync failed ({self.failure}); close the store, see to the disk, reopen",
+            f"a write or sync failed ({self.failure}); check the disk, then reopen the store",
             path=self.path,
         )
         error.__cause__ = self.failure

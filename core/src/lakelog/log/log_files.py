@@ -85,7 +85,7 @@ class LogFiles:
     def _check_writer(self) -> None:
         """Raise for a staged writer: bytes in its memory cannot be undone."""
         if self.segments.staged:
-            raise OSError(errno.EIO, "an append was interrupted, and its writer stages bytes")
+            raise OSError(errno.EIO, "an append was interrupted; a staged writer cannot undo it")
 
     # --- durability ---
 

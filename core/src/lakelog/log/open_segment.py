@@ -92,7 +92,7 @@ class Unsynced:
 def deleted(offset: int, minimum: int) -> OffsetOutOfRange:
     """The error for a request of deleted bytes."""
     return OffsetOutOfRange(
-        f"offset {offset} was deleted by retention; the log now begins at {minimum}: go on from "
-        "there, and take what lies between for lost",
+        f"offset {offset} was deleted by retention; the log now begins at {minimum}: continue "
+        "there; the records in between are lost",
         offset=offset,
     )

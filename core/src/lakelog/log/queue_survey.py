@@ -182,8 +182,8 @@ class QueueOffsetSurvey:
         for queue, chain in self.chains.items():
             if chain.doubt_next >= 0:
                 _LOG.warning(
-                    "queue %s/%d: the record at %d cannot have the queue offset that it states; "
-                    "the queue goes on at %d, and `lakelog verify --queues` tells its place",
+                    "queue %s/%d: the record at %d has an impossible queue offset; the queue "
+                    "continues at %d; `lakelog verify --queues` shows the place of the record",
                     *(*queue, chain.doubt_start, self.next_offsets.get(queue, chain.next)),
                 )
 

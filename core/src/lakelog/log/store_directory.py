@@ -192,10 +192,10 @@ _ADVICE: Final = {
     errno.EISDIR: "a file belongs there: move the directory away",
     errno.ENOTDIR: "a directory belongs there: move the file away",
     errno.EEXIST: "a directory belongs there: move the file away",
-    errno.EIO: "see to the disk",
+    errno.EIO: "check the disk",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENOMEM: "free memory, or raise its limit (ulimit -v, vm.max_map_count for maps)",
-    errno.ENOLCK: "see to the locks of its file system",
+    errno.ENOLCK: "check that its file system supports locks",
     errno.ENFILE: "raise the system's limit of open files",
 }
 """What to do, by error number; empty where that depends on more."""

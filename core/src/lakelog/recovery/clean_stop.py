@@ -57,7 +57,7 @@ def note_clean_stop(
             },
         )
     except OSError as error:
-        _LOG.warning("%s: the clean stop cannot be noted: %s", path, error)
+        _LOG.warning("%s: the clean stop cannot be noted; the next open is slow: %s", path, error)
 
 
 def left_unchanged(

@@ -289,7 +289,7 @@ class _Reading:
         from lakelog.recovery.start_point import Start, after_clean_stop, after_unclean_stop
 
         if self.full:
-            return Start(self.segments[0].start_offset, "all of it was asked for")
+            return Start(self.segments[0].start_offset, "a full recovery was requested")
         files, path = self.directory.files, self.directory.path
         start = (
             after_clean_stop(source, self.size, files, path, ends)

@@ -68,8 +68,8 @@ class DurabilityClaims:
         if not self._by_lakelog():
             if self.checkpoint.confirm_offset > end_offset:
                 _LOG.warning(
-                    "%s: the log ends at %d, and the checkpoint confirms %d; lakelog was not the "
-                    "last to write it, so this need be no loss",
+                    "%s: the log ends at %d, but the checkpoint confirms %d; another program than "
+                    "lakelog wrote it last, so this may be no loss",
                     self.path,
                     end_offset,
                     self.checkpoint.confirm_offset,
@@ -92,7 +92,7 @@ class DurabilityClaims:
         yield self.checkpoint.confirm_offset, f"{CHECKPOINT_FILE} confirms it as durable"
         if self.clean:
             marked = max((each.end for each in self.kept.marks), default=0)
-            yield marked, "lakelog/queues.json tells of its last record"
+            yield marked, "lakelog/queues.json names its last record"
             reached = max((each.reached for each in self.ends.values()), default=0)
             yield reached, "the queues have units of it, and the stop was a clean one"
 
@@ -119,9 +119,9 @@ def refuse_missing(missing: Sequence[MissingEnd], commitlog: Path) -> None:
     """Raise :class:`~lakelog.errors.BadSegment` if anything is missing."""
     for each in missing:
         raise BadSegment(
-            f"the log ends at {each.offset}, and reached to {each.end_offset} once: {each.how}. "
-            "on_damage = 'refuse' forbids to go on: bring the files back, or open the store with "
-            "on_damage='skip' to go on without what is missing",
+            f"the log ends at {each.offset}, but once reached {each.end_offset}: {each.how}. "
+            "on_damage = 'refuse' stops here: restore the files, or open the store with "
+            "on_damage='skip' to continue without the missing records",
             path=commitlog,
             offset=each.offset,
         )
@@ -130,9 +130,9 @@ def refuse_missing(missing: Sequence[MissingEnd], commitlog: Path) -> None:
 def damage_refused(damage: Damage, commitlog: Path) -> BadSegment:
     """The error for damage followed by whole records."""
     return BadSegment(
-        f"{damage.error}; {damage.end_offset - damage.offset} bytes are no whole record, and "
-        "whole ones are behind them. on_damage = 'refuse' forbids to go on: open the store "
-        "with on_damage='skip' to keep what is whole, or with mode='read'",
+        f"{damage.error}; {damage.end_offset - damage.offset} bytes are no whole record, but "
+        "whole records follow. on_damage = 'refuse' stops here: open the store with "
+        "on_damage='skip' to keep the whole records, or with mode='read'",
         path=damage.path or commitlog,
         offset=damage.offset,
     )
@@ -143,8 +143,8 @@ def no_log(claims: DurabilityClaims, commitlog: Path) -> StoreError:
     reached = claims.checkpoint.confirm_offset
     told = f"the checkpoint confirms {reached} bytes of one" if reached else "there are queues"
     return StoreError(
-        f"no segment is here, and {told} in {claims.path}; is the disk mounted, and is "
-        f"commitlog_path right? to begin a new log, remove {CHECKPOINT_FILE}, "
+        f"there is no segment, but {told} in {claims.path}; check that the disk is mounted and "
+        f"commitlog_path is right. To begin a new log, remove {CHECKPOINT_FILE}, "
         f"{CONSUMEQUEUE_DIR}/, index/ and {OWN_DIR}/queues.json of the store",
         path=commitlog,
     )

@@ -30,7 +30,7 @@ from lakelog.log.reading.sources import Extent, Source
 
 MARGIN_MS: Final = 3_000
 """Subtracted from the checkpoint's times, as RocketMQ does."""
-_NOT_KEPT: Final = "nobody kept where the queues ended"
+_NOT_KEPT: Final = "the ends of the queues were not stored"
 _OTHER_LOG: Final = "the log is not the one whose queues were synced"
 
 
@@ -57,7 +57,7 @@ def after_clean_stop(
         return Start(starts[0], doubt)
     reached = max((each.reached for each in ends.values()), default=0)
     if not starts[0] < reached <= starts[-1] + size_bytes:
-        return Start(starts[0], "the queues do not know where the log ends")
+        return Start(starts[0], "the queues do not show the end of the log")
     synced = _synced(source, kept)
     if synced is None:
         return Start(starts[0], _OTHER_LOG)
@@ -92,7 +92,7 @@ def after_unclean_stop(
         if 0 < stored_ms <= durable_ms:
             reason = f"the checkpoint says that its first record, of {stored_ms}, is durable"
             return Start(start, reason)
-    return Start(starts[0], "the checkpoint vouches for no segment")
+    return Start(starts[0], "the checkpoint confirms no segment")
 
 
 def _synced(source: Source, kept: DurableQueueEnds) -> int | None:

@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 def check_object(obj: object, protocol: type[Any]) -> str | None:
     """Describe why ``obj`` does not implement ``protocol``; ``None`` if it does."""
     if obj is None:
-        return f"it is None; a {protocol.__name__} is wanted"
+        return f"it is None; expected a {protocol.__name__}"
     problems = (*_attributes(obj, protocol), *_methods(obj, protocol))
     return "; ".join(problems) or None
 

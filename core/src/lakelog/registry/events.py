@@ -32,7 +32,7 @@ class Veto:
 
     def __str__(self) -> str:
         """Describe the refusal."""
-        return f"plugin {self.plugin!r} keeps it: {type(self.cause).__name__}: {self.cause}"
+        return f"plugin {self.plugin!r} vetoed it: {type(self.cause).__name__}: {self.cause}"
 
 
 @attrs.frozen
@@ -103,7 +103,7 @@ class Events:
 
 
 def _forbidden(path: Path, source: PluginSource, error: Exception) -> PluginError:
-    what = f"it forbids to open {path}: {type(error).__name__}: {error}"
+    what = f"it refuses to open {path}: {type(error).__name__}: {error}"
     return error_in(source, what)
 
 

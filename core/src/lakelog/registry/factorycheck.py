@@ -56,7 +56,7 @@ def _bad_parts(factory: Factory) -> str | None:
         )
     if factory.kind is Kind.SETTINGS_FORMAT and attrs.fields(settings):
         return (
-            f"the settings format {name!r} has settings, and is asked before there are any; use "
+            f"the settings format {name!r} has settings, but it is used before any are read; use "
             "lakelog.interfaces.NoSettings"
         )
     if not callable(make):

@@ -79,7 +79,7 @@ def _problem(
     if options is None:
         return f"{name} lacks @hookimpl, so that it would never be called; add it, or rename it"
     if options.get("wrapper") or options.get("hookwrapper"):
-        return f"{name} is a hook wrapper; lakelog asks each plugin by itself and has none"
+        return f"{name} is a hook wrapper, which lakelog never calls; make it a plain hook"
     hook = options.get("specname") or name
     if hook not in specs:
         return None if options.get("optionalhook") else _unknown(hook, specs)
@@ -98,5 +98,5 @@ def _bad_arguments(hook: str, function: Callable[..., object], allowed: list[str
         if parameter.name not in allowed:
             return f"{hook} has no argument {parameter}: it is {expected}"
         if parameter.default is not parameter.empty:
-            return f"{hook} would never be given {parameter.name}, since it has a default"
+            return f"{hook} never gets {parameter.name}, as it has a default; remove that"
     return None

@@ -130,7 +130,7 @@ def _exact(whole: str, fraction: str, factor: int, base: int, what: str) -> int:
     scale: int = 10 ** len(fraction)
     count, rest = divmod(int(whole + fraction) * factor, base * scale)
     if rest:
-        raise SettingsError(f"{what} (it does not come out even)")
+        raise SettingsError(f"{what} (the result is not a whole number)")
     return count
 
 

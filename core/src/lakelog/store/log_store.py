@@ -251,7 +251,7 @@ class LogStore:
         """
         parts, end = self._current.now(), whole("offset", offset)
         if parts.owned is not None:
-            raise ValueError("this process owns the store: what it needs to be durable it flushes")
+            raise ValueError("this process owns the store; call flush() to make bytes durable")
         return parts.reader.wait_flushed(end, span_ms("timeout_ms", timeout_ms) / 1000)
 
     def _known_flushed(self) -> int | None:
@@ -373,8 +373,8 @@ class LogStore:
         """
         if is_called_back():
             raise StoreError(
-                "it cannot be closed in a callback of a put, whose thread has others to answer; "
-                "let another thread close it, as one that waits for the future",
+                "it cannot be closed in a callback of a put, as this thread completes the puts; "
+                "close it in another thread, such as one that waits for the future",
                 path=self.path,
             )
         self._current.close()

@@ -180,7 +180,7 @@ class Opening(OpenRequest):
         :param progress: receives the progress of recovery; see :mod:`lakelog.recovery.report`
         :param full: whether recovery reads the whole log
         """
-        parts = owner_parts(self, progress, full=full, alone="lakelog recover is at work")
+        parts = owner_parts(self, progress, full=full, alone="lakelog recover is running")
         return self._store(parts, RoleOpener(self), "exclusive")
 
     def _store(self, parts: RoleParts, ways: RoleOpener, mode: Mode) -> Store:

@@ -112,7 +112,7 @@ def with_accelerator(registry: Registry, settings: Settings, context: Context) -
         except PluginError as error:
             if settings.core.accelerator == name:
                 raise
-            _log.warning("%s: without the accelerator %r: %s", context.path, name, error)
+            _log.warning("%s: the accelerator %r is not used: %s", context.path, name, error)
             continue
         accelerate.use(made)
         return attrs.evolve(context, accelerator=made)
@@ -135,8 +135,8 @@ def _accelerator(
     made: Accelerator = registry.make(Kind.ACCELERATOR, name, section, context)
     if made.seam != accelerate.SEAM:
         raise PluginError(
-            f"the accelerator {name!r} is built for seam {made.seam} of lakelog, and this one has "
-            f"{accelerate.SEAM}: install the version of the same release"
+            f"the accelerator {name!r} has interface version {made.seam}, but this lakelog has "
+            f"{accelerate.SEAM}: install the accelerator of the same release"
         )
     return made
 
@@ -146,7 +146,7 @@ def make_decoder(registry: Registry, settings: Settings, context: Context) -> Ch
     name = settings.core.append
     if name not in registry.names(Kind.APPEND_CALLBACK):
         _log.warning(
-            "%s: the append callback %r is not installed; bodies are given as they are stored",
+            "%s: the append callback %r is not installed; bodies are returned as stored",
             *(context.path, name),
         )
         return None

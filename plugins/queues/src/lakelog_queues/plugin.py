@@ -31,7 +31,7 @@ def _extension(_: NoSettings, __: Context) -> StoreExtension:
 
 
 def _dispatcher(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
-    """Build the dispatcher; called before an owner writes ``abort``."""
+    """Build the dispatcher; must be called before the owner writes the file ``abort``."""
     from lakelog.files.state.record_mark import LogHeads
     from lakelog.files.state.tombstones import read_tombstones
     from lakelog_queues.dispatching.consumequeues import ConsumeQueues  # brings NumPy

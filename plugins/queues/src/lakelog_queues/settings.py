@@ -1,4 +1,4 @@
-"""Section ``[consume-queue]``: RocketMQ's settings of its queues, under our names."""
+"""Section ``[consume-queue]``: RocketMQ's settings of queues, under names of lakelog."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ BATCH_UNIT_BYTES: Final = 46
 class ConsumeQueueSettings:
     """Section ``[consume-queue]``.
 
-    :ivar file_entries: units in each file of a queue (RocketMQ's ``mappedFileSizeConsumeQueue``,
-        counted in units of 20 bytes)
-    :ivar ext_enabled: whether tags codes are kept in ``consumequeue_ext/``
+    :ivar file_entries: number of units in each file of a queue (RocketMQ's
+        ``mappedFileSizeConsumeQueue``, counted in units of 20 bytes)
+    :ivar ext_enabled: whether tags codes are written to ``consumequeue_ext/``
         (``enableConsumeQueueExt``)
     :ivar ext_file_size_bytes: length of each file there (``mappedFileSizeConsumeQueueExt``)
-    :ivar batch_file_size_bytes: length of each file of a queue of batches, a multiple of 46
+    :ivar batch_file_size_bytes: length of each file of a batch queue, a multiple of 46
         (``mapperFileSizeBatchConsumeQueue``)
-    :ivar flush_interval_ms: how often queues are looked at for what is to be synced
-    :ivar flush_least_pages: how many pages of 4 KiB of a file must have changed for its sync
-    :ivar flush_thorough_interval_ms: how often everything is synced, and the checkpoint moves
-    :ivar flush_thorough_bytes: the same after so many bytes of the log were dispatched
+    :ivar flush_interval_ms: interval at which files with enough changed pages are synced
+    :ivar flush_least_pages: number of changed pages of 4 KiB for which a file is synced
+    :ivar flush_thorough_interval_ms: interval at which all files are synced, and the checkpoint
+        advances
+    :ivar flush_thorough_bytes: the same, after this length of the log was dispatched
     """
 
     file_entries: int = field(default=300_000, validator=validators.ge(1))

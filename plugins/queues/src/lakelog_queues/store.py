@@ -335,7 +335,7 @@ class Store(LogStore):
         if topic not in known:
             near = ", ".join(map(repr, get_close_matches(str(topic), known)))
             raise WrongValue(
-                f"no queue of topic {topic!r} is here" + (f"; do you mean {near}?" if near else "")
+                f"no queue of topic {topic!r} exists" + (f"; do you mean {near}?" if near else "")
             )
         try:
             manager.delete_topic(topic)

@@ -174,7 +174,7 @@ def test_in_a_gap_reading_goes_on_behind_it(tmp_path: Path) -> None:
 def test_files_of_another_length_are_refused(tmp_path: Path) -> None:
     (tmp_path / "cq").mkdir()
     (tmp_path / "cq" / f"{0:020d}").write_bytes(bytes(46))
-    with pytest.raises(CorruptQueue, match="found 46 bytes"):
+    with pytest.raises(CorruptQueue, match="it has 46 bytes"):
         opened(tmp_path)
     with pytest.raises(ValueError, match="multiple of 46"):
         BatchQueueFiles(RealFileSystem(), tmp_path, 100)

@@ -124,7 +124,7 @@ def test_an_address_at_which_no_unit_stands_is_refused(tmp_path: Path, place: in
 
 
 def test_a_tags_code_is_no_address(tmp_path: Path) -> None:
-    with pytest.raises(CorruptQueue, match="2598919 is no address"):
+    with pytest.raises(CorruptQueue, match="2598919 is not the address"):
         opened(tmp_path).resolve(longs([LOWEST, 2598919]))
 
 

@@ -298,7 +298,7 @@ def test_an_empty_last_file_does_no_harm(tmp_path: Path) -> None:
 def test_files_of_another_size_are_refused(tmp_path: Path) -> None:
     stored(tmp_path)
     other = type(SMALL)(file_entries=7)
-    with pytest.raises(CorruptQueue, match=r"have 200 bytes, and .*file_entries makes 140"):
+    with pytest.raises(CorruptQueue, match=r"have 200 bytes, but .*file_entries requires 140"):
         queues(tmp_path, other).resume(0, 5000)
 
 

@@ -193,8 +193,8 @@ def test_a_filler_is_wrong_once_there_is_a_replacement(tmp_path: Path) -> None:
     made.close()
     first, behind = plain("t", range(5)), plain("t", range(7, 9), 1400)
     (found,) = problems(tmp_path, first, replacement(1000, 400), behind)
-    assert found.startswith("100: the place of a lost record does not lead")
-    assert problems(tmp_path, first, behind)[0].endswith("has its place here")  # the replacement's
+    assert found.startswith("100: the unit of a lost record does not lead")
+    assert problems(tmp_path, first, behind)[0].endswith("of this queue")  # the replacement's
 
 
 @pytest.mark.parametrize(("minimum", "count"), [(0, 1), (100, 0)])
@@ -205,7 +205,7 @@ def test_so_is_one_at_the_front_of_a_log_from_0(tmp_path: Path, minimum: int, co
     made.close()
     found = problems(tmp_path, both(100, 400, 2), minimum=minimum)
     assert len(found) == count
-    assert all(each.startswith("0: the place of a lost record") for each in found)
+    assert all(each.startswith("0: the unit of a lost record") for each in found)
 
 
 def test_one_that_leads_to_another_length_is_wrong(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_places_beyond_the_ends_are_corrected(
     found = consumer.poll()
     queues.put(0)
     assert places(found + consumer.poll())[0] == first
-    assert ("going on at" in caplog.text) == (at != 4)
+    assert ("reading continues at" in caplog.text) == (at != 4)
 
 
 @pytest.mark.parametrize(
@@ -239,11 +239,11 @@ def test_a_light_queue_holds_messages_of_other_topics(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"start": "first"}, "no place in a queue"),
+        ({"start": "first"}, "not a place in a queue"),
         ({"start": datetime(2020, 1, 1)}, "no time zone"),  # noqa: DTZ001  # refused for just that
         ({"commit": "auto"}, "'explicit' or 'batch'"),
-        ({"queue_ids": []}, "no queues"),
-        ({"queue_ids": [-1]}, "no queues"),
+        ({"queue_ids": []}, "are not valid"),
+        ({"queue_ids": [-1]}, "are not valid"),
     ],
 )
 def test_bad_arguments(change: dict[str, Any], match: str, tmp_path: Path) -> None:

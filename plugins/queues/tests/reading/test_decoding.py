@@ -159,11 +159,11 @@ def test_the_default_callback_costs_no_call_for_a_message(tmp_path: Path) -> Non
     [
         (
             {"append": "compress"},
-            "the append callback 'compress' is not installed; bodies are given as they are stored",
+            "the append callback 'compress' is not installed; bodies are returned as stored",
         ),
         (
             {},
-            "'compress' stored bodies in its own way, and the store is opened with 'rocketmq'",
+            "'compress' encoded bodies, but the store is open with 'rocketmq'",
         ),
     ],
     ids=["not installed", "not chosen"],
@@ -182,9 +182,9 @@ def test_an_owner_without_the_callback_is_warned_and_one_with_it_is_not(
 ) -> None:
     for _ in range(2):
         opened(tmp_path / "s").close()
-    assert "stored bodies" not in caplog.text
+    assert "encoded bodies" not in caplog.text
     open_small(tmp_path / "s", segment_size_bytes=64 << 10).close()
-    assert "'compress' stored bodies in its own way" in caplog.text
+    assert "'compress' encoded bodies" in caplog.text
 
 
 def test_verify_recovery_and_rebuild_look_at_the_stored_bytes(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def halved(messages: Sequence[StoredMessage]) -> Any:
 
 
 MISTAKES: Final[dict[str, tuple[Callable[[Sequence[StoredMessage]], Any], str]]] = {
-    "raises": (refusing, "raised KeyError: 'no key 7', decoding what stands at offset 0"),
+    "raises": (refusing, "raised KeyError: 'no key 7', decoding messages at offset 0"),
     "None": (nothing, "returned None for "),
     "too few": (lambda messages: list(messages)[:-1], "returned "),
     "bodies alone": (lambda messages: [each.body for each in messages], "for the message at off"),

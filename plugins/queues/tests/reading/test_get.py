@@ -99,7 +99,7 @@ def test_bad_arguments_are_refused(getter: QueueGetter) -> None:
         getter.get("t", -1, 0)
     with pytest.raises(ValueError, match="max_messages is 0"):
         getter.get("t", 0, 0, 0)
-    with pytest.raises(ValueError, match="name no tag"):
+    with pytest.raises(ValueError, match="contain no tag"):
         getter.get("t", 0, 0, tags=" || ")
 
 
@@ -284,7 +284,7 @@ def test_many_corrupt_units_are_one_line_for_each_call(
         assert numbers(getter.get("t", 0, 2, 5)) == [2, 5, 6, 8, 9]
     (line,) = caplog.messages
     assert "queue offset 3 leads" in line
-    assert line.endswith("passed over, as are 2 more up to 7")
+    assert line.endswith("skipped, and 2 more up to 7")
 
 
 def test_a_unit_of_an_absurd_size_ends_one_call_and_is_passed_over_by_the_next(

@@ -81,8 +81,8 @@ def check_sizes(segments: Sequence[SegmentFile], size_bytes: int) -> None:
     odd = [each for each in segments if each.length != size_bytes or each.start_offset % size_bytes]
     if len(odd) > 1 and 2 * len(odd) > len(segments):
         raise BadSegment(
-            f"{len(odd)} of {len(segments)} segments have another length, or place, than "
-            f"segment_size_bytes, {size_bytes}; is that setting right? Nothing was changed",
+            f"{len(odd)} of {len(segments)} segments do not have the length or place that "
+            f"segment_size_bytes = {size_bytes} requires; check this setting. Nothing was changed",
             path=odd[0].path,
             offset=odd[0].start_offset,
             expected=size_bytes,

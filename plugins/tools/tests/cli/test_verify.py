@@ -58,7 +58,7 @@ def test_a_problem_is_told_with_file_and_place_and_a_rebuild_mends_it(
     path = _spoil(store)
     done = lakelog("verify", store, "--queues")
     assert done.returncode == 1
-    assert f"problem: {path}: at byte {UNIT.size}: the unit is not that of its rec" in done.stderr
+    assert f"problem: {path}: at byte {UNIT.size}: the unit differs from its record" in done.stderr
     assert "DAMAGED" in done.stdout
     assert "derived  1 problems in consume-queue\n" in done.stdout
     assert "next     `lakelog rebuild` builds queues and index anew" in done.stdout
@@ -215,7 +215,7 @@ def test_a_wrong_unit_in_a_store_that_crashed_is_a_problem(lakelog: Run, tmp_pat
     done = lakelog("verify", store, "--queues")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-    assert "the unit is not that of its record" in done.stderr
+    assert "the unit differs from its record" in done.stderr
 
 
 def test_records_that_were_durable_once_are_missed(lakelog: Run, store: Path) -> None:

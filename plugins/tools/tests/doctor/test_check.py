@@ -81,7 +81,7 @@ def test_a_wrong_size_or_code_is_told_with_its_place(store: Path, file: int, at:
         path = write_unit(store, file, at, *unit)
         (problem,) = found(store)
         assert (problem.path, problem.position) == (path, at * UNIT.size)
-        assert problem.what == "the unit is not that of its record"
+        assert problem.what == "the unit differs from its record"
         assert problem.expected == f"offset={offset} size={size} tags_code={code}"
         assert problem.found == f"offset={unit[0]} size={unit[1]} tags_code={unit[2]}"
     assert mended(store)
@@ -127,7 +127,7 @@ def test_a_unit_too_much_is_told(store: Path) -> None:
     path = write_unit(store, 3, used, offset + size, size, code)
     (problem,) = found(store)
     assert (problem.path, problem.position) == (path, used * UNIT.size)
-    assert "of no whole record" in problem.what
+    assert "does not belong to a whole record" in problem.what
     assert mended(store)
 
 

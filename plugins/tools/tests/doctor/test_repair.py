@@ -264,7 +264,7 @@ def test_no_store_is_said(tmp_path: Path) -> None:
 
 def test_a_wrong_setting_changes_nothing(path: Path) -> None:
     before = tree(path / "commitlog")
-    with pytest.raises(BadSegment, match="is that setting right"):
+    with pytest.raises(BadSegment, match="check this setting"):
         repair_small(path, segment_size_bytes=SEGMENT * 2)
     assert tree(path / "commitlog") == before
 

@@ -106,7 +106,7 @@ class Publisher:
         try:
             self._wake = page = WakePage.make(self._files, self._path)
         except OSError as error:
-            _LOG.warning("%s: readers are not woken, they poll: %s", self._path, error)
+            _LOG.warning("%s: readers cannot be woken, and poll instead: %s", self._path, error)
             return
         positions.wake, positions.asked = page.wake, page.asked
         self._positions = positions

@@ -231,7 +231,7 @@ class SharedPage:
         if page.memory[_BOOT] != boot_id():
             raise StoreLocked(
                 "a process of another host, or of another system on this one, has this store open; "
-                "processes of one host only can share a store: close it there",
+                "only processes of one host can share a store; close it there",
                 path=path,
             )
         return page

@@ -36,7 +36,7 @@ from lakelog.files.shared.append_lock import SectionLock
 from lakelog.runtime.yieldlock import YieldLock
 from lakelog.status import PutStatus
 
-_IN_A_PUT: Final = "a put inside of a put: the handler of a signal cannot append to the log"
+_IN_A_PUT: Final = "put was called inside of a put; a signal handler cannot append to the log"
 
 
 class RepairedLog(Protocol):

@@ -76,8 +76,8 @@ def _held(files: FileSystem, path: Path, wait_s: float) -> StoreLocked:
     pid = (page.dispatcher[0] if page is not None else 0) or None
     who = f"process {pid}" if pid else "another process"
     return StoreLocked(
-        f"{who} still writes queues and index of this store, {wait_s:.0f} s after its owner was "
-        "gone; end it, then open the store again",
+        f"{who} still writes queues and index of this store, {wait_s:.0f} s after its owner "
+        "ended; end this process too, then open the store again",
         path=path,
         owner_pid=pid,
     )

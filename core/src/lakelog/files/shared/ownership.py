@@ -65,7 +65,7 @@ def is_held(files: FileSystem, path: Path, at: int) -> bool:
 
 CLOSE_IT: Final = "; close it there, or open it here with mode='read'"
 
-_STOP_IT: Final = "; stop it first: this is done while nobody has the store open"
+_STOP_IT: Final = "; stop it first, as no process may have the store open meanwhile"
 
 
 @contextmanager

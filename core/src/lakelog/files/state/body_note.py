@@ -31,8 +31,8 @@ def warn_of_others(files: FileSystem, path: Path, name: str) -> None:
     others = [each for each in _noted(files, path) if each != name]
     if others:
         _LOG.warning(
-            "%s: the append callback %s stored bodies in its own way, and the store is opened with "
-            "%r: those bodies are given as they are stored; set append = %r, best in %s",
+            "%s: the append callback %s encoded bodies, but the store is open with %r, so they are "
+            "returned as stored; set append = %r, best in %s",
             *(path, " and ".join(map(repr, others)), name, others[-1], "lakelog/lakelog.toml"),
         )
 

@@ -54,7 +54,7 @@ def read_kept(files: FileSystem, path: Path) -> DurableQueueEnds:
     try:
         return _kept(json.loads(content))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        _LOG.warning("%s is damaged and counts for nothing: %s", QUEUES_FILE, error)
+        _LOG.warning("%s is damaged and was ignored: %s", QUEUES_FILE, error)
         return DurableQueueEnds()
 
 

@@ -34,7 +34,7 @@ def read_identity(files: FileSystem, path: Path) -> StoreIdentity | None:
     match parsed(content):
         case {"version": int(version)} if version != FORMAT_VERSION:
             raise NotAStore(
-                f"a lakelog that knows version {version} wrote it; this one knows {FORMAT_VERSION}",
+                f"its format version is {version}; this lakelog knows {FORMAT_VERSION}; upgrade it",
                 path=file,
             )
         case {"version": int(), "uuid": str(uuid), "created_by_lakelog": bool(created)}:

@@ -38,7 +38,7 @@ _TEMPORARY: Final = ".tmp"
 
 def _is_whole(_pin: object, attribute: attrs.Attribute[int], value: int) -> None:
     if type(value) is not int or value < 0:  # JSON's true is an int to Python
-        raise ValueError(f"{attribute.name} must be a whole number from 0 on, and is {value!r}")
+        raise ValueError(f"{attribute.name} must be a whole number, 0 or more, not {value!r}")
 
 
 def _name_is_good(_pin: object, _attribute: object, name: str) -> None:
@@ -130,7 +130,7 @@ def remove_pin(files: FileSystem, path: Path, name: str) -> bool:
     except FileNotFoundError:
         return False
     except IsADirectoryError:
-        raise StoreError("it is a folder, and no pin: remove it by hand", path=file) from None
+        raise StoreError("it is a folder, not a pin; remove it by hand", path=file) from None
     files.sync_dir(file.parent)
     return True
 
@@ -145,8 +145,8 @@ def check_name(name: str) -> str:
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
     raise WrongValue(
-        f"{name!r} is no name of a pin: 1 to 100 letters, digits, '.', '_' and '-' of ASCII, the "
-        "first one a letter or a digit"
+        f"{name!r} is not a valid name of a pin; give 1 to 100 ASCII letters, digits, '.', '_' and "
+        "'-', the first one a letter or a digit"
     )
 
 
@@ -170,7 +170,7 @@ def _read(files: FileSystem, path: Path, name: str) -> Pin | None:
         return None
     match parsed(content):
         case {"version": int(version)} if version != _VERSION:
-            return _unreadable(file, name, f"its version is {version}, and {_VERSION} is known")
+            return _unreadable(file, name, f"its version is {version}, not {_VERSION}")
         case {"position": position, "time_ms": time_ms, "destination": destination} as found:
             try:
                 last = _fingerprint(found.get("fingerprint"))

@@ -40,8 +40,8 @@ def read_tombstones(files: FileSystem, path: Path) -> dict[str, int]:
         case {"queues": dict(found)} if all(map(_is_offset, found.values())):
             return dict(found)
     raise CorruptConfig(
-        f'it is damaged: expected {{"queues": {{TOPIC: OFFSET}}}}, found {shown(content)}; delete '
-        "it, and topics that were removed come back with the next rebuild",
+        f'it is damaged: expected {{"queues": {{TOPIC: OFFSET}}}}, found {shown(content)}; '
+        "restore it; if you delete it, the next rebuild brings removed topics back",
         path=_file(path),
     )
 

@@ -46,7 +46,7 @@ def read_damage(files: FileSystem, path: Path) -> tuple[Damage, ...]:
     try:
         return tuple(_parse(json.loads(content)["damage"]))
     except (ValueError, KeyError, TypeError) as error:
-        _LOG.warning("%s is damaged and counts for nothing: %s", DAMAGE_FILE, error)
+        _LOG.warning("%s is damaged and was ignored: %s", DAMAGE_FILE, error)
         return ()
 
 

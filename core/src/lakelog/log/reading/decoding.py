@@ -50,7 +50,7 @@ def _problem(messages: Sequence[StoredMessage], given: Sequence[StoredMessage]) 
 def _shown(messages: Sequence[StoredMessage]) -> str:
     first, last = messages[0].physical_offset, messages[-1].physical_offset
     more = "" if first == last else f" to {last}"
-    return f"what stands at offset {first}{more}; check its settings, such as a key"
+    return f"messages at offset {first}{more}; check its settings, such as a key"
 
 
 def decoder_of(callback: AppendCallback, registry: Registry, name: str) -> CheckedDecoder | None:

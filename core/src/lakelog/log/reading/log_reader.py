@@ -365,7 +365,7 @@ class LogReader:
         head = extent.read(offset, BLANK.size)
         size, magic = BLANK.unpack(head) if len(head) == BLANK.size else (0, 0)
         if magic == MAGIC_BLANK:
-            raise OffsetOutOfRange(f"only a blank stands at offset {offset}", offset=offset)
+            raise OffsetOutOfRange(f"offset {offset} holds only a blank", offset=offset)
         if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= extent.end - offset:
             raise CorruptRecord("no record starts here", offset=offset, path=extent.path)
         return decode(extent.read(offset, size), offset=offset)
@@ -380,8 +380,8 @@ def _with(decoder: Decoder, pieces: Iterator[Piece]) -> Iterator[Piece]:
 
 def _unproven(offset: int, damage: Damage) -> CorruptRecord:
     return CorruptRecord(
-        f"it stands in what a recovery found damaged, {damage.offset} to {damage.end_offset}, and "
-        "nothing proves that it belongs to the log",
+        f"it is in a damaged range ({damage.offset} to {damage.end_offset}), and a recovery found "
+        "no proof that it belongs to this log",
         offset=offset,
         path=damage.path,
     )

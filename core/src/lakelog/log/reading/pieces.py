@@ -48,7 +48,7 @@ class Damage:
     def __str__(self) -> str:
         """The problem and its place."""
         place = f"{self.path}: " if self.path else ""
-        return f"{place}{self.error}; passed over {self.offset} to {self.end_offset}"
+        return f"{place}{self.error}; skipped {self.offset} to {self.end_offset}"
 
 
 Piece: TypeAlias = "RecordBatch | Blank | Damage"

@@ -76,7 +76,7 @@ class FileExtent:
         except OSError as error:
             raise ReadFailed(
                 f"{length} bytes from offset {offset} of the log cannot be read "
-                f"({error.strerror or error}); see to the disk",
+                f"({error.strerror or error}); check the disk",
                 path=self._segment.path,
                 error=error,
             ) from error
@@ -173,7 +173,7 @@ class FileSource:
             return
         except OSError as error:
             raise ReadFailed(
-                f"it cannot be opened ({error.strerror or error}); see to the disk, permissions "
+                f"it cannot be opened ({error.strerror or error}); check the disk, permissions "
                 "and the limit of open files",
                 path=path,
                 error=error,

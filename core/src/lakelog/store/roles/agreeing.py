@@ -128,8 +128,8 @@ def _check(settings: Settings, key: str, asked: Any, value: Any) -> None:
     """Raise if this process must not continue without the requested value."""
     if key in _SAME or _is_less(key, asked):
         raise SettingsError(
-            f"{asked!r} was asked for, but the processes that have the store open go by {value!r}; "
-            "ask for the same, or leave it out",
+            f"{asked!r} was given, but the processes that have the store open use {value!r}; "
+            "give the same value, or leave it out",
             key=key,
             source=settings.origins.get(key),
         )
@@ -176,8 +176,8 @@ def _built(cls: type[Any], stated: Mapping[str, Any], hidden: Mapping[str, Any])
 
 def _other(settings: Settings, name: str) -> SettingsError:
     return SettingsError(
-        "the processes that have the store open go by another value, which is not in the page that "
-        "processes share; give the same in all, as in lakelog/lakelog.toml of the store",
+        "the processes that have the store open use another value, which their shared page does "
+        "not hold; give all the same value, for example in lakelog/lakelog.toml of the store",
         key=name,
         source=settings.origins.get(name),
     )
@@ -200,4 +200,4 @@ def _tell(settings: Settings, different: Mapping[str, str], path: Path) -> None:
     """Log once the explicitly chosen settings that do not apply."""
     words = ", ".join(words for key, words in different.items() if settings.is_chosen(key))
     if words:
-        _LOG.warning("%s: those who have it open go by others than these: %s", path, words)
+        _LOG.warning("%s: the processes that have it open use other settings: %s", path, words)

@@ -108,17 +108,17 @@ class Asking:
         return said
 
     def _late(self, *, begun: bool) -> StoreError:
-        state = "it was begun, and may be done still" if begun else "nothing was changed"
+        state = "it was begun, and may still complete" if begun else "nothing was changed"
         if not is_served(self._files, self._path):
             return NoOwner(
-                f"no process has had the services of this store for {self._seconds:g} s, and one "
-                f"that has them must do this ({state}); open it in a process with mode='write'",
+                f"no process has had the services of this store for {self._seconds:g} s, but this "
+                f"call needs one ({state}); open the store in a process with mode='write'",
                 path=self._path,
             )
         pid = self._log.page.words[OWNER_PID]
         return StoreLocked(
-            f"process {pid} has the services of this store, and did not answer for "
-            f"{self._seconds:g} s ({state}): it hangs, or is held; end it, and another has them",
+            f"process {pid} has the services of this store, but did not answer for "
+            f"{self._seconds:g} s ({state}): it hangs or is stopped; end it, and another follows",
             path=self._path,
             owner_pid=pid,
         )

@@ -112,8 +112,8 @@ class Chooser:
 
     def _not_ours(self) -> AttachRefused:
         return AttachRefused(
-            "its files are another user's; open it as that user, or give the store a group by the "
-            "setting group",
+            "its files belong to another user; open it as that user, or give the store a group "
+            "with the setting group",
             path=self.path,
         )
 

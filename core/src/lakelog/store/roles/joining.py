@@ -194,7 +194,7 @@ class JoinedLog:
         self._has(parts)
         store.adopt(parts)
         store.swap(parts)
-        _LOG.info("%s: this process dispatches and cleans for all now", self.prepared.path)
+        _LOG.info("%s: this process dispatches and cleans for the others now", self.prepared.path)
 
     def _has(self, parts: RoleParts) -> None:
         """Run with the services until another process requests them."""
@@ -219,7 +219,7 @@ class JoinedLog:
         try:
             parts.give_up()
         except (LakelogError, OSError) as error:
-            _LOG.warning("%s: giving up its services: %s", self.prepared.path, error)
+            _LOG.warning("%s: giving up its services failed: %s", self.prepared.path, error)
         finally:
             self._serving, self.log.watch.on_turn = None, self._turn
         _LOG.info("%s: another process dispatches and cleans now", self.prepared.path)

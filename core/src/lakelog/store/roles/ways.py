@@ -20,8 +20,8 @@ from lakelog.store.roles.readerparts import reader_parts
 if TYPE_CHECKING:
     from lakelog.settings.model import AttachSettings
 
-_EXCLUSIVE: Final = "mode='exclusive' shares it with nobody"
-_NOT_LISTENING: Final = "attach.listen = false shares it with nobody"
+_EXCLUSIVE: Final = "mode='exclusive' admits no other process"
+_NOT_LISTENING: Final = "attach.listen = false admits no other process"
 
 
 @attrs.define(eq=False)

@@ -148,7 +148,10 @@ class AsyncStore:
         tags: str | None = None,
         wait_ms: int = 0,
     ) -> GetResult:
-        """Messages of a queue from a queue offset on; waiting takes no thread."""
+        """Messages of a queue from a queue offset on; occupies no thread while it waits.
+
+        :param wait_ms: longest wait for the first message
+        """
         await self._prepare()
         return await self._store.get_async(
             topic, queue_id, offset, max_messages, max_bytes=max_bytes, tags=tags, wait_ms=wait_ms
@@ -205,7 +208,7 @@ class AsyncStore:
         timestamp_ms: int,
         boundary: Literal["lower", "upper"] = "lower",
     ) -> int:
-        """The queue offset for a store time in ms since 1970."""
+        """The queue offset for a store time in ms since 1970; ``Store.offset_by_time``."""
         return await self.in_thread(Store.offset_by_time, topic, queue_id, timestamp_ms, boundary)
 
     async def query(
@@ -245,7 +248,11 @@ class AsyncStore:
     # --- dispatching and deletion ---
 
     async def wait_dispatched(self, offset: int | None = None, timeout_ms: int = 10_000) -> bool:
-        """Wait until queues and index reach ``offset``; occupies a thread."""
+        """Wait until queues and index reach a physical offset; occupies a thread.
+
+        :param offset: ``None`` is the readable end of the log
+        :returns: ``False`` on timeout
+        """
         return await self.in_thread(Store.wait_dispatched, offset, timeout_ms)
 
     async def resume_dispatch(self) -> None:

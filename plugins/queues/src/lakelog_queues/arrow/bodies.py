@@ -15,7 +15,10 @@ from lakelog_queues.arrow.slices import slices
 
 
 def bodies(batch: RecordBatch, unpack: bool) -> pa.BinaryArray:
-    """The bodies; with ``unpack``, compressed ones are decompressed."""
+    """The bodies as ``binary``; with ``unpack``, compressed ones are decompressed.
+
+    Raises :class:`~lakelog.errors.CorruptRecord` for a body that cannot be decompressed.
+    """
     if batch.decoder is None:
         stored = slices(batch.buffer, batch.body_positions, batch.body_lengths)
     else:
@@ -31,7 +34,7 @@ def bodies(batch: RecordBatch, unpack: bool) -> pa.BinaryArray:
 
 
 def sys_flags(batch: RecordBatch) -> NDArray[np.int32]:
-    """The system flags, which state the compression of the bodies returned to readers."""
+    """The system flags, ``int32``; with a decoder, those of the decoded bodies."""
     if batch.decoder is None:
         return batch.sys_flags
     return np.array([each.sys_flag for each in batch.decoded], np.int32)

@@ -53,7 +53,7 @@ def to_arrow(
 
 
 class _Rows:
-    """A batch, with intermediate results shared by several columns."""
+    """A batch of records, with intermediate results that several columns share."""
 
     def __init__(self, batch: RecordBatch, decompress: bool) -> None:
         self.batch = batch

@@ -20,7 +20,7 @@ _DIGITS: Final = np.frombuffer("".join(f"{each:02X}" for each in range(256)).enc
 
 
 def born_hosts(batch: RecordBatch) -> pa.StringArray:
-    """``address:port`` of the sender of each record."""
+    """``address:port`` of the sender of each record; IPv6 addresses are in brackets."""
     return _hosts(batch, batch.starts + AT_BORN_HOST, _lengths(batch, BORN_HOST_V6))
 
 
@@ -43,7 +43,11 @@ def _hosts(batch: RecordBatch, positions: Longs, lengths: Longs) -> pa.StringArr
 
 
 def message_ids(batch: RecordBatch) -> pa.StringArray:
-    """The offset message id of each record: store host and physical offset in hexadecimal."""
+    """The offset message id of each record: store host and physical offset in hexadecimal.
+
+    The bytes are those of the record, big-endian: 32 digits with an IPv4 host, 56 with IPv6.
+    Source: RocketMQ's ``MessageDecoder.createMessageId``.
+    """
     positions, lengths = _store_hosts(batch)
     ids, rows = [], []
     for length in (HOST_V4_BYTES, HOST_V6_BYTES):

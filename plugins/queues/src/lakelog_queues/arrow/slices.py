@@ -24,7 +24,11 @@ _MOST_BYTES: Final = (1 << 31) - 1
 
 
 def slices(buffer: Body, positions: Longs, lengths: Longs) -> pa.BinaryArray:
-    """``buffer[position : position + length]`` for each position, as ``binary``."""
+    """``buffer[position : position + length]`` for each position, as ``binary``.
+
+    :param positions: in bytes, in any order; parts may overlap
+    :param lengths: in bytes, one per position
+    """
     count = len(positions)
     if not count:
         return pa.array([], pa.binary())
@@ -44,13 +48,13 @@ def slices(buffer: Body, positions: Longs, lengths: Longs) -> pa.BinaryArray:
 
 
 def table_of(buffer: Body, positions: Longs, width: int) -> Octets:
-    """The ``width`` bytes at each position, one row per position."""
+    """The ``width`` bytes at each position, as an array of shape ``(len(positions), width)``."""
     found = anywhere(buffer, np.dtype((np.void, width)))[positions]
     return found.view(np.uint8).reshape(-1, width)
 
 
 def of_one_width(table: Octets) -> pa.BinaryArray:
-    """Each row of ``table`` as a value."""
+    """Each row of ``table``, which has shape ``(count, width)``, as a value."""
     count, width = table.shape
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(width)
     parts = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(table))]
@@ -97,7 +101,7 @@ def as_text(array: pa.BinaryArray) -> pa.StringArray:
 
 
 def parts_of(array: pa.BinaryArray) -> tuple[NDArray[np.uint8], Longs]:
-    """The bytes of a whole array, and the offset of each element, plus the last end."""
+    """The bytes of a whole array, and the start of each element, followed by the last end."""
     _, offsets, data = array.buffers()
     bounds = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
     octets = np.frombuffer(data, np.uint8) if data is not None and data.size else _NOTHING

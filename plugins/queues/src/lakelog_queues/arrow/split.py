@@ -31,6 +31,7 @@ def split(octets: Octets, bounds: Longs, separator: int) -> Split:
     """The non-empty pieces of each row.
 
     :param bounds: start of each row in ``octets``, and the end of the last one
+    :param separator: the value of one byte
     """
     low = int(bounds[0])
     # A piece starts at the start of a row or after a separator, and ends at a separator or at the

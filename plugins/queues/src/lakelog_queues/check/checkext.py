@@ -1,4 +1,4 @@
-"""Tags codes that are kept in ``consumequeue_ext``, looked up for a check."""
+"""Looks up tags codes in ``consumequeue_ext``, for the check of queues."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ BROKEN: Final = "the files of tags codes do not fit together"
 def ext_resolver(
     files: FileSystem, directory: Path, file_size_bytes: int, opened: OpenFiles
 ) -> tuple[Resolve, list[Problem]]:
-    """What puts codes in the place of addresses; and what is wrong with names and lengths of files.
+    """A function that replaces addresses by tags codes, and problems with names and lengths.
 
-    An address at which no code is stays as it is.
+    The function leaves an address unchanged if there is no unit at it.
     """
     if not directory.is_dir():
         return as_they_are, []

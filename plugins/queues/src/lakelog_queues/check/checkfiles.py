@@ -1,4 +1,4 @@
-"""The files of one queue as a check sees them: any damage in them can be read past."""
+"""Reads the files of one queue for a check, which continues past any damage in them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ GAP: Final = "files are missing before this one"
 
 
 class CheckedFiles:
-    """Units by their number, in files of one size; changes nothing.
+    """Units by their number, in files of equal size; changes nothing.
 
     :ivar first: number of the first unit of the first file
-    :ivar end: number behind the last unit that was not zero when this was made, or ``look`` called
-    :ivar fits: whether the names of all files can be right
+    :ivar end: number after the last nonzero unit, as of the creation or the last :meth:`look`
+    :ivar fits: whether the names of all files are multiples of the file size
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class CheckedFiles:
         self.look()
 
     def look(self) -> None:
-        """See what is there now."""
+        """List the files again, and find the end again."""
         listing = self._files.list(self.directory)
         self._there = segment_files(self.directory, listing)
         self.fits = all(not each.start_offset % self._size for each in self._there)
@@ -52,7 +52,7 @@ class CheckedFiles:
         self.end = self._find_end() if self.fits else self.first
 
     def problems(self) -> Iterator[Problem]:
-        """What is wrong with names and lengths; a file without a byte is one in the making."""
+        """Problems with names and lengths; an empty file is none, as it is just being created."""
         before = None
         for each in self._there:
             if each.length not in (0, self._size):
@@ -68,7 +68,7 @@ class CheckedFiles:
             before = each.start_offset
 
     def read(self, first: int, end: int) -> RawUnits:
-        """Units ``first`` to ``end``, no further than :attr:`end`; zeros where files lack them."""
+        """Units ``first`` to ``end``, up to :attr:`end` at most; zeros in place of missing ones."""
         units = np.zeros(max(0, min(end, self.end) - first), self._unit)
         at = 0
         while at < len(units):
@@ -99,7 +99,7 @@ class CheckedFiles:
         return self.first
 
     def _last_byte(self, found: SegmentFile) -> int | None:
-        """The last byte of a file that is not zero."""
+        """The position of the last nonzero byte of a file; ``None`` if there is none."""
         try:
             with self._opened.use(found.path) as file:
                 return _last_byte(file, self._size)

@@ -1,12 +1,12 @@
-"""Checks all queues of a store against its log, in one pass, without changing a byte.
+"""Checks all queues of a store against its log, in one pass, and changes nothing.
 
-Every record that must have a unit is looked up: the right record at the right place, with the
-right size and tags code; for queues of batches also store time, first queue offset and count. Units
-of no record, and names and lengths of files, are found too. In memory: a few hundred bytes for each
-queue, and one run of records.
+For every record that must have a unit, the check compares the unit's place, physical offset, size
+and tags code; in batch queues also store time, first queue offset and count. It also finds units
+without a record, and wrong names and lengths of files. It needs a few hundred bytes of memory for
+each queue, and one run of records.
 
-Not covered: units of records before the log's first byte; in ``consumequeue_ext``, store times,
-bitmaps, and units that no queue points to.
+Not checked are units of records before the first byte of the log, and in ``consumequeue_ext`` the
+store times, bitmaps, and units to which no queue points.
 """
 
 from __future__ import annotations
@@ -39,19 +39,21 @@ _SIMPLE: Final = ("size", "tags_code")
 _BATCH: Final = ("size", "tags_code", "store_time", "base_offset", "batch_size", "compacted_offset")
 _MOST_OPEN: Final = 64
 _LOOKS: Final = 3
-"""A folder may have to be listed so often: a listing may miss names that are made meanwhile."""
+"""Number of listings of a folder, as a listing may miss files that are created meanwhile."""
 _PATIENCE_SECONDS: Final = 1.0
 _LOOK_AGAIN_SECONDS: Final = 0.02
 
 
 @attrs.frozen
 class Checked:
-    """What is checked.
+    """The store that is checked.
 
-    :ivar batch_topics: topics whose queues are queues of batches
-    :ivar tombstones: by topic, the physical offset below which its records make no units
-    :ivar minimum: the log's first byte
-    :ivar living: an owner writes meanwhile
+    :ivar path: the store directory
+    :ivar batch_topics: topics with batch queues
+    :ivar light_queues: whether records feed light queues
+    :ivar tombstones: by topic, the physical offset below which its records have no units
+    :ivar minimum: physical offset of the first byte of the log
+    :ivar living: whether an owner writes meanwhile
     """
 
     files: FileSystem
@@ -67,9 +69,9 @@ class Checked:
 class QueuesVerifier:
     """A :class:`~lakelog.interfaces.verifying.Verifier`.
 
-    Light queues are checked if the settings say so, or one is there. Beside a living owner, records
-    up to the end of the queue that had come the furthest at the start are looked for, and are given
-    a second to get their units.
+    Light queues are checked if the settings enable them, or if there is one. While an owner writes,
+    only records are checked that end at or before the physical end of the most advanced queue at
+    the start. The check waits up to a second for their units.
     """
 
     def __init__(self, checked: Checked) -> None:
@@ -105,11 +107,11 @@ class QueuesVerifier:
                 yield from self._compare(found, group)
 
     def pass_damage(self, offset: int, end_offset: int) -> None:
-        """Units that lead there are right: what they lead to is told as damage of the log."""
+        """Accept units that lead into this range; it is reported as damage of the log instead."""
         self._damaged.add(offset, end_offset)
 
     def finish(self, end_offset: int) -> Iterator[Problem]:
-        """Compare what is left."""
+        """Compare the remaining units."""
         yield from self._look()
         if self._checked.living:
             self._wait_for_late()
@@ -118,11 +120,11 @@ class QueuesVerifier:
                 yield from found.finish(end_offset, living=self._checked.living)
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close the files."""
         self._opened.close()
 
     def _look(self) -> Iterator[Problem]:
-        """What is wrong with names and lengths of files; once."""
+        """Problems with names and lengths of files; each is returned once."""
         while self._own:
             yield self._own.pop(0)
 
@@ -172,7 +174,7 @@ class QueuesVerifier:
         return self._replacements
 
     def _of_files(self, queue: UnitCheck) -> list[Problem]:
-        """What is wrong with names and lengths of files."""
+        """Problems with names and lengths of files."""
         found = list(queue.files.problems())
         for _ in range(_LOOKS if self._checked.living and found else 0):
             queue.files.look()
@@ -191,7 +193,7 @@ class QueuesVerifier:
         yield from found.take(batchunits.pack(units[fit], times[fit]), None)
 
     def _wait_for_late(self) -> None:
-        """Let go of queues that went on: their units were on their way when the check began."""
+        """Wait for queues to grow, and forget missing units that were written meanwhile."""
         until = time.monotonic() + _PATIENCE_SECONDS
         late = [each for each in self._queues.values() if each.late]
         while late and time.monotonic() < until:

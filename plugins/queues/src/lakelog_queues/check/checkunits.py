@@ -1,8 +1,8 @@
-"""Compares the units of one queue with those that its records must have, run by run.
+"""Compares the units of one queue with the expected units of its records, run by run.
 
-Units stand in the order of the log. A run that is as it should be costs one read and one
-comparison; where one is not, the two are brought together again by the records' offsets. Kept
-between runs: a handful of numbers.
+Units are in the order of the log. A correct run costs one read and one comparison. After a
+difference, units and records are aligned again by the physical offsets of the records. Only a few
+numbers are kept between runs.
 """
 
 from __future__ import annotations
@@ -23,25 +23,30 @@ from lakelog_queues.dispatching.placement import is_explained
 from lakelog_queues.files.replaced import NO_REPLACEMENTS, Replacements
 
 MISSING: Final = "units are missing"
-OF_NO_RECORD: Final = "the unit is of no whole record in the log that has its place here"
-DIFFERS: Final = "the unit is not that of its record"
-MISPLACED: Final = "the record states another queue offset than its place"
-UNLED: Final = "the place of a lost record does not lead to what a repair put in its place"
+OF_NO_RECORD: Final = "the unit does not belong to a whole record of this queue"
+DIFFERS: Final = "the unit differs from its record"
+MISPLACED: Final = "the record has another queue offset than its unit"
+UNLED: Final = "the unit of a lost record does not lead to the record that a repair put there"
 _LOOKED_THROUGH: Final = 4096
 _CHUNK: Final = 256
 
 Resolve: TypeAlias = Callable[[RawUnits], RawUnits]
-"""Puts tags codes in the place of what stands for them."""
+"""Replaces addresses in ``consumequeue_ext`` by the tags codes there."""
 
 
 def as_they_are(units: RawUnits) -> RawUnits:
-    """For queues that keep tags codes in their units."""
+    """``units`` unchanged, for queues whose units hold the tags codes themselves."""
     return units
 
 
 @attrs.define
 class _Missing:
-    """Units that are missing side by side: number of the first, its record, how many."""
+    """Adjacent missing units.
+
+    :ivar number: number of the first one
+    :ivar offset: physical offset of its record
+    :ivar count: how many
+    """
 
     number: int
     offset: int
@@ -49,11 +54,13 @@ class _Missing:
 
 
 class UnitCheck:
-    """One queue on its way through the log.
+    """The check of one queue.
 
-    :param replacements: gives the records of a repair that came by until now; units of lost records
-        lead there
-    :param damaged: damage in the log so far; units that lead into it are right to stand there
+    :param minimum: physical offset of the first byte of the log
+    :param fields: the fields of a unit to compare, besides its physical offset
+    :param replacements: returns the repair's records in the log so far; units of lost records may
+        lead to them
+    :param damaged: damage in the log so far; units may lead into it
     :ivar next: number of the first unit that was not compared yet
     """
 
@@ -84,17 +91,17 @@ class UnitCheck:
 
     @property
     def reached(self) -> int:
-        """Physical offset behind the record of the last unit; 0 without one."""
+        """Physical end offset of the last unit's record; 0 without a unit."""
         last = self.files.read(max(self.files.end - 1, self.files.first), self.files.end)
         return int(last["offset"][0]) + int(last["size"][0]) if len(last) else 0
 
     @property
     def late(self) -> int:
-        """How many records behind the last unit lack one."""
+        """The number of records after the last unit's that have no unit."""
         return self._late.count if self._late is not None else 0
 
     def _skip_old(self, at: int) -> int:
-        """Behind units of records before the log, and those that only fill a place."""
+        """The number of the first unit that is no filler and belongs to a record of this log."""
         while at < self.files.end:
             units = self.files.read(at, at + _LOOKED_THROUGH)
             judged = self._judged(units)
@@ -115,11 +122,14 @@ class UnitCheck:
     # --- records ---
 
     def take(self, expected: RawUnits, stated: Longs | None) -> Iterator[Problem]:
-        """Compare with the units of the next records.
+        """Compare the units of the next records.
 
-        :param stated: the queue offsets that the records state; ``None`` if they say nothing of
-            the place
+        :param expected: the units of these records, in the order of the log
+        :param stated: the queue offsets in the records; ``None`` if they do not determine a place,
+            as in batch queues
         """
+        # `_alike` compares as many units at once as match. After a mismatch, `_unlike` aligns units
+        # and records again, and the step shrinks, as differences often follow one another.
         at, step = 0, len(expected)
         if self._front and step:
             yield from self._check_front(int(expected[0]["offset"]))
@@ -137,7 +147,7 @@ class UnitCheck:
                 step = len(expected)
 
     def _alike(self, expected: RawUnits, stated: Longs | None) -> Generator[Problem, None, int]:
-        """Pass units of the same records; how many there are at the front."""
+        """Compare the leading units that belong to the expected records; returns their number."""
         units = self.files.read(self.next, self.next + len(expected))
         same = units["offset"] == expected[: len(units)]["offset"]
         count = len(same) if same.all() else int(same.argmin())
@@ -167,12 +177,15 @@ class UnitCheck:
         return " ".join(f"{name}={int(unit[name])}" for name in names)
 
     def _check_places(self, expected: RawUnits, stated: Longs) -> Iterator[Problem]:
-        """A unit stands where its record says; or behind the one before it, if the log lost some.
+        """Check that the number of each unit agrees with the queue offset in its record.
 
-        So does one that states a place that is taken; RocketMQ puts a record that states 0 at the
-        end, too. Nothing explains a negative one, or one so high that more records
-        would be missing than fit behind the one before.
+        The two may differ in three cases, and the unit then follows the previous one: the log lost
+        records, the queue offset was taken already, or it is 0, which RocketMQ puts at the end. A
+        negative queue offset is always wrong. So is one so high that more records would be missing
+        than fit into the log after the previous record.
         """
+        # A shift is the number of a unit minus the queue offset in its record. It stays constant
+        # within a moved part of a queue, so only its changes are judged.
         places = np.arange(self.next, self.next + len(stated))
         shifts = places - stated
         before = np.concatenate([[self._stated], stated[:-1]])
@@ -181,7 +194,7 @@ class UnitCheck:
         taken = (stated <= before) & (shifts > 0)
         wrong = changed & ~lost & ~taken & (stated != 0) & (shifts != 0)
         leaps = self._leaps(expected, shifts)
-        leaps[:-1] &= shifts[1:] != shifts[:-1]  # a queue that goes on from there was moved
+        leaps[:-1] &= shifts[1:] != shifts[:-1]  # if the next one agrees, the queue was moved
         wrong |= leaps | (stated < 0)
         if self._leapt is not None and int(shifts[0]) != self._shift:
             yield self._leapt
@@ -193,12 +206,12 @@ class UnitCheck:
             what = f"{int(stated[at])} in the record at {int(expected[at]['offset'])}"
             problem = Problem(path, position, MISPLACED, place, what)
             if at == len(stated) - 1 and leaps[at]:
-                self._leapt = problem  # the next record tells
+                self._leapt = problem  # the next record decides whether the queue was moved
             else:
                 yield problem
 
     def _leaps(self, expected: RawUnits, shifts: Longs) -> NDArray[np.bool_]:
-        """Records that state more than those that fit behind the one before explain."""
+        """Records whose queue offset skips more records than fit into the log before them."""
         ends = expected["offset"] + expected["size"]
         starts = np.concatenate([[self._stated_end], ends[:-1]])
         steps = -np.diff(shifts, prepend=self._shift)
@@ -210,7 +223,7 @@ class UnitCheck:
     # --- where they differ ---
 
     def _unlike(self, expected: RawUnits, stated: Longs | None) -> Generator[Problem, None, int]:
-        """The first of these records is not at :attr:`next`; how many are done with."""
+        """Handle a first record without its unit at :attr:`next`; returns how many are done."""
         if self.next >= self.files.end:
             self._behind_end(expected, stated)
             return len(expected)
@@ -227,7 +240,7 @@ class UnitCheck:
         return 1
 
     def _check_front(self, first_offset: int) -> Iterator[Problem]:
-        """Look at the fillers before the first record, at this offset, of a queue from 0 on."""
+        """Check the fillers before the first record of a queue that starts at 0."""
         front, self._front = self._front, 0
         there = self.files.read(front, front + 1)
         found = len(there) and int(there["offset"][0]) == first_offset
@@ -235,14 +248,14 @@ class UnitCheck:
             yield from self._holes(0, front, 0, first_offset)
 
     def _unled(self, end: int, offset: int) -> Iterator[Problem]:
-        """Look at the fillers from :attr:`next` to ``end``, where the record at ``offset`` is."""
+        """Check the fillers from :attr:`next` to ``end``, the unit of the record at ``offset``."""
         if self.next > self.files.first and self._replacements():
             before = self.files.read(self.next - 1, self.next)[0]
             low = int(before["offset"]) + int(before["size"])
             yield from self._holes(self.next, end, low, offset)
 
     def _holes(self, at: int, end: int, low: int, high: int) -> Iterator[Problem]:
-        """Fillers that lead nowhere, although a replacement stands between two offsets."""
+        """Report fillers that lead nowhere, although there is a replacement in the offset range."""
         found = self._replacements().between(low, high)
         while found is not None and at < end:
             units = self.files.read(at, min(end, at + _LOOKED_THROUGH))
@@ -256,7 +269,7 @@ class UnitCheck:
             at += len(units)
 
     def _find(self, offset: int, stated: int | None) -> int | None:
-        """Number of the unit of the record at ``offset``, if it is near or where it should be."""
+        """Number of the unit of the record at ``offset``, if near or at its own queue offset."""
         units = self.files.read(self.next, self.next + _LOOKED_THROUGH)
         near = np.flatnonzero(units["offset"] == offset)
         if len(near):
@@ -268,7 +281,7 @@ class UnitCheck:
         return None
 
     def _absent(self, expected: RawUnits, stated: int | None) -> Iterator[Problem]:
-        """There is no unit of the first record: another is in its place, or none ever was."""
+        """Report the first record, which has no unit: another unit is in its place, or none."""
         first = expected[0]
         offset = int(first["offset"])
         place = self.next if stated is None else max(self.next, stated + self._shift)
@@ -287,11 +300,14 @@ class UnitCheck:
                 return
             yield from self._missed()
             yield self._differs(place, unit, first)
-        elif not stated or stated >= place:  # else its place was taken, and RocketMQ left it out
+        elif not stated or stated >= place:  # else its place was taken, and RocketMQ skipped it
             self._note_missing(place, offset)
 
     def _strangers(self, end: int, log_end: int | None = None) -> Iterator[Problem]:
-        """Pass the units before ``end``, which are of no record; ``log_end`` if that is known."""
+        """Report the units before ``end``, which belong to no record.
+
+        :param log_end: physical end of the log, if known; recovery removes units of later records
+        """
         if self.next < end:
             yield from self._missed()
         while self.next < end:
@@ -309,7 +325,7 @@ class UnitCheck:
         self._missing.count += 1
 
     def _missed(self) -> Iterator[Problem]:
-        """What was missing up to here."""
+        """Report the missing units noted so far."""
         if self._missing is not None:
             yield self._lacks(self._missing)
             self._missing = None
@@ -320,8 +336,8 @@ class UnitCheck:
             path,
             position,
             MISSING,
-            f"{missing.count} from queue offset {missing.number} on, the first of them of the "
-            f"record at {missing.offset}",
+            f"{missing.count} from queue offset {missing.number} on, the first for the record at "
+            f"{missing.offset}",
             "nothing",
             recoverable=at_end,
         )
@@ -335,10 +351,10 @@ class UnitCheck:
     # --- the end ---
 
     def finish(self, end_offset: int, *, living: bool) -> Iterator[Problem]:
-        """What is left of a log that ends at ``end_offset``.
+        """Check the units after the last record of a log that ends at ``end_offset``.
 
-        Beside a living owner, units of records at or behind it are not judged. What is missing now
-        is missing up to the end: no unit came behind it.
+        While an owner writes, units of records at or after that offset are not checked. Missing
+        units noted here are at the end of the queue, so a recovery adds them.
         """
         if self._missing is not None:
             yield self._lacks(self._missing, at_end=True)
@@ -360,9 +376,9 @@ class UnitCheck:
             yield self._lacks(self._late, at_end=True)
 
     def leave_out(self) -> None:
-        """Compare with no unit that is there."""
+        """Ignore all existing units."""
         self.next = self.files.end = self.files.first
 
     def forget_late(self) -> None:
-        """What came behind the end is no problem: its units were on their way."""
+        """Forget the records without a unit at the end: their units have been written since."""
         self._late = None

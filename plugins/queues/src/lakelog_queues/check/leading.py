@@ -1,4 +1,4 @@
-"""Which queues have places that lead to records of a repair, see :mod:`.replaced`."""
+"""Finds the queues with units that lead to a repair's records; see :mod:`.replaced`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_OPEN: Final = 64
 
 
 def leading_queues(files: FileSystem, path: Path) -> tuple[Queue, ...]:
-    """Topic and queue id of each, sorted; changes nothing.
+    """The queues with such units, sorted; changes nothing.
 
     :param path: the store directory
     """

@@ -314,5 +314,5 @@ def _check_queues(queue_ids: Sequence[int]) -> None:
     ids = [whole("queue_ids", each, None) for each in queue_ids]
     if not ids or min(ids) < 0:
         raise SettingsError(
-            f"{ids} are no queues; give ids from 0 on, or None for all", key="queue_ids"
+            f"{ids} are not valid; give queue ids from 0 on, or None for all", key="queue_ids"
         )

@@ -82,7 +82,7 @@ class Fetching:
         result = self._access.get(self._topic, queue_id, offset, count, tags=self._tags)
         if result.status in _CORRECTED:
             _log.warning(
-                "queue %d of %s holds offsets %d to %d, not %d: going on at %d",
+                "queue %d of topic %s holds offsets %d to %d, not %d; reading continues at %d",
                 queue_id,
                 self._topic,
                 result.min_offset,
@@ -94,7 +94,11 @@ class Fetching:
         return self._placed(result, queue_id, offset)
 
     def _placed(self, result: GetResult, queue_id: int, offset: int) -> list[Fetched]:
-        """Add the next offset to each message; in a light queue, only the last one advances it."""
+        """Add to each message the queue offset after it.
+
+        A message of a light queue has the queue offset of its own queue, so the offset after it is
+        not known. Such messages keep the start of the fetch; only the last one advances.
+        """
         if not result.messages:
             return []
         *others, last = result.messages

@@ -22,7 +22,7 @@ def check_group(group: str) -> str:
         raise wrong_type("group", group, "a str such as 'billing'")
     if not _GROUP.fullmatch(group):
         raise SettingsError(
-            f"a consumer group's name has letters a-z A-Z, digits and _ - | % only, not {group!r}",
+            f"a consumer group's name may contain a-z A-Z 0-9 _ - | % only, but is {group!r}",
             key="group",
         )
     if len(group) > MAX_GROUP_CHARACTERS:

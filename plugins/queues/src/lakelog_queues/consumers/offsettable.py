@@ -225,7 +225,7 @@ class OffsetTable:
                     self._replace()
             except OSError as error:
                 raise StoreError(
-                    f"consumer offsets could not be written ({error}); see to permissions and "
+                    f"consumer offsets could not be written ({error}); check permissions and free "
                     "space, then commit again",
                     path=error.filename or self._path,
                 ) from error
@@ -287,5 +287,5 @@ def _checked(group: str, topic: str, offsets: Mapping[int, int]) -> str:
         raise SettingsError(str(error), key="topic") from None
     for queue, offset in offsets.items():
         if not (0 <= queue <= _MOST_QUEUE and 0 <= offset <= _MOST_OFFSET):
-            raise StoreError(f"queue {queue} has no offset {offset}")
+            raise StoreError(f"queue {queue} cannot have offset {offset}; it is out of range")
     return name

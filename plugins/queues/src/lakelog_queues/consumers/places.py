@@ -24,14 +24,17 @@ def check_place(place: Place, argument: str = "start") -> Place:
             )
     elif place not in (EARLIEST, LATEST):
         raise SettingsError(
-            f"{place!r} is no place in a queue; give 'earliest', 'latest' or a datetime",
+            f"{place!r} is not a place in a queue; give 'earliest', 'latest' or a datetime",
             key=argument,
         )
     return place
 
 
 def find(access: QueueAccess, topic: str, queue_id: int, place: Place) -> int:
-    """The queue offset of a place; 0 if the queue does not exist yet."""
+    """The queue offset of a place; 0 if the queue does not exist yet.
+
+    For a time it is that of the first message stored then or later, or else the end of the queue.
+    """
     bounds = access.bounds(topic, queue_id)
     if bounds is None:
         return 0

@@ -1,6 +1,6 @@
-"""The dispatcher ``consume-queue``: all queues of a store, built behind the log and read.
+"""The dispatcher ``consume-queue``: builds all queues of a store from its log, and reads them.
 
-One thread dispatches; any thread reads, and sees a unit once it is written.
+One thread dispatches; any thread reads. A unit is visible once it is written.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from lakelog_queues.units.topicconfig import batch_topics
 
 _LOG: Final = logging.getLogger("lakelog")
 _KEPT_MARKS: Final = 2
-"""The latest may be of a record that the log lost in a power cut; the one before is older."""
+"""Two, because a power cut may remove the record of the latest mark from the log."""
 _NOTHING_LACKS: Final = 1 << 63
 
 
 class ConsumeQueues:
     """A :class:`~lakelog.interfaces.Dispatcher` and :class:`~lakelog.interfaces.QueueReader`.
 
-    :ivar directories: the folders of the store directory that queues stand in
+    :ivar directories: the folders of the store directory that hold queues
     """
 
     directories: Sequence[str] = DIRECTORIES
@@ -58,12 +58,13 @@ class ConsumeQueues:
         tombstones: Mapping[str, int] | None = None,
         log: LogHeads | None = None,
     ) -> None:
-        """Look at nothing yet but ``config/topics.json``.
+        """Create the dispatcher; reads only ``config/topics.json`` and the names of folders.
 
+        :param path: the store directory
         :param clean: whether the store was closed cleanly; for a reader, also if its owner lives
         :param light_queues: whether records feed light queues
-        :param tombstones: by topic, the physical offset below which its records make no units
-        :param log: what proves that marks are of this log; without it, none counts
+        :param tombstones: by topic, the physical offset below which its records have no units
+        :param log: proves that marks belong to this log; without it, no mark counts
         """
         self._files = files
         self._path = path
@@ -89,17 +90,20 @@ class ConsumeQueues:
     # --- dispatching ---
 
     def resume(self, minimum: int, end: int) -> int:
-        """Load the queues, drop units behind ``end``, and say from where to dispatch.
+        """Load the queues, remove units after ``end``, and return the offset to dispatch from.
 
-        For an owner: behind the latest mark that the log bears out, since all before it was synced
-        (see :mod:`.ends`); earlier, if a queue lacks something that it had by then; from
-        ``minimum`` if nothing is proved, as in a store that RocketMQ wrote last. For a reader
-        beside an owner that follows its log: a few batches before its end, see :mod:`.beside`;
-        after a clean stop, behind the last record that has a unit. What is there changes nothing
-        when it comes again, and what is not is put right.
+        An owner starts after the latest mark that is proved by the log, because all units before it
+        were synced (see :mod:`lakelog.files.state.durable_queue_ends`). It starts earlier if a
+        queue lacks units that it had then, and at ``minimum`` if no mark is proved, as in a store
+        that RocketMQ wrote last. A reader starts a few batches before the end of the queues while
+        an owner writes them (see :mod:`.beside`), and after a clean stop after the last record
+        that has a unit. Records that are dispatched again change nothing if their units are right.
 
-        Files that cannot be right go to ``lakelog/quarantine``. Raises
-        :class:`~lakelog.errors.CorruptQueue` for files that other settings have made.
+        Files with an impossible length or name are moved to ``lakelog/quarantine``. Raises
+        :class:`~lakelog.errors.CorruptQueue` for files that other settings created.
+
+        :param minimum: physical offset of the first byte of the log
+        :param end: physical offset of its end
         """
         self._maker.replaced.minimum = minimum
         start = self._resume_reading(end) if self._read_only else self._resume_owning(minimum, end)
@@ -122,13 +126,13 @@ class ConsumeQueues:
     def _proved(
         self, marks: Sequence[RecordFingerprint], end: int
     ) -> tuple[RecordFingerprint, ...]:
-        """Those of records that the log still has."""
+        """The marks whose records the log still has."""
         if self._log is None:
             return ()
         return tuple(each for each in marks if each.end <= end and self._log.holds(each))
 
     def _load_mended(self, kept: DurableQueueEnds) -> None:
-        """Load the queues; files that are in the way are moved away, and are built again."""
+        """Load the queues; if files are invalid, move them to the quarantine and load again."""
         try:
             self._load()
         except CorruptQueue:
@@ -138,7 +142,7 @@ class ConsumeQueues:
             self._load()
 
     def _drop_strangers(self, minimum: int) -> None:
-        """Forget queues whose first unit is of no record in the log: it would hide those before."""
+        """Remove queues whose first unit has no record in the log, as it hides earlier records."""
         for queue in self._queues.values():
             first = queue.read(queue.bounds(0)[0], 1)
             if not len(first) or int(first.offsets[0]) < minimum or self._log is None:
@@ -147,12 +151,12 @@ class ConsumeQueues:
                 queue.remove()
 
     def _distrust(self, kept: DurableQueueEnds) -> None:
-        """Sync what may not be durable at the next flush."""
+        """Sync the files that may not be durable at the next flush."""
         for name, queue in self._queues.items():
             queue.distrust(kept.ends.get(name, 0) if self._marks else 0)
 
     def _lacking(self, kept: DurableQueueEnds) -> int:
-        """From where in the log a queue lacks what it had when the list was kept."""
+        """The physical offset from which a queue lacks units that it had at the last sync."""
         found = _NOTHING_LACKS
         for queue in self._short(kept):
             there = self._queues.get(queue)
@@ -161,7 +165,7 @@ class ConsumeQueues:
         return found
 
     def _short(self, kept: DurableQueueEnds) -> list[Queue]:
-        """Queues that lack something that they had when the list was kept."""
+        """Queues that lack units that they had at the last sync."""
         short = [
             queue
             for queue, end in kept.ends.items()
@@ -169,8 +173,8 @@ class ConsumeQueues:
         ]
         if short:
             _LOG.warning(
-                "%s: %d queues lack units that they had at the last sync, %s among them; they "
-                "are completed from the log",
+                "%s: %d queues lack units that they had at the last sync, such as %s; the missing "
+                "units are added from the log",
                 self._path,
                 len(short),
                 "/".join(map(str, short[0])),
@@ -183,7 +187,7 @@ class ConsumeQueues:
         return queue is not None and queue.first > kept.firsts.get(queue.queue, 0)
 
     def _has_all(self) -> bool:
-        """Whether no queue lacks what is listed, but for topics that were removed."""
+        """Whether no queue lacks units that it had at the last sync, except of removed topics."""
         short = self._short(read_kept(self._files, self._path))
         return all(topic in self._tombstones for topic, _ in short)
 
@@ -192,7 +196,7 @@ class ConsumeQueues:
         return 0 if found is None else found.end
 
     def _resume_reading(self, end: int) -> int:
-        """Where queues are complete, although somebody may write them just now."""
+        """The offset up to which all queues are complete, although an owner may be writing them."""
         calm = self._clean and not self._is_open()
         sound = self._load_sparing()
         if not (self._clean and sound and self._has_all()):
@@ -203,7 +207,7 @@ class ConsumeQueues:
         return start_before(self._queues.values(), limit) if limit and self._load() else 0
 
     def _load_sparing(self) -> bool:
-        """Load the queues, those without their files that have odd ones; whether there are none."""
+        """Load the queues, ignoring the files of damaged ones; returns whether all are sound."""
         try:
             return self._load()
         except CorruptQueue:
@@ -214,7 +218,7 @@ class ConsumeQueues:
             return False
 
     def _is_open(self) -> bool:
-        """Whether there is an owner, or was one that crashed."""
+        """Whether an owner is running, or has crashed."""
         return (self._path / ABORT_FILE).exists()
 
     def _reached(self) -> int:
@@ -237,9 +241,9 @@ class ConsumeQueues:
             self._flushing.start()
 
     def truncate(self, end_offset: int) -> None:
-        """Drop the units of records at or behind ``end_offset``, and queues that had no others.
+        """Remove the units of records at or after ``end_offset``, and queues that become empty.
 
-        Marks behind it count no more: those records come again.
+        Later marks are dropped too, as those records will be dispatched again.
         """
         self._ensure_loaded()
         self._marks = tuple(each for each in self._marks if each.end <= end_offset)
@@ -251,12 +255,12 @@ class ConsumeQueues:
                 del self._queues[queue.queue]
 
     def forget_topic(self, topic: str, end_offset: int) -> None:
-        """Remove a topic's queues; its records below ``end_offset`` make no units any more.
+        """Remove a topic's queues; its records below ``end_offset`` get no units any more.
 
-        To be called between two dispatches, once the tombstone is written. All of them are gone for
-        readers before the first file goes. ``OSError`` leaves files, which are removed at the next
-        call of this or of :meth:`remove_before`, at the next record for such a queue, or by the
-        next owner.
+        Must be called between two dispatches, after the tombstone was written. Readers see none of
+        the queues before the first file is removed. After an ``OSError``, remaining files are
+        removed by the next call of this method or of :meth:`remove_before`, at the next record for
+        such a queue, or by the next owner.
         """
         self._ensure_loaded()
         self._tombstones[topic] = max(end_offset, self._tombstones.get(topic, 0))
@@ -267,23 +271,26 @@ class ConsumeQueues:
         self._removed.remove()
 
     def remove_before(self, minimum: int) -> int:
-        """Remove files that hold nothing from physical offset ``minimum`` on; how many."""
+        """Remove files whose records are all before ``minimum``; returns their number."""
         self._ensure_loaded()
         self._removed.remove()
         due = [each for each in self._queues.values() if each.retreat(minimum)]
         if due:
-            self.flush()  # or the list of what queues hold would miss units that go now
+            # Write the new starts of the queues first. Otherwise the next open would compare with
+            # the old ones, take the removed units for lost, and rebuild the queues.
+            self.flush()
         return sum(each.remove_front() for each in due)
 
     def flush(self) -> None:
-        """Sync all queues, then let the checkpoint say so; raises ``StoreFailed``."""
+        """Sync all queues, then advance the checkpoint; raises ``StoreFailed``."""
         if not self._read_only:
             self._flushing.flush()
 
     def close(self) -> None:
-        """Flush, then let go of files; raises ``StoreFailed`` after a sync that failed.
+        """Flush and close all files.
 
-        So the stop is no clean one, and the next owner looks at everything.
+        Raises ``StoreFailed`` if a sync failed. The stop is then not clean, and the next owner
+        checks all queues.
         """
         self._flushing.stop()
         try:
@@ -294,7 +301,7 @@ class ConsumeQueues:
             self._maker.opened.close()
 
     def _note(self) -> Callable[[], None]:
-        """Look what is there before a sync of all; call the result behind it."""
+        """Note the ends of all queues before a full sync; call the result after it."""
         latest = self._dispatched
         if not self._loaded or self._read_only:
             return lambda: None
@@ -310,36 +317,39 @@ class ConsumeQueues:
         return lambda: self._keep(kept)
 
     def _keep(self, kept: DurableQueueEnds) -> None:
-        """An older list is right too, as it asks for less: a full disk must not fail the sync."""
+        """Write the ends; on an error keep the older ones, which are still true lower bounds."""
         if kept == self._kept:
             return
         try:
             write_kept(self._files, self._path, kept)
             self._kept, self._marks = kept, kept.marks
         except OSError as error:
-            _LOG.warning("%s: where queues end was not kept: %s", self._path, error)
+            _LOG.warning("%s: the ends of queues could not be written: %s", self._path, error)
 
     # --- reading ---
 
     def queues(self) -> Sequence[Queue]:
-        """Every queue that is there."""
+        """All existing queues."""
         self._ensure_loaded()
         return list(self._queues)
 
     def bounds(self, queue: Queue, minimum: int) -> tuple[int, int] | None:
-        """The first queue offset of a record at or behind ``minimum``, and the next to come."""
+        """The first queue offset of a record at or after ``minimum``, and the next to be written.
+
+        ``None`` if there is no such queue.
+        """
         self._ensure_loaded()
         found = self._queues.get(queue)
         return None if found is None else found.bounds(minimum)
 
     def units(self, queue: Queue, first: int, count: int) -> Units:
-        """At most ``count`` units from ``first`` on; none where the queue has none."""
+        """At most ``count`` units from queue offset ``first`` on; empty without such a queue."""
         self._ensure_loaded()
         found = self._queues.get(queue)
         return NO_UNITS if found is None else found.read(first, count)
 
     def plain(self, queue: Queue, minimum: int, offset: int | None) -> PlainUnits | None:
-        """Where compiled code finds units; see :meth:`.SimpleQueue.plain`."""
+        """The place of a unit for compiled code; see :meth:`.SimpleQueue.plain`."""
         found = self._queues.get(queue)
         return None if found is None else found.plain(minimum, offset)
 
@@ -350,7 +360,10 @@ class ConsumeQueues:
         return (found if found is not None else self._maker.make(queue)).kind
 
     def verifier(self, minimum: int, *, living: bool) -> Verifier:
-        """Begin a check of the files as they stand; see ``Verifiable``."""
+        """Begin a check of the present files; see ``Verifiable``.
+
+        :param living: whether an owner writes meanwhile
+        """
         from lakelog_queues.check.checkqueues import Checked, QueuesVerifier  # for operators only
 
         grouping = self._grouping
@@ -365,7 +378,7 @@ class ConsumeQueues:
             self._load()
 
     def _load(self) -> bool:
-        """Read where each queue ends; whether all of them look as they should."""
+        """Read the end of each queue; returns whether all of them look right."""
         sound = True
         loaded: dict[Queue, AnyQueue] = {}
         for queue in self._maker.present():
@@ -379,12 +392,12 @@ class ConsumeQueues:
         return sound
 
     def _opened(self, queue: Queue) -> AnyQueue:
-        """The queue, made if it is not there."""
+        """The queue, created if it does not exist."""
         found = self._queues.get(queue)
         if found is None:
-            self._removed.remove(queue)  # what is left of it must not be taken for the new one
+            self._removed.remove(queue)  # files of a removed queue must not become part of it
             found = self._made(queue)
-            if self._removed.owns(found) and not found.is_empty():  # its owner just removes it
+            if self._removed.owns(found) and not found.is_empty():  # the owner is removing it now
                 self._removed.take(found)
                 found = self._made(queue)
             self._queues[queue] = found
@@ -397,5 +410,5 @@ class ConsumeQueues:
 
     def _sync(self, least_pages: int) -> None:
         for queue in list(self._queues.values()):
-            queue.flush(least_pages)  # codes that are kept apart before the units that point there
+            queue.flush(least_pages)  # first the extension files, to which units point
         self._maker.dirty.sync(least_pages)

@@ -1,4 +1,4 @@
-"""What was written and is not durable yet: ranges of files, and folders with new names."""
+"""Tracks writes that are not durable yet: ranges of files, and folders with changed names."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lakelog_queues.files.openfiles import OpenFiles
 
 PAGE_BYTES: Final = 4096
 _LEVELS: Final = 3
-"""A queue's folder is this far below the store's: kind, topic, queue id."""
+"""Number of folder levels from the store directory to a queue's: kind, topic, queue id."""
 
 
 class DirtyFiles:
-    """Files to be synced; any thread may use it."""
+    """Files and folders to be synced; thread-safe."""
 
     def __init__(self, files: FileSystem, opened: OpenFiles) -> None:
         self._files = files
@@ -26,37 +26,37 @@ class DirtyFiles:
         self._lock = Lock()
 
     def wrote(self, path: Path, begin: int, end: int) -> None:
-        """Bytes ``begin`` to ``end`` of a file were written."""
+        """Note that bytes ``begin`` to ``end`` of a file were written."""
         with self._lock:
             low, high = self._ranges.get(path, (begin, end))
             self._ranges[path] = (min(low, begin), max(high, end))
 
     def named(self, folder: Path) -> None:
-        """A name was added to or removed from ``folder``."""
+        """Note that a name was added to ``folder`` or removed from it."""
         with self._lock:
             self._folders.add(folder)
 
     def make_dir(self, folder: Path) -> None:
-        """Make a queue's folder now, and durable at the next sync of all.
+        """Create a queue's folder; it becomes durable at the next sync of all files.
 
-        A sync for each new folder would take seconds for thousands of queues. A power cut before
-        that takes the folder and all in it; the log is the truth, and they are built again.
+        A sync for each new folder would take seconds with thousands of queues. A power cut before
+        that sync may lose the folder and its files; they are then rebuilt from the log.
         """
         self._files.make_dir(folder, durable=False)
         self.named_above(folder)
 
     def named_above(self, folder: Path) -> None:
-        """Names may be new in a queue's folder, its topic's, its kind's, and the store's."""
+        """Note new names in a queue's folder, and in all folders above it in the store."""
         with self._lock:
             self._folders.update((folder, *folder.parents[:_LEVELS]))
 
     def forget(self, path: Path) -> None:
-        """A file is about to be removed."""
+        """Forget a file that is about to be removed."""
         with self._lock:
             self._ranges.pop(path, None)
 
     def sync(self, least_pages: int) -> None:
-        """Make durable the files of which at least so many pages changed; 0 is all, and folders."""
+        """Sync the files in which at least ``least_pages`` pages changed; 0 is all, and folders."""
         for path in self._take(least_pages):
             self._sync(path)
         for folder in self._take_folders() if not least_pages else ():

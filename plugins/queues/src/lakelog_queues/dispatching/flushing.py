@@ -1,10 +1,12 @@
-"""When queues are synced: RocketMQ's ``FlushConsumeQueueService``, in a thread of its own.
+"""Syncs queues at intervals, in a thread; like RocketMQ's ``FlushConsumeQueueService``.
 
-Every interval, files that changed by some pages are synced; every thorough interval, all of them,
-and then the checkpoint says so. Unlike there, that also comes after so many bytes of the log, which
-bounds what a recovery has to dispatch again. After a sync that failed there is no other: what was
-not durable by then never counts as durable. The log goes on, since queues can be built from it
-again; but the checkpoint does not move any more, and the stop will be no clean one.
+At each interval, files with enough changed pages are synced. At each thorough interval, all files
+are synced, and the checkpoint advances. Unlike in RocketMQ, a thorough sync also follows a certain
+length of dispatched log, which limits the work of a recovery.
+
+After a failed sync there is no further one, because the operating system may have dropped the
+changed pages, and a later sync would succeed without them. Appending continues, as queues can be
+rebuilt from the log. But the checkpoint stays, and the next stop is not clean.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Flushing:
-    """Syncs what was dispatched.
+    """Decides when queues are synced.
 
-    :ivar dispatched_ms: store time of the last record whose units are all written
-    :ivar dispatched_bytes: how much of the log was dispatched
-    :ivar failure: the sync that failed, if one did
+    :ivar dispatched_ms: store time of the last record whose units are all written, in ms since 1970
+    :ivar dispatched_bytes: length of the log dispatched so far
+    :ivar failure: the error of a failed sync
     """
 
     def __init__(
@@ -40,10 +42,10 @@ class Flushing:
         *,
         note: Callable[[], Callable[[], None]] | None = None,
     ) -> None:
-        """Keep what is needed.
+        """Create it; :meth:`start` starts the thread.
 
-        :param sync: syncs what changed by so many pages
-        :param note: called before a sync of all; what it gives is called behind it
+        :param sync: syncs the files with at least this number of changed pages; 0 is all
+        :param note: called before a thorough sync; its result is called after it
         """
         self.dispatched_ms = 0
         self.dispatched_bytes = 0
@@ -62,9 +64,9 @@ class Flushing:
         self._told = False
 
     def start(self) -> None:
-        """Begin to flush by the clock; nothing happens if it has begun.
+        """Start the thread, unless it runs.
 
-        Where no thread can be had, this flushes what is due, and the next call tries again.
+        If no thread can be started, this call flushes what is due, and the next call tries again.
         """
         if self._thread is None and not self._over:
             thread = threading.Thread(target=self._run, name="lakelog-flush-queues", daemon=True)
@@ -72,15 +74,15 @@ class Flushing:
                 self._thread = started(thread)
             except ThreadNotStarted as error:
                 if not self._told:
-                    _LOG.warning("queues are flushed by who dispatches: %s", error)
+                    _LOG.warning("queues are flushed by the dispatching thread: %s", error)
                 self._told = True
                 self._tick()
 
     def dispatched(self, last_ms: int, log_bytes: int) -> None:
-        """Note a run of records whose units are written; many bytes are synced before the clock.
+        """Note a run of records whose units are written; may wake the thread for a thorough sync.
 
-        :param last_ms: store time of its last record
-        :param log_bytes: how much of the log it is
+        :param last_ms: store time of its last record, in ms since 1970
+        :param log_bytes: its length in the log
         """
         self.dispatched_ms = last_ms
         self.dispatched_bytes += log_bytes
@@ -88,7 +90,7 @@ class Flushing:
             self._wake.set()
 
     def stop(self) -> None:
-        """Flush by the clock no more."""
+        """Stop the thread, and wait for its end."""
         self._over = True
         self._wake.set()
         if self._thread is not None:
@@ -101,11 +103,11 @@ class Flushing:
             self._thorough()
 
     def check(self) -> None:
-        """Raise :class:`StoreFailed` if a sync failed before."""
+        """Raise :class:`StoreFailed` if an earlier sync failed."""
         if self.failure is not None:
             raise StoreFailed(
-                f"a sync of a queue failed ({self.failure}); close the store, see to the disk, "
-                "reopen"
+                f"a sync of a queue failed ({self.failure}); check the disk, then close and reopen "
+                "the store"
             ) from self.failure
 
     def _run(self) -> None:
@@ -128,7 +130,7 @@ class Flushing:
                 self._guarded(lambda: self._sync(self._settings.flush_least_pages))
 
     def _is_due(self) -> bool:
-        """Whether it is time for all, or so much was written that a recovery would take long."""
+        """Whether a thorough sync is due, by time or by the length of the dispatched log."""
         return self._clock() * 1000 >= self._thorough_at or self._has_many()
 
     def _has_many(self) -> bool:
@@ -136,7 +138,7 @@ class Flushing:
         return behind >= self._settings.flush_thorough_bytes
 
     def _thorough(self) -> None:
-        reached_ms = self.dispatched_ms  # before the sync: what comes meanwhile does not count
+        reached_ms = self.dispatched_ms  # read before the sync, which may miss later records
         self._thorough_bytes = self.dispatched_bytes
         keep = self._note()
         self._thorough_at = self._clock() * 1000 + self._settings.flush_thorough_interval_ms
@@ -150,10 +152,10 @@ class Flushing:
     def _guarded(self, sync: Callable[[], None]) -> None:
         try:
             sync()
-        except BaseException as error:  # noqa: BLE001  # whatever it was, nothing is durable
+        except BaseException as error:  # noqa: BLE001  # after any error, files may not be durable
             self.failure = error
             self._checkpoint.freeze()
-            _LOG.exception("a sync of a queue failed; queues stay as they are")
+            _LOG.exception("a sync of a queue failed; close and reopen the store to dispatch again")
             self.check()
 
 

@@ -1,6 +1,7 @@
-"""From a batch of records to the units of each queue: pure functions of the batch.
+"""Builds the units of each queue from a batch of records; the result depends on nothing else.
 
-Records whose topic names no folder have no unit, nor do those that :mod:`.queuegroups` leaves out.
+Records whose topic cannot name a folder get no unit. Neither do records that
+:mod:`lakelog.codec.queue_groups` omits.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Longs = NDArray[np.int64]
 
 @attrs.frozen(eq=False)
 class QueueUnits:
-    """What one queue gets from a batch, in the order of the log; times in ms since 1970."""
+    """The units of one queue from a batch, in the order of the log; times in ms since 1970."""
 
     queue: Queue
     units: Units
@@ -43,9 +44,12 @@ class QueueUnits:
 
 @attrs.frozen(eq=False)
 class PackedUnits:
-    """The same, as it stands in a file, if the queue ends where the first of its units belongs.
+    """The same in file format, for units with consecutive queue offsets.
 
-    :ivar first: queue offset of the first unit; the others follow it
+    They can be written at once if the queue ends at ``first``.
+
+    :ivar first: queue offset of the first unit
+    :ivar unpacked: returns the units in the other form
     """
 
     queue: Queue
@@ -56,11 +60,11 @@ class PackedUnits:
 
 @attrs.frozen
 class Grouping:
-    """How records become units.
+    """Builds units from records.
 
-    :ivar batch_topics: topics whose queues are queues of batches
+    :ivar batch_topics: topics with batch queues
     :ivar light_queues: whether records feed light queues
-    :ivar tombstones: by topic, the physical offset below which its records make no units
+    :ivar tombstones: by topic, the physical offset below which its records have no units
     """
 
     batch_topics: Collection[str]
@@ -68,12 +72,12 @@ class Grouping:
     tombstones: Mapping[str, int]
 
     def units(self, batch: RecordBatch) -> Iterator[QueueUnits]:
-        """The units of each queue; first those of replacements, which others may lead to."""
+        """The units of each queue; first those of a repair's records, to which others may lead."""
         for each in self.packed(batch):
             yield each.unpacked() if isinstance(each, PackedUnits) else each
 
     def packed(self, batch: RecordBatch) -> Iterator[QueueUnits | PackedUnits]:
-        """The same, packed where that could be had at once."""
+        """The same; in file format if the grouping produced it without extra work."""
         if not len(batch):
             return
         groups = queue_groups(batch)
@@ -95,7 +99,7 @@ class Grouping:
         yield from lights
 
     def _alive(self, batch: RecordBatch, group: QueueGroup) -> QueueGroup:
-        """Without records that a tombstone buries."""
+        """The group without records below the topic's tombstone."""
         buried = self.tombstones.get(group.queue[0], 0)
         if not buried or int(batch.physical_offsets[group.records].min()) >= buried:
             return group
@@ -138,14 +142,14 @@ def _units(batch: RecordBatch, group: QueueGroup) -> QueueUnits:
 
 
 def _inner_batches(batch: RecordBatch, queue: Queue, records: Longs) -> Iterator[QueueUnits]:
-    """Units of records that hold several messages; others have no place in a queue of batches."""
+    """Units of records that hold several messages; other records cannot be in a batch queue."""
     units, times = inner_batches(
         RecordBatch(batch.buffer, batch.base_offset, batch.starts[records])
     )
     if len(units) < len(records):
         _LOG.warning(
-            "queue %s/%d is one of batches: %d records that do not say their place and number "
-            "of messages get no unit",
+            "queue %s/%d is a batch queue: %d records without valid properties INNER_BASE and "
+            "INNER_NUM get no unit",
             *queue,
             len(records) - len(units),
         )

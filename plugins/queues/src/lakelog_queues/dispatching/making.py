@@ -1,4 +1,4 @@
-"""Makes the queues of a store directory: which kind, in which folder, with which files."""
+"""Creates the queue objects of a store directory, each of its kind and with its files."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ DIRECTORIES: Final = (CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR, BATCHCONSUMEQUEUE_
 
 _UNITS: Final = (CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR)
 _NOT_TO_GO: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
-"""A folder that is not there, in which another queue of the topic is, or that is a link."""
+"""Errors for a folder that is missing, holds another queue of the topic, or is a link."""
 _NOWHERE: Final = "left-out"
-"""A folder that is never there."""
+"""The name of a folder that never exists."""
 
 AnyQueue: TypeAlias = SimpleQueue | BatchQueue
 
 
 class QueueMaker:
-    """Everything that queues have in common.
+    """Creates queues, which share the following objects.
 
     :ivar opened: the open files of all queues
-    :ivar dirty: what of them is not durable yet
-    :ivar replaced: which units of all queues lead to records that a repair made
+    :ivar dirty: the writes to them that are not durable yet
+    :ivar replaced: the records of a repair, to which units of queues may lead
     """
 
     def __init__(
@@ -63,34 +63,35 @@ class QueueMaker:
         self._left_out: frozenset[Queue] = frozenset()
 
     def set_odd_aside(self, kept_entries: int) -> bool:
-        """Move files that cannot be right to the quarantine; whether there were any.
+        """Move files with an impossible length or name to the quarantine.
 
-        :param kept_entries: what the setting ``file_entries`` was when it is known to have been
-            right; 0 where nobody knows
+        :param kept_entries: the setting ``file_entries`` at the last sync of these files; 0 if
+            unknown
+        :returns: whether any file was moved
 
-        Raises :class:`~lakelog.errors.CorruptQueue` where the settings are at fault.
+        Raises :class:`~lakelog.errors.CorruptQueue` if the settings are wrong.
         """
         return bool(set_odd_aside(self._files, self._path, self._kinds(kept_entries)))
 
     def leave_out_odd(self, kept_entries: int) -> bool:
-        """The same for readers: look at no files of such queues any more."""
+        """The same for readers, which ignore all files of such queues from now on."""
         odd = queues_with_odd(self._files, self._path, self._kinds(kept_entries))
         self._left_out |= odd
         return bool(odd)
 
     def make(self, queue: Queue) -> AnyQueue:
-        """A queue that is still to be loaded."""
+        """A queue of the right kind, not loaded yet."""
         return self._batch(queue) if queue[0] in self._batch_topics else self._simple(queue)
 
     def append(self, queue: AnyQueue, group: QueueUnits | PackedUnits) -> None:
-        """Let a queue take what it gets from a batch; raises ``OSError``."""
+        """Append the units of a batch to a queue; raises ``OSError``."""
         if isinstance(group, QueueUnits):
             queue.append(group.units, group.store_times_ms)
         elif not (isinstance(queue, SimpleQueue) and queue.follow(group.raw, group.first)):
             self.append(queue, group.unpacked())
 
     def present(self) -> Iterator[AnyQueue]:
-        """The queues that have a folder, still to be loaded."""
+        """The queues that have a folder, not loaded yet."""
         for queue in _queues(self._path / CONSUMEQUEUE_DIR):
             if queue[0] not in self._batch_topics:
                 yield self._simple(queue)
@@ -99,18 +100,18 @@ class QueueMaker:
                 yield self._batch(queue)
 
     def folders(self, queue: Queue) -> list[Path]:
-        """Where files of a queue may stand."""
+        """The folders that may hold files of a queue."""
         return [self._path.joinpath(name, queue[0], str(queue[1])) for name in DIRECTORIES]
 
     def leave_out(self, queue: Queue) -> None:
-        """Look at no files of a queue any more."""
+        """Ignore all files of a queue from now on."""
         self._left_out |= {queue}
 
     def remove_folders(self, queue: Queue) -> None:
-        """Remove all that is there of a queue, durably; raises ``OSError``, and may come again.
+        """Durably remove all files of a queue; after an ``OSError`` it can be called again.
 
-        The folder of units goes last: as long as anything is there, the queue is among
-        :meth:`present`, or it is one of batches.
+        The folder of units is removed last. So a queue of which anything is left is among
+        :meth:`present`, unless it is a batch queue.
         """
         for folder in sorted(self.folders(queue), key=lambda each: each.parts[-3] in _UNITS):
             for name, _ in self._files.list(folder):
@@ -122,14 +123,14 @@ class QueueMaker:
                     self._files.sync_dir(each)
 
     def remove_topic(self, topic: str) -> None:
-        """Remove the folders of a topic in which no queue is left; raises ``OSError``."""
+        """Remove the empty folders of a topic; raises ``OSError``."""
         for name in DIRECTORIES:
             folder = self._path / name / topic
             if self._remove_dir(folder):
                 self._files.sync_dir(folder.parent)
 
     def _remove_dir(self, folder: Path) -> bool:
-        """Whether it was there, and nothing in it."""
+        """Remove a folder; returns ``False`` if it is missing or not empty."""
         try:
             self._files.remove_dir(folder)
         except OSError as error:
@@ -142,10 +143,10 @@ class QueueMaker:
         self.dirty.forget(path)
         with suppress(FileNotFoundError):
             self._files.unlink(path)
-        self.opened.drop(path)  # behind it: a sync by another thread may have opened it again
+        self.opened.drop(path)  # afterwards, as a sync by another thread may have opened it again
 
     def _kinds(self, kept_entries: int) -> tuple[QueueFolderKind, ...]:
-        """What files may stand there."""
+        """The kinds of queue folders, with the lengths of their files."""
         settings = self._settings
         proved = kept_entries == settings.file_entries
         size, batch_size = settings.file_entries * UNIT_BYTES, settings.batch_file_size_bytes
@@ -166,7 +167,7 @@ class QueueMaker:
         )
 
     def _places(self, queue: Queue) -> list[Path]:
-        """Where files of a queue are looked for."""
+        """The folders to read a queue from; missing ones if its files are to be ignored."""
         folders = self.folders(queue)
         return [each / _NOWHERE for each in folders] if queue in self._left_out else folders
 
@@ -213,7 +214,7 @@ class QueueMaker:
 
 
 def topics_with_batches(path: Path) -> frozenset[str]:
-    """Topics that have queues of batches and no others, whether a configuration says so or not."""
+    """Topics that have batch queues only, whatever their configuration is."""
     return frozenset(_folders(path / BATCHCONSUMEQUEUE_DIR)) - frozenset(
         _folders(path / CONSUMEQUEUE_DIR)
     )

@@ -1,4 +1,4 @@
-"""Units that a reader keeps in memory, because no file may be changed, or no file has them yet."""
+"""Units that a reader keeps in memory, as it may write no file, and the owner has not yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Held: TypeAlias = tuple[int, RawUnits]
 
 
 class Overlay:
-    """A run of units that ends a queue; changed by one thread, read by any."""
+    """The last units of a queue; one thread changes them, any thread reads."""
 
     __slots__ = ("_held", "_room")
 
@@ -23,11 +23,11 @@ class Overlay:
         self._room = NONE
 
     def held(self) -> Held:
-        """Queue offset of the first unit that is held, and the units, as of one moment."""
+        """Queue offset of the first unit in memory, and the units; a consistent pair."""
         return self._held
 
     def append(self, units: RawUnits) -> None:
-        """Hold more."""
+        """Add units."""
         start, before = self._held
         length = len(before) + len(units)
         if length > len(self._room):
@@ -37,13 +37,13 @@ class Overlay:
         self._held = (start, self._room[:length])
 
     def cut(self, end: int) -> None:
-        """Hold nothing from queue offset ``end`` on; what is held starts there at the latest."""
+        """Remove units from queue offset ``end`` on; if ``end`` is lower, it becomes the start."""
         start, units = self._held
         self._room = units[: max(0, end - start)].copy()
         self._held = (min(start, end), self._room)
 
     def drop_written(self, files: UnitFiles) -> None:
-        """Let go of the first units, as far as an owner has written them to files by now."""
+        """Remove the leading units that the owner has written to files meanwhile."""
         start, held = self._held
         written = files.read(start, len(held))
         same = alike(written, held[: len(written)])
@@ -53,7 +53,7 @@ class Overlay:
             self._held = (start + count, self._room)
 
     def place(self, offset: int, files: UnitFiles) -> Place:
-        """Where the unit of a queue offset stands, here or in the files before."""
+        """The place of the unit of a queue offset, in memory or in the files."""
         start, held = self._held
         if offset >= start:
             return held[offset - start :].view(np.uint8), 0, start + len(held) - offset

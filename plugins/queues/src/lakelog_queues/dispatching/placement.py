@@ -1,14 +1,15 @@
-"""Which place in a queue each unit of a run takes.
+"""Determines the place of each unit in its queue.
 
-A unit stands at the place that its record states: between it and the one before, fillers stand for
-records that the log has lost. Two kinds of records cannot have the place that they state, and go
-to the end of the queue, so that everything in the log can be found:
+The place of a unit is the queue offset in its record. If it is higher than the end of the queue,
+fillers take the places of the records that the log has lost. Two kinds of records cannot have their
+place; their units are appended to the queue, so that every record in the log can be found:
 
-- Those that state a lower one. It is taken: queue offsets began again (RocketMQ deleted the topic,
-  or forgot records that were not dispatched before a crash), or the record states 0, which is never
-  checked. RocketMQ (``ConsumeQueue.putMessagePositionInfo`` of 5.3.3) gives the former no unit.
-- Those that state one so high that more records would be missing than fit in between in the log:
-  a wrong number must not write gigabytes. RocketMQ puts all that state a higher one at the end.
+- The queue offset is lower than the end, so its place is taken. Either queue offsets began again
+  (RocketMQ deleted the topic, or forgot records that were not dispatched before a crash), or it is
+  0, which RocketMQ never checks. RocketMQ gives no unit in the first case (5.3.3,
+  ``ConsumeQueue.putMessagePositionInfo``).
+- The queue offset is so high that more records would be missing than fit into the log in between.
+  A wrong number must not cause gigabytes of fillers. RocketMQ appends every higher queue offset.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def placed(queue: Queue, units: Units, end: int, reached: int) -> NDArray[np.int64] | None:
-    """The place of each unit, which ascend; ``None`` if they just follow one another from ``end``.
+    """The place of each unit, ``int64``, ascending; ``None`` if they are consecutive from ``end``.
 
-    :param end: queue offset behind the queue's last unit
-    :param reached: physical offset behind the record of that unit
+    :param end: queue offset after the last unit of the queue
+    :param reached: physical end offset of that unit's record
     """
     stated = units.queue_offsets
     if np.array_equal(stated, np.arange(end, end + len(stated))):
@@ -40,8 +41,8 @@ def placed(queue: Queue, units: Units, end: int, reached: int) -> NDArray[np.int
     for at, (queue_offset, offset, size) in enumerate(rows):
         if queue_offset > place and is_explained(queue_offset - place, offset - behind):
             _LOG.warning(
-                "queue %s/%d: the log lacks the records %d to %d before offset %d; their places "
-                "are filled",
+                "queue %s/%d: the log lacks the records %d to %d before offset %d; fillers take "
+                "their places",
                 *(*queue, place, queue_offset - 1, offset),
             )
             place = queue_offset
@@ -55,15 +56,15 @@ def placed(queue: Queue, units: Units, end: int, reached: int) -> NDArray[np.int
 
 
 def is_explained(missing: int, gap_bytes: int) -> bool:
-    """Whether so many records can have stood in so many bytes of the log."""
+    """Whether ``missing`` records fit into ``gap_bytes`` of the log."""
     return missing * RECORD_MIN_BYTES <= gap_bytes
 
 
 def _log(queue: Queue, units: Units, end: int, odd: list[int]) -> None:
     first = odd[0]
     _LOG.warning(
-        "queue %s/%d ends at %d: %d of %d records cannot have the place that they state; the "
-        "first, at %d, states %d; they stand in the order of the log",
+        "queue %s/%d ends at %d: %d of %d records cannot have their own queue offset (the first, "
+        "at %d, has %d); they are appended in the order of the log",
         *queue,
         end,
         len(odd),

@@ -1,6 +1,6 @@
-"""Queues of topics that were removed, and of which files are left: a stop or an error came between.
+"""Remaining files of removed queues, which a crash or an error left behind.
 
-Nobody reads them any more, and they are removed before a queue of that name is made again.
+They are not read any more. They are removed before a queue with the same name is created.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _NOWHERE: Final = 1 << 63
 
 
 class RemovedQueues:
-    """What is left of them.
+    """The removed queues with remaining files.
 
-    :ivar again: physical offset from which such queues are dispatched again
+    :ivar again: physical offset from which records for such queues must be dispatched again
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class RemovedQueues:
         self._left: set[Queue] = set()
 
     def owns(self, queue: AnyQueue) -> bool:
-        """Whether the files of a queue that was just loaded are of a topic that was removed."""
+        """Whether the files of a queue that was just loaded belong to a removed topic."""
         end = self._tombstones.get(queue.queue[0], 0)
         if not end:
             return False
@@ -51,7 +51,7 @@ class RemovedQueues:
         return oldest < end if oldest is not None else queue.is_empty()
 
     def take(self, queue: AnyQueue) -> None:
-        """Never show it again, whether its files can be removed now or not."""
+        """Hide a queue; :meth:`remove` removes its files."""
         queue.close()
         self.again = min(self.again, self._tombstones[queue.queue[0]])
         if self._read_only:
@@ -60,27 +60,27 @@ class RemovedQueues:
             self._left.add(queue.queue)
 
     def remove(self, only: Queue | None = None) -> None:
-        """Remove the files; raises ``OSError``, and goes on there at the next call.
+        """Remove the files; after an ``OSError`` the next call continues.
 
-        :param only: one queue, whether any is left of it or not; ``None`` is all
+        :param only: a queue, which need not have remaining files; ``None`` is all
         """
         for name in sorted(self._left if only is None else self._left & {only}):
             self._maker.remove_folders(name)
             self._left.discard(name)
 
     def finish(self) -> None:
-        """Remove what an earlier process left; what cannot be removed now stays hidden."""
+        """Remove the files that an earlier process left; after an error they stay hidden."""
         if self._read_only or not self._tombstones:
             return
         try:
             if self._left:
-                self._files.sync_dir(self._path / OWN_DIR)  # the tombstones, before anything goes
+                self._files.sync_dir(self._path / OWN_DIR)  # tombstones first, then removals
                 self.remove()
             for topic in self._tombstones:
                 self._maker.remove_topic(topic)
         except OSError as error:
             _LOG.warning(
-                "%s: files of removed topics are left; nobody reads them, and the next open tries "
-                "again: %s",
+                "%s: files of removed topics could not be removed; they are not read, and the next "
+                "open tries again: %s",
                 *(self._path, error),
             )

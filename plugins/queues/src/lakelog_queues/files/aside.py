@@ -1,7 +1,7 @@
-"""Puts files of queues that cannot be what they should be aside, where somebody can look at them.
+"""Moves queue files with an impossible length or name to the quarantine.
 
-Queues are built from the log again, so nothing is lost. But files that all have another length come
-from other settings, and are refused: they are as good as they were, and the settings are wrong.
+Nothing is lost, because queues are rebuilt from the log. But if all files have the same other
+length, the settings are wrong and the files are right; then an error is raised and no file moves.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _LOG: Final = logging.getLogger("lakelog")
 
 @attrs.frozen
 class QueueFolderKind:
-    """One folder of queues.
+    """A folder of the store directory that holds queues of one kind.
 
     :ivar folder: its name in the store directory
-    :ivar size_bytes: how long each file must be
-    :ivar unit_bytes: what every length that a setting can give is a multiple of
-    :ivar setting: the setting that says so
-    :ivar proved: whether the setting is known to be right
-    :ivar gapless: whether files behind a missing one are of no use
+    :ivar size_bytes: the required length of each file
+    :ivar unit_bytes: every valid value of ``setting`` gives a multiple of this length
+    :ivar setting: the setting that determines the length
+    :ivar proved: whether the present value of the setting is known to be right
+    :ivar gapless: whether files after a missing one cannot be used
     """
 
     folder: str
@@ -44,10 +44,9 @@ class QueueFolderKind:
 
 
 def set_odd_aside(files: FileSystem, path: Path, kinds: Sequence[QueueFolderKind]) -> int:
-    """Move files of wrong lengths and places to ``lakelog/quarantine``; how many there were.
+    """Move files with a wrong length or name to ``lakelog/quarantine``; returns their number.
 
-    Raises :class:`~lakelog.errors.CorruptQueue` where the settings are at fault; nothing was moved
-    then.
+    Raises :class:`~lakelog.errors.CorruptQueue` if the settings are wrong; then no file was moved.
     """
     odd = find_odd(files, path, kinds)
     for folder, file in odd:
@@ -58,15 +57,15 @@ def set_odd_aside(files: FileSystem, path: Path, kinds: Sequence[QueueFolderKind
 def queues_with_odd(
     files: FileSystem, path: Path, kinds: Sequence[QueueFolderKind]
 ) -> frozenset[Queue]:
-    """Queues of which files have wrong lengths and places; for readers, who may move none.
+    """The queues with such files; for readers, which may not move files.
 
-    Raises :class:`~lakelog.errors.CorruptQueue` where the settings are at fault.
+    Raises :class:`~lakelog.errors.CorruptQueue` if the settings are wrong.
     """
     odd = find_odd(files, path, kinds)
     for _, file in odd:
         _LOG.warning(
-            "%s has %d bytes or a place that none of its kind can have; what its queue holds is "
-            "read from the log. Recover the store to have it made again",
+            "%s has a wrong length (%d bytes) or name; its queue is read from the log instead. "
+            "Open the store with mode='write' to rebuild the file",
             file.path,
             file.length,
         )
@@ -77,15 +76,15 @@ def queues_with_odd(
 def find_odd(
     files: FileSystem, path: Path, kinds: Sequence[QueueFolderKind]
 ) -> list[tuple[str, SegmentFile]]:
-    """Files of wrong lengths and places, each with its kind's folder.
+    """Files with a wrong length or name, each with the folder of its kind.
 
-    Raises :class:`~lakelog.errors.CorruptQueue` where the settings are at fault.
+    Raises :class:`~lakelog.errors.CorruptQueue` if the settings are wrong.
     """
     return [(kind.folder, file) for kind in kinds for file in _odd_of(files, path, kind)]
 
 
 def _odd_of(files: FileSystem, path: Path, kind: QueueFolderKind) -> list[SegmentFile]:
-    """The files of one kind that are to go; raises where all of them say the settings are wrong."""
+    """The files of one kind with a wrong length or name; raises if the setting is wrong instead."""
     queues = [segment_files(each, files.list(each)) for each in _queue_folders(path / kind.folder)]
     odd = [file for queue in queues for file in _odd(queue, kind)]
     lengths = {file.length for queue in queues for file in queue if file.length}
@@ -93,8 +92,8 @@ def _odd_of(files: FileSystem, path: Path, kind: QueueFolderKind) -> list[Segmen
         (length,) = lengths
         if not length % kind.unit_bytes:
             raise CorruptQueue(
-                f"all files of queues have {length} bytes, and {kind.setting} makes "
-                f"{kind.size_bytes}; set it as it was when they were made, or rebuild the queues",
+                f"all queue files have {length} bytes, but {kind.setting} requires "
+                f"{kind.size_bytes}; restore the value they were made with, or rebuild the queues",
                 path=odd[0].path,
             )
     return odd
@@ -119,8 +118,8 @@ def _move(files: FileSystem, path: Path, folder: str, file: SegmentFile) -> None
     files.sync_dir(quarantine)
     files.sync_dir(file.path.parent)
     _LOG.warning(
-        "%s has %d bytes or a place that none of its kind can have; it was moved to %s, and its "
-        "queue is completed from the log",
+        "%s has a wrong length (%d bytes) or name; it was moved to %s, and its queue is "
+        "completed from the log",
         file.path,
         file.length,
         target,
@@ -128,7 +127,7 @@ def _move(files: FileSystem, path: Path, folder: str, file: SegmentFile) -> None
 
 
 def _free(target: Path) -> Path:
-    """``target``, or with a number behind it where that is taken."""
+    """``target``, with a number appended if that name exists."""
     number, free = 1, target
     while free.exists():
         number, free = number + 1, target.with_name(f"{target.name}.{number}")

@@ -1,6 +1,6 @@
-"""The files of one queue of batches: units of 46 bytes, found by the queue offset they begin with.
+"""The files of one batch queue: units of 46 bytes, each for a record of several messages.
 
-Their numbers in the files mean nothing, since a unit stands for several messages. Source:
+So the queue offset does not give the position of a unit, and a binary search finds it. Source:
 RocketMQ's ``BatchConsumeQueue``; docs/format/batchconsumequeue.md.
 """
 
@@ -33,17 +33,17 @@ from lakelog_queues.units.batchunits import (
 _SCANNED_AT_ONCE: Final = 1 << 14
 _FIRST_LOOK: Final = 64
 _CHECKED_FILES: Final = 3
-"""Files at the end that are looked through at open, as in RocketMQ's own recovery."""
+"""Number of files at the end that are checked at open, as in RocketMQ's recovery."""
 
 
 class BatchQueueFiles:
-    """One directory; one thread appends, any thread reads.
+    """The files in one directory; one thread appends, any thread reads.
 
     :param file_size_bytes: length of every file, a multiple of 46
-    :param read_only: nothing on disk is changed or made; files may grow meanwhile
-    :param opened: open files that queues share; without it, this one keeps two of its own open
+    :param read_only: change and create no file; another process may append meanwhile
+    :param opened: open files shared by several queues; without it, two files of its own stay open
 
-    Raises :class:`~lakelog.errors.CorruptQueue` for files of other lengths, or gaps between them.
+    Raises :class:`~lakelog.errors.CorruptQueue` for a file of another length, or a missing file.
     """
 
     def __init__(
@@ -61,20 +61,20 @@ class BatchQueueFiles:
         )
         self._in_file = file_size_bytes // UNIT_BYTES
         self._read_only = read_only
-        self._there = (0, 0)  # numbers of the first unit and of the next to come, as one value
+        self._there = (0, 0)  # numbers of the first unit and of the next one, replaced as a pair
         self._load()
 
     @property
     def end_physical(self) -> int:
-        """Physical offset behind the last unit's record, in bytes; 0 if there is none."""
+        """Physical end offset of the last unit's record; 0 if there is no unit."""
         last = self._last()
         return int(last["offset"][0]) + int(last["size"][0]) if len(last) else 0
 
     @property
     def last_physical(self) -> int:
-        """Physical offset of the last unit's record, in bytes; -1 if there is none.
+        """Physical offset of the last unit's record; -1 if there is no unit.
 
-        It is what RocketMQ gives as the maximum physical offset of a queue of batches.
+        RocketMQ uses this value as the maximum physical offset of a batch queue.
         """
         last = self._last()
         return int(last["offset"][0]) if len(last) else -1
@@ -89,10 +89,13 @@ class BatchQueueFiles:
     def append(self, units: Units, store_times_ms: Longs) -> None:
         """Write units in the order of the log; one write for each file.
 
-        Units of records that are not behind the last unit's change nothing, and neither do those
-        that no reader could pass (no message, or more than 32,767; size 0; offsets below 0).
+        Skipped are units of records that do not follow the record of the last unit, and units at
+        which a reader would stop (no message, or more than 32,767; size 0; offsets below 0).
+
+        :param store_times_ms: ``int64``, of the same length
         """
         self._check_writable()
+        # Each unit is compared with the highest offset before it, in the files or in `units`.
         before = np.concatenate([[self.last_physical], units.offsets[:-1]]).astype(np.int64)
         new = readable(units) & (units.offsets > np.maximum.accumulate(before))
         raw = pack(units[new], store_times_ms[new])
@@ -106,16 +109,17 @@ class BatchQueueFiles:
     def read(self, first_queue_offset: int, count: int) -> Units:
         """At most ``count`` units, from the one that holds ``first_queue_offset`` on.
 
-        None where that is outside of the queue; where it is in a gap, from the next unit on.
+        Empty if it is out of bounds. From a queue offset in a gap, the next unit is the first.
         """
         first, end = self._now()
         at = self._number_of(first_queue_offset, first, end)
         return unpack(self._raw(at, min(end, at + max(0, count)) if at >= first else at))
 
     def bounds(self, minimum: int) -> tuple[int, int]:
-        """The first queue offset that is there and the next that will be; 0 and 0 without units.
+        """The first existing queue offset and the next one to be written; 0 and 0 without units.
 
-        :param minimum: the log's first byte; units of records before it are not there
+        :param minimum: physical offset of the first byte in the log; units of earlier records do
+            not count
         """
         first, end = self._now()
         last = self._raw(end - 1, end) if end > first else NONE
@@ -127,7 +131,7 @@ class BatchQueueFiles:
         return (int(found["base_offset"][0]) if len(found) else maximum), maximum
 
     def truncate(self, end_offset: int) -> None:
-        """Drop units of records at or behind the physical offset ``end_offset``, durably."""
+        """Durably remove the units of records at or after the physical offset ``end_offset``."""
         self._check_writable()
         first, end = self._there
         kept = self._search("offset", end_offset, first, end)
@@ -136,9 +140,9 @@ class BatchQueueFiles:
             self._folder.cut(kept * UNIT_BYTES)
 
     def retreat(self, minimum: int) -> bool:
-        """Give up files that hold nothing from physical offset ``minimum`` on; whether any is.
+        """Stop reading files whose records are all before physical offset ``minimum``.
 
-        They are not read any more, and are left for :meth:`remove_front`. The last one stays.
+        :meth:`remove_front` removes them. The last file is kept. Returns whether there are any.
         """
         first, end = self._there
         for base in self._folder.bases[:-1]:
@@ -150,11 +154,14 @@ class BatchQueueFiles:
         return bool(self._folder.bases) and self._folder.bases[0] // UNIT_BYTES < first
 
     def remove_front(self) -> int:
-        """Remove the files that were given up; how many."""
-        return self._folder.remove_front(self._there[0] * UNIT_BYTES + 1)  # up to it, it says
+        """Remove the files that :meth:`retreat` chose; returns their number."""
+        return self._folder.remove_front(self._there[0] * UNIT_BYTES + 1)  # its limit is exclusive
 
     def cut_at_strange(self) -> None:
-        """Drop units from the first that cannot be right; looks at all, which must ascend."""
+        """Remove all units from the first invalid one on; checks every unit.
+
+        Physical offsets must ascend.
+        """
         first, end = self._there
         at, reached = first, -1
         while at < end:
@@ -170,20 +177,20 @@ class BatchQueueFiles:
             at, reached = at + len(whole), int(offsets[-1])
 
     def distrust(self) -> None:
-        """Sync all of it at the next flush."""
+        """Sync all files at the next flush."""
         self._folder.distrust()
 
     def flush(self, least_pages: int = 0) -> None:
-        """Make durable the files of which at least so many pages changed; 0 is all."""
+        """Sync the files in which at least ``least_pages`` pages changed; 0 is all files."""
         self._folder.flush(least_pages)
 
     def close(self) -> None:
-        """Let go of the files; nothing is synced."""
+        """Close the files, without a sync."""
         self._folder.close()
 
     def _check_writable(self) -> None:
         if self._read_only:
-            raise StoreReadOnly("the store was opened for reading", path=self._folder.directory)
+            raise StoreReadOnly("the store is open for reading only", path=self._folder.directory)
 
     def _load(self) -> None:
         self._folder.load()
@@ -198,7 +205,7 @@ class BatchQueueFiles:
             self._there = self._there if self._folder.bases else (0, 0)
 
     def _scan(self, at: int, look: int) -> int:
-        """Number of the first place at or behind ``at`` where no unit stands."""
+        """Number of the first unit at or after ``at`` that is not valid."""
         while True:
             end = min(at + look, at + self._in_file - at % self._in_file)
             found = valid_length(self._raw(at, end))
@@ -208,11 +215,11 @@ class BatchQueueFiles:
             look = _SCANNED_AT_ONCE
 
     def _now(self) -> tuple[int, int]:
-        """What can be read; a reader looks at the files again for what another process wrote."""
+        """Numbers of the first unit and of the next one; a reader updates them from the files."""
         if self._read_only:
             first, end = self._there
             if end > first and not len(self._raw(first, first + 1)):
-                self._load()  # files at the front are gone
+                self._load()  # the owner deleted files at the front
             elif end > first:
                 self._there = (first, self._scan(end, _FIRST_LOOK))
             else:
@@ -224,7 +231,7 @@ class BatchQueueFiles:
         return self._raw(end - 1, end) if end > first else NONE
 
     def _raw(self, begin: int, end: int) -> RawUnits:
-        """Units by their numbers; fewer where files end."""
+        """Units ``begin`` to ``end`` by their numbers; fewer if the files end before."""
         parts = []
         while begin < end:
             count = min(end - begin, self._in_file - begin % self._in_file)
@@ -236,18 +243,21 @@ class BatchQueueFiles:
         return parts[0] if len(parts) == 1 else np.concatenate([NONE, *parts])
 
     def _search(self, field: str, value: int, first: int, end: int) -> int:
-        """Number of the first unit whose ``field``, which ascends, is ``value`` or more."""
+        """Number of the first unit whose ``field`` is ``value`` or more; the field must ascend."""
         return bisect_left(range(end), value, first, end, key=self._field(field))
 
     def _field(self, field: str) -> Callable[[int], int]:
         def of(number: int) -> int:
             raw = self._raw(number, number + 1)
-            return int(raw[field][0]) if len(raw) else -1  # gone from the front meanwhile
+            return int(raw[field][0]) if len(raw) else -1  # deleted from the front meanwhile
 
         return of
 
     def _number_of(self, queue_offset: int, first: int, end: int) -> int:
-        """Number of the unit that holds a queue offset; ``end`` if none does or follows it."""
+        """Number of the unit that holds a queue offset, or else of the next one.
+
+        ``end`` if there is neither, or if the queue offset is before the first unit.
+        """
         at = self._search("base_offset", queue_offset, first, end)
         before = self._raw(at - 1, at) if at > first else NONE
         if not len(before):

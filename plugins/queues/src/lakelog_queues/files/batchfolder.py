@@ -1,8 +1,8 @@
-"""Files of one size in a folder, as one run of bytes: what queues of batches and their like share.
+"""Files of equal size in a folder, addressed as one sequence of bytes.
 
-A file is named by the offset of its first byte in 20 digits, is sparse, and has its full length
-from the start. It is written by ``pwrite`` only, so that a full disk is an error and no signal.
-One thread writes; any thread reads.
+Batch queues and ``consumequeue_ext`` use it. A file is named by the offset of its first byte in 20
+digits. It is sparse, and has its full length from the start. Only ``pwrite`` writes to it, so that
+a full disk is an error, and not a signal as with a memory map. One thread writes; any thread reads.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _WIPED_AT_ONCE: Final = 1 << 16
 class SizedFiles:
     """Files of ``size_bytes`` in one directory; offsets count from the first file ever made.
 
-    :param opened: open files that folders share; without it, this one keeps two of its own open
-    :ivar bases: offset of the first byte of each file, in order; the writer's alone
+    :param opened: open files shared by several folders; without it, two of its own stay open
+    :ivar bases: offset of the first byte of each file, in order; only the writing thread uses it
     """
 
     def __init__(
@@ -49,8 +49,11 @@ class SizedFiles:
         self._dirty = DirtyFiles(files, self._opened)
 
     def load(self) -> None:
-        """List the files; raises :class:`~lakelog.errors.CorruptQueue` if they do not fit."""
-        self.close()  # other files may have these names by now
+        """List the files.
+
+        Raises :class:`~lakelog.errors.CorruptQueue` for a wrong length or name, or a missing file.
+        """
+        self.close()  # other files may have these names now
         found = segment_files(self.directory, self._files.list(self.directory))
         for file in found:
             self._check(file)
@@ -59,9 +62,9 @@ class SizedFiles:
         self.bases = [file.start_offset for file in found]
 
     def path(self, offset: int) -> Path:
-        """The file in which ``offset`` stands."""
+        """The file that contains ``offset``."""
         base = offset - offset % self.size_bytes
-        path = self._paths.get(base)  # making a path takes longer than reading a unit
+        path = self._paths.get(base)  # building a path takes longer than reading a unit
         if path is None:
             path = self._paths[base] = self.directory / segment_name(base)
         return path
@@ -71,23 +74,23 @@ class SizedFiles:
         return self.size_bytes - offset % self.size_bytes
 
     def read(self, offset: int, length: int) -> bytes:
-        """At most ``length`` bytes of one file; fewer where it is shorter or not there."""
+        """At most ``length`` bytes of one file; fewer if the file is shorter or missing."""
         length = min(length, self.left(offset))
         return self._opened.read(self.path(offset), offset % self.size_bytes, length)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write into one file; makes it if ``offset`` is its first byte or there is none yet."""
+        """Write into one file, and create it if it is after the last one; raises ``OSError``."""
         path, position = self.path(offset), offset % self.size_bytes
         if not self.bases or offset - position > self.bases[-1]:
             self._make(offset - position)
         with self._opened.use(path) as file:
-            if file.size() < self.size_bytes:  # a crash came between its making and its length
+            if file.size() < self.size_bytes:  # a crash between creating it and setting its length
                 file.truncate(self.size_bytes)
             file.write_at(position, data)
         self._dirty.wrote(path, position, position + len(data))
 
     def cut(self, end: int) -> None:
-        """Remove what stands from ``end`` on, durably: none of it can show up again."""
+        """Durably remove all bytes from ``end`` on, so that none can reappear after a crash."""
         before = len(self.bases)
         while self.bases and self.bases[-1] >= end:
             self._remove(len(self.bases) - 1)
@@ -97,9 +100,9 @@ class SizedFiles:
             self._wipe(end)
 
     def remove_front(self, end: int) -> int:
-        """Remove files that end before ``end``, from the front, but never the last one; how many.
+        """Remove files that end before ``end``, oldest first; returns their number.
 
-        Each is durably gone before the next, so that no crash leaves a gap.
+        The last file is kept. Each removal is durable before the next, so no crash leaves a gap.
         """
         removed = 0
         while len(self.bases) > 1 and self.bases[0] + self.size_bytes < end:
@@ -109,27 +112,27 @@ class SizedFiles:
         return removed
 
     def distrust(self) -> None:
-        """Sync all of it at the next flush: who wrote it may have died before a sync."""
+        """Sync all files at the next flush: the process that wrote them may have died before it."""
         if self.bases:
             self._dirty.named_above(self.directory)
         for base in self.bases:
             self._dirty.wrote(self.path(base), 0, self.size_bytes)
 
     def flush(self, least_pages: int) -> None:
-        """Make durable the files of which at least so many pages changed; 0 is all."""
+        """Sync the files in which at least ``least_pages`` pages changed; 0 is all files."""
         self._dirty.sync(least_pages)
 
     def close(self) -> None:
-        """Let go of the files; nothing is synced."""
+        """Close the files, without a sync."""
         for path in list(self._paths.values()):
             self._opened.drop(path)
 
     def _check(self, file: SegmentFile) -> None:
         if file.start_offset % self.size_bytes or file.length not in (0, self.size_bytes):
             raise CorruptQueue(
-                f"every file here has {self.size_bytes} bytes and starts at a multiple of that; "
-                f"found {file.length} bytes at offset {file.start_offset}; correct the setting of "
-                "the size, or rebuild the queues",
+                f"the file must have {self.size_bytes} bytes and start at a multiple of that, but "
+                f"it has {file.length} bytes and starts at {file.start_offset}; correct the "
+                "setting of the file size, or rebuild the queues",
                 path=file.path,
             )
 
@@ -137,8 +140,8 @@ class SizedFiles:
         expected = before.start_offset + self.size_bytes
         if behind.start_offset != expected:
             raise CorruptQueue(
-                f"files are missing before this one: expected one at offset {expected}, found "
-                f"{behind.start_offset}; rebuild the queues",
+                f"files are missing before this one: the next must start at {expected}, but it "
+                f"starts at {behind.start_offset}; rebuild the queues",
                 path=behind.path,
             )
 

@@ -1,7 +1,7 @@
-"""One queue of batches: units in files, and for a reader those in memory that follow them.
+"""One batch queue: units in files, and for a reader also units in memory after those.
 
-RocketMQ (``BatchConsumeQueue``) leaves out records that are not behind the last one, and appends
-all others, whatever queue offset they state.
+As in RocketMQ's ``BatchConsumeQueue``, a record that does not follow the last one in the log gets
+no unit; any other does, whatever queue offset it has.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _ALL: Final = (1 << 63) - 1
 
 
 class BatchQueue:
-    """Units of 46 bytes; changed by one thread, read by any.
+    """A queue with units of 46 bytes; one thread changes it, any thread reads.
 
     :ivar queue: topic and queue id
-    :ivar reached: physical offset behind the last record that has a unit; 0 without one
+    :ivar reached: physical end offset of the last record that has a unit; 0 without a unit
     """
 
     kind: Final = "BatchCQ"
@@ -43,18 +43,18 @@ class BatchQueue:
 
     @property
     def first(self) -> int:
-        """0: what stands at the front of the files is found through the log."""
+        """Always 0, because only the log determines the first unit that counts."""
         return 0
 
     @property
     def end(self) -> int:
-        """The queue offset behind the last unit."""
+        """The queue offset after the last unit."""
         return self.bounds(0)[1]
 
     def load(self, *, thorough: bool) -> bool:
-        """Find out how far the files reach; whether they look as they should.
+        """Read the end of the files; always returns ``True``, as no damage is detected here.
 
-        :param thorough: look at all files, and remove what no reader could pass
+        :param thorough: check all units, and remove them from the first invalid one on
         """
         if thorough and not self._read_only:
             self._files.cut_at_strange()
@@ -62,11 +62,11 @@ class BatchQueue:
         return True
 
     def is_empty(self) -> bool:
-        """Whether there is no unit at all."""
+        """Whether there is no unit."""
         return not self.reached
 
     def bounds(self, minimum: int) -> tuple[int, int]:
-        """The first queue offset of a record at or behind ``minimum``, and the end."""
+        """The first queue offset of a record at or after ``minimum``, and the end."""
         first, end = self._files.bounds(minimum)
         if not self._read_only:
             return first, end
@@ -77,7 +77,7 @@ class BatchQueue:
         return (int(there.queue_offsets[0]) if len(there) else end), end
 
     def plain(self, _minimum: int, _offset: int | None) -> None:
-        """Never, since a record holds several messages; see :meth:`.SimpleQueue.plain`."""
+        """Always ``None``, as a record holds several messages; see :meth:`.SimpleQueue.plain`."""
 
     def read(self, first: int, count: int) -> Units:
         """At most ``count`` units, from the one that holds queue offset ``first`` on."""
@@ -93,12 +93,15 @@ class BatchQueue:
         return self._files.before(offset)
 
     def oldest(self) -> int | None:
-        """Physical offset of the record of the first unit; ``None`` where there is no unit."""
+        """Physical offset of the record of the first unit; ``None`` without a unit."""
         first = self.read(self.bounds(0)[0], 1)
         return int(first.offsets[0]) if len(first) else None
 
     def append(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
-        """Take units in the order of the log; those that are there already change nothing."""
+        """Append units in the order of the log; existing ones are skipped.
+
+        :param store_times_ms: ``int64``, of the same length
+        """
         new = units.offsets >= self.reached
         units, store_times_ms = units[new], store_times_ms[new]
         if not len(units):
@@ -111,7 +114,7 @@ class BatchQueue:
         self.reached = int(units.offsets[-1]) + int(units.sizes[-1])
 
     def truncate(self, end_offset: int) -> None:
-        """Drop the units of records at or behind a physical offset."""
+        """Remove the units of records at or after a physical offset."""
         if self.reached <= end_offset:
             return
         if not self._read_only:
@@ -124,27 +127,27 @@ class BatchQueue:
         self.reached = int(left.offsets[-1]) + int(left.sizes[-1]) if len(left) else 0
 
     def retreat(self, minimum: int) -> bool:
-        """Give up files that hold nothing from physical offset ``minimum`` on; whether any is."""
+        """Stop reading files with only older records; see :meth:`.BatchQueueFiles.retreat`."""
         return not self._read_only and self._files.retreat(minimum)
 
     def remove_front(self) -> int:
-        """Remove the files that were given up; how many."""
+        """Remove the files that :meth:`retreat` chose; returns their number."""
         return self._files.remove_front()
 
     def remove(self) -> None:
-        """Forget everything."""
+        """Remove all units."""
         self.truncate(0)
 
-    def distrust(self, durable_end: int) -> None:  # noqa: ARG002  # as every queue
-        """Sync all of it at the next flush: who wrote it may have died before a sync."""
+    def distrust(self, durable_end: int) -> None:  # noqa: ARG002  # the signature of every queue
+        """Sync all files at the next flush: the process that wrote them may have died before it."""
         self._files.distrust()
 
     def flush(self, least_pages: int) -> None:
-        """Sync files of which so many pages changed."""
+        """Sync the files in which at least ``least_pages`` pages changed."""
         self._files.flush(least_pages)
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close the files."""
         self._files.close()
 
 

@@ -1,6 +1,6 @@
-"""``consumequeue_ext`` of one queue: tags codes and store times, to which its units point.
+"""The extension files of one queue, in ``consumequeue_ext``: tags codes and store times.
 
-With it, a unit of the consume queue holds an address in the place of its tags code. Source:
+A unit of such a consume queue holds an address in these files in place of its tags code. Source:
 RocketMQ's ``ConsumeQueueExt``; docs/format/consumequeue_ext.md.
 """
 
@@ -34,17 +34,17 @@ from lakelog_queues.units.extunits import (
 _LOG: Final = logging.getLogger(__name__)
 _SCANNED_AT_ONCE: Final = 1 << 20
 _WIDEST_GAP: Final = 1 << 16
-"""Units further apart than this, in bytes, are read by themselves."""
+"""Units further apart than this, in bytes, are read separately."""
 
 
 class ExtFiles:
-    """One directory; one thread appends, any thread resolves.
+    """The files in one directory; one thread appends, any thread resolves addresses.
 
     :param file_size_bytes: length of every file, at least 24
-    :param read_only: nothing on disk is changed or made; files may grow meanwhile
-    :param opened: open files that queues share; without it, this one keeps two of its own open
+    :param read_only: change and create no file; another process may append meanwhile
+    :param opened: open files shared by several queues; without it, two files of its own stay open
 
-    Raises :class:`~lakelog.errors.CorruptQueue` for files of other lengths, or gaps between them.
+    Raises :class:`~lakelog.errors.CorruptQueue` for a file of another length, or a missing file.
     """
 
     is_address = staticmethod(extunits.is_address)
@@ -68,17 +68,19 @@ class ExtFiles:
 
     @property
     def end(self) -> int:
-        """Offset behind the last unit, in bytes from the start of the first file ever made."""
+        """Offset after the last unit, in bytes from the start of the first file ever created."""
         if self._read_only:
             self._folder.load()
             self._end = self._find_end()
         return self._end
 
     def append(self, tags_codes: Longs, store_times_ms: Longs) -> Longs:
-        """Write a unit for each; one write for each file.
+        """Write one unit per tags code; one write for each file.
 
-        :returns: ``int64``, their addresses; where no address is left (at 8 EiB), the tags code
-            itself, as in RocketMQ
+        :param tags_codes: ``int64``
+        :param store_times_ms: ``int64``, of the same length
+        :returns: ``int64``, the address of each unit; the tags code itself if no address is left
+            (after 8 EiB), as in RocketMQ
         """
         self._check_writable()
         addresses = np.array(tags_codes, np.int64)
@@ -97,7 +99,7 @@ class ExtFiles:
     def resolve(self, addresses: Longs) -> tuple[Longs, Longs]:
         """Tags codes and store times (ms since 1970) of units, ``int64`` each, in the same order.
 
-        Raises :class:`~lakelog.errors.CorruptQueue` for an address at which no unit stands.
+        Raises :class:`~lakelog.errors.CorruptQueue` for an address without a unit.
         """
         self._check_addresses(addresses)
         offsets, back = np.unique(addresses - np.int64(LOWEST), return_inverse=True)
@@ -105,12 +107,16 @@ class ExtFiles:
         return raw["tags_code"].astype(np.int64), raw["store_time"].astype(np.int64)
 
     def first_lost(self, codes: Longs, queue: Queue) -> int | None:
-        """Which of ``codes``, of units of ``queue``, is the first address where no unit stands."""
+        """The index of the first of ``codes`` that is an address without a unit.
+
+        :param codes: ``int64``, the tags codes of consecutive units
+        :param queue: for the log message
+        """
         places = np.flatnonzero(self.is_address(codes))
         try:
             self.resolve(codes[places])
         except CorruptQueue as error:
-            _LOG.warning("queue %s/%d: %s; it is built again from there", *queue, error)
+            _LOG.warning("queue %s/%d: %s; it is rebuilt from there on", *queue, error)
             return next(int(at) for at in places if not self._holds(codes[at : at + 1]))
         return None
 
@@ -122,37 +128,40 @@ class ExtFiles:
         return True
 
     def truncate_after(self, address: int | None) -> None:
-        """Keep the unit at ``address`` and all before it; ``None`` drops everything.
+        """Remove all units after the one at ``address``; ``None`` removes all.
 
-        Raises :class:`~lakelog.errors.CorruptQueue` if no unit stands there; nothing changes then.
+        Raises :class:`~lakelog.errors.CorruptQueue` if there is no unit; then nothing is removed.
         """
         self._check_writable()
         self._end = 0 if address is None else self._end_of(address)
         self._folder.cut(self._end)
 
     def truncate_before(self, address: int) -> int:
-        """Remove the files that end before the unit at ``address``, not the last one; how many."""
+        """Remove the files that end before the unit at ``address``; returns their number.
+
+        The last file is kept.
+        """
         self._check_writable()
         return self._folder.remove_front(address - LOWEST)
 
     def distrust(self) -> None:
-        """Sync all of it at the next flush."""
+        """Sync all files at the next flush."""
         self._folder.distrust()
 
     def flush(self, least_pages: int = 0) -> None:
-        """Make durable the files of which at least so many pages changed; 0 is all."""
+        """Sync the files in which at least ``least_pages`` pages changed; 0 is all files."""
         self._folder.flush(least_pages)
 
     def close(self) -> None:
-        """Let go of the files; nothing is synced."""
+        """Close the files, without a sync."""
         self._folder.close()
 
     def _check_writable(self) -> None:
         if self._read_only:
-            raise StoreReadOnly("the store was opened for reading", path=self._folder.directory)
+            raise StoreReadOnly("the store is open for reading only", path=self._folder.directory)
 
     def _room(self) -> int:
-        """Units that fit at the end of the file; 0 when it must be rolled."""
+        """The number of units that still fit into the file; 0 if a new file must follow."""
         fit = (self._folder.left(self._end) - BLANK_BYTES) // UNIT_BYTES
         return max(0, min(fit, (MAX_OFFSET - self._end) // UNIT_BYTES))
 
@@ -160,13 +169,16 @@ class ExtFiles:
         bad = ~extunits.is_address(addresses)
         if bad.any():
             raise CorruptQueue(
-                f"{int(addresses[bad][0])} is no address of a unit: expected at most "
+                f"{int(addresses[bad][0])} is not the address of a unit, which is at most "
                 f"{extunits.MAX_ADDRESS}; rebuild the queues",
                 path=self._folder.directory,
             )
 
     def _heads(self, offsets: Longs) -> RawUnits:
-        """The first 20 bytes of the units at ``offsets``, which ascend."""
+        """The first 20 bytes of the units at ``offsets``, which must ascend.
+
+        Units that are close together in one file are read at once.
+        """
         new_file = np.diff(offsets // self._folder.size_bytes) != 0
         cuts = np.flatnonzero(new_file | (np.diff(offsets) > _WIDEST_GAP)) + 1
         runs = np.split(offsets, cuts) if len(offsets) else []
@@ -187,9 +199,9 @@ class ExtFiles:
 
     def _refuse(self, offset: int, found: int) -> None:
         raise CorruptQueue(
-            f"no unit stands at offset {offset} (byte {offset % self._folder.size_bytes} of this "
-            f"file): expected a length of {UNIT_BYTES} or more that fits its bitmap, found {found};"
-            " rebuild the queues",
+            f"there is no unit at offset {offset} (byte {offset % self._folder.size_bytes} of this "
+            f"file): a unit has {UNIT_BYTES} bytes and its bitmap, but its length is {found}; "
+            "rebuild the queues",
             path=self._folder.path(offset),
         )
 
@@ -199,14 +211,14 @@ class ExtFiles:
         return address - LOWEST + int(raw["size"][0])
 
     def _find_end(self) -> int:
-        """Behind the last unit of the last file, which is all that RocketMQ goes by."""
+        """The offset after the last unit of the last file; as in RocketMQ, no other is read."""
         at = self._folder.bases[-1] if self._folder.bases else 0
         while (step := self._step(at)) > 0:
             at += step
         return at
 
     def _step(self, at: int) -> int:
-        """Bytes of the next units: many without a bitmap, or one with; 0 at the end."""
+        """The length of the next units: several without a bitmap, or one with; 0 at the end."""
         data = self._folder.read(at, min(_SCANNED_AT_ONCE, self._folder.left(at) - BLANK_BYTES))
         plain = extunits.plain_run(data) * UNIT_BYTES
         if plain or len(data) < UNIT_BYTES:

@@ -1,6 +1,6 @@
-"""Open files by name, the least used of them closed: a store may have 20,000 queues.
+"""A cache of open files, which closes the least recently used: a store may have 20,000 queues.
 
-A file that somebody reads or writes just now is never closed under them.
+A file is never closed while a thread reads or writes it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ MOST_OPEN: Final = 512
 
 @attrs.define(eq=False)
 class CachedFile:
-    """One file.
+    """An open file.
 
-    :ivar own_map: all of it in memory, made and looked at by compiled code alone; ``False`` where
-        others may cut the file: a look behind its end would end the process
-    :ivar descriptor: of a file of the operating system, else -1; it stays that one's until
-        ``dropped`` is set, which is done before it is closed
+    :ivar users: number of threads that use it now
+    :ivar dropped: whether it is no longer in the cache; set before the file is closed
+    :ivar own_map: a memory map of the file, created and used by compiled code only; ``False`` if
+        another process may truncate the file, as an access after its end would kill the process
+    :ivar descriptor: the file descriptor, valid until ``dropped`` is set; -1 if the file is not one
+        of the operating system
     """
 
     file: File
@@ -48,7 +50,10 @@ NOT_HELD: Final[Place] = b"", 0, 0
 
 
 class OpenFiles:
-    """Files of queues; any thread may use them."""
+    """The open files of queues; thread-safe.
+
+    :param most: number of files above which unused ones are closed
+    """
 
     def __init__(self, files: FileSystem, *, write: bool, most: int = MOST_OPEN) -> None:
         self._files = files
@@ -62,7 +67,7 @@ class OpenFiles:
 
     @contextmanager
     def use(self, path: Path, *, create: bool = False) -> Iterator[File]:
-        """The file, for the length of a ``with`` block."""
+        """The file, which stays open for the length of a ``with`` block."""
         opened = self._take(path, create=create)
         try:
             yield opened.file
@@ -70,9 +75,9 @@ class OpenFiles:
             self._give_back(opened)
 
     def read(self, path: Path, position: int, length: int) -> bytes:
-        """At most ``length`` bytes; none of a file that is not there.
+        """At most ``length`` bytes from ``position`` on; empty if the file does not exist.
 
-        Raises :class:`~lakelog.errors.StoreError` where the disk, or the system, does not let us.
+        Raises :class:`~lakelog.errors.StoreError` if the file cannot be opened or read.
         """
         try:
             opened = self._take(path, create=False)
@@ -86,7 +91,7 @@ class OpenFiles:
             raise unreadable(path, error) from error
 
     def held(self, path: Path) -> CachedFile | None:
-        """The file, if it is open; for who asks it whether it is ``dropped`` before each use."""
+        """The file, if it is open; the caller must check ``dropped`` before each use."""
         return self._opened.get(path)
 
     def drop(self, path: Path) -> None:
@@ -97,7 +102,7 @@ class OpenFiles:
                 self._close(opened)
 
     def close(self) -> None:
-        """Close all."""
+        """Close all files."""
         with self._lock:
             while self._opened:
                 self._close(self._opened.popitem()[1])

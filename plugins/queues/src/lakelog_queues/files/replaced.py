@@ -1,11 +1,13 @@
-"""Records that a repair put in the place of damage, and the holes of queues that lead to them.
+"""Units of lost records, which lead to the record that a repair put in place of the damage.
 
-The places that a queue lost with damaged records are filled as RocketMQ fills the front of a queue
-(see :mod:`.unitbytes`). Its store looks for such a filler at offset 0, finds nothing, and passes
-over everything else in the log's first segment (``DefaultMessageStore.getMessage`` of 5.3.3, whose
-``nextPhyFileStartOffset`` is then the second segment). So, once a whole record stands in the place
-of the damage, the hole's units lead there: offsets go up along the queue, the real store finds that
-record, and goes on with the next one. Reads of lakelog pass over it as over any hole.
+The units of damaged records become fillers, as RocketMQ fills the front of a queue (see
+:mod:`lakelog.format.queue_units`). A filler has physical offset 0. RocketMQ's store finds no record
+there, and then skips all other units that lead into the first segment (5.3.3,
+``DefaultMessageStore.getMessage``, where ``nextPhyFileStartOffset`` is the second segment).
+
+Therefore, once a repair has put a whole record in place of the damage, the fillers lead to it. Then
+physical offsets ascend along the queue, and RocketMQ finds that record and continues with the next
+unit. lakelog skips such units like fillers.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ Longs = NDArray[np.int64]
 
 @attrs.frozen(eq=False)
 class Replacements:
-    """Records of a repair, in the order of the log.
+    """The records of repairs, in the order of the log.
 
-    :ivar offsets: physical offsets; :ivar sizes: in bytes
+    :ivar offsets: physical offsets, ``int64``
+    :ivar sizes: in bytes, ``int64``
     """
 
     offsets: Longs
@@ -37,7 +40,7 @@ class Replacements:
 
     @classmethod
     def of(cls, units: Iterable[Units]) -> Replacements:
-        """All those that queues of replacements lead to."""
+        """The records of the given units, which are those of the topic of repairs."""
         runs = list(units)
         offsets = np.concatenate([np.zeros(0, np.int64), *(each.offsets for each in runs)])
         sizes = np.concatenate([np.zeros(0, np.int64), *(each.sizes for each in runs)])
@@ -45,11 +48,14 @@ class Replacements:
         return cls(offsets[order], sizes[order].astype(np.int64))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of records."""
         return len(self.offsets)
 
     def between(self, low: int, high: int) -> tuple[int, int] | None:
-        """Offset and size of the shortest one between two physical offsets."""
+        """Physical offset and size of the shortest record that starts in a range of the log.
+
+        ``None`` if there is none.
+        """
         first, stop = np.searchsorted(self.offsets, (low, high)).tolist()
         if first == stop:
             return None
@@ -57,7 +63,7 @@ class Replacements:
         return int(self.offsets[at]), int(self.sizes[at])
 
     def are_led_to(self, raw: RawUnits) -> NDArray[np.bool_]:
-        """Which units lead to one of them, to all of it."""
+        """For each unit, whether it has the physical offset and size of one of the records."""
         offsets = raw["offset"].astype(np.int64)
         near = np.minimum(np.searchsorted(self.offsets, offsets), len(self) - 1)
         led: NDArray[np.bool_] = self.offsets[near] == offsets
@@ -65,11 +71,11 @@ class Replacements:
         return led
 
     def lead(self, raw: RawUnits, rows: Longs, units: Units, reached: int) -> None:
-        """Let fillers lead to a replacement, if one stands between the records around them.
+        """Let fillers lead to a repair's record that is between the records around them.
 
-        :param raw: units in their order, changed in place
-        :param rows: where in ``raw`` those of ``units`` are; fillers are between them
-        :param reached: physical offset behind the record before ``raw``
+        :param raw: units in file format, changed in place
+        :param rows: the indices of ``units`` in ``raw``; fillers are between them
+        :param reached: physical end offset of the record before ``raw``
         """
         before = np.concatenate([[reached], (units.offsets + units.sizes)[:-1]]).tolist()
         starts = np.concatenate([[0], rows[:-1] + 1])
@@ -77,9 +83,10 @@ class Replacements:
             self._lead(raw[starts[at] : rows[at]], before[at], int(units.offsets[at]))
 
     def lead_front(self, raw: RawUnits, first_offset: int) -> None:
-        """The same for the fillers before the first record of a queue, which is at this offset.
+        """The same for the fillers before the first record of a queue, at ``first_offset``.
 
-        For queues that began at 0, in a log that still does: elsewhere they have only grown old.
+        Only for a queue that starts at 0, in a log that starts at 0. In any other log, fillers at
+        the front stand for records that retention deleted, not for lost ones.
         """
         if is_explained(len(raw), first_offset):
             self._lead(raw, 0, first_offset)
@@ -101,14 +108,14 @@ class ReplacementQueue(Protocol):
     reached: int
 
     def read(self, first: int, count: int) -> Units:
-        """Its units."""
+        """At most ``count`` units from queue offset ``first`` on."""
 
 
 class ReplacedPlaces:
-    """Knows the replacements that the queues of their topic lead to.
+    """The records of repairs, read from the queues of their topic and kept until those change.
 
-    :ivar minimum: the log's first byte; -1 as long as it is not known
-    :ivar queues: those of that topic
+    :ivar minimum: physical offset of the first byte of the log; -1 while unknown
+    :ivar queues: the queues of that topic
     """
 
     def __init__(self) -> None:
@@ -117,16 +124,16 @@ class ReplacedPlaces:
         self._found: tuple[object, Replacements] = ((), NO_REPLACEMENTS)
 
     def watch(self, name: Queue, queue: ReplacementQueue) -> None:
-        """Look into this queue, and no longer into another one of that name."""
+        """Read from this queue, and no longer from an earlier one with the same name."""
         self.queues = {**self.queues, name: queue}
 
     def lead_front(self, raw: RawUnits, first_offset: int) -> None:
-        """See :meth:`Replacements.lead_front`; nothing where the log does not begin at 0."""
+        """See :meth:`Replacements.lead_front`; does nothing unless the log starts at 0."""
         if self.minimum == 0:
             self.now().lead_front(raw, first_offset)
 
     def now(self) -> Replacements:
-        """Those that are there now; to be called from any thread."""
+        """The present records; may be called from any thread."""
         if not self.queues:
             return NO_REPLACEMENTS
         queues = list(self.queues.values())

@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 from lakelog.format.queue_units import RawUnits, is_filler
 
 _FEW: Final = 256
-"""So many units are read at once, and looked at together."""
+"""Largest number of units that are read and compared at once, instead of a further bisection."""
 _MANY: Final = 4096
 
 
 def first_behind(read: Callable[[int, int], RawUnits], low: int, high: int, offset: int) -> int:
-    """The first of the units ``low`` to ``high`` of a record at or behind ``offset``, or ``high``.
+    """The number of the first unit of a record at or after physical ``offset``, or ``high``.
 
-    Physical offsets go up along a queue; fillers, which have none, are passed over.
+    :param read: returns units in file format, by the number of the first one and their count
+    :param low: first unit of the range; physical offsets must ascend in it, except for fillers
+    :param high: end of the range
     """
     while high - low > _FEW:
         middle = (low + high) // 2
@@ -41,9 +43,9 @@ def last_real(
     high: int,
     fills: Callable[[RawUnits], NDArray[np.bool_]] = is_filler,
 ) -> int | None:
-    """The last of the units ``low`` to ``high`` that is no filler, if there is one.
+    """The number of the last unit from ``low`` to ``high`` that is no filler, or ``None``.
 
-    :param fills: which units are fillers
+    :param fills: determines which units are fillers
     """
     look = 1
     while high > low:
@@ -61,9 +63,9 @@ def first_real(
     high: int,
     fills: Callable[[RawUnits], NDArray[np.bool_]] = is_filler,
 ) -> int | None:
-    """The first of the units ``low`` to ``high`` that is no filler, if there is one.
+    """The number of the first unit from ``low`` to ``high`` that is no filler, or ``None``.
 
-    :param fills: which units are fillers
+    :param fills: determines which units are fillers
     """
     while low < high:
         units = read(low, min(_MANY, high - low))
@@ -82,7 +84,7 @@ def end_of_last(
     high: int,
     fills: Callable[[RawUnits], NDArray[np.bool_]] = is_filler,
 ) -> int:
-    """Physical offset behind the record of the last unit that is no filler; 0 without one."""
+    """Physical end offset of the record of the last unit that is no filler; 0 without one."""
     last = last_real(read, low, high, fills)
     unit = None if last is None else read(last, 1)[0]
     return 0 if unit is None else int(unit["offset"]) + int(unit["size"])

@@ -1,6 +1,6 @@
-"""One simple queue: units in files, and for a reader those in memory that follow them.
+"""One simple queue: units in files, and for a reader also units in memory after those.
 
-One thread changes it, any thread reads it: what is new can be seen once it was written.
+One thread changes it, any thread reads. A unit is visible once it is written.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ _LOOKED_UP_AT_ONCE: Final = 4096
 
 
 class SimpleQueue:
-    """Units of 20 bytes.
+    """A queue with units of 20 bytes.
 
     :ivar queue: topic and queue id
-    :ivar first: queue offset of the first unit that is held, fillers included
-    :ivar end: behind the last one
-    :ivar reached: physical offset behind the last record that has a unit; 0 without one
+    :ivar first: queue offset of the first unit, fillers included
+    :ivar end: queue offset after the last unit
+    :ivar reached: physical end offset of the last record that has a unit; 0 without a unit
 
-    :param replaced: which units lead to records that a repair made; ``None`` for these themselves
+    :param ext: the extension files, if tags codes may be in them
+    :param ext_writes: whether new tags codes are written there
+    :param read_only: keep new units in memory
+    :param replaced: the records of repairs, to which units may lead; ``None`` for their own queues
     """
 
     kind: Final = "SimpleCQ"
@@ -85,16 +88,16 @@ class SimpleQueue:
         self._replaced = replaced
 
     def load(self, *, thorough: bool) -> bool:
-        """Find out what the files hold; whether nothing looks odd about them.
+        """Read the bounds from the files; returns whether no file is missing between them.
 
-        :param thorough: look at all files, and remove what a crash left behind the last unit
+        :param thorough: check all files, and remove bytes that a crash left after the last unit
         """
         sound = self._files.load()
         self.first = self._files.bases[0] if self._files.bases else 0
         self.end = self._files.end(thorough=thorough)
         if is_filler(self._files.read(self.end - 1, 1) if self.end > self.first else NONE).any():
             last = last_real(self._files.read, self.first, self.end)
-            self.end = self.end if last is None else last + 1  # a hole is filled with what follows
+            self.end = self.end if last is None else last + 1  # the next append adds fillers again
         if self._memory is not None:
             self._memory = Overlay(self.end)
         elif thorough or not sound:
@@ -105,13 +108,18 @@ class SimpleQueue:
         return sound
 
     def is_empty(self) -> bool:
-        """Whether there is nothing to say about it, not even where it ends."""
+        """Whether it has no unit, and no file whose name would determine its end."""
         return not self.end and (self._memory is not None or not self._files.bases)
 
     # --- reading ---
 
     def bounds(self, minimum: int) -> tuple[int, int]:
-        """The first queue offset of a record at or behind ``minimum``, and the end."""
+        """The first queue offset of a record at or after ``minimum``, and the end.
+
+        :param minimum: physical offset of the first byte of the log
+        """
+        # The result of the search is kept for the next call. It stays valid while the log has the
+        # same first byte, and the unit found is still part of the queue.
         at, first, end = self._minimum
         if at != minimum and self._memory is not None:
             self._look_for_front()
@@ -121,9 +129,10 @@ class SimpleQueue:
         return min(first, self.end), self.end
 
     def plain(self, minimum: int, offset: int | None) -> PlainUnits | None:
-        """What :meth:`bounds` found last, and where a unit stands; ``None``: go the plain way.
+        """The last result of :meth:`bounds`, and the place of a unit, for compiled code.
 
-        :param offset: of that unit; ``None`` is the first one
+        :param offset: queue offset of the unit; ``None`` is the first one
+        :returns: ``None`` if :meth:`bounds` and :meth:`read` must be used instead
         """
         (at, first, known), end = self._minimum, self.end
         if at != minimum or not self.first <= first < known <= end:
@@ -138,16 +147,16 @@ class SimpleQueue:
         return first, end, *held
 
     def _look_for_front(self) -> None:
-        """The log's owner may have deleted files since they were listed."""
+        """List the files again if the owner has deleted some at the front."""
         if self.first < self.end and not len(self._raw(self.first, 1)):
             self._files.load()
             self.first = max([self.first, *self._files.bases[:1]])
 
     def read(self, first: int, count: int) -> Units:
-        """At most ``count`` units from ``first`` on; codes are looked up where they are kept.
+        """At most ``count`` units from queue offset ``first`` on, with their tags codes.
 
-        Fillers are left out, and units that lead to what replaces a lost record; where only they
-        are, it goes on behind them.
+        Fillers and units that lead to a repair's record are omitted. If there are no others in the
+        range, the units after them are returned.
         """
         raw = self._raw(first, count)
         units = unpack(raw, first)
@@ -162,12 +171,12 @@ class SimpleQueue:
         return units
 
     def oldest(self) -> int | None:
-        """Physical offset of the record of the first unit; ``None`` where there is no unit."""
+        """Physical offset of the record of the first unit; ``None`` without a unit."""
         found = first_real(self._raw, self.first, self.end)
         return None if found is None else int(self._raw(found, 1)[0]["offset"])
 
     def _behind(self, first: int, count: int) -> Units:
-        """At most ``count`` units behind fillers."""
+        """At most ``count`` units after the fillers that start at ``first``."""
         found = first_real(self._raw, first, self.end, self._fills)
         if found is None or count <= 0:
             return unpack(NONE, first)
@@ -175,13 +184,13 @@ class SimpleQueue:
         return unpack(raw, found)[np.flatnonzero(~self._fills(raw))]
 
     def _fills(self, raw: RawUnits) -> NDArray[np.bool_]:
-        """Which units stand for records that are lost."""
+        """For each unit, whether its record is lost."""
         fills = is_filler(raw)
         replacements = self._replaced.now() if self._replaced is not None else None
         return fills | replacements.are_led_to(raw) if replacements else fills
 
     def _raw(self, first: int, count: int) -> RawUnits:
-        """Units of files and memory, between ``first`` of the queue and its end."""
+        """Units from files and memory, in file format, within the bounds of the queue."""
         stop = min(first + count, self.end)
         if first < self.first or first >= stop:
             return NONE
@@ -198,13 +207,16 @@ class SimpleQueue:
         return int(self._raw(last, 1)[0]["offset"]) if last is not None else 0
 
     def _find(self, offset: int) -> int:
-        """The first unit of a record at or behind a physical offset."""
+        """The number of the first unit of a record at or after a physical offset."""
         return first_behind(self._raw, self.first, self.end, offset)
 
     # --- appending ---
 
     def append(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
-        """Take units in the order of the log; those that are there already change nothing."""
+        """Append units in the order of the log; existing ones are compared and skipped.
+
+        :param store_times_ms: ``int64``, of the same length, for extension files
+        """
         ends = units.offsets + units.sizes
         if ends[0] <= self.reached:
             self._check(units[ends <= self.reached])
@@ -214,9 +226,9 @@ class SimpleQueue:
             self._take(units, store_times_ms)
 
     def follow(self, raw: RawUnits, first: int) -> bool:
-        """Take units that follow one another from ``first`` on, as they stand in a file.
+        """Append units in file format, with consecutive queue offsets from ``first`` on.
 
-        Whether that could be done: they are new, and the queue ends there.
+        Returns ``False``, and does nothing, unless they are new and the queue ends at ``first``.
         """
         end = int(raw["offset"][0]) + int(raw["size"][0])
         if first != self.end or not 0 < self.reached < end or self._ext_writes:
@@ -230,7 +242,8 @@ class SimpleQueue:
         end = self.end + len(before)
         reached = self.reached or int(units.offsets[0])
         if units.queue_offsets[0] > end and self._fills(self._raw(self.end - 1, 1)).any():
-            # A crash can leave only some of the units that lead to what replaces lost records.
+            # After a crash, the queue may end with some of the units that lead to a repair's
+            # record. Then the missing records are counted from the last real record.
             reached = end_of_last(self._raw, self.first, self.end, self._fills)
         places = placed(self.queue, units, end, reached)
         raw = pack(units)
@@ -247,7 +260,7 @@ class SimpleQueue:
         self.reached = int(units.offsets[-1]) + int(units.sizes[-1])
 
     def _begin(self, queue_offset: int) -> RawUnits:
-        """Start a queue without units at ``queue_offset``; the fillers that go before it."""
+        """Start an empty queue at ``queue_offset``; returns the fillers from its file's start."""
         if self._memory is not None:
             self._memory = Overlay(queue_offset)
             self.first = self.end = queue_offset
@@ -270,9 +283,9 @@ class SimpleQueue:
     # --- what comes again ---
 
     def _check(self, again: Units) -> None:
-        """Units that should be here: where one is not, the queue is damaged from there on.
+        """Check that units of records dispatched again exist; else cut the queue before them.
 
-        What is cut comes again too, because a log is dispatched in order, and to its end.
+        The units that are cut are appended again, as the log is dispatched in order to its end.
         """
         again = self._of_this_life(again)
         if not len(again) or self._stand_at(again.queue_offsets, again):
@@ -286,7 +299,7 @@ class SimpleQueue:
         if not there.all():
             missing = int(there.argmin())
             _LOG.warning(
-                "queue %s/%d lacks the record at %d; it is built again from there",
+                "queue %s/%d has no unit for the record at %d; it is rebuilt from there on",
                 *self.queue,
                 int(again.offsets[missing]),
             )
@@ -294,9 +307,9 @@ class SimpleQueue:
             self._cut(low + (int(real[before - 1]) + 1 if before else 0))
 
     def _of_this_life(self, again: Units) -> Units:
-        """Leave out records that are older than the one at queue offset 0.
+        """The units without those of records before the record at queue offset 0.
 
-        They are of a topic that was deleted, and made again, by RocketMQ, which keeps no tombstone.
+        Such records are older than a deletion of the topic by RocketMQ, which keeps no tombstone.
         """
         first = NONE if self.first else self._raw(0, 1)
         if not len(first) or self._fills(first).any():
@@ -314,9 +327,9 @@ class SimpleQueue:
     # --- forgetting ---
 
     def retreat(self, minimum: int) -> bool:
-        """Give up files that hold nothing from physical offset ``minimum`` on; whether any is.
+        """Stop reading files whose records are all before physical offset ``minimum``.
 
-        They are not read any more, and are left for :meth:`remove_front`. The last one stays.
+        :meth:`remove_front` removes them. The last file is kept. Returns whether there are any.
         """
         bases = self._files.bases
         if self._memory is not None or not bases:
@@ -330,7 +343,10 @@ class SimpleQueue:
         return bases[0] < self.first
 
     def remove_front(self) -> int:
-        """Remove the files that were given up, and those of codes with them; how many."""
+        """Remove the files that :meth:`retreat` chose, and their extension files.
+
+        Returns the number of removed files.
+        """
         removed = self._files.remove_before(self.first)
         if self._ext is None or not removed:
             return removed
@@ -339,7 +355,7 @@ class SimpleQueue:
         return removed + (self._ext.truncate_before(int(kept.min())) if len(kept) else 0)
 
     def truncate(self, end_offset: int) -> None:
-        """Drop the units of records at or behind a physical offset."""
+        """Remove the units of records at or after a physical offset."""
         if self.reached > end_offset:
             self._cut(self._find(end_offset))
 
@@ -358,7 +374,7 @@ class SimpleQueue:
             self._cut_ext(self._ext)
 
     def _cut_at_lost_code(self, ext: ExtFiles) -> None:
-        """Keep no unit whose code a crash took away, nor any behind it: they are built again."""
+        """Remove units from the first one whose tags code is lost; they are rebuilt."""
         for at in range(self.first, self.end, _LOOKED_UP_AT_ONCE):
             codes = self._raw(at, _LOOKED_UP_AT_ONCE)["tags_code"].astype(np.int64)
             if (lost := ext.first_lost(codes, self.queue)) is not None:
@@ -374,25 +390,25 @@ class SimpleQueue:
         self.reached = end_of_last(self._raw, self.end - 1, self.end)
 
     def remove(self) -> None:
-        """Forget everything, files and all."""
+        """Remove all units and files."""
         self._cut(0)
 
     def distrust(self, durable_end: int) -> None:
-        """Sync it at the next flush: who wrote it may have died before a sync.
+        """Sync the files at the next flush: the process that wrote them may have died before it.
 
-        :param durable_end: queue offset up to which it is known to be durable
+        :param durable_end: queue offset up to which units are known to be durable
         """
         self._files.distrust(durable_end)
         if self._ext is not None:
             self._ext.distrust()
 
     def flush(self, least_pages: int) -> None:
-        """Sync codes that are kept apart; unit files are synced together."""
+        """Sync the extension files; unit files of all queues are synced together."""
         if self._ext is not None:
             self._ext.flush(least_pages)
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close the files."""
         self._files.close()
         if self._ext is not None:
             self._ext.close()

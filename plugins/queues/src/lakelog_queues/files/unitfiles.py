@@ -1,7 +1,8 @@
-"""The files of one simple queue: units by their queue offset, in files of one size.
+"""The files of one simple queue: units by their queue offset, in files of equal size.
 
-A file is named by the offset in bytes of its first unit, in 20 digits, and has its full length from
-the start, sparse. It is written by ``pwrite`` only, so that a full disk is an error and no signal.
+A file is named by the offset in bytes of its first unit, in 20 digits. It is sparse, and has its
+full length from the start. Only ``pwrite`` writes to it, so that a full disk is an error, and not a
+signal as with a memory map.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LONGEST_LOOK: Final = 1 << 16
 
 
 class UnitFiles:
-    """One directory; written by one thread, read by any.
+    """The files in one directory; one thread writes, any thread reads.
 
     :ivar bases: queue offset of the first unit of each file, in order, without a gap
     """
@@ -61,9 +62,10 @@ class UnitFiles:
         self.bases: list[int] = []
 
     def load(self) -> bool:
-        """List the files; whether none is missing between them.
+        """List the files; returns whether none is missing between them.
 
-        Behind a gap, none counts. Raises :class:`~lakelog.errors.CorruptQueue`.
+        Files after a gap are ignored. Raises :class:`~lakelog.errors.CorruptQueue` for a wrong
+        length or name.
         """
         found = segment_files(self.directory, self._files.list(self.directory))
         bases = [self._base_of(file) for file in found]
@@ -72,9 +74,9 @@ class UnitFiles:
         return len(whole) == len(bases)
 
     def end(self, *, thorough: bool) -> int:
-        """Queue offset behind the last unit; looks at the last file only, unless ``thorough``.
+        """The queue offset after the last unit.
 
-        Then units must be of records that follow one another in the log, too.
+        :param thorough: check all files, not only the last one; physical offsets must ascend
         """
         if not self.bases:
             return 0
@@ -87,7 +89,7 @@ class UnitFiles:
         return self.bases[0]
 
     def read(self, first: int, count: int) -> RawUnits:
-        """Units as they stand; fewer where files end."""
+        """At most ``count`` units in file format; fewer if the files end before."""
         parts = []
         while count > 0:
             base = self.base(first)
@@ -100,7 +102,7 @@ class UnitFiles:
         return parts[0] if len(parts) == 1 else join(*parts) if parts else NONE
 
     def held(self, first: int) -> Place:
-        """Where the unit of queue offset ``first`` stands, if its file is open."""
+        """The place of the unit of queue offset ``first``; ``NOT_HELD`` if its file is not open."""
         base, opened = self._latest
         within = first - base
         if opened is None or opened.dropped or not 0 <= within < self._entries:
@@ -122,7 +124,7 @@ class UnitFiles:
             done += len(part)
 
     def cut(self, end: int) -> None:
-        """Remove units from queue offset ``end`` on, durably: nothing of them can show up again."""
+        """Durably remove units from queue offset ``end`` on, so that none can reappear."""
         gone = [base for base in reversed(self.bases) if base >= end]
         for base in gone:
             self._remove(base)
@@ -132,10 +134,10 @@ class UnitFiles:
             self._wipe(self.bases[-1], end)
 
     def remove_before(self, first: int) -> int:
-        """Remove the files that hold nothing from queue offset ``first`` on; how many.
+        """Remove the files whose units are all before queue offset ``first``, oldest first.
 
-        From the oldest on, each durably gone before the next, so that no crash leaves a gap; the
-        last one stays.
+        Each removal is durable before the next, so no crash leaves a gap. The last file is kept.
+        Returns the number of removed files.
         """
         removed = 0
         while len(self.bases) > 1 and self.bases[0] + self._entries <= first:
@@ -145,7 +147,7 @@ class UnitFiles:
         return removed
 
     def wipe_rest(self, end: int) -> None:
-        """Zero what a crash may have left behind ``end`` in the file that it stands in."""
+        """Zero bytes that a crash may have left after ``end`` in the last file."""
         if self.bases and end < self.bases[-1] + self._entries:
             self._wipe(self.bases[-1], end)
 
@@ -158,12 +160,12 @@ class UnitFiles:
             self._dirty.wrote(self.path(base), 0, self._entries * UNIT_BYTES)
 
     def close(self) -> None:
-        """Let go of the files: others may have their names later."""
+        """Close the files, as other files may get their names later."""
         for path in list(self._paths.values()):
             self._opened.drop(path)
 
     def base(self, queue_offset: int) -> int:
-        """Queue offset of the first unit of the file that ``queue_offset`` stands in."""
+        """The queue offset of the first unit in the file that contains ``queue_offset``."""
         return queue_offset - queue_offset % self._entries
 
     def path(self, base: int) -> Path:
@@ -177,15 +179,15 @@ class UnitFiles:
         size = self._entries * UNIT_BYTES
         if file.start_offset % size or file.length not in (0, size):
             raise CorruptQueue(
-                f"a file of a queue has {size} bytes (consume-queue.file_entries) and starts at a "
-                f"multiple of that; expected {size}, found {file.length} bytes at offset "
+                f"the file must start at a multiple of {size} bytes (consume-queue.file_entries) "
+                f"and have {size} bytes, but it has {file.length} bytes and starts at "
                 f"{file.start_offset}; correct the setting, or rebuild the queues",
                 path=file.path,
             )
         return file.start_offset // UNIT_BYTES
 
     def _whole_end(self) -> int:
-        """Behind the last unit before the first place where there is none, or a strange one."""
+        """The queue offset after the last unit before the first missing or invalid one."""
         at, reached, end = self.bases[0], 0, self.bases[-1] + self._entries
         while at < end:
             base = self.base(at)
@@ -193,7 +195,7 @@ class UnitFiles:
             length, reached = ordered_length(units, reached)
             at += length
             if length < len(units):
-                # One of the two neighbours is wrong; both are built again.
+                # Physical offsets do not ascend: one of two neighbours is wrong. Rebuild both.
                 return max(self.bases[0], at - 1) if units[length]["size"] > 0 else at
             if not length:
                 break
@@ -247,7 +249,7 @@ class UnitFiles:
                 raise
 
     def _wipe(self, base: int, end: int) -> None:
-        """Zero what stands in one file from queue offset ``end`` on, and sync it."""
+        """Zero the units in one file from queue offset ``end`` on, and sync it."""
         with self._opened.use(self.path(base)) as file:
             size, wiped = file.size(), False
             position = file.next_data((end - base) * UNIT_BYTES)

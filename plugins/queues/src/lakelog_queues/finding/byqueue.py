@@ -1,4 +1,4 @@
-"""Which queues there are."""
+"""Lists topics and queues, with the bounds of each queue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakelog_queues.finding.results import QueueInfo
 
 
 def java_order(text: str) -> bytes:
-    """Sorts text as Java does, by UTF-16 code units."""
+    """The sort key for Java's order of strings, which compares UTF-16 code units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
@@ -22,18 +22,18 @@ def java_order(text: str) -> bytes:
 class QueueList:
     """Lists queues.
 
-    :ivar minimum: gives the log's first byte
+    :ivar minimum: returns the physical offset of the first byte still in the log
     """
 
     queues: QueueReader
     minimum: Callable[[], int]
 
     def topics(self) -> list[str]:
-        """Every topic that has a queue, in Java's order."""
+        """All topics that have a queue, in Java's string order."""
         return sorted({topic for topic, _ in self.queues.queues()}, key=java_order)
 
     def infos(self, topic: str | None = None) -> list[QueueInfo]:
-        """Every queue, or those of one topic, by topic in Java's order, then by queue id."""
+        """All queues, or those of one topic, sorted by topic in Java's order, then by queue id."""
         if topic is not None:
             topic_name(topic)
         minimum = self.minimum()
@@ -43,11 +43,14 @@ class QueueList:
         return [info for info in infos if info is not None]
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
-        """First queue offset that is there and the next that will be; ``None``: no such queue."""
+        """The first existing queue offset and the next one to be written.
+
+        ``None`` if there is no such queue.
+        """
         return self.queues.bounds(queue_name(topic, queue_id), self.minimum())
 
     def units(self, topic: str, queue_id: int, first: int, count: int) -> Units:
-        """At most ``count`` units from queue offset ``first``, as they stand."""
+        """At most ``count`` units from queue offset ``first``, as stored and without checks."""
         queue = queue_name(topic, queue_id)
         return self.queues.units(queue, whole("first", first), whole("count", count))
 
@@ -58,7 +61,7 @@ class QueueList:
         return QueueInfo(*queue, self.queues.kind(queue), *bounds, self._end(queue, bounds[1]))
 
     def _end(self, queue: Queue, end: int) -> int:
-        """Where the record of the last unit ends in the log."""
+        """The physical end offset of the last unit's record; 0 if there is none."""
         if end <= 0:
             return 0
         units = self.queues.units(queue, end - 1, 1)

@@ -1,7 +1,8 @@
-"""Queue offsets by store time: a binary search that reads only the heads of the records it meets.
+"""Finds queue offsets by store time, with a binary search that reads only heads of records.
 
-RocketMQ 5.3.3: ``ConsumeQueue.getOffsetInQueueByTime`` with its ``BoundaryType``. Store times rise
-with the queue; where a clock was set back, the search finds one of the places that fit.
+Source: RocketMQ 5.3.3, ``ConsumeQueue.getOffsetInQueueByTime`` and ``BoundaryType``. The search
+assumes that store times ascend with the queue offset. If the clock was set back, several offsets
+may fit, and the search returns one of them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Boundary: TypeAlias = Literal["lower", "upper"]
 class TimeSearch:
     """Finds queue offsets by time.
 
-    :ivar minimum: gives the log's first byte
+    :ivar minimum: returns the physical offset of the first byte still in the log
     """
 
     queues: QueueReader
@@ -34,13 +35,14 @@ class TimeSearch:
     ) -> int:
         """The queue offset for a store time in ms since 1970.
 
-        ``lower`` is the first message that is not older, and the queue's end if all are older.
-        ``upper`` is the last message that is not younger, and the queue's first if all are
-        younger. So between two times the upper one comes before the lower one, as in RocketMQ.
-        0 where no such queue is. Messages that cannot be read are passed over.
+        ``lower`` is the first message stored at that time or later; if there is none, the end of
+        the queue. ``upper`` is the last message stored at that time or earlier; if there is none,
+        the first offset of the queue. For a time between two messages, ``upper`` is therefore less
+        than ``lower``, as in RocketMQ. The result is 0 if the queue does not exist. Messages that
+        cannot be read are skipped.
 
-        Raises ``TypeError`` for arguments of a wrong type, and ``ValueError`` for a time that can
-        only be seconds, a boundary of another name, or a queue id below 0.
+        Raises ``TypeError`` for arguments of a wrong type. Raises ``ValueError`` for a time that is
+        evidently in seconds, an unknown boundary, or a queue id below 0.
         """
         timestamp_ms = time_ms("timestamp_ms", timestamp_ms)
         if boundary not in ("lower", "upper"):
@@ -55,7 +57,7 @@ class TimeSearch:
         return max(first, _search(heads, first, end, lambda ms: ms > timestamp_ms)[0])
 
     def earliest_time(self, topic: str, queue_id: int) -> int | None:
-        """Store time of the first message that can be read, in ms; ``None`` if there is none."""
+        """The store time of the first readable message, in ms; ``None`` if there is none."""
         bounds = self._bounds(topic, queue_id)
         if bounds is None:
             return None
@@ -67,8 +69,14 @@ class TimeSearch:
 
 
 def _search(heads: Heads, low: int, high: int, is_behind: Callable[[int], bool]) -> tuple[int, int]:
-    """The last message before a time, or ``low``; and the first behind it, or ``high``."""
+    """The last message for which ``is_behind`` is false, and the first for which it is true.
+
+    Queue offsets; ``low`` and ``high`` if there is no such message.
+    """
     before, behind = low, high
+    # A message that cannot be read has no time. So each step looks at the first readable message
+    # from the middle on; if there is none, the upper half is dropped. After a message before the
+    # boundary, the search continues at `found.behind`, past the unreadable ones.
     while low < high:
         heads.narrow(low, high)
         middle = (low + high) // 2

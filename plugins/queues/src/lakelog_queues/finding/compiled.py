@@ -1,8 +1,8 @@
-"""The way of plain calls through compiled code, from the key index or a queue's units to messages.
+"""Passes simple lookups to compiled code, which reads units or the key index, and then messages.
 
-It gives what :mod:`lakelog.reading` would, and leaves to it what is not plain: a queue of batches,
-of codes that are kept apart or of a repair, units of two files, and all that damage of the log or
-the index, a decoder of bodies or an archive ask for.
+The result is the same as that of :mod:`lakelog.reading`, which handles the calls that compiled code
+declines: those to batch queues, to queues with extension files or replacement units from a repair,
+those that span two unit files, and those that meet damage, a body decoder or an archive.
 """
 
 from __future__ import annotations
@@ -26,27 +26,31 @@ from lakelog_queues.lookups import NO_LOOKUPS, Lookups
 
 @runtime_checkable
 class PlainQueues(Protocol):
-    """Queues whose units compiled code may read itself."""
+    """Queues whose unit files compiled code may read directly."""
 
     def plain(
         self, queue: Queue, minimum: int, offset: int | None
     ) -> tuple[int, int, Any, int, int] | None:
-        """Where the unit of queue offset ``offset`` stands; see ``PlainUnits``."""
+        """The place of the unit of queue offset ``offset``; see ``SimpleQueue.plain``."""
 
 
 @attrs.frozen(kw_only=True)
 class LookupParts:
-    """What a store looks messages up by, for compiled code that does the same.
+    """The parts of a store that compiled code needs to look messages up.
 
-    :ivar log: where its bytes are; :ivar layout: where words of the shared page stand, by name
-    :ivar plain: see :class:`PlainQueues`; :ivar hash_files: see
-        :class:`~lakelog.interfaces.HashFiles`; each ``None`` where there is none
-    :ivar buried: the offset below which records of a topic do not count: it was removed
-    :ivar refresh: brings queues and index up to date, where nobody else does
-    :ivar most_messages: of one call; :ivar most_bytes: of all their records
-    :ivar filtered_units: at least so many are looked at for tags
-    :ivar result: makes the result; :ivar status: of one that has messages; :ivar no_match: of one
-        without
+    :ivar log: gives access to the bytes of the log
+    :ivar plain: see :class:`PlainQueues`; ``None`` if the queues cannot be read directly
+    :ivar hash_files: see :class:`~lakelog.interfaces.HashFiles`; ``None`` without such an index
+    :ivar buried: returns the physical offset below which records of a topic do not count, because
+        the topic was removed
+    :ivar refresh: brings queues and index up to date; ``None`` if another thread or process does
+    :ivar layout: the module that defines the positions of the words in the shared page
+    :ivar most_messages: the limit of one call; more are left to Python
+    :ivar most_bytes: the limit of one call, for all records together
+    :ivar filtered_units: the least number of units that a call with tags examines
+    :ivar result: the class of the result
+    :ivar status: the status of a result with messages
+    :ivar no_match: the status of a result without a matching message
     """
 
     log: ReadLog
@@ -70,7 +74,7 @@ def lookups(
     buried: Callable[[str], int],
     refresh: Callable[[], None] | None,
 ) -> Lookups:
-    """Those of the accelerator of this process, as far as they can serve."""
+    """The lookups of this process's accelerator, or ones that always fall back to Python."""
     accelerator, readable = current(), log.readable()
     if accelerator is None or readable is None:
         return NO_LOOKUPS

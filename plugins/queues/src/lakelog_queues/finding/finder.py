@@ -1,4 +1,4 @@
-"""Everything that finds messages in one store, put together."""
+"""Builds the objects that find messages in one store."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Kind = TypeVar("Kind")
 
 @attrs.frozen
 class Finder:
-    """The ways to a message.
+    """The objects that find messages.
 
     :ivar getter: by queue and offset
-    :ivar follower: the same, and waits for what comes
-    :ivar lists: which queues there are
+    :ivar follower: like ``getter``, and waits for new messages
+    :ivar lists: lists topics and queues
     :ivar times: by store time
     :ivar keys: by key
-    :ivar lookups: to be asked before ``times`` and ``keys``
+    :ivar lookups: the compiled form, tried before ``times`` and ``keys``
     """
 
     getter: QueueGetter
@@ -45,7 +45,7 @@ class Finder:
     lookups: Lookups
 
     @classmethod
-    def over(  # what they are made of
+    def over(
         cls,
         path: Path,
         reader: LogReader,
@@ -55,20 +55,23 @@ class Finder:
         buried: Callable[[str], int],
         refresh: Callable[[], None] | None = None,
     ) -> Finder:
-        """Put them together.
+        """Build all of them for one store.
 
-        :param buried: the offset below which records of a topic do not count: it was removed
-        :param refresh: brings the dispatchers up to date before each look, where nobody else does
+        :param path: the store directory, for error messages
+        :param buried: returns the physical offset below which records of a topic do not count,
+            because the topic was removed
+        :param refresh: brings the dispatchers up to date before each lookup; ``None`` if another
+            thread or process does
 
-        Raises :class:`~lakelog.errors.StoreError` where no dispatcher keeps queues.
+        Raises :class:`~lakelog.errors.StoreError` if no dispatcher keeps queues.
         """
-        queues = first_of(dispatchers, QueueReader)  # type: ignore[type-abstract]  # only asked of, never made
+        queues = first_of(dispatchers, QueueReader)  # type: ignore[type-abstract]  # for isinstance only
         if queues is None:
             raise StoreError(
-                "no queues are kept here: name 'consume-queue' in the setting 'dispatchers'",
+                "the store keeps no queues; add 'consume-queue' to the setting 'dispatchers'",
                 path=path,
             )
-        index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]  # only asked of, never made
+        index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]  # for isinstance only
         compiled = lookups(queues, index, reader, buried, refresh)
         if refresh is not None:
             queues = _Fresh(queues, refresh)
@@ -89,13 +92,13 @@ class Finder:
 
 
 def first_of(dispatchers: Sequence[Dispatcher], kind: type[Kind]) -> Kind | None:
-    """The first dispatcher that can do what ``kind``, a Protocol, asks for."""
+    """The first dispatcher that implements the Protocol ``kind``; ``None`` if there is none."""
     return next((each for each in dispatchers if isinstance(each, kind)), None)
 
 
 @attrs.frozen
 class _Fresh:
-    """Queues that are brought up to date whenever their ends are asked for."""
+    """Queues that are brought up to date before each request for their list or bounds."""
 
     reader: QueueReader
     refresh: Callable[[], None]
@@ -117,7 +120,7 @@ class _Fresh:
 
 @attrs.frozen
 class _FreshIndex:
-    """A key index that is brought up to date before each question."""
+    """A key index that is brought up to date before each lookup."""
 
     index: KeyIndex
     refresh: Callable[[], None]

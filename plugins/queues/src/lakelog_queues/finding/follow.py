@@ -1,4 +1,4 @@
-"""Reads a queue on and on, and waits at its end: in threads, and in an event loop."""
+"""Reads a queue and waits for new messages at its end, in threads and in an event loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LONG_S: Final = 3600.0
 
 
 class Getter(Protocol):
-    """:class:`~lakelog_queues.finding.get.QueueGetter`, as a reader sees it."""
+    """The part of :class:`~lakelog_queues.finding.get.QueueGetter` that is needed here."""
 
     def get(
         self,
@@ -40,12 +40,12 @@ class Getter(Protocol):
         max_bytes: int | None = None,
         tags: str | None = None,
     ) -> GetResult:
-        """Messages of a queue from an offset on."""
+        """Messages of a queue from queue offset ``offset`` on."""
 
 
 @attrs.frozen
 class GetRequest:
-    """What a call of :meth:`QueueFollower.get` asks for; the getter checks it."""
+    """The arguments of one read; the getter validates them."""
 
     topic: str
     queue_id: int
@@ -57,17 +57,21 @@ class GetRequest:
 
 @attrs.frozen
 class QueueFollower:
-    """Reads queues, and waits for what comes."""
+    """Reads queues and waits for new messages.
+
+    :ivar getter: reads without waiting
+    :ivar arrivals: signals new messages, and the close of the store
+    """
 
     getter: Getter
     arrivals: ArrivalSignal
 
     def get(self, request: GetRequest, wait_ms: int = 0) -> GetResult:
-        """Long polling: what the getter gives, as soon as there is a message or the time is over.
+        """Long polling: return the getter's result once there is a message, or at the timeout.
 
-        It waits at the end of a queue, and for a queue that is not there yet; behind messages of
-        other tags it looks on, so that ``next_offset`` may be further on. Any other status is
-        returned at once.
+        Waits at the end of a queue, and for a queue that does not exist yet. After messages with
+        other tags it continues at the next ones; ``next_offset`` advances with it. Any other status
+        is returned at once.
         """
         end = time.monotonic() + span_ms("wait_ms", wait_ms) / 1000
         while True:
@@ -81,7 +85,7 @@ class QueueFollower:
                 self.arrivals.wait(seen, left)
 
     async def get_async(self, request: GetRequest, wait_ms: int = 0) -> GetResult:
-        """:meth:`get` in an event loop, which goes on meanwhile."""
+        """:meth:`get` for an event loop: files are read in a thread, and no thread waits."""
         import asyncio
 
         end = time.monotonic() + span_ms("wait_ms", wait_ms) / 1000
@@ -107,15 +111,19 @@ class QueueFollower:
         tags: str | None = None,
         batch: int = BATCH_MESSAGES,
     ) -> Iterator[StoredMessage]:
-        """Messages of a queue in order, to its end, or with ``follow`` until the store is closed.
+        """Yield the messages of a queue in order, to its end.
 
-        :param start: a queue offset; ``None`` is the first one that is there. Before that, reading
-            begins there; behind the end, it begins when the queue has got so far
-        :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` are all
-        :param batch: how many messages are taken from the store at a time
+        :param start: a queue offset; ``None`` is the first existing one. An offset before that
+            means the first existing one. From an offset past the end, reading starts once the queue
+            has reached it
+        :param follow: wait for more at the end, until the store is closed
+        :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` mean all messages
+        :param batch: number of messages read at a time
         """
         request = GetRequest(topic, queue_id, _first(start), batch, None, tags)
         while True:
+            # Both are read before the messages: a message that arrives later changes the version,
+            # so the wait below returns at once, and the last messages before a close are not lost.
             seen, ended = self.arrivals.version, self.arrivals.closed
             result = self._get(request)
             yield from result.messages
@@ -136,7 +144,7 @@ class QueueFollower:
         tags: str | None = None,
         batch: int = BATCH_MESSAGES,
     ) -> AsyncIterator[StoredMessage]:
-        """:meth:`read` in an event loop: files are read in a thread, and no thread waits."""
+        """:meth:`read` for an event loop: files are read in a thread, and no thread waits."""
         request = GetRequest(topic, queue_id, _first(start), batch, None, tags)
         while True:
             ended = self.arrivals.closed
@@ -151,7 +159,7 @@ class QueueFollower:
                 await self.arrivals.wait_async(seen)
 
     def _look(self, request: GetRequest) -> tuple[int, GetResult]:
-        """The version before the look, and what it found."""
+        """The version of the arrivals before the read, and the result of the read."""
         seen = self.arrivals.version
         return seen, self._get(request)
 
@@ -175,8 +183,8 @@ def _is_answer(result: GetResult) -> bool:
 
 
 def _onward(request: GetRequest, result: GetResult) -> GetRequest:
-    """Where to look next; at the end of a queue, the same place again."""
+    """The request that continues after ``result``; at the end of a queue, the same request."""
     if result.status in _AT_THE_END:
         return request
-    # After OFFSET_FOUND_NULL the next offset may be behind the end.
+    # After OFFSET_FOUND_NULL, next_offset is the start of the next file, perhaps past the end.
     return attrs.evolve(request, offset=min(result.next_offset, result.max_offset))

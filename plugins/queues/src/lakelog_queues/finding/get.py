@@ -1,4 +1,4 @@
-"""Messages of one queue from a queue offset on, as messages or as columns."""
+"""Gets messages of one queue from a queue offset on, as objects or as Arrow columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GetterLog(RecordAccess, FewLog, Protocol):
 
 
 class QueueGetter:
-    """Reads queues; every method may be called from any thread."""
+    """Reads queues; thread-safe."""
 
     def __init__(
         self,
@@ -38,12 +38,13 @@ class QueueGetter:
         units_per_file: int = UNITS_PER_FILE,
         lookups: Lookups = NO_LOOKUPS,
     ) -> None:
-        """Keep what is needed to read.
+        """Create a getter; reads no file.
 
         :param log: a :class:`~lakelog.log.reading.log_reader.LogReader`
-        :param minimum: the log's first byte
-        :param units_per_file: of a queue's files, for the next offset after ``OFFSET_FOUND_NULL``
-        :param lookups: asked first, where no number of bytes is given
+        :param minimum: returns the physical offset of the first byte still in the log
+        :param units_per_file: number of units in a file of a queue, for the next offset after
+            ``OFFSET_FOUND_NULL``
+        :param lookups: the compiled form, tried first by :meth:`get` without ``max_bytes``
         """
         self._selector = Selector(queues, log, minimum, units_per_file)
         self._short_way = FewMessagesGetter(queues, log, minimum)
@@ -61,17 +62,17 @@ class QueueGetter:
     ) -> GetResult:
         """Messages from queue offset ``offset`` on.
 
-        Messages are as their records have them: one that was found in a light queue has its own
-        topic, queue and queue offset, and a batch is one message.
+        Each message has the values of its own record. A message found through a light queue has
+        the topic, queue id and queue offset of its own queue. A batch record is one message.
 
-        :param max_bytes: of all records together, 100 at least and 128 MiB at most; one message
-            is given however long it is
-        :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` are all
-        :returns: the messages, RocketMQ's status, and where to go on; see
+        :param max_bytes: limit for the sum of the record lengths, at least 100 bytes and at most
+            128 MiB; the first message is returned even if it is longer
+        :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` mean all messages
+        :returns: the messages, RocketMQ's status, and the offset at which to continue; see
             :mod:`lakelog_queues.finding.selection`
 
-        Raises ``TypeError`` for arguments of a wrong type, and ``ValueError`` for a queue id below
-        0, fewer than one message, and tags without one.
+        Raises ``TypeError`` for arguments of a wrong type. Raises ``ValueError`` for a queue id
+        below 0, ``max_messages`` below 1, or ``tags`` without a tag.
         """
         wanted_tags = tag_filter(topic, tags)
         if max_bytes is None:
@@ -101,14 +102,14 @@ class QueueGetter:
     ) -> ColumnsResult:
         """Like :meth:`get`, as an Arrow record batch; see :func:`lakelog.arrow.to_arrow`.
 
-        :param columns: names of :data:`lakelog.arrow.COLUMNS`; all of them without it. A column
-            that is not asked for costs nothing
-        :param decompress: whether compressed bodies are unpacked
-        :param verify: whether checksums are computed, which takes up to a third of the time where
-            bodies are short; lengths and places are always checked. An owner's own records are
-            checked too: what the disk did to them since they were written is not known otherwise
+        :param columns: names of :data:`lakelog.arrow.COLUMNS`; ``None`` is all. A column that is
+            not requested costs nothing
+        :param decompress: whether compressed bodies are decompressed
+        :param verify: whether checksums are verified, which takes up to a third of the time if
+            bodies are short; lengths and offsets are always checked. Checksums also detect damage
+            by the disk to records that this process wrote
 
-        Raises ``ImportError`` without pyarrow, and what :meth:`get` and ``to_arrow`` raise.
+        Raises ``ImportError`` without pyarrow, and the errors of :meth:`get` and ``to_arrow``.
         """
         from lakelog_queues.arrow import schema
 

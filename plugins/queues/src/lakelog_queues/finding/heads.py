@@ -1,6 +1,6 @@
-"""Store times along one queue: units are read one by one, or many at once where a search narrows.
+"""Reads store times along one queue, from the heads of records only.
 
-Reads only the head of a record.
+Units are read one at a time, and all at once when a search has narrowed to a short range.
 """
 
 from __future__ import annotations
@@ -12,18 +12,26 @@ from lakelog.format.units import Units
 from lakelog.interfaces import QueueReader
 
 _AT_ONCE: Final = 4096
-"""Units, 80 KiB: read in the time that a few calls take."""
+"""Number of units (80 KiB) whose reading takes no longer than a few reads of one unit."""
 
 
 class HeadLog(Protocol):
     """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
 
     def store_time_ms(self, offset: int, size: int) -> int | None:
-        """The store time of the record at a place, if one stands there."""
+        """The store time in ms of the record with this place and size; ``None`` if there is none.
+
+        :param offset: physical offset
+        """
 
 
 class TimedRecord(NamedTuple):
-    """A message that can be read: its queue offset, the next one, and its store time in ms."""
+    """A readable message.
+
+    :ivar offset: its queue offset
+    :ivar behind: the queue offset of the next message
+    :ivar time_ms: its store time, in ms since 1970
+    """
 
     offset: int
     behind: int
@@ -31,7 +39,7 @@ class TimedRecord(NamedTuple):
 
 
 class Heads:
-    """Looks at one queue, for the length of one call."""
+    """Reads store times of one queue; made for each search."""
 
     def __init__(self, queues: QueueReader, log: HeadLog, queue: Queue) -> None:
         self._queues = queues
@@ -40,18 +48,18 @@ class Heads:
         self._held: Units | None = None
 
     def narrow(self, low: int, high: int) -> None:
-        """What is asked for from now on stands from ``low`` to ``high``."""
+        """Restrict later calls to queue offsets from ``low`` to ``high``; may read units ahead."""
         if self._held is None and high - low <= _AT_ONCE:
             self._held = self._queues.units(self._queue, low, high - low)
 
     def first_readable(self, start: int, end: int) -> TimedRecord | None:
-        """The first message from ``start`` on, and before ``end``, that can be read."""
+        """The first readable message at or after queue offset ``start`` and before ``end``."""
         while start < end:
             units, at = self._at(start)
             if at == len(units):
                 return None
             number = int(units.queue_offsets[at])
-            if number >= end:  # places are empty up to there
+            if number >= end:  # there is no unit before `end`
                 return None
             behind = number + max(int(units.counts[at]), 1)
             time = self._log.store_time_ms(int(units.offsets[at]), int(units.sizes[at]))
@@ -61,7 +69,7 @@ class Heads:
         return None
 
     def _at(self, start: int) -> tuple[Units, int]:
-        """The unit of a queue offset, or the next one: among which it is, and which one."""
+        """Units, and the index among them of the unit at a queue offset, or else of the next."""
         held = self._held
         if held is not None and len(held):
             at = int(held.queue_offsets.searchsorted(start, "right")) - 1

@@ -1,7 +1,7 @@
-"""Messages by key, through the key index.
+"""Finds messages by key, through the key index.
 
-RocketMQ: ``DefaultMessageStore.queryMessage``, which returns what the index points to; here topic,
-key and store time of each message are checked.
+Source: RocketMQ 5.3.3, ``DefaultMessageStore.queryMessage``. That method returns all messages the
+index points to; here topic, key and store time of each message are checked as well.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ class MessageLog(Protocol):
 
     @property
     def oldest_offset(self) -> int:
-        """Where the oldest record begins that can be read."""
+        """The physical offset of the oldest readable record."""
 
     def look_up(self, where: int | str) -> StoredMessage:
-        """The message at an offset."""
+        """The message at a physical offset, or with an offset message id."""
 
 
 @attrs.frozen
 class KeyQuery:
     """Finds messages by key.
 
-    :ivar index: ``None`` where the store has none
-    :ivar buried: the offset below which records of a topic do not count: it was removed
+    :ivar index: ``None`` if the store has none
+    :ivar buried: returns the physical offset below which records of a topic do not count, because
+        the topic was removed
     """
 
     index: KeyIndex | None
@@ -60,16 +61,16 @@ class KeyQuery:
     ) -> list[StoredMessage]:
         """Messages of ``topic`` whose unique key, or one of whose keys, is ``key``; newest first.
 
-        Of a topic that was removed, only what was put since then. A message that is damaged is
-        passed over and logged, and so is the rest of an index that is damaged; one that retention
-        has deleted is passed over.
+        For a topic that was removed, only messages put since then are found. A damaged message is
+        skipped and logged. At damage in the index the search ends, with a warning. Messages deleted
+        by retention are skipped.
 
-        :param since_ms: store time of the oldest, in ms since 1970
-        :param until_ms: store time of the youngest, itself included
+        :param since_ms: earliest store time, in ms since 1970
+        :param until_ms: latest store time, inclusive
 
-        Raises :class:`~lakelog.errors.MissingIndex`; ``TypeError`` for arguments of a wrong type,
-        and ``ValueError`` for a key that no message can have, times that can only be seconds, and
-        fewer than one message.
+        Raises :class:`~lakelog.errors.MissingIndex`. Raises ``TypeError`` for arguments of a wrong
+        type. Raises ``ValueError`` for a key with a space, times that are evidently in seconds, or
+        ``max_messages`` below 1.
         """
         (begin, end), most = _times(since_ms, until_ms), whole("max_messages", max_messages, 1)
         found: list[StoredMessage] = []
@@ -90,9 +91,9 @@ class KeyQuery:
         until_ms: int | None = None,
         max_count: int = DEFAULT_MESSAGES,
     ) -> list[int]:
-        """What the index itself says: physical offsets, newest first, as RocketMQ's returns them.
+        """The physical offsets in the index, newest first, in the order of RocketMQ's index.
 
-        Records of other keys and topics may be among them, whose hash is the same.
+        They may include records of other keys and topics with the same hash.
 
         Raises :class:`~lakelog.errors.MissingIndex`.
         """
@@ -107,13 +108,13 @@ class KeyQuery:
         topic_name(topic)
         if KEY_SEPARATOR in text("key", key, "order-42"):
             raise WrongValue(
-                f"key is {key!r}, which no message has: RocketMQ separates keys by spaces; ask for "
-                "one of them"
+                f"key {key!r} contains a space, which separates keys in RocketMQ; query one key at "
+                "a time"
             )
         if self.index is None:
             raise MissingIndex(
-                "messages cannot be found by key without an index: install lakelog-hash-index, "
-                "and name it in the setting 'dispatchers'"
+                "messages cannot be found by key without an index; install lakelog-hash-index, "
+                "and add 'hash-index' to the setting 'dispatchers'"
             )
         return self._from(self.index, topic, key, begin_ms, end_ms)
 
@@ -126,14 +127,14 @@ class KeyQuery:
                     seen.add(offset)
                     yield offset
         except CorruptIndex as error:
-            _log.warning("%s; what was found before is all", error)
+            _log.warning("%s; the query returns only messages found before the damage", error)
 
     def _message(self, offset: int) -> StoredMessage | None:
         try:
             return self.log.look_up(offset)
         except (CorruptRecord, OffsetOutOfRange) as error:
-            if offset >= self.log.oldest_offset:  # index files go after the log that they are of
-                _log.warning("the key index points to no whole record: %s", error)
+            if offset >= self.log.oldest_offset:  # retention deletes the log before its index files
+                _log.warning("the key index points to no whole record; it was skipped: %s", error)
             return None
 
 
@@ -141,13 +142,13 @@ def _times(since_ms: int | None, until_ms: int | None) -> tuple[int, int]:
     begin = 0 if since_ms is None else time_ms("since_ms", since_ms)
     end = FOREVER_MS if until_ms is None else time_ms("until_ms", until_ms)
     if begin > end:
-        raise WrongValue(f"since_ms is {begin}, behind until_ms, {end}; give the older one first")
+        raise WrongValue(f"since_ms {begin} is later than until_ms {end}; exchange them")
     return begin, end
 
 
 def _has(message: StoredMessage, topic: str, key: str) -> bool:
     if message.topic != topic:
         return False
-    properties = message.properties  # taken apart at each look
+    properties = message.properties  # kept: each access parses the string
     keys = properties.get(KEYS, "").split(KEY_SEPARATOR)
     return properties.get(UNIQUE_KEY) == key or (key != "" and key in keys)

@@ -1,4 +1,4 @@
-"""What reading a queue gives."""
+"""The results of reading a queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ else:
 
 @unique
 class GetStatus(Enum):
-    """RocketMQ's ``GetMessageStatus``."""
+    """The status of a read, with the names of RocketMQ's ``GetMessageStatus``.
+
+    ``FOUND``: there are messages. ``NO_MATCHED_MESSAGE``: none of those examined has the tags.
+    ``MESSAGE_WAS_REMOVING``: the units lead to no whole record. ``OFFSET_FOUND_NULL``: the queue
+    has no unit at this offset. ``OFFSET_OVERFLOW_ONE``: the offset is the end of the queue.
+    ``OFFSET_OVERFLOW_BADLY``: it is past the end. ``OFFSET_TOO_SMALL``: it is before the first
+    existing one. ``NO_MATCHED_LOGIC_QUEUE``: there is no such queue. ``NO_MESSAGE_IN_QUEUE``: the
+    queue has never had a message.
+    """
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -36,11 +44,11 @@ class GetStatus(Enum):
 class GetResult:
     """Messages of one queue.
 
-    :ivar status: ``FOUND``, or why there are none
+    :ivar status: ``FOUND``, or the reason why there are none
     :ivar messages: in the order of the queue
-    :ivar next_offset: where to go on
-    :ivar min_offset: the first queue offset that is there
-    :ivar max_offset: the queue offset that the next message will take
+    :ivar next_offset: the queue offset at which to continue
+    :ivar min_offset: the first existing queue offset
+    :ivar max_offset: the queue offset of the next message to be written
     """
 
     status: GetStatus
@@ -52,7 +60,7 @@ class GetResult:
 
 @attrs.frozen(eq=False)
 class ColumnsResult:
-    """Messages of one queue as an Arrow record batch; else as :class:`GetResult`."""
+    """Messages of one queue as an Arrow record batch; other fields as in :class:`GetResult`."""
 
     status: GetStatus
     batch: ArrowBatch
@@ -66,9 +74,9 @@ class QueueInfo:
     """One queue.
 
     :ivar kind: ``SimpleCQ`` or ``BatchCQ``
-    :ivar min_offset: the first queue offset that is there
-    :ivar max_offset: the queue offset that the next message will take
-    :ivar max_physical_offset: where the record of its last unit ends, in bytes; 0 if it has none
+    :ivar min_offset: the first existing queue offset
+    :ivar max_offset: the queue offset of the next message to be written
+    :ivar max_physical_offset: physical end offset of its last unit's record; 0 without a unit
     """
 
     topic: str

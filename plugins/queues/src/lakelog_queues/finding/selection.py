@@ -1,11 +1,14 @@
-"""Which records of a queue a call gets: RocketMQ's ``DefaultMessageStore.getMessage`` of 5.3.3.
+"""Selects the records of a queue that one call returns.
 
-At most ``max(800, max_messages)`` queue offsets are looked at in one call, as there (16,000 bytes
-of units), so that a rare tag ends with ``NO_MATCHED_MESSAGE`` and a ``next_offset`` further on.
-Three things differ: a call goes on behind the end of a queue's file; the broker's own limits for
-one transfer (32 messages, 256 KiB) do not apply; and a unit that leads to no whole record (a place
-past the log's end, a length of 0 or less, a damaged record) is passed over and logged, while units
-behind it are served. Where such units are all there is, the status is ``MESSAGE_WAS_REMOVING``.
+Source: RocketMQ 5.3.3, ``DefaultMessageStore.getMessage``. As there, one call examines at most
+``max(800, max_messages)`` queue offsets (16,000 bytes of units). So a call for a rare tag may
+return ``NO_MATCHED_MESSAGE`` and a larger ``next_offset``.
+
+There are three differences. A call continues past the end of a queue's file. The broker's limits
+for one transfer (32 messages, 256 KiB) do not apply. A unit that leads to no whole record (because
+its offset is past the end of the log, its size is 0 or less, or the record is damaged) is skipped
+and logged, and later units are served. If no unit leads to a whole record, the status is
+``MESSAGE_WAS_REMOVING``.
 """
 
 from __future__ import annotations
@@ -36,24 +39,26 @@ UNITS_PER_FILE: Final = 300_000
 _log = logging.getLogger("lakelog")
 
 TagCheck = Callable[[RecordBatch, frozenset[str]], NDArray[np.bool_]]
-"""Which records of a batch have one of some tags."""
+"""Returns for each record of a batch whether it has one of the tags."""
 
 
 class RecordAccess(Protocol):
     """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
 
     def gather(self, offsets: Longs, sizes: Ints, *, verify: bool = True) -> Gathered:
-        """Whole records at given places."""
+        """Whole records with the given physical offsets and sizes."""
 
 
 @attrs.frozen
 class GetSelection:
-    """What a call asks for.
+    """The validated arguments of a call.
 
+    :ivar offset: the first queue offset
     :ivar max_messages: 1 or more
-    :ivar max_bytes: of all records together; one record is given however long it is
-    :ivar tags: the messages wanted, or ``None`` for all of them
-    :ivar verify: whether checksums are computed; lengths and places are always checked
+    :ivar max_bytes: limit for the sum of the record lengths; the first record is returned even if
+        it is longer
+    :ivar tags: selects messages; ``None`` selects all
+    :ivar verify: whether checksums are verified; lengths and offsets are always checked
     """
 
     queue: Queue
@@ -67,7 +72,7 @@ class GetSelection:
 def wanted(
     queue: Queue, offset: int, max_messages: int, max_bytes: int | None, tags: TagFilter | None
 ) -> GetSelection:
-    """Check what a call asks for; raises ``TypeError`` and ``ValueError``."""
+    """Validate the arguments of a call; raises ``TypeError`` and ``ValueError``."""
     at, most_messages = whole("offset", offset, None), whole("max_messages", max_messages, 1)
     most = MOST_BYTES
     if max_bytes is not None:
@@ -77,12 +82,13 @@ def wanted(
 
 @attrs.define(eq=False)
 class Selection:
-    """What a call gets.
+    """The records that a call returns.
 
     :ivar batches: the records, in the order of the queue
-    :ivar count: messages in them; a record of a batch has several
-    :ivar bytes: of all records together
-    :ivar passed_over: queue offset, offset and size of units that lead to no whole record
+    :ivar count: number of messages in them; a batch record holds several
+    :ivar bytes: sum of the record lengths
+    :ivar passed_over: queue offset, physical offset and size of each unit that leads to no whole
+        record
     """
 
     status: GetStatus
@@ -111,7 +117,10 @@ class Selector:
         self._units_per_file = units_per_file
 
     def select(self, want: GetSelection, check_tags: TagCheck) -> Selection:
-        """The records that ``want`` asks for, or why there are none."""
+        """The selected records, or the reason why there are none.
+
+        :param check_tags: compares the tags themselves, as different tags may have the same hash
+        """
         bounds = self._queues.bounds(want.queue, self._minimum())
         if bounds is None:
             return Selection(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0)
@@ -124,13 +133,13 @@ class Selector:
         return found
 
     def _report(self, queue: Queue, found: Selection) -> None:
-        """One line for each call; what was deleted while it ran is no damage."""
+        """Log one line for each call; a record that was deleted during the call is no damage."""
         minimum = self._minimum() if found.passed_over else 0
         broken = [each for each in found.passed_over if not 0 <= each[1] < minimum]
         if broken:
-            more = f", as are {len(broken) - 1} more up to {broken[-1][0]}" if broken[1:] else ""
+            more = f", and {len(broken) - 1} more up to {broken[-1][0]}" if broken[1:] else ""
             _log.warning(
-                "%s: queue offset %d leads to no whole record (offset %d, %d bytes); passed over%s",
+                "%s: queue offset %d leads to no whole record (offset %d, %d bytes); skipped%s",
                 *(queue, *broken[0], more),
             )
 
@@ -142,7 +151,9 @@ class Selector:
             at = found.next_offset
             most = end - at if want.tags else min(end - at, want.max_messages - found.count)
             units = self._queues.units(want.queue, at, most)
-            if len(units) and units.queue_offsets[0] >= end:  # places are empty up to there
+            # A queue may have no units up to a later offset. Continue there, with a new limit of
+            # examined offsets, unless the call already has messages.
+            if len(units) and units.queue_offsets[0] >= end:
                 found.next_offset = int(units.queue_offsets[0])
                 if found.count:
                     return
@@ -155,18 +166,18 @@ class Selector:
                 return
 
     def _nothing_there(self, want: GetSelection, found: Selection, kind: str) -> None:
-        """The queue should hold something here; RocketMQ goes on in the next file."""
+        """Handle an offset in bounds that has no unit: continue in the next file, as RocketMQ."""
         if found.count or found.next_offset != want.offset:
             return
         found.status = GetStatus.OFFSET_FOUND_NULL
         per_file = self._units_per_file if kind == "SimpleCQ" else 1
         found.next_offset += per_file - found.next_offset % per_file
-        _log.warning("%s: no unit can be read at queue offset %d", want.queue, want.offset)
+        _log.warning("%s: queue offset %d has no unit in its file", want.queue, want.offset)
 
     def _take(
         self, want: GetSelection, found: Selection, units: Units, check_tags: TagCheck
     ) -> bool:
-        """Take what is wanted of ``units``; whether the call has all it may have."""
+        """Add the selected records of ``units``; returns whether the call is complete."""
         hits = (
             np.ones(len(units), np.bool_)
             if want.tags is None
@@ -215,7 +226,7 @@ class Selector:
 
 
 def _outside(offset: int, minimum: int, maximum: int) -> tuple[GetStatus | None, int]:
-    """The status of an offset at which the queue holds nothing, and where to go on."""
+    """The status and next offset for an offset out of bounds; no status if it is in bounds."""
     if maximum == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < minimum:
@@ -230,7 +241,10 @@ def _outside(offset: int, minimum: int, maximum: int) -> tuple[GetStatus | None,
 def _first_beyond(
     want: GetSelection, found: Selection, units: Units, hits: NDArray[np.bool_]
 ) -> int:
-    """The first unit that the call has no room for, wanted or not, as RocketMQ looks at it."""
+    """The index of the first unit that exceeds a limit of the call, else the number of units.
+
+    As in RocketMQ, a unit is compared with the limits before its tags are checked.
+    """
     sizes = np.maximum(units.sizes, 0).astype(np.int64)
     counts = units.counts.astype(np.int64)
     counts_before = found.count + np.cumsum(counts * hits) - counts * hits

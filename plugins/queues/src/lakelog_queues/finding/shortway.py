@@ -1,8 +1,7 @@
-"""The short way of a plain call: messages that are all there, and whole.
+"""A fast path for the common call: all messages exist, are whole and stand close together.
 
-Whatever is not plain, from a damaged record to the end of a file, is left to
-:mod:`~lakelog_queues.finding.selection`, which knows RocketMQ's result for it; so nothing is
-decided here but that there is nothing to decide.
+For any other call, such as one that meets a damaged record or the end of a file, it returns
+``None``. Then :mod:`~lakelog_queues.finding.selection` determines the result and its status.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from lakelog_queues.finding.results import GetResult, GetStatus
 from lakelog_queues.finding.selection import GetSelection
 
 MOST_MESSAGES: Final = 4096
-"""For more, units are not read at one go."""
+"""Largest number of messages whose units are read at once."""
 
 
 class FewLog(Protocol):
@@ -28,14 +27,17 @@ class FewLog(Protocol):
     def few(
         self, offsets: Longs, sizes: Ints, *, verify: bool = True
     ) -> list[StoredMessage] | None:
-        """Whole messages that stand close together."""
+        """The messages with these physical offsets and sizes, read at once.
+
+        ``None`` if they are not close together, or if any is not a whole record.
+        """
 
 
 @attrs.frozen
 class FewMessagesGetter:
-    """Gets messages.
+    """Gets messages through the fast path.
 
-    :ivar minimum: gives the log's first byte
+    :ivar minimum: returns the physical offset of the first byte still in the log
     """
 
     queues: QueueReader
@@ -43,7 +45,7 @@ class FewMessagesGetter:
     minimum: Callable[[], int]
 
     def get(self, want: GetSelection) -> GetResult | None:
-        """What ``want`` asks for; ``None`` if it has to go the long way."""
+        """The result of ``want``; ``None`` if the fast path does not apply."""
         if want.tags is not None or want.max_messages > MOST_MESSAGES:
             return None
         bounds = self.queues.bounds(want.queue, self.minimum())
@@ -58,7 +60,7 @@ class FewMessagesGetter:
         units = self.queues.units(want.queue, want.offset, count)
         if len(units) != count or int(units.queue_offsets[-1]) != want.offset + count - 1:
             return None
-        # of a few numbers, lists are faster than arrays
+        # for a few numbers, lists are faster than arrays
         is_too_much = sum(units.sizes.tolist()) > want.max_bytes
         if is_too_much or units.counts.tolist().count(1) != count:
             return None

@@ -1,7 +1,8 @@
-"""Which messages a subscription to tags wants: first by the tags code, then by the tags.
+"""Parses a tag expression, and preselects units by their tags codes.
 
-RocketMQ: ``FilterAPI.buildSubscriptionData`` and ``ExpressionMessageFilter``, whose clients compare
-the tags themselves, since different tags can have one hash.
+Source: RocketMQ 5.3.3, ``FilterAPI.buildSubscriptionData`` and ``ExpressionMessageFilter``.
+Different tags can have the same hash, so the tags themselves must be compared afterwards, as
+RocketMQ's clients do.
 """
 
 from __future__ import annotations
@@ -22,19 +23,24 @@ if TYPE_CHECKING:
 
 ALL: Final = "*"
 _FIRST_NO_HASH: Final = -(1 << 31) - 1
-"""Codes up to this one are places in a ``consumequeue_ext`` file, and say nothing of the tags."""
+"""Codes up to this one are addresses in a ``consumequeue_ext`` file, not hashes of tags."""
 
 
 @attrs.frozen
 class TagFilter:
-    """:ivar tags: one of them is wanted."""
+    """A parsed tag expression.
+
+    :ivar tags: a message matches if it has one of them
+    :ivar hashes: their Java hashes
+    :ivar by_code: whether tags codes are hashes; in the delay topic they are times
+    """
 
     tags: frozenset[str]
     hashes: tuple[int, ...]
     by_code: bool
 
     def may_match(self, codes: Longs) -> NDArray[np.bool_]:
-        """For each tags code, whether a record with it may be wanted."""
+        """For each tags code (``int64``), whether a record with this code may match."""
         import numpy as np
 
         if not self.by_code:
@@ -46,12 +52,12 @@ class TagFilter:
 
 
 def tag_filter(topic: str, expression: str | None) -> TagFilter | None:
-    """The filter for ``"TagA || TagB"``; ``None`` where everything is wanted.
+    """The filter for ``"TagA || TagB"``; ``None`` if the expression matches all messages.
 
-    The tags code of a delayed message is its time of delivery: in ``SCHEDULE_TOPIC_XXXX`` the tags
-    alone decide, where RocketMQ compares hashes with the lower half of that time.
+    In ``SCHEDULE_TOPIC_XXXX`` the tags code of a message is its delivery time, so only the tags
+    themselves are compared. RocketMQ compares hashes with the lower half of that time.
 
-    Raises ``TypeError`` for what is no text, and ``ValueError`` for an expression without a tag.
+    Raises ``TypeError`` unless it is a string, and ``ValueError`` for an expression without a tag.
     """
     if expression is not None and not isinstance(expression, str):
         raise wrong_type("tags", expression, "a str such as 'TagA || TagB', or None for all")
@@ -59,6 +65,6 @@ def tag_filter(topic: str, expression: str | None) -> TagFilter | None:
         return None
     tags = [tag for part in expression.split(TAG_SEPARATOR) if (tag := part.strip(JAVA_BLANK))]
     if not tags:
-        raise WrongValue(f"tags {expression!r} name no tag; give one like 'TagA || TagB', or '*'")
+        raise WrongValue(f"tags {expression!r} contain no tag; give tags such as 'TagA || TagB'")
     hashes = tuple({java_hash(tag) for tag in tags})
     return TagFilter(frozenset(tags), hashes, topic != SCHEDULE_TOPIC)

@@ -1,4 +1,4 @@
-"""Queues of batches as bytes and from records; pure.
+"""The binary format of batch queues, and the units of a batch of records; pure functions.
 
 A unit is ``offset i64 | size i32 | tagsCode i64 | storeTime i64 | baseOffset i64 | batchSize i16 |
 compactedOffset i32 | reserved i32``, big-endian. Source: RocketMQ's ``BatchConsumeQueue`` and
@@ -44,9 +44,9 @@ _NUMBER: Final = re.compile(r"\+?[0-9]{1,18}", re.ASCII)
 def inner_batches(batch: RecordBatch) -> tuple[Units, Longs]:
     """Units and store times (``int64``, ms since 1970) of the records of batch topics.
 
-    The first message's queue offset and the number of messages are properties of the record,
-    ``INNER_BASE`` and ``INNER_NUM``; a record that lacks either, or in which one is no number that
-    fits, has no place in a queue of batches and is left out, whatever its sys flag says.
+    Two properties of a record give the queue offset of its first message and the number of its
+    messages: ``INNER_BASE`` and ``INNER_NUM``. A record in which either is missing or no valid
+    number gets no unit, whatever its system flags are.
     """
     found = [
         (at, int(base), int(number))
@@ -68,7 +68,7 @@ def inner_batches(batch: RecordBatch) -> tuple[Units, Longs]:
 
 
 def pack(units: Units, store_times_ms: Longs) -> RawUnits:
-    """Units as they stand in a file."""
+    """Units in file format."""
     raw = np.zeros(len(units), UNIT)
     raw["offset"], raw["size"], raw["tags_code"] = units.offsets, units.sizes, units.tags_codes
     raw["store_time"], raw["base_offset"] = store_times_ms, units.queue_offsets
@@ -77,7 +77,7 @@ def pack(units: Units, store_times_ms: Longs) -> RawUnits:
 
 
 def unpack(raw: RawUnits) -> Units:
-    """Units of a file."""
+    """Units from file format."""
     return Units(
         raw["base_offset"].astype(np.int64),
         raw["offset"].astype(np.int64),
@@ -88,14 +88,14 @@ def unpack(raw: RawUnits) -> Units:
 
 
 def valid_length(raw: RawUnits) -> int:
-    """How many units stand at the front; the first that can be none ends them, as in RocketMQ."""
+    """The number of units before the first invalid one, at which RocketMQ stops as well."""
     good = (raw["offset"] >= 0) & (raw["size"] > 0)
     good &= (raw["base_offset"] >= 0) & (raw["batch_size"] > 0)
     return len(raw) if good.all() else int(good.argmin())
 
 
 def readable(units: Units) -> NDArray[np.bool_]:
-    """Which units readers could pass: :func:`valid_length` would stop at the others."""
+    """For each unit, whether it is valid; :func:`valid_length` stops at any other."""
     good = (units.offsets >= 0) & (units.sizes > 0) & (units.queue_offsets >= 0)
     good &= (units.counts > 0) & (units.counts <= MOST_IN_A_BATCH)
     return np.asarray(good, np.bool_)

@@ -1,6 +1,7 @@
-"""Delayed messages: their units hold the time of delivery in place of the tags code.
+"""The delivery time of delayed messages, which their units hold in place of the tags code.
 
-RocketMQ: ``CommitLog.checkMessageAndReturnSize`` and ``messageDelayLevel`` with its default.
+Source: RocketMQ's ``CommitLog.checkMessageAndReturnSize``, and the default of its setting
+``messageDelayLevel``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ DELAYS_MS: Final = tuple(int(text[:-1]) * _UNIT_MS[text[-1]] for text in _LEVELS
 
 
 def delivery_time_ms(level: str | None, store_time_ms: int) -> int | None:
-    """When a message of this ``DELAY`` is due, in ms since 1970; ``None`` if it has no level.
+    """The delivery time of a message with this ``DELAY``, in ms since 1970; ``None`` without one.
 
     >>> delivery_time_ms("2", 1_000), delivery_time_ms("99", 0), delivery_time_ms("0", 0)
     (6000, 7200000, None)

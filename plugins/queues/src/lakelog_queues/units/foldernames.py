@@ -1,8 +1,8 @@
-"""Which topics can name a folder: records of others have no unit, and stand in the log only.
+"""Checks whether a topic can be the name of a folder; records of any other topic get no unit.
 
-Put refuses such topics, yet a log may hold them: RocketMQ's store takes any topic, and leaves it to
-its broker to refuse (``TopicValidator``). Where it makes a queue for one all the same, the folder
-is nested (``a/b``), or above the queues (``..``), and is not found again after a restart.
+``put`` refuses such topics, yet a log may hold them: RocketMQ's store accepts any topic, and only
+its broker refuses (``TopicValidator``). RocketMQ creates a queue for such a topic in a nested
+folder (``a/b``) or outside the queues (``..``), and does not find it after a restart.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _LONGEST_BYTES: Final = 255
 
 
 def names_folder(topic: str) -> bool:
-    """Whether ``topic`` is one name of a folder, which stays in the folder that it is made in."""
+    """Whether ``topic`` is a valid name of one folder, without a path."""
     if topic in ("", ".", "..") or "/" in topic or "\x00" in topic:
         return False
     return len(topic.encode(errors="surrogateescape")) <= _LONGEST_BYTES
 
 
 def without_folders(topics: Iterable[str]) -> set[str]:
-    """The topics that cannot have queues; they are warned of."""
+    """The topics that cannot have queues; logs a warning for each."""
     bad = {topic for topic in topics if not names_folder(topic)}
     for topic in sorted(bad):
-        _LOG.warning("topic %r cannot name a folder: its messages stand in no queue", topic)
+        _LOG.warning("topic %r cannot name a folder; its messages are in the log only", topic)
     return bad

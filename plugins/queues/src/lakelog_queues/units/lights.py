@@ -1,8 +1,8 @@
-"""Light queues: one record, units in several queues.
+"""Light queues: one record has units in several queues.
 
-``INNER_MULTI_DISPATCH`` names queues and ``INNER_MULTI_QUEUE_OFFSET`` the place in each. Where the
-lists differ in length, as they do when a name is no light queue's, there is no unit at all: so does
-RocketMQ (``ConsumeQueue.multiDispatchLmqQueue``, ``MultiDispatchUtils``).
+``INNER_MULTI_DISPATCH`` lists queues, and ``INNER_MULTI_QUEUE_OFFSET`` the queue offset in each. If
+the lists differ in length, as with a name that is no light queue's, the record gets no unit in any
+of them. Source: RocketMQ's ``ConsumeQueue.multiDispatchLmqQueue`` and ``MultiDispatchUtils``.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _SEARCH: Final = re.compile(re.escape(_NAMED))
 
 
 def light_units(batch: RecordBatch, queued: NDArray[np.bool_]) -> Iterator[tuple[Queue, int, int]]:
-    """Queue, queue offset and number of the record of each light unit, in the order of the log.
+    """Queue, queue offset and index of the record for each unit, in the order of the log.
 
-    :param queued: which records have units at all
+    :param queued: for each record, whether it may have units
     """
     if _SEARCH.search(batch.buffer) is None:
         return
@@ -56,7 +56,7 @@ def _units_of(
         return
     if len(names) != len(offsets) or not all(text.isdecimal() for text in offsets):
         _LOG.warning(
-            "no light unit for the record at %d of %s: it names %d queues and %d offsets",
+            "the record at %d of topic %s gets no light units: it lists %d queues and %d offsets",
             int(batch.physical_offsets[record]),
             topic,
             len(names),
@@ -70,5 +70,5 @@ def _units_of(
 
 
 def _split(text: str) -> list[str]:
-    """The pieces of a list, without empty ones at its end, as Java splits."""
+    """The elements of a list, without trailing empty ones, like Java's ``String.split``."""
     return text.rstrip(MULTI_DISPATCH_SEPARATOR).split(MULTI_DISPATCH_SEPARATOR) if text else []

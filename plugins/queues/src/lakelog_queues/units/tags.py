@@ -1,6 +1,6 @@
 """The tags code of each record of a batch.
 
-Of a name that repeats, the last value counts; like RocketMQ, an empty value never counts.
+If the property repeats, its last value that is not empty counts, as in RocketMQ.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TAGS: Final = b"TAGS"
 
 
 def tags_codes(batch: RecordBatch) -> NDArray[np.int64]:
-    """``int64``: Java's hash of the property ``TAGS`` of each record; 0 where there is none."""
+    """``int64``: the Java hash of the property ``TAGS`` of each record; 0 if it is missing."""
     return np.array([hash_of_utf8(_tags(each)) for each in batch.property_strings], np.int64)
 
 

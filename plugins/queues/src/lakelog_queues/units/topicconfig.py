@@ -1,7 +1,7 @@
-"""Which topics have queues of batches, told by ``config/topics.json``.
+"""Reads from ``config/topics.json`` which topics have batch queues.
 
-RocketMQ writes it in place, so it may be torn: then its ``.bak`` counts. fastjson leaves keys that
-are numbers unquoted.
+RocketMQ writes the file in place, so it may be torn; then its ``.bak`` is read. Integer keys may be
+unquoted (fastjson).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def batch_topics(files: FileSystem, path: Path) -> frozenset[str]:
             try:
                 return _batch_topics(parse_object(content))
             except (ValueError, TypeError, AttributeError) as error:
-                _LOG.warning("%s cannot be read: %s", path / CONFIG_DIR / name, error)
+                _LOG.warning("%s cannot be read; ignored: %s", path / CONFIG_DIR / name, error)
     return frozenset()
 
 

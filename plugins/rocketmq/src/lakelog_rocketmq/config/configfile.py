@@ -65,7 +65,7 @@ def load_config(
                 return loaded
     if problems:
         raise CorruptConfig(
-            f"{'; '.join(problems)}. Put a sound copy there, or move both files away to begin anew",
+            f"{'; '.join(problems)}. Restore a sound copy, or move both files away to begin anew",
             path=path,
         )
     return Loaded(read({}), {})

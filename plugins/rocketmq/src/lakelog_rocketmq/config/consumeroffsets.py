@@ -40,6 +40,9 @@ def save_offsets(
     """Replace the file durably; returns its new content.
 
     :param former: the former content; its unknown keys are kept
+    :param now_ms: the time for ``dataVersion``, in ms since 1970
+
+    Raises ``OSError`` if the file cannot be written.
     """
     content = {
         **former,

@@ -19,7 +19,10 @@ FILE: Final = "delayOffset.json"
 
 
 def load_delay_offsets(files: FileSystem, path: Path) -> Loaded[dict[int, int]]:
-    """The next queue offset of each delay level in the store directory ``path``."""
+    """The next queue offset of each delay level, from the store directory ``path``.
+
+    Raises :class:`~lakelog.errors.CorruptConfig` if the file cannot be parsed.
+    """
     return load_config(files, path / CONFIG_DIR / FILE, read_delay_offsets)
 
 

@@ -7,12 +7,18 @@ from typing import Any
 
 
 def integer_table(found: object, where: str) -> dict[int, int]:
-    """A map of integers to integers; raises ``ValueError`` for anything else."""
+    """A map of integers to integers; raises ``ValueError`` for anything else.
+
+    :param where: the name of the map, for error messages
+    """
     return {int(key): _integer(value, f"{where}[{key}]") for key, value in _map(found, where)}
 
 
 def object_table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The map under ``name``; empty if it is missing or null."""
+    """The map under ``name``; empty if it is missing or null.
+
+    Raises ``ValueError`` if the value is no map.
+    """
     found = content.get(name)
     return {} if found is None else dict(_map(found, name))
 
