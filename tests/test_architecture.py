@@ -211,6 +211,16 @@ def test_the_page_of_the_architecture_has_the_rooms_as_they_are() -> None:
     assert page() == PAGE.read_text(), "python -m tests.rooms writes it"
 
 
+def test_the_walks_name_files_that_exist_and_have_twelve_steps() -> None:
+    _, _, section = PAGE.read_text().partition("## Four walks")
+    section = section.partition("\n## ")[0]
+    steps = re.findall(r"^(\d+)\. (.*)$", section, re.MULTILINE)
+    assert [int(number) for number, _ in steps] == [*range(1, 13)] * 4
+    sources = [CORE, *ROOT.glob("plugins/*/src")]
+    named = {name for _, step in steps for name in re.findall(r"`([\w/]+/\w+\.py)`", step)}
+    assert [each for each in named if not any((at / each).is_file() for at in sources)] == []
+
+
 def test_the_built_in_strategies_are_reached_through_the_registry_only() -> None:
     wrong = [
         module

@@ -194,7 +194,7 @@ class Filling:
     def step(self) -> Step:
         """The step that fills it."""
         size, least = self.gap.size_bytes, BLANK_MIN_BYTES
-        made = "a blank record" if self.to_the_end else "records that say so"
+        made = "a blank record" if self.to_the_end else "filler records"
         what = f"keep {size} bytes in quarantine, and put {made} in their place"
         if not self.is_possible:
             if not self.to_the_end:
