@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lakelog.message import MessageColumns
     from lakelog.recovery.report import RecoveryReport
     from lakelog.results import BatchResult, PutResult
-    from lakelog.settings.resource import embedded
+    from lakelog.settings.toml import embedded
     from lakelog.store.log_store import LogStore
     from lakelog.store.open import open_store as open  # noqa: A004  # lakelog.open, like gzip.open
     from lakelog.store.producer import Producer
@@ -75,7 +75,7 @@ _LAZY = {
     "QueueInfo": ("lakelog_queues.finding.results", "QueueInfo"),
     "RecoveryReport": ("lakelog.recovery.report", "RecoveryReport"),
     "RepairReport": ("lakelog_doctor.repair", "RepairReport"),
-    "embedded": ("lakelog.settings.resource", "embedded"),
+    "embedded": ("lakelog.settings.toml", "embedded"),
     "recover": ("lakelog.store.recover", "recover"),
     "repair": ("lakelog_doctor.repair", "repair"),
 }

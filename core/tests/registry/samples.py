@@ -3,12 +3,14 @@
 # ruff: noqa: ARG005 - functions here have the arguments that are tested
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import attrs
+import pytest
 
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.hookspecs import hookimpl
@@ -80,3 +82,9 @@ def plain(name: str = "sample", **functions: Any) -> Any:
 def load(*plugins: object, **more: Any) -> Registry:
     """A registry of the built-ins and ``plugins``, without a scan."""
     return Registry.load(plugins, more.pop("environ", {}), **more)
+
+
+def search(patch: pytest.MonkeyPatch, *folders: Path) -> None:
+    """Put folders on the path, in place of those with installed packages."""
+    rest = [entry for entry in sys.path if not [*Path(entry).glob("*.dist-info")]]
+    patch.setattr(sys, "path", [*map(str, folders), *rest])

@@ -14,7 +14,7 @@ from core.tests.registry.samples import load, plugin
 from lakelog.errors import PluginError
 from lakelog.interfaces import DiskState, Kind
 from lakelog.registry import Events
-from lakelog.registry.hookcheck import known_hooks
+from lakelog.registry.loading import known_hooks
 
 PATH = Path("/data/orders")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.registry.samples import CONTEXT, Flush, Offering, Pace, factory, load
+from core.tests.registry.samples import CONTEXT, Flush, Offering, Pace, factory, load, search
 from lakelog.errors import DuplicateName, MissingPlugin, PluginError, SettingsError
 from lakelog.interfaces import Kind, NoSettings
 from lakelog.registry import Setting
@@ -86,24 +86,28 @@ def test_an_error_of_lakelog_in_make_stays_what_it_is() -> None:
         (Kind.FOLLOWER, "lake", "lakelog-lake"),
     ],
 )
-def test_a_missing_strategy_of_ours_names_its_package(kind: Kind, name: str, package: str) -> None:
+def test_a_missing_strategy_of_ours_names_its_package(
+    kind: Kind, name: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search(monkeypatch)
     with pytest.raises(MissingPlugin, match=rf"{name!r} is installed: pip install {package}$"):
-        load(path=[]).factory(kind, name)
+        load().factory(kind, name)
 
 
 @pytest.mark.parametrize(("point", "name"), [("lake-mmap", "mmap"), ("fancy", "fancy")])
 def test_plugins_that_were_given_replace_installed_ones(
-    point: str, name: str, tmp_path: Path
+    point: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    search(monkeypatch, tmp_path)
     folder = tmp_path / "lakelog_mmap-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Name: lakelog-mmap\nVersion: 1.0\n")
     (folder / "entry_points.txt").write_text(f"[lakelog]\n{point} = nowhere\n")
     words = rf"the writer {name!r} is installed \(lakelog-mmap 1.0\), but plugins=.* add it there"
     with pytest.raises(MissingPlugin, match=words):
-        load(path=[str(tmp_path)]).factory(Kind.WRITER, name)
+        load().factory(Kind.WRITER, name)
     with pytest.raises(MissingPlugin, match=r"'other' is installed; installed are file"):
-        load(path=[str(tmp_path)]).factory(Kind.WRITER, "other")
+        load().factory(Kind.WRITER, "other")
 
 
 def test_a_missing_strategy_lists_what_there_is_and_the_nearest() -> None:
@@ -112,9 +116,12 @@ def test_a_missing_strategy_lists_what_there_is_and_the_nearest() -> None:
         registry.factory(FLUSH, "eagre")
 
 
-def test_a_misspelt_strategy_of_ours_names_its_package_too() -> None:
+def test_a_misspelt_strategy_of_ours_names_its_package_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    search(monkeypatch)
     with pytest.raises(MissingPlugin, match=r"did you mean 'group-commit' .*lakelog-flush"):
-        load(path=[]).factory(FLUSH, "groupcommit")
+        load().factory(FLUSH, "groupcommit")
 
 
 @pytest.mark.parametrize("name", ["file", "mmap"])

@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 import lakelog_rocketmq.plugin
+from core.tests.registry.samples import search
 from core.tests.settings.samples import SECTIONS, Resolve
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
@@ -23,7 +24,7 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def resolved(store: Path, tmp_path: Path) -> Resolve:
+def resolved(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Resolve:
     """`resolve` of the store, with nothing given but what a test gives.
 
     Nothing is installed but ``plugins``, and of their strategies only ``sections`` are known.
@@ -34,7 +35,8 @@ def resolved(store: Path, tmp_path: Path) -> Resolve:
         plugins: Sequence[object] = (lakelog_rocketmq.plugin,),
         **given: Any,
     ) -> Settings:
-        installed = Registry.load(plugins, {}, path=[]).installed(store)
+        search(monkeypatch)
+        installed = Registry.load(plugins, {}).installed(store)
         nothing: dict[str, Any] = {
             "installed": attrs.evolve(installed, sections=sections),
             "arguments": {},

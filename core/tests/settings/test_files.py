@@ -13,7 +13,7 @@ import pytest
 
 from core.tests.settings.samples import Resolve
 from lakelog.errors import SettingsError, UnknownSetting
-from lakelog.settings.resource import embedded, package_of
+from lakelog.settings.toml import embedded, package_of
 
 Write = Callable[[str, str], Path]
 

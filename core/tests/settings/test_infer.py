@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core.tests.settings.samples import Resolve
 from lakelog.settings import inferred
-from lakelog.settings.infer import file_size, index_sizes, most_common, queue_file_entries
+from lakelog.settings.inferred import file_size, index_sizes, most_common
 from lakelog_rocketmq.java_properties import parse_properties
 
 FIXTURES = Path(__file__).parents[3] / "tests" / "data" / "fixtures"
@@ -71,10 +71,15 @@ def test_a_log_with_one_whole_file_before_a_torn_one(
     assert found[0] == size
 
 
-def test_queues_and_index() -> None:
-    assert queue_file_entries(_log((0, 2000), (2000, 2000))) == (100, "0" * 20)
-    assert queue_file_entries(_log((0, 2001))) is None
-    assert queue_file_entries([]) is None
+def test_a_queue_whose_files_hold_whole_entries(tmp_path: Path) -> None:
+    assert inferred._queue_size(tmp_path / "absent", 20) is None
+    for name, length in _log((0, 2000), (2000, 2000)):
+        (tmp_path / name).write_bytes(bytes(length))
+    assert inferred._queue_size(tmp_path, 20) == (100, tmp_path / ("0" * 20))
+    assert inferred._queue_size(tmp_path, 19) is None
+
+
+def test_the_index() -> None:
     assert index_sizes(84040) == (1000, 4000)
     assert index_sizes(84041) is None
     assert index_sizes(40) is None
@@ -82,7 +87,10 @@ def test_queues_and_index() -> None:
 
 
 def test_one_damaged_file_is_outvoted() -> None:
-    assert most_common([(3, "a"), None, (100, "b"), (100, "c")]) == (100, "b")
+    assert most_common([(3, Path("a")), None, (100, Path("b")), (100, Path("c"))]) == (
+        100,
+        Path("b"),
+    )
     assert most_common([None]) is None
 
 
@@ -172,4 +180,4 @@ def test_files_that_go_meanwhile_say_nothing_of_the_others(
         return found
 
     monkeypatch.setattr(inferred, "_entries", entries)
-    assert next(iter(inferred._queues(tmp_path, {}))).value == 16
+    assert next(inferred._queues("consumequeue", "file_entries", 20, tmp_path, {}))[1] == 16

@@ -164,8 +164,7 @@ path = Path({str(store)!r})
 installed = Registry.load(None, {{}}).installed(path)
 resolve(path, installed=installed, arguments={{"segment_size_bytes": "1MiB"}},
         source=None, broker_conf=None, environ={{}}, cwd=Path("/"), tolerate_missing=False)
-slow = {{"cattrs", "tomllib", "difflib", "importlib.metadata", "importlib.resources",
-        "lakelog_rocketmq.broker_conf"}}
+slow = {{"tomllib", "difflib", "lakelog_rocketmq.broker_conf"}}
 print(sorted(slow & set(sys.modules)))
 """
     run = subprocess.run(
@@ -177,3 +176,24 @@ print(sorted(slow & set(sys.modules)))
 def test_a_key_without_its_section_is_found_however_long_that_is(resolved: Resolve) -> None:
     with pytest.raises(UnknownSetting, match=r"is index-with-a-long-name\.slots$"):
         resolved(arguments={"slots": 1}, sections={"index-with-a-long-name": IndexSettings})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"arguments": {"services": {"dispatch": "process"}}},
+        {"arguments": {"services.restart_ms": 5}},
+        {"environ": {"LAKELOG_SERVICES__DISPATCH": "process"}},
+    ],
+)
+def test_a_setting_that_was_removed_is_explained(
+    resolved: Resolve, given: dict[str, object]
+) -> None:
+    with pytest.raises(UnknownSetting) as caught:
+        resolved(**given)
+    words = str(caught.value)
+    assert words.startswith("services.")
+    assert words.endswith("compiled and runs in the owner or in `lakelog serve`; delete it")
+    assert "install" not in words
+    (note,) = resolved(**given, tolerate_missing=True).unused.values()
+    assert "was removed" in note

@@ -11,9 +11,8 @@ import attrs
 import pytest
 
 from core.tests.settings.samples import SECTIONS, Resolve
-from lakelog.settings.explain import SettingRow, rows, unused_lines
-from lakelog.settings.ivars import ivars_of
-from lakelog.settings.schema import schema, section_schema
+from lakelog.settings.effective import SettingRow, rows, unused_lines
+from lakelog.settings.schema import ivars_of, schema, section_schema
 
 
 class Colour(Enum):

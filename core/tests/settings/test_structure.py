@@ -12,8 +12,8 @@ import pytest
 
 from core.tests.settings.samples import Resolve
 from lakelog.errors import SettingsError
-from lakelog.settings.given import Given
-from lakelog.settings.structure import build
+from lakelog.settings.catalog import Given
+from lakelog.settings.conversion import build
 
 
 class Colour(Enum):

@@ -103,11 +103,11 @@ def executors(spark: SparkSession) -> list[str]:
 def where(_: int) -> dict[str, Any]:
     """In a task: where lakelog is from, and which plugins are found there."""
     import lakelog
-    from lakelog.registry.sources import installed_sources
+    from lakelog.registry.discovery import installed_sources
 
     return {
         "file": lakelog.__file__,
-        "plugins": sorted(each.name for each in installed_sources(sys.path)),
+        "plugins": sorted(each.name for each in installed_sources()),
     }
 
 

@@ -1,14 +1,14 @@
 """Collects strategies offered by plugins, rejects invalid ones, and selects them by name.
 
-:mod:`~lakelog.registry.sources` lists plugins and ``plugged`` registers them. ``hookcheck`` and
-``factorycheck`` reject mistakes that pluggy would ignore. ``collect`` gathers the factories,
-``conformance`` checks the objects that they create, and ``events`` delivers lifecycle events. All
-of it runs at open, before any file is touched; nothing here is called per message.
+:mod:`~lakelog.registry.discovery` finds plugins. ``loading`` registers them, and rejects mistakes
+that pluggy would ignore. ``collection`` gathers the factories, ``conformance`` checks the objects
+that they create, and ``events`` delivers lifecycle events. All of it runs at open, before any file
+is touched; nothing here is called per message.
 """
 
 from lakelog.registry.conformance import check_object
 from lakelog.registry.events import Events, Veto
-from lakelog.registry.offers import Offer, PluginRow, Setting
+from lakelog.registry.listing import Offer, PluginRow, Setting
 from lakelog.registry.registry import Registry
 
 __all__ = ["Events", "Offer", "PluginRow", "Registry", "Setting", "Veto", "check_object"]

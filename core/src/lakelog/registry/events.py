@@ -13,10 +13,9 @@ from typing import Any
 
 import attrs
 
-from lakelog.errors import PluginError
 from lakelog.interfaces import DiskState
-from lakelog.registry.plugged import Plugged
-from lakelog.registry.sources import PluginSource, error_in
+from lakelog.registry.discovery import PluginSource
+from lakelog.registry.loading import Plugged
 
 
 @attrs.frozen
@@ -48,7 +47,9 @@ class Events:
         """
         refusal = self._ask("lakelog_store_opening", path=path, read_only=read_only)
         if refusal:
-            raise _forbidden(path, *refusal) from refusal[1]
+            source, error = refusal
+            what = f"it refuses to open {path}: {type(error).__name__}: {error}"
+            raise source.error(what) from error
 
     def store_recovered(self, path: Path, report: object) -> None:
         """Announce the end of recovery."""
@@ -100,11 +101,6 @@ class Events:
                 caller(**arguments)
             except Exception as error:  # noqa: BLE001  # observers are isolated
                 _log(source, hook, error)
-
-
-def _forbidden(path: Path, source: PluginSource, error: Exception) -> PluginError:
-    what = f"it refuses to open {path}: {type(error).__name__}: {error}"
-    return error_in(source, what)
 
 
 def _log(source: PluginSource, hook: str, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""The error for a chosen strategy that is not installed, with a remedy."""
+"""The error for a chosen strategy that is not installed, with a remedy; suggestions for names."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Final
 
 from lakelog.errors import MissingPlugin
 from lakelog.interfaces import Kind
-from lakelog.registry.sources import PluginSource
-from lakelog.registry.words import nearest, spoken
+from lakelog.registry.discovery import PluginSource
 
 FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
     "mmap": (Kind.WRITER, "lakelog-mmap"),
@@ -41,61 +40,63 @@ def missing(
     :param off: plugins that are switched off
     :param left_out: installed plugins that are replaced by those given to ``open``
     """
-    if name in installed:
-        return MissingPlugin(_wrong_kind(kind, name, installed[name], installed))
-    if name in FIRST_PARTY and FIRST_PARTY[name][0] is not kind:
-        return MissingPlugin(_wrong_kind(kind, name, FIRST_PARTY[name][0], installed))
-    for source in () if _is_off(name, off) else left_out:
-        if _brings(source, name):
+    offered = {each: found for each, (found, _) in FIRST_PARTY.items()} | dict(installed)
+    names = sorted(each for each, found in installed.items() if found is kind)
+    there = f"; installed are {', '.join(names)}" if names else "; none is installed"
+    if offered.get(name, kind) is not kind:
+        found = spoken(offered[name])
+        return MissingPlugin(f"{name!r} is a {found}, and a {spoken(kind)} is wanted{there}")
+    package = FIRST_PARTY[name][1] if name in FIRST_PARTY else None
+    what = f"no {spoken(kind)} {name!r} is installed"
+    for source in off.values():
+        if _brings(source, name, package):
+            why = f"the plugin {source.name!r} is switched off; remove it from what disables it"
+            return MissingPlugin(f"{what}: {why}")
+    for source in left_out:
+        if _brings(source, name, package):
             return MissingPlugin(
                 f"the {spoken(kind)} {name!r} is installed ({source.distribution or source.name}), "
                 "but plugins=[...] is used instead of installed plugins: add it there"
             )
-    return MissingPlugin(
-        f"no {spoken(kind)} {name!r} is installed{_remedy(kind, name, installed, off)}"
-    )
-
-
-def _wrong_kind(kind: Kind, name: str, found: Kind, installed: Mapping[str, Kind]) -> str:
-    return f"{name!r} is a {spoken(found)}, and a {spoken(kind)} is wanted{_there(kind, installed)}"
-
-
-def _remedy(
-    kind: Kind, name: str, installed: Mapping[str, Kind], off: Mapping[str, PluginSource]
-) -> str:
-    package = _package(name)
-    for source in off.values():
-        if _brings(source, name):
-            return f": the plugin {source.name!r} is switched off; remove it from what disables it"
     if package:
-        return f": pip install {package}"
-    return _there(kind, installed) + _meant(kind, name, installed)
+        return MissingPlugin(f"{what}: pip install {package}")
+    meant = nearest(name, sorted(each for each, found in offered.items() if found is kind))
+    if not meant:
+        return MissingPlugin(f"{what}{there}")
+    remedy = "" if meant in installed else f" (pip install {FIRST_PARTY[meant][1]})"
+    return MissingPlugin(f"{what}{there}; did you mean {meant!r}{remedy}?")
 
 
-def _package(name: str) -> str | None:
-    return FIRST_PARTY[name][1] if name in FIRST_PARTY else None
-
-
-def _is_off(name: str, off: Mapping[str, PluginSource]) -> bool:
-    return any(_brings(source, name) for source in off.values())
-
-
-def _brings(source: PluginSource, name: str) -> bool:
+def _brings(source: PluginSource, name: str, package: str | None) -> bool:
     """Whether a plugin provides the strategy ``name``, judged by its name or its package."""
     found = source.distribution
-    return source.name == name or (found is not None and found.name == _package(name))
+    return source.name == name or (found is not None and found.name == package)
 
 
-def _there(kind: Kind, installed: Mapping[str, Kind]) -> str:
-    names = sorted(name for name, found in installed.items() if found is kind)
-    return f"; installed are {', '.join(names)}" if names else "; none is installed"
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to ``name``, if any is close."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(known), n=1)), None)
 
 
-def _meant(kind: Kind, name: str, installed: Mapping[str, Kind]) -> str:
-    known = {item for item, found in installed.items() if found is kind}
-    known |= {item for item, (found, _) in FIRST_PARTY.items() if found is kind}
-    meant = nearest(name, sorted(known))
-    if not meant:
-        return ""
-    package = "" if meant in installed else f" (pip install {FIRST_PARTY[meant][1]})"
-    return f"; did you mean {meant!r}{package}?"
+def suggestion(name: str, known: Iterable[str], lead: str) -> str:
+    """The end of an error message: the nearest known name, or all names after ``lead``.
+
+    >>> suggestion("mmmap", ["file", "mmap"], "there are")
+    "; did you mean 'mmap'?"
+    >>> suggestion("s3", ["file", "mmap"], "there are")
+    '; there are file, mmap'
+    """
+    names = sorted(known)
+    meant = nearest(name, names)
+    return f"; did you mean {meant!r}?" if meant else f"; {lead} {', '.join(names) or 'none'}"
+
+
+def spoken(kind: Kind) -> str:
+    """The name of a kind in a sentence.
+
+    >>> spoken(Kind.FLUSH_STRATEGY)
+    'flush strategy'
+    """
+    return kind.name.lower().replace("_", " ")

@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 
 from lakelog.errors import (
     BadStrategy,
     LakelogError,
-    PluginError,
     ReadFailed,
     StoreError,
 )
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import PROTOCOLS, Context, Factory, Kind, NoSettings
-from lakelog.registry.collect import Offered, collect
+from lakelog.registry.collection import Offered, collect
 from lakelog.registry.conformance import check_object
-from lakelog.registry.events import Events
-from lakelog.registry.metadata import Distribution
-from lakelog.registry.missing import missing
-from lakelog.registry.offers import Offer, PluginRow, offers, package_of, plugin_rows
-from lakelog.registry.plugged import Plugged, plug_in
-from lakelog.registry.sources import (
+from lakelog.registry.discovery import (
+    Blamed,
+    Distribution,
     PluginSource,
     builtin_source,
-    error_in,
     given_sources,
     installed_sources,
     switched_off,
 )
-from lakelog.registry.words import spoken
+from lakelog.registry.events import Events
+from lakelog.registry.listing import Offer, PluginRow, offers, package_of, plugin_rows
+from lakelog.registry.loading import Plugged, plug_in
+from lakelog.registry.missing import missing, spoken
 from lakelog.settings.formats import Formats, Installed
 from lakelog.settings.model import StoreSettings
-
-Blamed = TypeVar("Blamed", bound=PluginError)
 
 
 @attrs.frozen
@@ -60,7 +54,6 @@ class Registry:
         plugins: Sequence[object] | Registry | None,
         environ: Mapping[str, str],
         disabled: Iterable[str] = (),
-        path: Sequence[str] | None = None,
     ) -> Registry:
         """Load and check plugins; touches no file of a store.
 
@@ -68,14 +61,12 @@ class Registry:
             installed ones; a registry is returned unchanged
         :param environ: its ``LAKELOG_DISABLE_PLUGINS`` names plugins to switch off
         :param disabled: names of further plugins to switch off
-        :param path: where installed packages are searched; ``None`` is ``sys.path``
         """
         if isinstance(plugins, Registry):
             return plugins
-        searched = sys.path if path is None else path
-        more = installed_sources(searched) if plugins is None else given_sources(plugins)
+        more = installed_sources() if plugins is None else given_sources(plugins)
         plugged = plug_in([builtin_source(), *more], switched_off(environ, disabled))
-        left_out = list if plugins is None else partial(installed_sources, searched)
+        left_out = list if plugins is None else installed_sources
         return cls(plugged, collect(plugged), Events(plugged), left_out)
 
     def sections(self) -> Mapping[str, type[Any]]:
@@ -115,17 +106,13 @@ class Registry:
         made = _make(offered, settings, context)
         problem = check_object(made, PROTOCOLS[kind])
         if problem:
-            raise error_in(offered.source, f"its {spoken(kind)} {name!r}: {problem}", BadStrategy)
+            raise offered.source.error(f"its {spoken(kind)} {name!r}: {problem}", BadStrategy)
         return made
 
     def blame(self, kind: Kind, name: str, error: type[Blamed]) -> Callable[[str], Blamed]:
         """A function that builds errors about a strategy's failures after open."""
         source = self._offered(kind, name).source
-
-        def failed(what: str) -> Blamed:
-            return error_in(source, f"its {spoken(kind)} {name!r} {what}", error)
-
-        return failed
+        return lambda what: source.error(f"its {spoken(kind)} {name!r} {what}", error)
 
     def offers(self) -> tuple[Offer, ...]:
         """One row per strategy, for ``lakelog plugins``."""
@@ -146,35 +133,22 @@ class Registry:
 
 
 def _make(offered: Offered, settings: object, context: Context) -> object:
+    source, factory = offered.source, offered.factory
+    what = f"the {spoken(factory.kind)} {factory.name!r}"
     try:
-        return offered.factory.make(settings, context)
+        return factory.make(settings, context)
     except LakelogError as error:
-        error.add_note(f"raised while plugin {offered.source.name!r} made a strategy")
+        error.add_note(f"raised while plugin {source.name!r} made a strategy")
         raise
-    except OSError as error:
-        if error.filename is None:
-            raise _failed(offered, error) from error
-        raise _unmade(offered, error, context) from error
     except Exception as error:
-        raise _failed(offered, error) from error
+        if isinstance(error, OSError) and error.filename is not None:
+            raise _unusable(error, f"(plugin {source.name!r}, making {what})", context) from error
+        raise source.error(f"making {what} failed with {type(error).__name__}: {error}") from error
 
 
-def _unmade(offered: Offered, error: OSError, context: Context) -> StoreError:
+def _unusable(error: OSError, where: str, context: Context) -> StoreError:
     """The error for a file that the system does not let a plugin use; not a fault of the plugin."""
-    factory = offered.factory
-    what = (
-        f"{error.strerror} (plugin {offered.source.name!r}, making the {spoken(factory.kind)} "
-        f"{factory.name!r})"
-    )
+    what = f"{error.strerror} {where}"
     if context.read_only:
         return ReadFailed(what, path=error.filename, error=error)
     return StoreError(what, path=error.filename)
-
-
-def _failed(offered: Offered, error: Exception) -> PluginError:
-    factory = offered.factory
-    return error_in(
-        offered.source,
-        f"making the {spoken(factory.kind)} {factory.name!r} failed with "
-        f"{type(error).__name__}: {error}",
-    )

@@ -1,4 +1,4 @@
-"""The known sections and keys: the attrs classes of the core and of the plugins."""
+"""The known sections and keys, and the values that sources give for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.settings.given import CORE, Given, dotted
 from lakelog.settings.model import (
     AttachSettings,
     MaintenanceSettings,
@@ -15,10 +14,13 @@ from lakelog.settings.model import (
     StoreSettings,
 )
 
+CORE: Final = ""
+"""The section of the store's own settings, whose keys are at the top level."""
 MAINTENANCE: Final = "maintenance"
 ATTACH: Final = "attach"
 SERVE: Final = "serve"
 _SECTIONS: Final[Mapping[str, type[Any]]] = {
+    CORE: StoreSettings,
     MAINTENANCE: MaintenanceSettings,
     ATTACH: AttachSettings,
     SERVE: ServeSettings,
@@ -26,9 +28,58 @@ _SECTIONS: Final[Mapping[str, type[Any]]] = {
 _FACTORY: Any = attrs.Factory  # a class, which the type stubs declare as a function
 
 
+def dotted(section: str, key: str) -> str:
+    """The dotted form of a key.
+
+    >>> dotted("timed", "flush_interval_ms"), dotted(CORE, "writer")
+    ('timed.flush_interval_ms', 'writer')
+    """
+    return ".".join(part for part in (section, key) if part)
+
+
+@attrs.frozen
+class Given:
+    """One value from a source.
+
+    :ivar section: the strategy whose section it belongs to, or :data:`CORE`
+    :ivar key: its name there; empty if a section is named without keys
+    :ivar value: the value, not yet validated
+    :ivar origin: the source, for display
+    :ivar text: whether the source has no types, so that ``true`` and ``4`` are strings
+    """
+
+    section: str
+    key: str
+    value: object
+    origin: str
+    text: bool = False
+
+    @property
+    def dotted(self) -> str:
+        """The dotted key, for display."""
+        return dotted(self.section, self.key)
+
+
+@attrs.frozen
+class Layer:
+    """The values of one source.
+
+    :ivar givens: its values
+    :ivar unused: its keys that have no effect, with the reason
+    """
+
+    givens: tuple[Given, ...] = ()
+    unused: Mapping[str, str] = attrs.field(factory=dict)
+
+
 def keys_of(cls: type[Any]) -> dict[str, attrs.Attribute[Any]]:
     """The fields of a settings class that can be set, by key."""
     return {field.alias or field.name: field for field in attrs.fields(cls) if field.init}
+
+
+def required(cls: type[Any]) -> list[str]:
+    """The keys without a default."""
+    return [key for key, field in keys_of(cls).items() if field.default is attrs.NOTHING]
 
 
 def default_of(field: attrs.Attribute[Any], instance: object = None) -> Any:
@@ -50,7 +101,7 @@ class Catalog:
     @classmethod
     def of(cls, sections: Mapping[str, type[Any]]) -> Catalog:
         """The core and ``sections``."""
-        return cls({CORE: StoreSettings, **_SECTIONS, **sections})
+        return cls({**_SECTIONS, **sections})
 
     @property
     def sections(self) -> list[str]:
@@ -68,13 +119,6 @@ class Catalog:
 
     def section_named(self, spelling: str) -> str | None:
         """The section for a spelling with ``_`` for ``-``, in any case."""
-        wanted = _folded(spelling)
-        return next((name for name in self.sections if _folded(name) == wanted), None)
-
-    def section_of(self, cls: type[Any]) -> str | None:
-        """The section whose class is ``cls``."""
-        return next((name for name, known in self.classes.items() if known is cls), None)
-
-
-def _folded(name: str) -> str:
-    return name.lower().replace("-", "_")
+        wanted = spelling.lower().replace("_", "-")
+        found = (name for name in self.sections if name.lower().replace("_", "-") == wanted)
+        return next(found, None)

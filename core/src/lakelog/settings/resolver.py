@@ -1,24 +1,27 @@
-"""All sources to one :class:`Settings`: the strongest that gives a key wins, all keys are known."""
+"""Merges all sources to one :class:`Settings`: the strongest that gives a key wins."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from lakelog.errors import SettingsError
 from lakelog.files.filesystem import unreadable
-from lakelog.settings.arguments import from_table
-from lakelog.settings.catalog import Catalog, keys_of
+from lakelog.settings.catalog import CORE, Catalog, Given, Layer, dotted, keys_of, required
+from lakelog.settings.conversion import build
 from lakelog.settings.effective import DEFAULT, Settings
-from lakelog.settings.environment import from_environment
-from lakelog.settings.formats import Installed
-from lakelog.settings.given import CORE, Given, dotted
-from lakelog.settings.inferred import from_files
-from lakelog.settings.merge import merge
-from lakelog.settings.source import StorePlace, from_source
-from lakelog.settings.structure import build, required
-from lakelog.settings.tomlfile import from_pyproject, from_store
+from lakelog.settings.formats import BROKER_CONF, Formats, Installed
+from lakelog.settings.inferred import Chosen, from_files
+from lakelog.settings.sources import from_environment, from_object, from_table, is_table
+from lakelog.settings.toml import as_embedded, from_pyproject, from_store, from_toml, read_bytes
+from lakelog.settings.unknown import complaint, no_section
+
+_OBJECT: Final = "object"
+_FILE: Final = "file"
+_RESOURCE: Final = "resource"
 
 
 def resolve(
@@ -34,46 +37,106 @@ def resolve(
 ) -> Settings:
     """Collect, merge and check the settings of the store in ``path``.
 
-    :param installed: what plugins bring: sections, and formats of files
+    :param installed: the contributions of plugins: sections, and formats of files
     :param arguments: values given by keyword
-    :param source: what was given as ``settings=``: a mapping, an attrs object, a file or a resource
+    :param source: the argument ``settings=``: a mapping, an attrs object, a file or a resource
     :param broker_conf: a RocketMQ ``broker.conf``, which a plugin reads
     :param environ: the environment
-    :param cwd: where to look for the host's ``pyproject.toml``, and what relative names of files
-        start from
+    :param cwd: the start of the search for the host's ``pyproject.toml``, and of relative names of
+        files
     :param tolerate_missing: sections of plugins that are not installed are reported, not refused
     :returns: frozen settings with their origins
 
-    Raises :class:`~lakelog.errors.SettingsError`, and :class:`~lakelog.errors.ReadFailed` where a
-    file that may hold some cannot be looked at, and :class:`~lakelog.errors.MissingPlugin` where no
+    Raises :class:`~lakelog.errors.SettingsError`, and :class:`~lakelog.errors.ReadFailed` if a
+    file that may hold some cannot be looked at, and :class:`~lakelog.errors.MissingPlugin` if no
     plugin reads the format of a file.
     """
     catalog, formats = Catalog.of(installed.sections), installed.formats
     try:
-        given = from_source(source, broker_conf, StorePlace(cwd, sys.modules), catalog, formats)
-        merged = merge(
-            [
-                from_table(arguments, catalog, "argument"),
-                given.arguments,
-                from_environment(environ, catalog),
-                given.file,
-                given.broker_conf,
-                from_store(path, catalog),
-                from_pyproject(cwd, catalog),
-                given.resource,
-            ],
-            catalog,
-            formats,
-            tolerate_missing=tolerate_missing,
-        )
+        broker = Layer()
+        if broker_conf is not None:
+            broker = _translated(cwd / broker_conf, BROKER_CONF, catalog, formats)
+        rank, given = _given(source, cwd, catalog, formats)
+        layers = [
+            from_table(arguments, catalog, "argument"),
+            given if rank == _OBJECT else Layer(),
+            from_environment(environ, catalog),
+            given if rank == _FILE else Layer(),
+            broker,
+            from_store(path, catalog),
+            from_pyproject(cwd, catalog),
+            given if rank == _RESOURCE else Layer(),
+        ]
+        chosen, unused = _merged(layers, catalog, formats, tolerate_missing=tolerate_missing)
     except OSError as error:
         raise unreadable(Path(error.filename or path), error) from error
-    found = from_files(path, catalog, merged.chosen)
-    return _effective(catalog, [*merged.chosen.values(), *found.givens], merged.unused)
+    found = from_files(path, catalog, chosen)
+    return _effective(catalog, [*chosen.values(), *found.givens], unused)
+
+
+def _given(source: object, cwd: Path, catalog: Catalog, formats: Formats) -> tuple[str, Layer]:
+    """Read ``settings=``, whose kind determines its rank among the sources."""
+    resource = as_embedded(source, sys.modules)
+    if resource is not None:
+        return _RESOURCE, from_toml(resource.file, catalog, resource.origin)
+    if source is None:
+        return _OBJECT, Layer()
+    if is_table(source):
+        return _OBJECT, from_object(source, catalog, "argument settings")
+    if not isinstance(source, str | os.PathLike):
+        what = f"settings= is a {type(source).__name__}"
+        raise SettingsError(f"{what}; give a mapping, an attrs object, a file or a resource")
+    file = cwd / Path(source)
+    name = formats.of_file(file)
+    if name is not None:
+        return _FILE, _translated(file, name, catalog, formats)
+    return _FILE, from_toml(file, catalog, str(file))
+
+
+def _translated(file: Path, name: str, catalog: Catalog, formats: Formats) -> Layer:
+    """A file of another system as a source; its values for unknown keys are unused."""
+    origin = str(file)
+    translation = formats.read(name, read_bytes(file, origin), origin)
+    givens, notes = [], dict(translation.unused)
+    for each in translation.values:
+        section, _, key = each.target.rpartition(".")
+        given = Given(section or CORE, key, each.value, f"{origin} ({', '.join(each.keys)})")
+        if catalog.knows(given):
+            givens.append(given)
+        elif given.section in catalog.classes:
+            why = f"{given.dotted} is not a setting of the plugin that is installed"
+            notes |= dict.fromkeys(each.keys, why)
+        else:
+            why = f"{given.dotted}: {no_section(given.section, catalog)}"
+            notes |= dict.fromkeys(each.keys, why)
+    return Layer(tuple(givens), {key: f"{origin}: {note}" for key, note in notes.items()})
+
+
+def _merged(
+    layers: Iterable[Layer], catalog: Catalog, formats: Formats, *, tolerate_missing: bool
+) -> tuple[Chosen, Mapping[str, str]]:
+    """Merge ``layers``, the strongest first; an unknown key is an error in any of them.
+
+    :returns: the winning values, and the keys without effect, with the reason
+    """
+    chosen: dict[tuple[str, str], Given] = {}
+    unused: dict[str, str] = {}
+    for layer in layers:
+        unused.update(layer.unused)
+        for given in layer.givens:
+            known = given.section in catalog.classes
+            if catalog.knows(given):
+                chosen.setdefault((given.section, given.key), given)
+            elif tolerate_missing and not known:
+                note = f"{given.origin}: {no_section(given.section, catalog)}"
+                unused.setdefault(given.dotted, note)
+            elif given.key or not known:  # an empty table of a known section sets nothing
+                raise complaint(given, catalog, formats)
+    return chosen, unused
 
 
 def _effective(catalog: Catalog, chosen: Iterable[Given], unused: Mapping[str, str]) -> Settings:
-    """Build every section, but those that nobody set and that have no complete defaults."""
+    """Build every section; one without complete defaults only if a key of it is set."""
     by_section: dict[str, dict[str, Given]] = {name: {} for name in catalog.classes}
     for given in chosen:
         by_section[given.section][given.key] = given

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import PurePath
@@ -9,21 +11,14 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 import attrs
 
-from lakelog.settings.catalog import Catalog, default_of, keys_of
-from lakelog.settings.given import CORE
-from lakelog.settings.hints import hints_of, is_union, items_of, without_none
-from lakelog.settings.ivars import ivars_of, summary_of
-from lakelog.settings.structure import required
+from lakelog.settings.catalog import CORE, Catalog, default_of, keys_of, required
+from lakelog.settings.conversion import hints_of, is_union, items_of, without_none
 from lakelog.settings.units import pattern_for
 
 DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
-_NAMES: Final[Mapping[Any, str]] = {
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    str: "string",
-}
+_NAMES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"}
+_IVAR: Final = re.compile(r"^:ivar (\w+):\s*(.*?)(?=^\s*$|^:|\Z)", re.MULTILINE | re.DOTALL)
 
 Schema = dict[str, Any]
 
@@ -40,16 +35,29 @@ def schema(sections: Mapping[str, type[Any]]) -> Schema:
 def section_schema(cls: type[Any]) -> Schema:
     """The schema of one settings class."""
     hints, words = hints_of(cls), ivars_of(cls)
+    properties = {}
+    for key, field in keys_of(cls).items():
+        properties[key] = value_schema(hints[field.name], key)
+        if field.name in words:
+            properties[key]["description"] = words[field.name]
+        if default_of(field) not in (attrs.NOTHING, None):
+            properties[key]["default"] = plain_value(default_of(field))
     made: Schema = {
-        "description": summary_of(cls),
+        "description": inspect.cleandoc(cls.__dict__.get("__doc__") or "").partition("\n")[0],
         "type": "object",
-        "properties": {
-            key: _described(value_schema(hints[field.name], key), field, words.get(field.name))
-            for key, field in keys_of(cls).items()
-        },
+        "properties": properties,
         "additionalProperties": False,
     }
     return made | ({"required": required(cls)} if required(cls) else {})
+
+
+def ivars_of(cls: type[Any]) -> dict[str, str]:
+    """The ``:ivar`` lines in a class's docstring by field name, including those of base classes."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        text = inspect.cleandoc(base.__dict__.get("__doc__") or "")
+        found |= {name: " ".join(words.split()) for name, words in _IVAR.findall(text)}
+    return found
 
 
 def value_schema(hint: Any, key: str = "") -> Schema:
@@ -59,30 +67,27 @@ def value_schema(hint: Any, key: str = "") -> Schema:
     """
     bare, optional = without_none(hint)
     pattern = pattern_for(key) if bare in (int, float) else None
-    made = _with_unit(bare, pattern) if pattern else _plain(bare)
+    made = _plain(bare)
+    if pattern:
+        made = {"type": [_NAMES[bare], "string"], "minimum": 0, "pattern": pattern}
     return {"anyOf": [made, {"const": ""}]} if optional and made.get("type") != "string" else made
 
 
-def _with_unit(hint: Any, pattern: str) -> Schema:
-    return {"type": [_NAMES[hint], "string"], "minimum": 0, "pattern": pattern}
-
-
 def _plain(hint: Any) -> Schema:
-    if is_union(hint):
-        return {"anyOf": [_plain(arg) for arg in get_args(hint)]}
-    if get_origin(hint) is Literal:
-        return {"enum": list(get_args(hint))}
-    if items_of(hint):
-        items = [_plain(arg) for arg in get_args(hint) if arg is not Ellipsis]
-        return {"type": "array", **({"items": items[0]} if len(set(map(str, items))) == 1 else {})}
-    return _of_class(get_origin(hint) or hint)
-
-
-def _of_class(kind: Any) -> Schema:
+    kind, args = get_origin(hint) or hint, get_args(hint)
     if kind in _NAMES:
         return {"type": _NAMES[kind]}
-    if not isinstance(kind, type):
-        return {}
+    if is_union(hint):
+        return {"anyOf": [_plain(arg) for arg in args]}
+    if kind is Literal:
+        return {"enum": list(args)}
+    if items_of(hint):
+        items = [_plain(arg) for arg in args if arg is not Ellipsis]
+        return {"type": "array", **({"items": items[0]} if len(set(map(str, items))) == 1 else {})}
+    return _of_class(kind) if isinstance(kind, type) else {}
+
+
+def _of_class(kind: type[Any]) -> Schema:
     if issubclass(kind, Enum):
         return {"enum": [member.value for member in kind]}
     if attrs.has(kind):
@@ -90,13 +95,6 @@ def _of_class(kind: Any) -> Schema:
     if issubclass(kind, PurePath):
         return {"type": "string"}
     return {"type": "object"} if issubclass(kind, Mapping) else {}
-
-
-def _described(made: Schema, field: attrs.Attribute[Any], words: str | None) -> Schema:
-    default = default_of(field)
-    described = {"description": words} if words else {}
-    known = default is not attrs.NOTHING and default is not None
-    return made | described | ({"default": plain_value(default)} if known else {})
 
 
 def plain_value(value: Any) -> Any:

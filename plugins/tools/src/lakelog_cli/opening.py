@@ -12,7 +12,7 @@ import typer
 
 from lakelog import Store
 from lakelog.errors import SettingsError
-from lakelog.settings.explain import unused_lines
+from lakelog.settings.effective import unused_lines
 from lakelog.store.open import open_store
 from lakelog.store.recover import recover
 from lakelog.store.roles.choosing import known_mode

@@ -92,8 +92,8 @@ print(*sorted({{name.partition(".")[0] for name in sys.modules}}), file=sys.stde
 @pytest.mark.parametrize(
     ("argument", "needless"),
     [
-        ("--version", {"typer", "rich", "numpy", "pluggy", "cattrs", "psutil"}),
-        ("--help", {"numpy", "cattrs", "pyarrow", "pyspark", "lz4"}),
+        ("--version", {"typer", "rich", "numpy", "pluggy", "psutil"}),
+        ("--help", {"numpy", "pyarrow", "pyspark", "lz4"}),
     ],
 )
 def test_what_needs_no_store_imports_little(argument: str, needless: set[str]) -> None:

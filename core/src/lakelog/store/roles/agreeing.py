@@ -18,14 +18,12 @@ import attrs
 from lakelog.errors import MissingPlugin, PluginError, SettingsError
 from lakelog.interfaces import Kind
 from lakelog.registry import Registry
-from lakelog.registry.metadata import Distribution, normalized_name
-from lakelog.registry.words import spoken
-from lakelog.settings.catalog import ATTACH, keys_of
+from lakelog.registry.discovery import Distribution
+from lakelog.registry.missing import spoken
+from lakelog.settings.catalog import ATTACH, dotted, keys_of
+from lakelog.settings.conversion import convert, hints_of
 from lakelog.settings.effective import Settings
-from lakelog.settings.given import dotted
-from lakelog.settings.hints import hints_of
 from lakelog.settings.model import StoreSettings
-from lakelog.settings.structure import convert
 from lakelog.store.roles.telling import (
     CORE_SECTIONS,
     DIGESTS,
@@ -108,7 +106,7 @@ def _check_plugin(
 
 def _series(package: Distribution) -> tuple[str, ...]:
     """The part of a version that patch releases share."""
-    return normalized_name(package.name), *package.version.split(".")[:2]
+    return package.normalized_name, *package.version.split(".")[:2]
 
 
 # --- the core ----------------------------------------------------------------------------------

@@ -22,9 +22,8 @@ import attrs
 from lakelog.files.pages.shared_page import SETTINGS_BYTES, settings_text
 from lakelog.interfaces import Kind
 from lakelog.registry import Registry
-from lakelog.settings.catalog import MAINTENANCE, default_of, keys_of
+from lakelog.settings.catalog import MAINTENANCE, default_of, dotted, keys_of
 from lakelog.settings.effective import Settings
-from lakelog.settings.given import dotted
 from lakelog.store.strategies import dispatcher_names, flush_name
 
 PLUGINS: Final = "plugins"

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lakelog.registry import Registry
-from lakelog.settings.explain import SettingRow, rows
+from lakelog.settings.effective import SettingRow, rows
 from lakelog.settings.schema import plain_value, schema
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath

@@ -12,8 +12,8 @@ import typer
 
 from lakelog.interfaces import Kind
 from lakelog.registry import Registry
-from lakelog.registry.offers import Offer, PluginRow, Setting
-from lakelog.registry.words import spoken
+from lakelog.registry.listing import Offer, PluginRow, Setting
+from lakelog.registry.missing import spoken
 from lakelog.settings.effective import Settings
 from lakelog.store.strategies import accelerator_names, flush_name
 from lakelog_cli.opening import open_for

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
-from functools import cache
 
 import attrs
 
 from lakelog.interfaces import Kind
-from lakelog.registry.collect import Offered
-from lakelog.registry.metadata import Distribution
-from lakelog.registry.plugged import Plugged
-from lakelog.registry.scan import installed
-from lakelog.registry.sources import BUILTIN, PluginSource
+from lakelog.registry.collection import Offered
+from lakelog.registry.discovery import BUILTIN, Distribution, PluginSource, core_distribution
+from lakelog.registry.loading import Plugged
+from lakelog.settings.catalog import keys_of
 
 
 @attrs.frozen
@@ -98,21 +95,12 @@ def _hooks(plugged: Plugged, name: str) -> tuple[str, ...]:
 
 def package_of(source: PluginSource) -> Distribution | None:
     """The package that provides a plugin, if known."""
-    return _core() if source.name == BUILTIN else source.distribution
-
-
-@cache
-def _core() -> Distribution | None:
-    """The core's package, cached at the first call: later versions on disk are not loaded."""
-    return installed("lakelog-core", sys.path)
+    return core_distribution() if source.name == BUILTIN else source.distribution
 
 
 def _settings(section: type[attrs.AttrsInstance]) -> Iterator[Setting]:
-    return (_setting(field) for field in attrs.fields(section) if field.init)
-
-
-def _setting(field: attrs.Attribute[object]) -> Setting:
-    return Setting(field.alias or field.name, _type(field.type), _default(field.default))
+    for key, field in keys_of(section).items():
+        yield Setting(key, _type(field.type), _default(field.default))
 
 
 def _type(annotation: object) -> str:

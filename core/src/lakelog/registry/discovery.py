@@ -1,0 +1,125 @@
+"""Finds plugins: the core's own, those given to ``open``, and installed ones by entry points."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
+
+from lakelog.errors import PluginError
+from lakelog.hookspecs import PROJECT
+
+if TYPE_CHECKING:
+    from importlib.metadata import PackageMetadata
+
+BUILTIN: Final = "builtin"
+"""The name of the core's own plugin."""
+
+DISABLE_VARIABLE: Final = "LAKELOG_DISABLE_PLUGINS"
+
+_QUEUES: Final = "lakelog_queues.plugin"
+"""Used even where plugins are given to ``open``: every store has its queues."""
+
+Blamed = TypeVar("Blamed", bound=PluginError)
+
+
+@attrs.frozen
+class Distribution:
+    """An installed package, such as ``lakelog-mmap 1.2``."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        """Name and version, as errors print them."""
+        return f"{self.name} {self.version}".rstrip()
+
+    @property
+    def normalized_name(self) -> str:
+        """The name normalised as in PEP 503; equal results mean the same package."""
+        return re.sub(r"[-_.]+", "-", self.name).lower()
+
+
+@attrs.frozen
+class PluginSource:
+    """A plugin that may be loaded.
+
+    :ivar name: printed by ``lakelog plugins``, and used to switch it off
+    :ivar load: imports or returns the plugin
+    :ivar distribution: the package that provides it, if known
+    """
+
+    name: str
+    load: Callable[[], object]
+    distribution: Distribution | None = None
+
+    def error(self, what: str, kind: type[Blamed] = PluginError) -> Blamed:  # type: ignore[assignment]  # the default is a PluginError, too
+        """Build an error that names the plugin and, if known, its package."""
+        package = str(self.distribution) if self.distribution else None
+        return kind(what, plugin=self.name, distribution=package)
+
+
+def builtin_source() -> PluginSource:
+    """The source of the core's own strategies: a plugin like any other."""
+    return PluginSource(
+        BUILTIN, partial(importlib.import_module, "lakelog.registry.builtin.plugin")
+    )
+
+
+def given_sources(plugins: Iterable[object]) -> list[PluginSource]:
+    """Sources of the plugins passed to ``open``, and of ``queues`` if that is installed.
+
+    A plugin is named by its ``__name__``, or else by its class.
+    """
+    given = [PluginSource(_name_of(plugin), partial(_identity, plugin)) for plugin in plugins]
+    if any(each.name in ("queues", _QUEUES) for each in given) or not find_spec("lakelog_queues"):
+        return given
+    return [PluginSource("queues", partial(importlib.import_module, _QUEUES)), *given]
+
+
+def installed_sources() -> list[PluginSource]:
+    """Sources of the plugins in the entry point group ``lakelog``, sorted by name."""
+    from importlib.metadata import entry_points  # not needed if plugins are given
+
+    found = (
+        PluginSource(point.name, point.load, _package(point.dist.metadata) if point.dist else None)
+        for point in entry_points(group=PROJECT)
+    )
+    return sorted(found, key=lambda source: (source.name, str(source.distribution)))
+
+
+def _package(metadata: PackageMetadata) -> Distribution | None:
+    if "Name" not in metadata or "Version" not in metadata:
+        return None
+    return Distribution(metadata["Name"], metadata["Version"])
+
+
+@cache
+def core_distribution() -> Distribution | None:
+    """The core's package, cached at the first call: later versions on disk are not loaded."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return Distribution("lakelog-core", version("lakelog-core"))
+    except PackageNotFoundError:
+        return None
+
+
+def switched_off(environ: Mapping[str, str], disabled: Iterable[str]) -> frozenset[str]:
+    """Names of plugins that the environment or the settings switch off."""
+    listed = environ.get(DISABLE_VARIABLE, "").split(",")
+    return frozenset(name.strip() for name in [*listed, *disabled] if name.strip())
+
+
+def _identity(plugin: object) -> object:
+    return plugin
+
+
+def _name_of(plugin: object) -> str:
+    name = getattr(plugin, "__name__", None)
+    return name if isinstance(name, str) else type(plugin).__qualname__

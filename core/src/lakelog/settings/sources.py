@@ -1,0 +1,111 @@
+"""Values from Python objects, TOML tables and environment variables.
+
+Only values of an attrs object that differ from its class's defaults count as given, because an
+explicit default cannot be distinguished from an implicit one.
+
+A variable is named ``LAKELOG_KEY``, or ``LAKELOG_SECTION__KEY`` for a plugin: upper case, with
+``_`` for the ``-`` of a section's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from lakelog.settings.catalog import CORE, Catalog, Given, Layer, default_of, keys_of
+from lakelog.settings.effective import Settings
+
+PREFIX: Final = "LAKELOG_"
+NOT_SETTINGS: Final = frozenset({"LAKELOG_DISABLE_PLUGINS"})
+"""Variables that are read before the settings."""
+
+
+def from_table(table: Mapping[str, Any], catalog: Catalog, origin: str) -> Layer:
+    """Core keys at the top level, and a table or object for each section.
+
+    ``"timed.flush_interval_ms"`` is also accepted as a key.
+    """
+    return Layer(tuple(_from_items(table, catalog, origin)))
+
+
+def from_object(given: object, catalog: Catalog, origin: str) -> Layer:
+    """The values of a mapping, of :class:`Settings`, or of an attrs object.
+
+    Of another store's settings only the values that were set explicitly are taken.
+    """
+    if isinstance(given, Settings):
+        return Layer(
+            tuple(
+                Given(section, key, value, given.origins[name])
+                for name, (section, key, value) in given.values().items()
+                if given.is_chosen(name)
+            )
+        )
+    section = next((name for name, cls in catalog.classes.items() if cls is type(given)), None)
+    if section is None:
+        return from_table(_table_of(given), catalog, origin)
+    return Layer(tuple(_in_section(section, _table_of(given), origin)))
+
+
+def from_environment(environ: Mapping[str, str], catalog: Catalog) -> Layer:
+    """All variables that start with :data:`PREFIX`."""
+    return Layer(
+        tuple(
+            _from_variable(name, text, catalog)
+            for name, text in sorted(environ.items())
+            if name.startswith(PREFIX) and name not in NOT_SETTINGS
+        )
+    )
+
+
+def variable_name(dotted: str) -> str:
+    """The variable that sets a dotted key.
+
+    >>> variable_name("group-commit.sync_flush_timeout_ms")
+    'LAKELOG_GROUP_COMMIT__SYNC_FLUSH_TIMEOUT_MS'
+    """
+    return PREFIX + dotted.replace(".", "__").replace("-", "_").upper()
+
+
+def is_table(value: object) -> bool:
+    """Whether ``value`` holds the keys of a section."""
+    return isinstance(value, Mapping) or attrs.has(type(value))
+
+
+def _table_of(value: Any) -> Mapping[str, Any]:
+    """The keys and values of a mapping, or of an attrs object without its defaults."""
+    if isinstance(value, Mapping):
+        return value
+    fields = keys_of(type(value))
+    values = {key: getattr(value, field.name) for key, field in fields.items()}
+    return {key: now for key, now in values.items() if now != default_of(fields[key], value)}
+
+
+def _from_items(table: Mapping[str, Any], catalog: Catalog, origin: str) -> Iterator[Given]:
+    for name, value in table.items():
+        section = catalog.section_named(name)
+        if is_table(value) and (section or name not in keys_of(catalog.classes[CORE])):
+            yield from _in_section(section or name, _table_of(value), origin)
+        elif "." in name:
+            head, _, key = name.partition(".")
+            yield Given(catalog.section_named(head) or head, key, value, origin)
+        else:
+            yield Given(CORE, name, value, origin)
+
+
+def _in_section(section: str, table: Mapping[str, Any], origin: str) -> Iterator[Given]:
+    if not table and section != CORE:
+        yield Given(section, "", None, origin)
+    for key, value in table.items():
+        yield Given(section, key, value, origin)
+
+
+def _from_variable(name: str, text: str, catalog: Catalog) -> Given:
+    head, separator, key = name.removeprefix(PREFIX).partition("__")
+    origin = f"environment {name}"
+    if not separator:
+        return Given(CORE, head.lower(), text, origin, text=True)
+    section = catalog.section_named(head) or head.lower().replace("_", "-")
+    return Given(section, key.lower(), text, origin, text=True)
