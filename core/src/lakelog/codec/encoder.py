@@ -66,14 +66,13 @@ def encode_record(message: Message, encoder: Encoder) -> tuple[EncodedRecord, by
         hosts = encoder.hosts_of(message)
     block = topic_block(message.topic)
     size = hosts.fixed_bytes + len(body) + len(block.data) + len(properties)
-    if size > encoder.limits.safe_bytes:
-        encoder.limits.check(len(body), len(properties), size)
+    encoder.limits.check(len(body), len(properties), size)
     flags = message.sys_flag & GIVEN_BITS | hosts.sys_flag
     queue_id = message.queue_id
     if type(queue_id) is not int or queue_id < 0:
         queue_id = encoder.queue_of(message)
     born = message.born_timestamp_ms
-    head = hosts.pack(
+    head = hosts.head.pack(
         size, block.magic, crc32(body) & CRC31_MASK, queue_id, message.flag, 0, 0, flags,
         time.time_ns() // 1_000_000 if born is None else born, hosts.born, 0, hosts.store,
         message.reconsume_times, message.prepared_transaction_offset, len(body),

@@ -16,18 +16,10 @@ RECORD_OVERHEAD_BYTES = 64 << 10
 
 @attrs.frozen
 class Limits:
-    """The largest body and the largest record, in bytes.
-
-    :ivar safe_bytes: no part of a record of at most this length exceeds its limit
-    """
+    """The largest body and the largest record, in bytes."""
 
     body_bytes: int
     record_bytes: int
-    safe_bytes: int = attrs.field(init=False)
-
-    @safe_bytes.default
-    def _smallest(self) -> int:
-        return min(self.body_bytes, self.record_bytes, MAX_PROPERTIES_BYTES)
 
     @classmethod
     def of(cls, max_message_size_bytes: int, segment_size_bytes: int) -> Limits:

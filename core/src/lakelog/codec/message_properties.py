@@ -18,21 +18,9 @@ def message_properties(tags: str | None, keys: Keys, properties: PropertiesLike 
     """The encoded properties of one message."""
     if properties:
         return _with_more(tags, keys, properties)
-    if type(tags) is str and type(keys) is str:
-        texts = tags + keys
-        if texts.isprintable() and " " not in texts and "|" not in texts:  # are_plain(), inlined
-            return f"TAGS\x01{tags}\x02KEYS\x01{keys}\x02".encode()
     if tags is None and keys is None:
         return b""
     return _encoded(_named(tags, keys))
-
-
-def are_plain(texts: str) -> bool:
-    """Whether tags and keys, joined, need no further check.
-
-    Property separators are not printable, and a space is the only printable white space.
-    """
-    return texts.isprintable() and " " not in texts and "|" not in texts
 
 
 def _with_more(tags: str | None, keys: Keys, properties: PropertiesLike) -> bytes:
@@ -81,8 +69,6 @@ def _unsealed(properties: bytes) -> bytes:
 
 
 def _named(tags: str | None, keys: Keys) -> dict[str, str]:
-    if type(tags) is str and type(keys) is str and are_plain(tags + keys):
-        return {TAGS: tags, KEYS: keys}
     named = {}
     try:
         if tags is not None:

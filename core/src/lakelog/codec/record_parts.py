@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
 
@@ -29,7 +28,6 @@ class HostPair:
     :ivar store_host: the store host as text
     :ivar sys_flag: the bits for IPv6 hosts
     :ivar head: layout of all fields before the body
-    :ivar pack: ``head.pack``
     :ivar fixed_bytes: length of the head and of the properties' length field
     :ivar store_time_at: position of the store time in a record
     """
@@ -39,7 +37,6 @@ class HostPair:
     store_host: str
     sys_flag: int
     head: Struct
-    pack: Callable[..., bytes]
     fixed_bytes: int
     store_time_at: int
 
@@ -55,9 +52,7 @@ def host_pair(born_host: str, store_host: str) -> HostPair:
     if len(store) != HOST_V4_BYTES:
         flags |= STORE_HOST_V6
     head = Struct(f"{PREFIX.format}{len(born)}sq{len(store)}s{SUFFIX.format.removeprefix('>')}")
-    return HostPair(
-        born, store, store_host, flags, head, head.pack, head.size + 2, AT_BORN_HOST + len(born)
-    )
+    return HostPair(born, store, store_host, flags, head, head.size + 2, AT_BORN_HOST + len(born))
 
 
 def _encoded(name: str, host: str) -> bytes:

@@ -347,7 +347,7 @@ class _Reading:
                 pending.append(piece)
                 continue
             if isinstance(piece, Blank):
-                found.end_offset = piece.offset + piece.size
+                found.end_offset = piece.end_offset
             elif self._goes_on(pending):
                 damage += gaps.judged(pending, found.last_timestamp_ms, piece)
                 pending.clear()

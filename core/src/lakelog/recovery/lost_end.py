@@ -12,6 +12,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -207,13 +208,8 @@ def cut_off(
     damage = next(each for each in pending if isinstance(each, Damage))
     seen = proof.seen = deepcopy(found)
     offsets = []
-    for each in _with(first, pieces):
+    for each in chain((first,), pieces):
         if not isinstance(each, Blank | Damage):
             seen.count(each)
             offsets.append(each.physical_offsets)
     return Cut(damage, offsets)
-
-
-def _with(first: Piece, rest: Iterable[Piece]) -> Iterable[Piece]:
-    yield first
-    yield from rest

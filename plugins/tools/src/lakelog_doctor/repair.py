@@ -28,7 +28,7 @@ from lakelog.files.state.durable_queue_ends import forget_ends
 from lakelog.format.layout import INDEX_DIR
 from lakelog.format.queue_offsets import Queue
 from lakelog.log.reading.damage import keep_damage, read_damage
-from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog.log.reading.pieces import Damage, Piece
 from lakelog.log.reading.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, Filling, Step, fill, keep_gaps
@@ -199,7 +199,7 @@ class _Repair:
             total = last.start_offset + last.length - first.start_offset
             for piece in scan(source, first.start_offset):
                 yield piece
-                self.progress(min(_end(piece) - first.start_offset, total), total)
+                self.progress(min(piece.end_offset - first.start_offset, total), total)
 
     # --- repairing ---
 
@@ -293,10 +293,6 @@ class _Repair:
         temporary = directory.temporary()
         maker = SegmentMaker(directory.files, directory.commitlog, temporary, self.size_bytes)
         return Acting(directory, maker)
-
-
-def _end(piece: Piece) -> int:
-    return piece.offset + piece.size if isinstance(piece, Blank) else piece.end_offset
 
 
 def _still_damaged(known: Sequence[Damage], filled: Sequence[Filling]) -> list[Damage]:

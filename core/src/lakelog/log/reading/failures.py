@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
@@ -41,6 +41,16 @@ def reads(verb: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T
     return guarded
 
 
+@contextmanager
+def _failing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except LakelogError:
+        raise
+    except OSError as error:
+        raise unread(error, path) from error
+
+
 def reads_async(
     verb: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
@@ -48,12 +58,8 @@ def reads_async(
 
     @wraps(verb)
     async def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:
-        try:
+        with _failing(self._current.path):
             return await verb(self, *arguments, **named)
-        except LakelogError:
-            raise
-        except OSError as error:
-            raise unread(error, self._current.path) from error
 
     return guarded
 
@@ -72,12 +78,8 @@ def iterates(
 
 
 def _steps(found: Iterator[T], path: Path) -> Iterator[T]:
-    try:
+    with _failing(path):
         yield from found
-    except LakelogError:
-        raise
-    except OSError as error:
-        raise unread(error, path) from error
 
 
 def iterates_async(
@@ -94,11 +96,7 @@ def iterates_async(
 
 
 async def _steps_async(found: AsyncIterator[T], path: Path) -> AsyncIterator[T]:
-    try:
+    with _failing(path):
         async with aclosing(cast(AsyncGenerator[T, None], found)):
             async for each in found:
                 yield each
-    except LakelogError:
-        raise
-    except OSError as error:
-        raise unread(error, path) from error

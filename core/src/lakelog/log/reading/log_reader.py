@@ -146,9 +146,7 @@ class LogReader:
         end = self._bounds.minimum()
         for start in reversed(self._source.starts()):
             for piece in self._scan(start, None, verify=True):
-                if isinstance(piece, Blank):
-                    end = piece.offset + piece.size
-                elif not isinstance(piece, Damage):
+                if not isinstance(piece, Damage):
                     end = piece.end_offset
             if end > start:
                 break
@@ -167,9 +165,7 @@ class LogReader:
             return None
         end = start
         for piece in self._scan(start, None, verify=False):
-            if isinstance(piece, Blank):
-                end = piece.offset + piece.size
-            elif not isinstance(piece, Damage):
+            if not isinstance(piece, Damage):
                 end = piece.end_offset
         return end
 

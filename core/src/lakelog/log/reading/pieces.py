@@ -20,6 +20,11 @@ class Blank:
     offset: int
     size: int
 
+    @property
+    def end_offset(self) -> int:
+        """Offset behind the last byte."""
+        return self.offset + self.size
+
 
 @attrs.frozen
 class Damage:
