@@ -139,8 +139,7 @@ def test_threads_are_started_where_a_failure_is_an_error_of_lakelog() -> None:
     own = {
         CORE / "runtime" / "threads.py",
         CORE / "runtime" / "signals.py",
-        ROOT / "plugins/daemon/src/lakelog_daemon/loop.py",
-    }  # the last: clocks
+    }
     sources = [*CORE.rglob("*.py"), *ROOT.glob("plugins/*/src/**/*.py")]
     wrong = [
         str(each.relative_to(ROOT))

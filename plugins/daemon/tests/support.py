@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -34,6 +35,22 @@ def until(what: Callable[[], Any], seconds: float = SECONDS) -> Any:
         assert time.monotonic() < end, "it does not happen"
         time.sleep(0.02)
     return found
+
+
+def run_until(
+    loop: asyncio.AbstractEventLoop, is_done: Callable[[], Any], seconds: float = SECONDS
+) -> bool:
+    """Run a loop until something is true; ``False`` if it did not become so in time."""
+
+    async def wait() -> bool:
+        end = time.monotonic() + seconds
+        while not is_done():
+            if time.monotonic() >= end:
+                return False
+            await asyncio.sleep(0.001)
+        return True
+
+    return loop.run_until_complete(wait())
 
 
 def is_there(pid: int) -> bool:

@@ -93,7 +93,7 @@ def test_a_follower_that_is_not_well_is_started_again(
     with serving(tmp_path, environ=installed, settings=chosen) as serve:
         serve.running("notes", restarts=1)
         assert serve.row("notes")["hangs"] == 1
-        assert "no sign of life" in serve.said("hangs")["message"]
+        assert "has sent no WATCHDOG=1" in serve.said("hangs")["message"]
         assert serve.stop() == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -18,14 +19,14 @@ import pytest
 
 from lakelog.errors import SettingsError
 from lakelog.settings.model import ServeSettings
-from lakelog_daemon import procstat
-from lakelog_daemon.backoff import SPREAD, Backoff
+from lakelog_daemon import processes
+from lakelog_daemon.daemon import every, log_failure, signals_in
 from lakelog_daemon.logs import MOST_LINES, LogTarget, LogWriter, TextFormatter, fields, start_log
 from lakelog_daemon.logs import stop_log as end_log
-from lakelog_daemon.loop import Loop, signals_in
-from lakelog_daemon.notify import Ear, Notifier
-from lakelog_daemon.specs import Spec, check_names, parse
-from plugins.daemon.tests.support import SECONDS, until
+from lakelog_daemon.notify import Notifier, NotifyReceiver
+from lakelog_daemon.plan import Spec, check_names, parse
+from lakelog_daemon.service import SPREAD, Backoff
+from plugins.daemon.tests.support import SECONDS, run_until, until
 
 SETTINGS = ServeSettings(restart_first_ms=100, restart_longest_ms=1_000, restart_settled_ms=5_000)
 
@@ -70,7 +71,7 @@ def test_two_services_of_one_name_are_refused() -> None:
 
 
 def test_what_a_service_says_is_heard() -> None:
-    with closing(Ear()) as ear:
+    with closing(NotifyReceiver()) as ear:
         assert Notifier(ear.address).tell("READY=1", "STATUS=a b")
         assert Notifier(ear.address).tell("WATCHDOG=1")
         assert list(ear.lines()) == ["READY=1", "STATUS=a b", "WATCHDOG=1"]
@@ -110,36 +111,30 @@ def test_how_often_the_manager_wants_to_hear(more: dict[str, str], seconds: floa
 
 # --- the loop ---
 
+Loop = asyncio.AbstractEventLoop
+
 
 @pytest.fixture
 def loop() -> Iterator[Loop]:
-    with closing(Loop()) as made:
+    with closing(asyncio.new_event_loop()) as made:
+        made.set_exception_handler(log_failure)
         yield made
 
 
-def test_timers_come_in_order_unless_they_are_cancelled(loop: Loop) -> None:
-    came: list[str] = []
-    loop.later(0.02, lambda: came.append("second"))
-    loop.later(0.0, lambda: came.append("first"))
-    loop.later(0.01, lambda: came.append("never")).cancel()
-    assert loop.run(lambda: len(came) == 2, SECONDS)
-    assert came == ["first", "second"]
-    assert not loop.run(lambda: False, 0.01)
-
-
-def test_what_takes_longer_than_its_turn_does_not_pile_up(loop: Loop) -> None:
+def test_a_call_that_takes_longer_than_its_interval_is_not_made_up_for(loop: Loop) -> None:
     times: list[float] = []
 
     def slow() -> None:
         times.append(time.monotonic())
         time.sleep(0.03 if len(times) == 1 else 0)
 
-    loop.every(0.01, slow)
-    assert loop.run(lambda: len(times) == 3, SECONDS)
+    every(loop, 0.01, slow)
+    assert len(times) == 1, "the first call is made at once"
+    assert run_until(loop, lambda: len(times) == 3)
     assert times[2] - times[1] >= 0.009
 
 
-def test_what_goes_wrong_in_one_is_told_and_ends_nothing(
+def test_a_failure_of_a_periodic_call_is_logged_and_ends_nothing(
     loop: Loop, caplog: pytest.LogCaptureFixture
 ) -> None:
     came: list[float] = []
@@ -148,18 +143,40 @@ def test_what_goes_wrong_in_one_is_told_and_ends_nothing(
         came.append(time.monotonic())
         raise ValueError("wrong")
 
-    loop.every(0.01, wrong)
-    assert loop.run(lambda: len(came) >= 3, SECONDS)
-    assert [record.exc_info is not None for record in caplog.records] == [True] * len(came)
+    every(loop, 0.01, wrong)
+    assert run_until(loop, lambda: len(came) >= 3)
+    logged = [each for each in caplog.records if each.name == "lakelog.serve"]
+    assert [record.exc_info is not None for record in logged] == [True] * len(came)
 
 
-def test_what_always_takes_longer_than_its_turn_keeps_nobody_else_out(loop: Loop) -> None:
+def test_a_failure_of_a_reader_is_logged_and_ends_nothing(
+    loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, there = os.pipe()
+    os.write(there, b"xx")
+    read: list[bytes] = []
+
+    def wrong() -> None:
+        read.append(os.read(here, 1))
+        raise ValueError("wrong")
+
+    loop.add_reader(here, wrong)
+    assert run_until(loop, lambda: len(read) == 2)
+    logged = [each for each in caplog.records if each.name == "lakelog.serve"]
+    assert [record.exc_info is not None for record in logged] == [True, True]
+    loop.remove_reader(here)
+    os.close(here)
+    os.close(there)
+
+
+def test_a_periodic_call_longer_than_its_interval_blocks_no_other(loop: Loop) -> None:
     here, there = os.pipe()
     os.write(there, b"x")
     heard: list[bytes] = []
-    loop.watch(here, lambda: heard.append(os.read(here, 1)))
-    loop.later(0, lambda: loop.every(0.001, lambda: time.sleep(0.005)))
-    assert loop.run(lambda: bool(heard), SECONDS)
+    loop.add_reader(here, lambda: heard.append(os.read(here, 1)))
+    loop.call_soon(lambda: every(loop, 0.001, lambda: time.sleep(0.005)))
+    assert run_until(loop, lambda: bool(heard))
+    loop.remove_reader(here)
     os.close(here)
     os.close(there)
 
@@ -170,7 +187,7 @@ def test_signals_are_heard_in_the_loop_and_the_former_handlers_come_back(loop: L
     with signals_in(loop, [signal.SIGHUP, signal.SIGUSR1], heard.append):
         os.kill(os.getpid(), signal.SIGUSR1)
         os.kill(os.getpid(), signal.SIGHUP)
-        assert loop.run(lambda: len(heard) == 2, SECONDS)
+        assert run_until(loop, lambda: len(heard) == 2)
     assert heard == [signal.SIGUSR1, signal.SIGHUP]
     assert signal.getsignal(signal.SIGHUP) is former
 
@@ -235,18 +252,18 @@ def test_what_linux_says_of_a_process_and_what_it_started() -> None:
     program = "import subprocess, sys; subprocess.run(['sleep', '600'])"
     with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as process:
         try:
-            (child,) = until(lambda: procstat.children(process.pid))
-            until(lambda: getattr(procstat.look_at(child), "name", "") == "sleep")
-            until(lambda: getattr(procstat.look_at(child), "rss_bytes", 0))
-            alone, all_of_it = procstat.look_at(process.pid), procstat.with_children(process.pid)
+            (child,) = until(lambda: processes.children(process.pid))
+            until(lambda: getattr(processes.look_at(child), "name", "") == "sleep")
+            until(lambda: getattr(processes.look_at(child), "rss_bytes", 0))
+            alone, all_of_it = processes.look_at(process.pid), processes.with_children(process.pid)
             assert alone is not None
             assert all_of_it is not None
             assert all_of_it.rss_bytes > alone.rss_bytes > 1 << 20
             assert not alone.is_stopped
             os.kill(process.pid, signal.SIGSTOP)
-            until(lambda: getattr(procstat.look_at(process.pid), "is_stopped", False))
+            until(lambda: getattr(processes.look_at(process.pid), "is_stopped", False))
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL
-    assert procstat.look_at(process.pid) is None
-    assert procstat.children(process.pid) == []
+    assert processes.look_at(process.pid) is None
+    assert processes.children(process.pid) == []

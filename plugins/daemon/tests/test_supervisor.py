@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -16,13 +17,12 @@ import attrs
 import pytest
 
 from lakelog.settings.model import ServeSettings
+from lakelog_daemon.daemon import every, log_failure
 from lakelog_daemon.logs import FIELDS
-from lakelog_daemon.loop import Loop
-from lakelog_daemon.service import Service
-from lakelog_daemon.specs import Spec
-from lakelog_daemon.supervisor import Supervisor
+from lakelog_daemon.plan import Spec
+from lakelog_daemon.service import Service, Supervisor
 from lakelog_testing.signals import hold
-from plugins.daemon.tests.support import SECONDS, is_there, until
+from plugins.daemon.tests.support import SECONDS, is_there, run_until, until
 
 SETTINGS = ServeSettings(restart_first_ms=20, hang_timeout_ms=200)
 SLEEP = "exec sleep 600"
@@ -38,18 +38,18 @@ SILENT = (
 class Running:
     """Services of shell scripts, by name."""
 
-    loop: Loop
+    loop: asyncio.AbstractEventLoop
     supervisor: Supervisor
 
     def __getitem__(self, name: str) -> Service:
         return next(each for each in self.supervisor.services if each.spec.name == name)
 
     def until(self, is_done: Callable[[], Any]) -> None:
-        assert self.loop.run(lambda: bool(is_done()), SECONDS), "it does not happen"
+        assert run_until(self.loop, is_done), "it does not happen"
 
     def start(self) -> Running:
         self.supervisor.start()
-        self.loop.every(0.02, self.supervisor.look)
+        every(self.loop, 0.02, self.supervisor.look)
         return self
 
     def pid(self, name: str) -> int:
@@ -58,7 +58,10 @@ class Running:
         return found
 
     def stop(self, seconds: float = SECONDS, *, hurried: bool = False) -> bool:
-        return self.supervisor.stop(seconds, lambda: hurried)
+        hurry = asyncio.Event()
+        if hurried:
+            hurry.set()
+        return self.loop.run_until_complete(self.supervisor.stop(seconds, hurry))
 
 
 Make = Callable[..., Running]
@@ -66,7 +69,8 @@ Make = Callable[..., Running]
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Make]:
-    with closing(Loop()) as loop:
+    with closing(asyncio.new_event_loop()) as loop:
+        loop.set_exception_handler(log_failure)
         made: list[Running] = []
 
         def make(settings: ServeSettings = SETTINGS, **scripts: str) -> Running:
@@ -130,13 +134,13 @@ def test_one_that_falls_silent_is_started_again(
     assert services["one"].record.hangs == 1
     assert services["one"].record.said is None
     (hang,) = (each for each in events() if each.get("event") == "hangs")
-    assert "gives no sign of life for 0." in hang["message"]
+    assert "has sent no WATCHDOG=1 for 0." in hang["message"]
 
 
 def test_nothing_hangs_where_that_is_switched_off(running: Make) -> None:
     services = running(attrs.evolve(SETTINGS, hang_timeout_ms=0), one=SLEEP)
     hold(services.pid("one"))
-    assert not services.loop.run(lambda: services["one"].record.hangs > 0, 0.3)
+    assert not run_until(services.loop, lambda: services["one"].record.hangs > 0, 0.3)
 
 
 def test_pauses_become_longer_and_what_is_printed_is_logged(
@@ -188,7 +192,7 @@ def test_one_that_waits_is_not_started_any_more(running: Make) -> None:
     services = running(attrs.evolve(SETTINGS, restart_first_ms=60), bad="exit 1")
     services.until(lambda: services["bad"].state.value == "waiting")
     assert services.stop()
-    assert not services.loop.run(lambda: services["bad"].pid is not None, 0.2)
+    assert not run_until(services.loop, lambda: services["bad"].pid is not None, 0.2)
 
 
 def test_where_no_process_can_be_had_it_is_tried_again(

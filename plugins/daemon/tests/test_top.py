@@ -18,7 +18,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.pins import Pin, write_pin
 from lakelog_cli.app import make_app
 from lakelog_cli.topview import frame
-from lakelog_daemon import held, watching
+from lakelog_daemon import watching
 from lakelog_daemon.watching import Watcher
 from lakelog_testing.signals import hold
 from plugins.daemon.tests.support import IDLE, QUICK, service, serving, until
@@ -154,7 +154,7 @@ def test_an_owner_that_is_held_is_seen(tmp_path: Path, monkeypatch: pytest.Monke
     with serving(tmp_path) as serve:
         until(lambda: serve.row("owner"))
         watch = watcher(serve.store)
-        monkeypatch.setattr(held, "SILENT_MS", 1000)
+        monkeypatch.setattr(watching, "SILENT_MS", 1000)
         assert watch.view()["health"] == "ok"
         hold(serve.process.pid)
         try:

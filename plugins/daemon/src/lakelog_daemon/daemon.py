@@ -8,29 +8,37 @@ failed (in a write or sync) is closed at once, because only reopening it helps.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from enum import Enum, unique
-from typing import Final
+from threading import Timer
+from types import FrameType
+from typing import Any, Final, NoReturn
 
 from lakelog import Store
-from lakelog.errors import StoreFailed
+from lakelog.errors import StoreFailed, ThreadNotStarted
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.files.pages.page_view import PageView
-from lakelog_daemon.deadline import Deadline, ending_by
-from lakelog_daemon.leftovers import end_leftovers
-from lakelog_daemon.logs import LogWriter, fields
-from lakelog_daemon.loop import Loop, signals_in
+from lakelog.runtime.threads import started
+from lakelog_daemon.child import end_leftovers
+from lakelog_daemon.logs import LogWriter, fields, stop_log
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
 from lakelog_daemon.plan import ServePlan
-from lakelog_daemon.runfiles import remove_pid, write_pid, write_status
-from lakelog_daemon.status import SERVING, STOPPED, StatusReporter
+from lakelog_daemon.service import Supervisor
+from lakelog_daemon.status import (
+    SERVING,
+    STOPPED,
+    StatusReporter,
+    remove_pid,
+    write_pid,
+    write_status,
+)
 from lakelog_daemon.status import STOPPING as NOW_STOPPING
-from lakelog_daemon.supervisor import Supervisor
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _STOP: Final = (signal.SIGTERM, signal.SIGINT)
@@ -38,6 +46,8 @@ FOR_SERVICES: Final = 0.6
 """Fraction of the stop timeout after which services are killed; the rest is for the store."""
 STALE_MS: Final = 10_000
 """If the owner's heartbeat is older, its threads are stuck; the watchdog is then not notified."""
+_LAST_WORDS_SECONDS: Final = 0.5
+_FAILURE_PAUSE_SECONDS: Final = 0.05
 
 
 @unique
@@ -60,11 +70,14 @@ class Daemon:
         self._writer = log
         self._late_code = late_code
         self._files: FileSystem = RealFileSystem()
-        self._loop = Loop()
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(log_failure)
         self._manager = Notifier.of(os.environ)
         self._supervisor = Supervisor(plan.services, plan.path, plan.settings, self._loop)
         self._state = SERVING
-        self._stops = 0
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._signals = 0
         self._told = ""
         self._has_room = True
 
@@ -77,9 +90,9 @@ class Daemon:
                 _LOG.warning("stopped while the store was opened", extra=fields("stopped"))
                 return Ending.STOPPED
             with signals_in(self._loop, (*_STOP, signal.SIGHUP), self._signalled):
-                return self._serve(store)
+                return self._loop.run_until_complete(self._serve(store))
 
-    def _serve(self, store: Store) -> Ending:
+    async def _serve(self, store: Store) -> Ending:
         self._files = RealFileSystem.of_store(store.path, store.settings.core.group)
         with ExitStack() as undo:
             undo.callback(store.close)
@@ -87,9 +100,9 @@ class Daemon:
             undo.pop_all()
         try:
             self._begin(reporter)
-            self._loop.run(lambda: self._stops > 0 or reporter.has_failed)
+            await self._stop.wait()
         finally:
-            ending = self._end(store, reporter)
+            ending = await self._end(store, reporter)
         return ending
 
     # --- while it serves ---
@@ -100,12 +113,16 @@ class Daemon:
         self._on_disk(lambda: write_pid(self._files, path))
         _LOG.info("serves %s", path, extra=fields("serving", pid=os.getpid(), store=str(path)))
         self._supervisor.start()
-        self._loop.every(settings.status_interval_ms / 1000, lambda: self._tick(reporter))
+        every(self._loop, settings.status_interval_ms / 1000, lambda: self._tick(reporter))
         if self._manager.watchdog_seconds is not None:
-            self._loop.every(self._manager.watchdog_seconds / 2, lambda: self._live(reporter))
+            every(self._loop, self._manager.watchdog_seconds / 2, lambda: self._live(reporter))
         self._manager.tell(READY)
 
     def _tick(self, reporter: StatusReporter) -> None:
+        if self._state == STOPPED:  # asyncio may make a last call after the store was closed
+            return
+        if reporter.has_failed:
+            self._stop.set()
         self._supervisor.look()
         self._report(reporter)
 
@@ -119,6 +136,8 @@ class Daemon:
 
     def _live(self, reporter: StatusReporter) -> None:
         """Notify the service manager's watchdog, unless the store's threads are stuck."""
+        if self._state == STOPPED:
+            return
         age_ms = time.time_ns() // 1_000_000 - reporter.page.heartbeat_ms
         if age_ms < STALE_MS and not reporter.has_failed:
             self._manager.tell(WATCHDOG)
@@ -128,8 +147,9 @@ class Daemon:
             self._writer.reopen()
             _LOG.info("goes on in a new log file", extra=fields("log_reopened"))
             return
-        self._stops += 1
-        hurried = self._stops > 1
+        hurried = self._signals > 0
+        self._signals += 1
+        (self._hurry if hurried else self._stop).set()
         what = "services are stopped at once" if hurried else "stops"
         _LOG.info("%s: %s", number.name, what, extra=fields("hurried" if hurried else "stopping"))
 
@@ -158,14 +178,14 @@ class Daemon:
 
     # --- when it stops ---
 
-    def _end(self, store: Store, reporter: StatusReporter) -> Ending:
+    async def _end(self, store: Store, reporter: StatusReporter) -> Ending:
         begun, seconds = time.monotonic(), self._plan.settings.stop_timeout_ms / 1000
         with Deadline(seconds, self._late_code, self._writer):
             self._state = NOW_STOPPING
             self._manager.tell(STOPPING)
             with suppress(Exception):  # a failed status report must not prevent the stop
                 self._report(reporter)
-            self._supervisor.stop(seconds * FOR_SERVICES, lambda: self._stops > 1)
+            await self._supervisor.stop(seconds * FOR_SERVICES, self._hurry)
             self._state = STOPPED
             with suppress(Exception):  # likewise
                 self._report(reporter)
@@ -184,3 +204,86 @@ class Daemon:
             _LOG.critical("%s", error, exc_info=error.__cause__, extra=extra)
             return Ending.FAILED
         return Ending.STOPPED
+
+
+class Deadline:
+    """Exits the process if the ``with`` block takes longer, wherever it hangs."""
+
+    def __init__(self, seconds: float, code: int, log: LogWriter) -> None:
+        """Set the limit.
+
+        :param code: exit code on timeout
+        :param log: the log, whose pending lines are written before the exit
+        """
+        self._seconds = seconds
+        self._code = code
+        self._log = log
+        self._timer = Timer(seconds, self._over)
+        self._timer.name, self._timer.daemon = "lakelog-deadline", True
+
+    def __enter__(self) -> Deadline:
+        try:
+            started(self._timer)
+        except ThreadNotStarted as error:
+            _LOG.warning("nothing bounds how long this stop takes: %s", error)
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._timer.cancel()
+
+    def _over(self) -> None:
+        what = "not stopped after %.1f s: ends as it is; the next owner recovers the store"
+        _LOG.critical(what, self._seconds, extra=fields("late"))
+        stop_log(self._log, _LAST_WORDS_SECONDS)
+        os._exit(self._code)
+
+
+@contextmanager
+def ending_by(number: signal.Signals) -> Iterator[None]:
+    """Let a signal raise ``KeyboardInterrupt``, as Ctrl-C does; main thread only."""
+    former = signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(number, former)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def signals_in(
+    loop: asyncio.AbstractEventLoop,
+    numbers: Sequence[signal.Signals],
+    act: Callable[[signal.Signals], None],
+) -> Iterator[None]:
+    """Call ``act`` from the loop for each of these signals; main thread only."""
+    former = {each: signal.getsignal(each) for each in numbers}
+    for each in numbers:
+        loop.add_signal_handler(each, act, each)
+    try:
+        yield
+    finally:
+        for each, handler in former.items():
+            loop.remove_signal_handler(each)
+            signal.signal(each, handler)
+
+
+def every(loop: asyncio.AbstractEventLoop, seconds: float, act: Callable[[], None]) -> None:
+    """Call ``act`` now, and then at this interval; missed calls are not made up for."""
+    due = loop.time() + seconds
+    try:
+        act()
+    except Exception as error:  # noqa: BLE001  # the store must continue
+        loop.call_exception_handler({"message": "a periodic call failed", "exception": error})
+    loop.call_at(due, every, loop, seconds, act)
+
+
+def log_failure(_loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+    """Log an exception of a callback, and pause: the failure may repeat at once.
+
+    The loop continues afterwards, because a defect here must not stop the store.
+    """
+    _LOG.error("internal error: %s", context["message"], exc_info=context.get("exception"))
+    time.sleep(_FAILURE_PAUSE_SECONDS)

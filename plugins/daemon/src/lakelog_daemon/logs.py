@@ -1,6 +1,6 @@
 """The log of ``lakelog serve``: one line per record, as text or JSON, without blocking callers.
 
-Callers queue lines for one writer thread. If the writer is blocked (by a full pipe) or fails (on a
+Callers queue formatted lines for one thread. If that is blocked (by a full pipe) or fails (on a
 full disk), lines are dropped and counted: logging must not stop a store.
 
 A JSON line has ``time`` (ISO 8601, UTC), ``level``, ``logger`` and ``message``. Then follow the
@@ -13,18 +13,17 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
 from queue import Full, Queue
-from threading import Thread
 from typing import Any, Final
 
 import attrs
 
 from lakelog.errors import ThreadNotStarted
-from lakelog.runtime.threads import started
 
 FIELDS: Final = "fields"
 """The attribute of a log record that holds its fields; set by ``extra=fields(...)``."""
@@ -88,63 +87,77 @@ class LogTarget:
         return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
 
 
-class LogWriter(logging.Handler):
-    """Writes log records in its own thread.
+class _LineWriter(QueueListener):
+    """The thread that writes queued lines, unbuffered: a failed write affects one line only.
+
+    It is no ``logging.Handler``: Python locks each one at exit, and would wait for a blocked write.
+    """
+
+    def __init__(self, lines: Queue[Any], target: LogTarget, dropped: Callable[[], None]) -> None:
+        super().__init__(lines)
+        self.is_old = False
+        self._target = target
+        self._dropped = dropped
+        self._fd = target.open()
+        try:
+            self.start()
+        except (RuntimeError, MemoryError) as error:
+            os.close(self._fd)
+            raise ThreadNotStarted("lakelog-log", error) from error
+
+    def handle(self, record: logging.LogRecord) -> None:
+        """Write a record that was formatted before."""
+        data = f"{record.msg}\n".encode(errors="backslashreplace")
+        try:
+            if self.is_old:
+                self._reopen()
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError:
+            self._dropped()
+
+    def _reopen(self) -> None:
+        self.is_old = False
+        fresh = self._target.open()
+        os.close(self._fd)
+        self._fd = fresh
+
+
+class LogWriter(QueueHandler):
+    """Queues log records for a thread that writes them.
 
     :ivar dropped: number of lines that could not be written
     """
 
     def __init__(self, target: LogTarget) -> None:
-        super().__init__()
+        self._lines: Queue[Any] = Queue(MOST_LINES)
+        super().__init__(self._lines)
         self.dropped = 0
-        self._target = target
-        self._fd = target.open()
-        self._lines: Queue[bytes | None] = Queue(MOST_LINES)
-        self._is_old = False
-        thread = Thread(target=self._run, name="lakelog-log", daemon=True)
-        try:
-            self._thread = started(thread)
-        except ThreadNotStarted:
-            os.close(self._fd)
-            raise
+        self._writer = _LineWriter(self._lines, target, self._drop)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Queue a line, or drop it if the queue is full."""
-        try:
-            self._lines.put_nowait(self.format(record).encode(errors="backslashreplace") + b"\n")
-        except Full:
-            self.dropped += 1
-        except Exception:  # noqa: BLE001  # a record that cannot be formatted is dropped
-            self.dropped += 1
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
+        """Count a record that cannot be formatted, or for which the queue has no room."""
+        del record
+        self._drop()
 
     def reopen(self) -> None:
         """Reopen the file by its name, after the former one was renamed."""
-        self._is_old = True
+        self._writer.is_old = True
 
     def finish(self, timeout_seconds: float) -> None:
-        """Write the queued lines, waiting no longer than ``timeout_seconds``."""
+        """Write the queued lines, waiting no longer than ``timeout_seconds``.
+
+        ``QueueListener.stop`` would wait for as long as the file is blocked.
+        """
         with suppress(Full):
-            self._lines.put(None, timeout=timeout_seconds)
-            self._thread.join(timeout_seconds)
+            self._lines.put(None, timeout=timeout_seconds)  # ends the listener
+            with self._lines.all_tasks_done:
+                self._lines.all_tasks_done.wait_for(
+                    lambda: not self._lines.unfinished_tasks, timeout_seconds
+                )
 
-    def _run(self) -> None:
-        while (line := self._lines.get()) is not None:
-            try:
-                if self._is_old:
-                    self._change()
-                self._write(line)
-            except OSError:
-                self.dropped += 1
-
-    def _write(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self._fd, data) :]
-
-    def _change(self) -> None:
-        self._is_old = False
-        fresh = self._target.open()
-        os.close(self._fd)
-        self._fd = fresh
+    def _drop(self) -> None:
+        self.dropped += 1
 
 
 def start_log(target: LogTarget, level: str, *, as_json: bool) -> LogWriter:

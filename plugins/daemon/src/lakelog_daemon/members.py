@@ -19,7 +19,7 @@ from lakelog.files.shared.dispatch_lock import DISPATCHING
 from lakelog.files.shared.membership import OPEN
 from lakelog.files.shared.ownership import SERVICES
 from lakelog.format.layout import LOCK_FILE
-from lakelog_daemon.procstat import command_of, look_at
+from lakelog_daemon.processes import command_of, look_at
 
 _DOES: Final = {SERVICES: "services", DISPATCHING: "dispatches"}
 _GONE: Final = " (deleted)"

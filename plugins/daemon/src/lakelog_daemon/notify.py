@@ -63,7 +63,7 @@ class Notifier:
         return False
 
 
-class Ear:
+class NotifyReceiver:
     """Receives notifications of one service; those of other users are ignored."""
 
     def __init__(self) -> None:
@@ -97,6 +97,10 @@ class Ear:
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
+
+
+Ear = NotifyReceiver
+"""Former name."""
 
 
 def _is_ours(notes: list[tuple[int, int, bytes]]) -> bool:

@@ -1,20 +1,94 @@
-"""The configuration of a ``serve``: settings and command line, validated before anything starts."""
+"""The configuration of a ``serve``: settings, services and command line, validated before start."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import attrs
 
 from lakelog import Store
+from lakelog.errors import SettingsError
 from lakelog.interfaces import Kind
 from lakelog.settings.catalog import SERVE
 from lakelog.settings.model import ServeSettings
 from lakelog.store.open import Opening, open_to_serve, prepare
-from lakelog_daemon.specs import Spec, check_names, follower, parse
+
+STORE: Final = "{store}"
+"""Placeholder for the store directory in a command."""
+FOLLOWER_PROGRAM: Final = "lakelog_daemon.follower"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}")
+_OURSELVES: Final = "lakelog"
+
+
+@attrs.frozen
+class Spec:
+    """A service to run.
+
+    :ivar kind: ``service`` for a command, ``follower`` for a follower of the settings
+    :ivar command: the program and its arguments
+    """
+
+    name: str
+    kind: Literal["service", "follower"]
+    command: tuple[str, ...] = attrs.field(repr=False)
+
+
+def parse(text: str, store: Path, source: str) -> Spec:
+    """Parse ``NAME=COMMAND``; raises :class:`~lakelog.errors.SettingsError`.
+
+    The command is split like a shell command. ``{store}`` in it is the store directory. The program
+    ``lakelog`` is always the running installation, whatever ``PATH`` contains.
+
+    >>> parse("eye=lakelog stats {store}", Path("/s"), "--service").command[1:]
+    ('-m', 'lakelog', 'stats', '/s')
+    """
+    name, equals, command = text.partition("=")
+    if not equals or not _NAME.fullmatch(name):
+        what = f"{text!r} is not NAME=COMMAND (a name has letters, digits, '.', '_' and '-')"
+        raise SettingsError(what, source=source)
+    try:
+        words = [word.replace(STORE, str(store)) for word in shlex.split(command)]
+    except ValueError as error:
+        raise SettingsError(f"the command of {name!r}: {error}", source=source) from None
+    return Spec(name, "service", _program(name, words, source))
+
+
+def _program(name: str, words: Sequence[str], source: str) -> tuple[str, ...]:
+    if not words:
+        raise SettingsError(f"service {name!r} has no command", source=source)
+    if words[0] == _OURSELVES:
+        return (sys.executable, "-m", _OURSELVES, *words[1:])
+    if shutil.which(words[0]) is None:
+        what = f"service {name!r}: no program {words[0]!r} is here that may be run"
+        raise SettingsError(what, source=source)
+    return tuple(words)
+
+
+def follower(name: str, path: Path, given: Mapping[str, Any]) -> Spec:
+    """The follower ``name`` of the settings, as a separate program.
+
+    :param given: arguments with which the store was opened; the program opens it with the same
+    """
+    told = json.dumps(dict(given), default=os.fspath)
+    return Spec(name, "follower", (sys.executable, "-m", FOLLOWER_PROGRAM, str(path), name, told))
+
+
+def check_names(specs: Iterable[Spec]) -> tuple[Spec, ...]:
+    """Return ``specs``, or raise if a name repeats."""
+    found: dict[str, Spec] = {}
+    for each in specs:
+        if each.name in found:
+            raise SettingsError(f"two services are called {each.name!r}; give each its own name")
+        found[each.name] = each
+    return tuple(found.values())
 
 
 @attrs.frozen

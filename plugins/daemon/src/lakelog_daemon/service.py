@@ -1,4 +1,4 @@
-"""One supervised service: started, watched, restarted, and stopped.
+"""Supervised services: started, watched, restarted, and stopped.
 
 ::
 
@@ -12,29 +12,33 @@ checked in that way. Nothing here blocks, so that a service never delays the sto
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum, unique
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 
 from lakelog.settings.model import ServeSettings
-from lakelog_daemon.backoff import Backoff
-from lakelog_daemon.child import Child, Heard, Watching
+from lakelog_daemon.child import Child, ChildEvents
 from lakelog_daemon.logs import fields
-from lakelog_daemon.loop import Timer
 from lakelog_daemon.notify import READY, STATUS, WATCHDOG
-from lakelog_daemon.procstat import look_at
-from lakelog_daemon.specs import Spec
+from lakelog_daemon.plan import Spec
+from lakelog_daemon.processes import look_at
 
 _LOG: Final = logging.getLogger("lakelog.serve")
+SPREAD: Final = 0.2
+_MOST_DOUBLINGS: Final = 30
 _LONGEST_STATUS: Final = 200
 SETTLING_SECONDS: Final = 1.0
 """Shortest time, in seconds, before a restarted service is reported as ``ok``."""
+_REAP_SECONDS: Final = 2.0
+"""How long a killed process may take to end, in seconds; one blocked by a disk takes longer."""
 
 
 @unique
@@ -47,11 +51,28 @@ class ServiceState(StrEnum):
     STOPPED = "stopped"
 
 
-class Calling(Watching, Protocol):
-    """The loop's methods that a service uses."""
+@attrs.define
+class Backoff:
+    """The restart delays of one service: doubled after each end, with random variation.
 
-    def later(self, seconds: float, act: Callable[[], None]) -> Timer:
-        """Call ``act`` once, after ``seconds``."""
+    The variation keeps services that ended together, for example on a full disk, from restarting
+    together.
+
+    :ivar chance: returns a random number from 0 to 1
+    """
+
+    settings: ServeSettings
+    chance: Callable[[], float] = random.random
+    _ends: int = 0
+
+    def after(self, ran_seconds: float) -> float:
+        """The delay in seconds before the restart of a service that ran for ``ran_seconds``."""
+        if ran_seconds * 1000 >= self.settings.restart_settled_ms:
+            self._ends = 0
+        doubled = self.settings.restart_first_ms << min(self._ends, _MOST_DOUBLINGS)
+        self._ends += 1
+        pause_ms = min(doubled, self.settings.restart_longest_ms)
+        return pause_ms / 1000 * (1 - SPREAD + 2 * SPREAD * self.chance())
 
 
 @attrs.define
@@ -74,25 +95,31 @@ class Record:
     started_ms: int | None = None
     started: float = 0.0
     settled: float = 0.0
-    beat: float | None = None
-    held_since: float | None = None
+    watchdog_time: float | None = None
+    stopped_since: float | None = None
 
 
 class Service:
     """A service; all methods are called from the loop."""
 
     def __init__(
-        self, spec: Spec, store: Path, settings: ServeSettings, loop: Calling, backoff: Backoff
+        self,
+        spec: Spec,
+        store: Path,
+        settings: ServeSettings,
+        loop: asyncio.AbstractEventLoop,
+        backoff: Backoff,
     ) -> None:
         self.spec = spec
         self.state = ServiceState.WAITING
+        self.over = asyncio.Event()
         self.record = Record()
         self._store = store
         self._hang_seconds = settings.hang_timeout_ms / 1000
         self._loop = loop
         self._backoff = backoff
         self._child: Child | None = None
-        self._timer: Timer | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def pid(self) -> int | None:
@@ -101,21 +128,26 @@ class Service:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has stopped permanently."""
+        """Whether it has stopped permanently; ``over`` is set then."""
         return self.state is ServiceState.STOPPED
 
     def start(self) -> None:
         """Start its program; after a failure, retry later."""
-        heard = Heard(self._printed, self._said, self._ended)
+        events = ChildEvents(self._printed, self._said, self._ended)
         try:
-            child = Child(self.spec, self._store, self._hang_seconds, self._loop, heard)
+            child = Child(self.spec, self._store, self._hang_seconds, self._loop, events)
         except OSError as error:
             self._rest(f"cannot be started: {error.strerror or error}", 0.0)
             return
         self._child, self.state = child, ServiceState.RUNNING
         record = self.record
         record.started, record.started_ms = time.monotonic(), time.time_ns() // 1_000_000
-        record.is_ready, record.said, record.beat, record.held_since = False, None, None, None
+        record.is_ready, record.said, record.watchdog_time, record.stopped_since = (
+            False,
+            None,
+            None,
+            None,
+        )
         self._log(logging.INFO, "started", f"runs as process {child.pid}")
 
     def look(self) -> None:
@@ -125,12 +157,12 @@ class Service:
             return
         seen = look_at(child.pid)
         if seen is None or not seen.is_stopped:
-            record.held_since = None
-        elif record.held_since is None:
-            record.held_since = now
+            record.stopped_since = None
+        elif record.stopped_since is None:
+            record.stopped_since = now
         for since, what in (
-            (record.held_since, "is held by a signal"),
-            (record.beat, "gives no sign of life"),
+            (record.stopped_since, "is stopped by a signal"),
+            (record.watchdog_time, "has sent no WATCHDOG=1"),
         ):
             if since is not None and now - since >= self._hang_seconds:
                 self._hangs(child, f"{what} for {now - since:.1f} s")
@@ -140,15 +172,17 @@ class Service:
         """Ask it to stop, and never restart it."""
         if self._timer is not None:
             self._timer.cancel()
-        self.state = ServiceState.STOPPED if self._child is None else ServiceState.STOPPING
-        if self._child is not None:
+        if self._child is None:
+            self._finish()
+        else:
+            self.state = ServiceState.STOPPING
             self._child.send(signal.SIGTERM)
             self._child.send(signal.SIGCONT)  # a stopped process cannot handle SIGTERM
 
     def kill(self) -> None:
         """Kill it, together with its process group."""
         if self._child is not None:
-            self._log(logging.WARNING, "killed", "does not stop, and is killed")
+            self._log(logging.WARNING, "killed", "did not stop in time, and is killed")
             self._child.send(signal.SIGKILL)
 
     def row(self) -> dict[str, Any]:
@@ -176,14 +210,14 @@ class Service:
 
     def _running_health(self) -> str:
         record = self.record
-        if record.held_since is not None:
+        if record.stopped_since is not None:
             return "hanging"
         is_settled = record.is_ready or time.monotonic() >= record.settled
         return "ok" if is_settled else "restarting"
 
     def _hangs(self, child: Child, why: str) -> None:
         self.record.hangs += 1
-        self.record.beat = self.record.held_since = None
+        self.record.watchdog_time = self.record.stopped_since = None
         self._log(logging.ERROR, "hangs", f"{why}; it is killed")
         child.send(signal.SIGKILL)
 
@@ -193,7 +227,7 @@ class Service:
     def _said(self, line: str) -> None:
         record = self.record
         if line == WATCHDOG:
-            record.beat = time.monotonic()
+            record.watchdog_time = time.monotonic()
         elif line == READY:
             record.is_ready = True
         elif line.startswith(STATUS):
@@ -201,21 +235,25 @@ class Service:
 
     def _ended(self, status: int) -> None:
         self._child = None
-        how = _spoken(status)
+        how = _exit_text(status)
         self.record.last_exit = how
         if self.state is ServiceState.STOPPING:
-            self.state = ServiceState.STOPPED
+            self._finish()
             self._log(logging.INFO, "stopped", f"has stopped: {how}")
         else:
             self._rest(how, time.monotonic() - self.record.started)
+
+    def _finish(self) -> None:
+        self.state = ServiceState.STOPPED
+        self.over.set()
 
     def _rest(self, how: str, ran_seconds: float) -> None:
         """Wait for the restart delay, then start it again."""
         pause = self._backoff.after(ran_seconds)
         self.state, self.record.last_exit = ServiceState.WAITING, how
-        self._log(logging.WARNING, "ended", f"{how}; it is started again in {pause:.1f} s")
+        self._log(logging.WARNING, "ended", f"{how}; restart in {pause:.1f} s")
         self.record.settled = time.monotonic() + pause + max(pause, SETTLING_SECONDS)
-        self._timer = self._loop.later(pause, self._again)
+        self._timer = self._loop.call_later(pause, self._again)
 
     def _again(self) -> None:
         self.record.restarts += 1
@@ -226,10 +264,64 @@ class Service:
         _LOG.log(level, "%s", what, extra=extra)
 
 
-def _spoken(status: int) -> str:
+class Supervisor:
+    """All services of one store; all methods are called from the loop's thread."""
+
+    def __init__(
+        self,
+        specs: Iterable[Spec],
+        store: Path,
+        settings: ServeSettings,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.services = tuple(
+            Service(spec, store, settings, loop, Backoff(settings)) for spec in specs
+        )
+
+    def start(self) -> None:
+        """Start all."""
+        for each in self.services:
+            each.start()
+
+    def look(self) -> None:
+        """Kill services that hang."""
+        for each in self.services:
+            each.look()
+
+    async def stop(self, timeout_seconds: float, hurry: asyncio.Event) -> bool:
+        """Ask all to stop, and wait; returns whether none had to be killed.
+
+        :param hurry: once it is set, services are killed without further waiting
+        """
+        for each in self.services:
+            each.stop()
+        over, hurried = (asyncio.ensure_future(each) for each in (self._over(), hurry.wait()))
+        try:
+            await asyncio.wait(
+                (over, hurried), timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            late = [each for each in self.services if not each.is_over]
+            for each in late:
+                each.kill()
+            await asyncio.wait((over,), timeout=_REAP_SECONDS)
+        finally:
+            over.cancel()
+            hurried.cancel()
+        return not late
+
+    async def _over(self) -> None:
+        for each in self.services:
+            await each.over.wait()
+
+    def rows(self) -> list[Mapping[str, Any]]:
+        """The rows of the services in the status file."""
+        return [each.row() for each in self.services]
+
+
+def _exit_text(status: int) -> str:
     """An exit status in words.
 
-    >>> _spoken(3), _spoken(-9)
+    >>> _exit_text(3), _exit_text(-9)
     ('ended with code 3', 'ended by SIGKILL')
     """
     if status >= 0:

@@ -27,10 +27,16 @@
                    number of lines of its log that could not be written
 
 Times are of the wall clock. Names may be added; existing ones keep their meaning.
+
+``lakelog/serve.pid`` holds the process id and a line feed. It exists from the start of ownership
+until just before its end. One left by a crash has no meaning: the lock determines the owner of a
+store, and the next ``serve`` overwrites it. Both files are replaced by a rename, and never synced:
+they describe a process, and need not survive a power cut.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -43,20 +49,23 @@ from typing import Any, Final, Protocol
 import attrs
 
 from lakelog.dispatch.runner import Lag
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.pages.page_view import PageView, process_start
 from lakelog.files.pages.shared_page import OwnerState
 from lakelog.files.state.pins import read_pins
-from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR
+from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR, OWN_DIR
 from lakelog.housekeeping.disks import watched
-from lakelog_daemon.rates import Look, lags, rates, sync_ms
-from lakelog_daemon.usage import Usage
+from lakelog_daemon.processes import Usage
 
 VERSION: Final = 1
 SERVING: Final = "serving"
 STOPPING: Final = "stopping"
 STOPPED: Final = "stopped"
 FAILED: Final = "failed"
+PID_FILE: Final = "serve.pid"
+STATUS_FILE: Final = "serve.json"
+RATED: Final = ("appended", "flushed", "dispatched", "records", "syncs")
+"""The counters with a meaningful rate."""
 
 
 def now_ms() -> int:
@@ -97,7 +106,7 @@ class StatusReporter:
     services: Callable[[], Sequence[Mapping[str, Any]]]
     dropped: Callable[[], int]
     _started_ms: int = attrs.field(factory=now_ms, init=False)
-    _former: Look | None = attrs.field(default=None, init=False)
+    _former: CounterSample | None = attrs.field(default=None, init=False)
     _usage: Usage = attrs.field(factory=Usage, init=False)
 
     @property
@@ -107,8 +116,8 @@ class StatusReporter:
 
     def status(self, state: str) -> dict[str, Any]:
         """The status, as described in this module."""
-        look = Look(time.monotonic(), self.page.counts())
-        former, self._former = self._former, look
+        sample = CounterSample(time.monotonic(), self.page.counts())
+        former, self._former = self._former, sample
         services = self.services()
         problems = [*self._problems(), *_troubled(services)]
         failed = self.has_failed
@@ -123,10 +132,10 @@ class StatusReporter:
             "state": FAILED if failed else state,
             "health": FAILED if failed else "degraded" if problems else "ok",
             "problems": problems,
-            "positions": look.counts,
-            "rates": {name: round(rate, 1) for name, rate in rates(former, look).items()},
-            "lags": self._lags(look.counts),
-            "flush": {"mean_ms": sync_ms(former, look)},
+            "positions": sample.counts,
+            "rates": {name: round(rate, 1) for name, rate in rates(former, sample).items()},
+            "lags": self._lags(sample.counts),
+            "flush": {"mean_ms": sync_ms(former, sample)},
             "disks": disks(self.store.path, self.commitlog),
             "processes": self._usage.rows(os.getpid(), services),
             "log_lines_dropped": self.dropped(),
@@ -181,3 +190,95 @@ def _version() -> str | None:
     with suppress(PackageNotFoundError):
         return version("lakelog-core")
     return None
+
+
+# --- rates and lags ---
+
+
+@attrs.frozen
+class CounterSample:
+    """The counters of a shared page at a time in seconds."""
+
+    time: float
+    counts: Mapping[str, int]
+
+
+def rates(former: CounterSample | None, now: CounterSample) -> dict[str, float]:
+    """Increase per second, by name; a counter that decreased was reset by a new owner.
+
+    >>> rates(CounterSample(1.0, {"syncs": 5}), CounterSample(3.0, {"syncs": 9}))["syncs"]
+    2.0
+    """
+    if former is None or now.time <= former.time:
+        return dict.fromkeys(RATED, 0.0)
+    passed = now.time - former.time
+    return {name: _grown(former, now, name) / passed for name in RATED}
+
+
+def sync_ms(former: CounterSample | None, now: CounterSample) -> float | None:
+    """The mean duration of a sync between two samples, in ms; ``None`` if there was none."""
+    if former is None:
+        return None
+    syncs = _grown(former, now, "syncs")
+    return _grown(former, now, "sync_us") / syncs / 1000 if syncs else None
+
+
+def lags(counts: Mapping[str, int]) -> dict[str, int]:
+    """The bytes that are not durable yet, and those not dispatched yet."""
+    return {
+        "flush_bytes": max(0, counts["appended"] - counts["flushed"]),
+        "dispatch_bytes": max(0, counts["readable"] - counts["dispatched"]),
+    }
+
+
+def _grown(former: CounterSample, now: CounterSample, name: str) -> int:
+    return max(0, now.counts.get(name, 0) - former.counts.get(name, 0))
+
+
+# --- files ---
+
+
+def pid_file(path: Path) -> Path:
+    """The file with the process id, for the store directory ``path``."""
+    return path / OWN_DIR / PID_FILE
+
+
+def status_file(path: Path) -> Path:
+    """The status file, for the store directory ``path``."""
+    return path / OWN_DIR / STATUS_FILE
+
+
+def write_pid(files: FileSystem, path: Path) -> None:
+    """Write the id of this process; raises ``OSError``."""
+    _replace(files, pid_file(path), b"%d\n" % os.getpid())
+
+
+def remove_pid(files: FileSystem, path: Path) -> None:
+    """Remove the file; must be called while the store is owned, so that it is not another's."""
+    with suppress(OSError):
+        files.unlink(pid_file(path))
+
+
+def write_status(files: FileSystem, path: Path, status: Mapping[str, Any]) -> None:
+    """Replace the status; after an ``OSError`` the former one remains."""
+    _replace(files, status_file(path), json.dumps(status, separators=(",", ":")).encode())
+
+
+def read_status(files: FileSystem, path: Path) -> dict[str, Any] | None:
+    """The last status; ``None`` if there is none, or it cannot be read."""
+    try:
+        read = json.loads(read_file(files, status_file(path)) or b"")
+    except (OSError, ValueError):
+        return None
+    return read if isinstance(read, dict) else None
+
+
+def _replace(files: FileSystem, target: Path, content: bytes) -> None:
+    temporary = target.with_name(f"{target.name}.tmp")
+    file = files.open(temporary, write=True, create=True)
+    try:
+        file.truncate(0)
+        file.write_at(0, content)
+    finally:
+        file.close()
+    files.rename(temporary, target)

@@ -8,6 +8,7 @@ of its shared page and of Linux's data on its processes.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,21 +17,28 @@ import attrs
 from lakelog.errors import NoOwner, NotAStore
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.pages.page_reader import PageReader
-from lakelog.files.pages.page_view import PageView
+from lakelog.files.pages.page_view import PageView, process_start
 from lakelog.files.shared.ownership import is_held, is_owned, is_served, owner_pid
 from lakelog.log.commit_log import APPENDING
-from lakelog_daemon.held import as_seen
 from lakelog_daemon.members import look_for_members
-from lakelog_daemon.procstat import look_at
-from lakelog_daemon.rates import Look, lags, rates, sync_ms
-from lakelog_daemon.runfiles import read_status
-from lakelog_daemon.status import VERSION, disks, follower_lags
-from lakelog_daemon.usage import Usage
+from lakelog_daemon.processes import Usage, look_at
+from lakelog_daemon.status import (
+    VERSION,
+    CounterSample,
+    disks,
+    follower_lags,
+    lags,
+    rates,
+    read_status,
+    sync_ms,
+)
 
 FRESH_MS: Final = 10_000
 """Largest age of a status, in ms; a healthy ``serve`` writes one every second."""
 LONG_MS: Final = 1_000
 """Duration from which an append is reported, in ms: all other appends wait for it."""
+SILENT_MS: Final = 3000
+"""Age of a heartbeat, in ms, from which it is reported; it is written every 500 ms."""
 
 
 @attrs.define
@@ -40,12 +48,12 @@ class Watcher:
     files: FileSystem
     path: Path
     commitlog: Path
-    _belief: PageReader = attrs.field(init=False)
-    _former: Look | None = attrs.field(default=None, init=False)
+    _reader: PageReader = attrs.field(init=False)
+    _former: CounterSample | None = attrs.field(default=None, init=False)
     _usage: Usage = attrs.field(factory=Usage, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._belief = PageReader(self.files, self.path)
+        self._reader = PageReader(self.files, self.path)
 
     @property
     def needs_two(self) -> bool:
@@ -68,12 +76,12 @@ class Watcher:
             raise NotAStore("no store is here; is the path right?", path=self.path)
         if not is_owned(self.files, self.path):
             raise NoOwner("nobody has this store open; nothing is at work", path=self.path)
-        page, served = self._belief.page(), self._served()
+        page, served = self._reader.page(), self._served()
         if served is not None:
             told = {"served_by": "serve", **served}
         else:
             told = {"served_by": None, **self._plain(page)}
-        seen = as_seen(told, page if is_served(self.files, self.path) else None)
+        seen = with_owner_state(told, page if is_served(self.files, self.path) else None)
         return {**seen, **self._positions(page), **self._members(page)}
 
     def _members(self, page: PageView | None) -> dict[str, Any]:
@@ -88,7 +96,7 @@ class Watcher:
             "members": list(found.rows),
             "members_not_seen": found.not_seen,
             "services": services,
-            "appending": _told(*before) if still and before is not None else None,
+            "appending": _append_row(*before) if still and before is not None else None,
             "deleted": list(found.deleted),
             "processes_not_readable": found.unreadable,
         }
@@ -107,8 +115,8 @@ class Watcher:
         said = read_status(self.files, self.path)
         if said is None or said.get("version") != VERSION or not _is_fresh(said):
             return None
-        found = look_at(said["pid"])
-        is_there = found is not None and found.start_ticks == said.get("start_ticks")
+        start = process_start(said["pid"])
+        is_there = start is not None and start == said.get("start_ticks")
         return said if is_there and said["pid"] == owner_pid(self.files, self.path) else None
 
     def _plain(self, page: PageView | None) -> dict[str, Any]:
@@ -132,17 +140,17 @@ class Watcher:
         """The positions in the shared page; rates only from the second call on."""
         if page is None:
             return {}
-        look = Look(time.monotonic(), page.counts())
-        former, self._former = self._former, look
-        told: dict[str, Any] = {"positions": look.counts}
+        sample = CounterSample(time.monotonic(), page.counts())
+        former, self._former = self._former, sample
+        told: dict[str, Any] = {"positions": sample.counts}
         if former is not None:
-            told["rates"] = {name: round(rate, 1) for name, rate in rates(former, look).items()}
-            told["flush"] = {"mean_ms": sync_ms(former, look)}
-        followers = follower_lags(self.files, self.path, look.counts["flushed"])
-        return {**told, "lags": {**lags(look.counts), "followers": followers}}
+            told["rates"] = {name: round(rate, 1) for name, rate in rates(former, sample).items()}
+            told["flush"] = {"mean_ms": sync_ms(former, sample)}
+        followers = follower_lags(self.files, self.path, sample.counts["flushed"])
+        return {**told, "lags": {**lags(sample.counts), "followers": followers}}
 
 
-def _told(pid: int, since_ms: int) -> dict[str, int]:
+def _append_row(pid: int, since_ms: int) -> dict[str, int]:
     """Convert the start of an append to ms since 1970."""
     return {"pid": pid, "since_ms": since_ms + (time.time_ns() - time.monotonic_ns()) // 1_000_000}
 
@@ -152,3 +160,32 @@ def _is_fresh(said: dict[str, Any]) -> bool:
     if type(beat) is not int or type(pid) is not int:
         return False
     return abs(time.time_ns() // 1_000_000 - beat) < FRESH_MS
+
+
+def with_owner_state(view: Mapping[str, Any], page: PageView | None) -> dict[str, Any]:
+    """``view`` with two additions: a missing heartbeat of the owner, and stopped processes.
+
+    A running owner writes its heartbeat to the shared page. A stopped owner does not, and its last
+    status still reports that all is well. Linux reports the true state.
+    """
+    rows = [_row(each) for each in view["processes"]]
+    silence = None if page is None else _silence(page)
+    if silence is None:
+        return {**view, "processes": rows}
+    health = "degraded" if view["health"] == "ok" else view["health"]
+    problems = [silence, *view["problems"]]
+    return {**view, "health": health, "problems": problems, "processes": rows}
+
+
+def _silence(page: PageView) -> str | None:
+    age_ms = time.time_ns() // 1_000_000 - page.heartbeat_ms
+    if age_ms < SILENT_MS:
+        return None
+    return f"no heartbeat for {age_ms // 1000} s: process {page.owner[0]} is stopped, or hangs"
+
+
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    found = None if row["pid"] is None else look_at(row["pid"])
+    if found is None or not found.is_stopped:
+        return dict(row)
+    return {**row, "state": "stopped", "health": "hanging"}
