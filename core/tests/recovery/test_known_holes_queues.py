@@ -248,7 +248,7 @@ def test_the_only_file_of_a_wrong_length(tmp_path: Path, kept: bool) -> None:
         with opened(tmp_path) as store:
             assert_all_found(store, results)
     else:
-        with pytest.raises(CorruptQueue, match="file_entries makes 400"):
+        with pytest.raises(CorruptQueue, match="file_entries requires 400"):
             opened(tmp_path)
 
 
@@ -256,7 +256,7 @@ def test_the_only_file_of_a_wrong_length(tmp_path: Path, kept: bool) -> None:
 def test_files_that_other_settings_made_stay_as_they_are(tmp_path: Path, entries: int) -> None:
     results = crashed(tmp_path)
     log = log_bytes(tmp_path)
-    with pytest.raises(CorruptQueue, match="set it as it was when they were made"):
+    with pytest.raises(CorruptQueue, match="restore the value they were made with"):
         opened(tmp_path, consume_queue={"file_entries": entries})
     assert not (tmp_path / "lakelog" / "quarantine").exists()
     assert log_bytes(tmp_path) == log

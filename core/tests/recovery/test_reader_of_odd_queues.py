@@ -66,7 +66,7 @@ def test_all_is_found_and_nothing_is_changed(
         assert len(store.get("other", 1, 0).messages) == 5
         assert store.queue_bounds("other", 1) == (0, 5)
     assert tree(tmp_path) == before
-    assert f"{odd} has {length} bytes" in caplog.text
+    assert f"{odd} has a wrong length ({length} bytes)" in caplog.text
 
 
 def test_it_follows_an_owner_that_comes_later(tmp_path: Path, made: list[PutResult]) -> None:
@@ -94,7 +94,7 @@ def test_a_file_at_a_place_that_none_can_have(tmp_path: Path, made: list[PutResu
 def test_other_settings_stay_an_error(tmp_path: Path) -> None:
     with (
         read_small(tmp_path, consume_queue={"file_entries": 7}) as store,
-        pytest.raises(CorruptQueue, match="set it as it was when they were made"),
+        pytest.raises(CorruptQueue, match="restore the value they were made with"),
     ):
         store.get("t", 0, 0)
 
