@@ -1,6 +1,6 @@
 """How are old segments moved to cheaper storage, and still read by their offset?
 
-With lakelog-archive from contrib/archive, beside lakelog.
+Needs lakelog-archive from contrib/archive.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main(folder: Path) -> None:
         report = store.delete_expired()
         print("deleted from the log:", len(report.deleted), "segments")
         print("the log begins at offset", store.min_offset)
-        print("what can be read begins at", store.oldest_offset)
+        print("the oldest readable offset is", store.oldest_offset)
         print("first message:", bytes(store.look_up(0).body[:7]).decode())
         print("messages from offset 0 on:", sum(1 for _ in store.scan(start=0)))
 

@@ -1,8 +1,8 @@
-"""How are bodies stored otherwise than they are put, such as compressed?
+"""How are bodies changed in storage, for example compressed?
 
-By an append callback that wraps the built-in one: `encode` hands it other bodies, and `decode` is
-the reading side, which every way of reading uses. This one sets the flag by which RocketMQ's own
-clients know a body that is compressed by zlib. Encryption is the same with a cipher for zlib.
+By an append callback that wraps the built-in one: `encode` passes it other bodies, and `decode`
+restores them in every kind of read. This one sets the flag by which RocketMQ's own clients
+recognise bodies compressed with zlib. For encryption, replace zlib by a cipher.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Compressing:
         """Wrap the callback of a store with these settings."""
         self.settings = settings
         self.inner = RocketmqAppendCallback.of(context.core)
-        self.place = self.inner.place  # what depends on the place in the log is the same
+        self.place = self.inner.place  # fields that depend on the place are the same
 
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
         """Encode one message or many, outside of any lock."""
@@ -51,14 +51,14 @@ class Compressing:
     def _packed(self, message: Message) -> Message:
         body = getattr(message, "body", None)
         if not isinstance(body, bytes | bytearray | memoryview):
-            return message  # the built-in callback says what is wrong with it
+            return message  # the built-in callback raises the error
         if len(body) < self.settings.from_bytes or message.sys_flag & COMPRESSED:
             return message  # it is short, or a client has compressed it
         packed = zlib.compress(body, self.settings.level)
         return attrs.evolve(message, body=packed, sys_flag=message.sys_flag & ~PACKING | ZLIB)
 
     def decode(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
-        """The reading side: the same messages, with the bodies that were put."""
+        """Return the same messages with the bodies that were put."""
         return [self._unpacked(each) for each in messages]
 
     @staticmethod
@@ -74,7 +74,7 @@ plugin = ModuleType("compressing")
 
 @hookimpl
 def lakelog_append_callbacks() -> list[Factory]:
-    """Offer it under a name that settings can choose; a package has this in its plugin module."""
+    """Offer the strategy under a name for settings; in a package this is in the plugin module."""
     return [Factory(Kind.APPEND_CALLBACK, "compress", CompressSettings, Compressing)]
 
 

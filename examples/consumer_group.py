@@ -1,4 +1,4 @@
-"""How does a consumer remember where it was?"""
+"""How does a consumer store its position?"""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import lakelog
 
 
 def main(folder: str) -> None:
-    """Read half of the messages, close the store, and go on where that ended."""
+    """Read half of the messages, close the store, and continue from the stored position."""
     with lakelog.open(folder, segment_size_bytes="1MiB") as store:
         store.put_batch([lakelog.Message("orders", b"order %d" % n) for n in range(100)])
         with store.consumer("billing", "orders", start="earliest") as consumer:
             done = 0
             while done < 50:
                 done += len(consumer.poll(10))
-                consumer.commit()  # only now the group has passed them
+                consumer.commit()  # stores the position
             print("handled", done, "behind by", sum(consumer.lag().values()))
 
     with (

@@ -18,12 +18,12 @@ PAUSE_SECONDS = 0.002
 
 @attrs.frozen
 class NoSettings:
-    """Neither of the two has any."""
+    """Neither strategy has settings."""
 
 
 @attrs.define
 class Patient:
-    """Spares the disk: a put that comes too early for a sync waits until it is time."""
+    """A slow strategy: a put too soon after a sync waits until the next one is due."""
 
     log: Flushable | None = None
     synced_at: float = 0.0
@@ -33,7 +33,7 @@ class Patient:
         self.log = log
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """PUT_OK promises that the message survives a power cut, if ``wait`` asks for it."""
+        """PUT_OK promises that the message survives a power cut, if ``wait`` is true."""
         early = self.synced_at + PAUSE_SECONDS - time.monotonic()
         if self.log and wait and self.log.flushed < end_offset and self.is_time(early):
             self.log.sync()
@@ -46,26 +46,26 @@ class Patient:
         return True
 
     def close(self) -> None:
-        """Sync what is left."""
+        """Sync the rest."""
         if self.log:
             self.log.sync()
 
 
 class Hasty(Patient):
-    """The same with a bug: what comes too early is acknowledged all the same."""
+    """The same with a bug: a put too soon after a sync is acknowledged without one."""
 
     def is_time(self, early_seconds: float) -> bool:
-        """Sync only if it is time."""
+        """Sync only if it is due."""
         return early_seconds <= 0
 
 
 def make_patient(_settings: NoSettings, _context: Context) -> Patient:
-    """Build the one when a store opens."""
+    """Make the correct strategy when a store opens."""
     return Patient()
 
 
 def make_hasty(_settings: NoSettings, _context: Context) -> Hasty:
-    """Build the other."""
+    """Make the wrong strategy."""
     return Hasty()
 
 

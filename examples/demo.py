@@ -1,11 +1,11 @@
-"""The main job: messages in, a lakehouse table out, exactly once.
+"""Messages in, a lakehouse table out, exactly once.
 
     python examples/demo.py [EVENTS]
 
-This process owns a store and appends events. `lakelog dispatch --engine spark`, a process of its
-own, lands them by Spark in an Iceberg table while they are written; it is killed once on the way,
-and another one goes on. At the end SQL over the table counts what the log holds, and looks for
-doubled and missing rows. Without Java plain processes land them, and pyiceberg counts the table.
+This process owns a store and appends events. `lakelog dispatch --engine spark`, in a separate
+process, lands them with Spark in an Iceberg table while they are written; it is killed once, and
+another one continues. At the end SQL over the table counts the rows, and looks for duplicated and
+missing ones. Without Java plain processes land them, and pyiceberg counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import lakelog_spark
 
 EVENTS, BATCH = 200_000, 1_000
 SECONDS: Final = 12.0
-"""How long the events take to come: time enough to see the table follow."""
+"""Duration of the appends: long enough to see the table follow."""
 TOPICS = {"page_views": 70, "cart_changes": 20, "orders": 8, "payments": 2}
 COUNTRIES = ("de", "fr", "it", "nl", "pl")
 TABLE = "shop.events"
@@ -66,7 +66,7 @@ def events(count: int) -> Iterator[lakelog.Message]:
 
 
 def produce(store: lakelog.Store, count: int) -> Iterator[int]:
-    """Append the events in batches, spread over some seconds; how many there are by now."""
+    """Append the events in batches, spread over some seconds; yield the number so far."""
     source, started, busy = events(count), time.perf_counter(), 0.0
     for start in range(0, count, BATCH):
         batch = [next(source) for _ in range(min(BATCH, count - start))]
@@ -81,20 +81,20 @@ def produce(store: lakelog.Store, count: int) -> Iterator[int]:
 
 @attrs.define
 class Dispatcher:
-    """`lakelog dispatch` as a process; what it says goes on under the name of the demo."""
+    """`lakelog dispatch` as a process; its output appears with that of the demo."""
 
     store: Path
     warehouse: Path
     engine: str
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
-        """Land what is durable in the table, and go on."""
+        """Land durable messages in the table, and continue."""
         command = ("-m", "lakelog", "dispatch", self.store, "--to", f"iceberg:{self.warehouse}")
         where = ("--table", TABLE, "--engine", self.engine)
         return subprocess.Popen([sys.executable, *command, *where, *options])
 
     def wait_until_it_lands(self, running: subprocess.Popen[bytes]) -> None:
-        """Until a part of the log is in the table; Spark takes some seconds to start."""
+        """Wait until part of the log is in the table; Spark takes some seconds to start."""
         while not any(self.warehouse.glob("**/*.parquet")):
             if running.poll() is not None:
                 raise SystemExit("the dispatcher failed")
@@ -102,12 +102,12 @@ class Dispatcher:
 
 
 def say(who: str, what: str) -> None:
-    """One line."""
+    """Print one line."""
     print(f"{who:9}{what}", flush=True)
 
 
 def fill(path: Path, dispatcher: Dispatcher, count: int) -> None:
-    """Append everything while a dispatcher follows, and another one after it was killed."""
+    """Append everything while a dispatcher follows; kill it once, and start another one."""
     running, killed = None, False
     with lakelog.open(path, segment_size_bytes="16MiB", flush="timed") as store:
         for done in produce(store, count):
@@ -117,10 +117,10 @@ def fill(path: Path, dispatcher: Dispatcher, count: int) -> None:
                 running.kill()
                 running.wait()
                 killed = True
-                say("kill", f"the dispatcher, by SIGKILL, after {done:,} events; another goes on")
+                say("kill", f"the dispatcher, by SIGKILL, after {done:,} events; another continues")
                 running = dispatcher.start()
     if running is not None:
-        running.terminate()  # it finishes what is under way
+        running.terminate()  # it finishes its pass
         running.wait()
     if dispatcher.start("--once").wait():  # and the rest
         raise SystemExit("the dispatcher failed")
@@ -128,7 +128,7 @@ def fill(path: Path, dispatcher: Dispatcher, count: int) -> None:
 
 @attrs.frozen
 class Counts:
-    """What a query found in the table, by topic."""
+    """The results of a query of the table, by topic."""
 
     rows: Counter[str]
     duplicates: int
@@ -166,7 +166,7 @@ def ask_arrow(warehouse: Path) -> Counts:
 
 
 def in_log(path: Path) -> Counter[str]:
-    """How many messages of each topic the log holds."""
+    """The number of messages of each topic in the log."""
     found: Counter[str] = Counter()
     with lakelog.open(path, mode="read") as store:
         for queue in store.queues():
@@ -175,7 +175,7 @@ def in_log(path: Path) -> Counter[str]:
 
 
 def compare(log: Counter[str], table: Counts) -> bool:
-    """Print both; whether the table holds exactly what the log holds."""
+    """Print both; return whether the table has exactly the messages of the log."""
     for topic in TOPICS:
         mark = "=" if log[topic] == table.rows[topic] else "IS NOT"
         say("", f"{topic:14} log {log[topic]:>8,} {mark} table {table.rows[topic]:>8,}")
@@ -187,7 +187,7 @@ def compare(log: Counter[str], table: Counts) -> bool:
 
 
 def main(folder: Path, count: int) -> int:
-    """Run it; 0 if all that was put is in the table, once."""
+    """Run the demo; return 0 if each message is in the table exactly once."""
     missing = lakelog_spark.missing_java()
     engine = "processes" if missing else "spark"
     say(engine, missing or f"lands them: lakelog dispatch --engine {engine}")

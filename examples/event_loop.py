@@ -10,7 +10,7 @@ import lakelog.aio
 
 
 async def produce(store: lakelog.aio.AsyncStore, name: str) -> None:
-    """One of many tasks; those that put at the same time share the waiting for the disk."""
+    """One of many tasks; concurrent puts share one sync."""
     for number in range(5):
         await store.put(lakelog.Message("orders", f"{name} {number}".encode(), queue_id=0))
 
@@ -25,7 +25,7 @@ async def consume(store: lakelog.aio.AsyncStore, count: int) -> None:
 
 
 async def main(path: str) -> None:
-    """Let ten producers and a consumer run in one loop."""
+    """Run ten producers and a consumer in one loop."""
     async with lakelog.aio.open(path, segment_size_bytes="4MiB", flush="inline") as store:
         consumer = asyncio.create_task(consume(store, 50))
         await asyncio.gather(*(produce(store, f"task {name}") for name in range(10)))

@@ -10,7 +10,7 @@ SMALL_INDEX = {"slots": 1000, "entries": 4000}  # the default has room for 20 mi
 
 
 def main(folder: str) -> None:
-    """Give messages keys, and ask for one of them."""
+    """Put messages with keys, and query one of them."""
     with lakelog.open(
         folder, segment_size_bytes="1MiB", settings={"hash-index": SMALL_INDEX}
     ) as store:

@@ -1,4 +1,4 @@
-"""How does a store clean up after itself?"""
+"""How does a store delete old messages?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import lakelog
 
 
 def main(folder: str) -> None:
-    """Keep three days, and never more than ten segments; see what went, and why."""
+    """Keep three days, and at most ten segments; print each deletion with its reason."""
     with lakelog.open(
         folder,
         segment_size_bytes="64KiB",
@@ -22,7 +22,7 @@ def main(folder: str) -> None:
             store.put(lakelog.Message("orders", b"order %d" % number + b"." * 400))
         print(len(list((Path(folder) / "commitlog").iterdir())), "segments")
 
-        # A store does this by itself, at 4 and 16 o'clock and as soon as a limit or a disk asks.
+        # A store does this automatically, at 4 and 16 o'clock, above a limit, or for disk space.
         for gone in store.delete_expired().deleted:
             print(f"deleted the segment at {gone.start_offset}: {gone.reason}")
         print("the log now begins at", store.min_offset)

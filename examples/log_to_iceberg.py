@@ -1,8 +1,8 @@
-"""How does a RocketMQ directory become an Iceberg table? (By Spark; needs Java 17.)
+"""How does a RocketMQ directory become an Iceberg table? (With Spark; needs Java 17.)
 
     python examples/log_to_iceberg.py [STORE_DIRECTORY WAREHOUSE]
 
-Without arguments it unpacks a directory that a real broker left, and throws the table away.
+Without arguments it unpacks a directory of a real broker, and deletes the table afterwards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TABLE = "lake.rocketmq.messages"
 
 
 def copy(store: Path, warehouse: Path) -> None:
-    """One row per message."""
+    """Write one row per message."""
     spark = lakelog_spark.session(warehouse)
     lakelog_spark.register(spark)
     messages = spark.read.format("rocketmq").load(str(store))

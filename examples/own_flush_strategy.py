@@ -1,4 +1,4 @@
-"""How is a flush strategy of one's own used, without making a package of it?"""
+"""How is a custom flush strategy used without a package?"""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lakelog.interfaces import Context, Factory, Flushable, Kind, Outcome
 
 @attrs.frozen
 class EveryBytesSettings:
-    """Section ``[every-bytes]``; ``unsynced`` is how much a power cut may take."""
+    """Section ``[every-bytes]``; ``unsynced`` is the number of bytes that a power cut may lose."""
 
     unsynced: int = 64 << 10
 
 
 @attrs.define
 class EveryBytes:
-    """Syncs when enough is unsynced."""
+    """Syncs when enough bytes are unsynced."""
 
     unsynced: int
     log: Flushable | None = None
@@ -32,26 +32,26 @@ class EveryBytes:
         self.log = log
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Sync if it is time, in the thread of the put."""
+        """Sync if it is due, in the thread of the put."""
         if self.log and wait and end_offset - self.log.flushed >= self.unsynced:
             self.log.sync()
         return lakelog.PutStatus.PUT_OK
 
     def close(self) -> None:
-        """Sync what is left."""
+        """Sync the rest."""
         if self.log:
             self.log.sync()
 
 
 def make(settings: EveryBytesSettings, context: Context) -> EveryBytes:
-    """Build it when a store opens."""
+    """Make the strategy when a store opens."""
     print("made for the store in", context.path.name)
     return EveryBytes(settings.unsynced)
 
 
 @hookimpl
 def lakelog_flush_strategies() -> Sequence[Factory]:
-    """Offer it; this module is the plugin."""
+    """Offer the strategy; this module is the plugin."""
     return [Factory(Kind.FLUSH_STRATEGY, "every-bytes", EveryBytesSettings, make)]
 
 

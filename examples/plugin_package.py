@@ -1,8 +1,8 @@
-"""How does a store find a plugin that is a package of its own?
+"""How does a store find a plugin that is a separate package?
 
-By its entry point. This copies plugins/_template, which is a whole plugin, installs the copy (into
-a temporary folder, with what is here: nothing is downloaded), and uses it in another process. Yours
-would go into your environment with ``pip install``.
+By its entry point. This copies plugins/_template, a complete plugin, installs the copy (into a
+temporary folder, without downloads), and uses it in another process. For your own plugin, use
+``pip install``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How does a pre-fork server, such as gunicorn or uvicorn with workers, share a store?
 
-Its master loads the application, then forks. With ``on_fork="attach"`` the store that was opened in
-the master works in every worker: it is opened anew when it is first used there. (Without
-preloading, each worker opens the store by itself; that works just as well.)
+Its master loads the application, then forks. With ``on_fork="attach"`` a store that was opened in
+the master works in every worker, which opens it again on first use. (Without preloading, each
+worker opens the store by itself, which works as well.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WORKERS = 3
 
 
 def serve(store: lakelog.Store, requests: int) -> None:
-    """What a worker does; its first put opens the store anew."""
+    """Run a worker; its first put opens the store again."""
     for number in range(requests):
         store.put(lakelog.Message("requests", b"%d of %d" % (number, os.getpid())))
     print(f"worker: {store.role}, {requests} requests", flush=True)

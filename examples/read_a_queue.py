@@ -8,16 +8,16 @@ import lakelog
 
 
 def main(folder: str) -> None:
-    """Put a hundred orders into one queue, then find some of them again."""
+    """Put a hundred orders into one queue, then read some of them."""
     with lakelog.open(folder, segment_size_bytes="1MiB") as store:
         for number in range(100):
             tags = "bar" if number % 3 else "kitchen"
             store.put(lakelog.Message("orders", b"order %d" % number, tags=tags, queue_id=0))
-        store.wait_dispatched()  # queues are built behind the append, a moment later
+        store.wait_dispatched()  # queues are built shortly after the append
 
         found = store.get("orders", 0, offset=40, max_messages=3)
         print(found.status.name, [bytes(each.body) for each in found.messages])
-        print("go on at", found.next_offset, "of", found.min_offset, "to", found.max_offset)
+        print("continue at", found.next_offset, "of", found.min_offset, "to", found.max_offset)
 
         kitchen = store.get("orders", 0, 0, tags="kitchen || garden")
         print("kitchen:", [each.queue_offset for each in kitchen.messages][:5], "...")

@@ -1,8 +1,8 @@
-"""What is in the store directory of a RocketMQ broker? (No broker has to run; nothing is changed.)
+"""What is in the store directory of a RocketMQ broker? (Needs no broker; changes nothing.)
 
     python examples/read_broker_directory.py [STORE_DIRECTORY]
 
-Without an argument it unpacks one that a real broker left.
+Without an argument it unpacks a directory of a real broker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A record was damaged on the disk: what does lakelog say, keep and mend?"""
+"""How does lakelog report and repair a damaged record?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import lakelog
 
 
 def fill(path: str) -> int:
-    """Put some orders; where the record of the sixth one stands."""
+    """Put some orders; return the offset of the sixth record."""
     with lakelog.open(path, segment_size_bytes="1MiB") as store:
         results = [
             store.put(lakelog.Message("orders", b"order %d" % at, queue_id=0)) for at in range(10)
@@ -27,7 +27,7 @@ def damage(path: str, offset: int) -> None:
 
 
 def main(path: str) -> None:
-    """Damage a closed store, look at it, then mend it."""
+    """Damage a closed store, verify it, then repair it."""
     damage(path, fill(path))
     with lakelog.open(path) as store:
         assert store.recovery is not None

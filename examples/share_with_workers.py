@@ -11,7 +11,7 @@ import lakelog
 
 
 def work(path: str, number: int) -> str:
-    """What one worker does: each opens the store by itself, and none has to be the first."""
+    """Run one worker: each opens the store by itself, in any order."""
     with lakelog.open(path, segment_size_bytes="4MiB", flush="inline") as store:
         batch = [lakelog.Message("results", b"%d" % n, keys=f"job-{number}") for n in range(500)]
         store.put_batch(batch)
@@ -20,7 +20,7 @@ def work(path: str, number: int) -> str:
 
 
 def main(path: str) -> None:
-    """Keep the store open here, so that this process owns it, and let four others put into it."""
+    """Keep the store open here, so that this process owns it, while four others put into it."""
     with lakelog.open(path, segment_size_bytes="4MiB", flush="inline") as store:
         print("this process:", store.role)
         with multiprocessing.get_context("spawn").Pool(4) as pool:

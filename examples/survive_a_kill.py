@@ -1,4 +1,4 @@
-"""What is left of a store whose process was killed, and what did the recovery do?"""
+"""What remains of a store whose process was killed, and what did the recovery do?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ for number in range(1_000_000):
 
 
 def put_and_kill(path: str) -> int:
-    """Put in a process of its own, kill that at once; the last number that was acknowledged."""
+    """Put in a separate process, and kill it; return the last number that was acknowledged."""
     process = subprocess.Popen(
         [sys.executable, "-c", PUT_UNTIL_KILLED, path], stdout=subprocess.PIPE, text=True
     )
@@ -35,7 +35,7 @@ def put_and_kill(path: str) -> int:
 
 
 def main(folder: str) -> None:
-    """Open what the killed process left: that recovers it."""
+    """Open the store of the killed process, which recovers it."""
     acknowledged = put_and_kill(folder)
     with lakelog.open(folder, flush="group-commit") as store:
         report = store.recovery

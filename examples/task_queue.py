@@ -1,7 +1,7 @@
-"""How do tasks of a pool such as Celery's put, whichever process runs them, and whichever dies?
+"""How do tasks of a pool such as Celery's put, in any process, even if processes die?
 
-A task's process opens the store once and keeps it. Each appends by itself, and one of them builds
-the queues; when that goes, another one does. Nothing is lost or doubled.
+A task's process opens the store once and keeps it. Each process appends directly, and one of them
+builds the queues; when it ends, another one does. Nothing is lost or duplicated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from multiprocessing import get_context
 import lakelog
 
 TASKS_PER_CHILD = 10
-"""As Celery's worker_max_tasks_per_child: processes come and go, the owner too."""
+"""As Celery's worker_max_tasks_per_child: processes start and end, the owner too."""
 
 
 @cache
@@ -31,14 +31,14 @@ def task(path: str, number: int) -> tuple[int, str]:
 
 
 def main(path: str) -> None:
-    """Run tasks in two processes at a time, each of which lives for some tasks only."""
+    """Run tasks in two processes at a time, each of which runs a few tasks only."""
     with get_context("spawn").Pool(2, maxtasksperchild=TASKS_PER_CHILD) as pool:
         done = pool.starmap(task, [(path, number) for number in range(40)], chunksize=1)
     owners = {pid for pid, role in done if role == "owner"}
     print(len({pid for pid, _ in done}), "processes;", len(owners), "of them owned the store")
     with lakelog.open(path, mode="read") as store:
         found = sorted(int(bytes(message.body)) for message in store.scan())
-    print("each result is there once:", found == list(range(40)))
+    print("each result exactly once:", found == list(range(40)))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How do I write a DataFrame into a store? (By Spark; needs Java 17.)
+"""How is a DataFrame written into a store? (With Spark; needs Java 17.)
 
     python examples/write_back.py [STORE_DIRECTORY]
 
-Without an argument it makes a store, and throws it away.
+Without an argument it creates a store, and deletes it afterwards.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import lakelog_spark
 
 
 def append(store: str, job: str) -> None:
-    """A thousand rows as messages; of columns, topic and body are enough."""
+    """Append a thousand rows as messages; the columns topic and body suffice."""
     spark = lakelog_spark.session()
     lakelog_spark.register(spark)
     rows = spark.range(1000).selectExpr(
@@ -23,14 +23,14 @@ def append(store: str, job: str) -> None:
         "to_json(named_struct('visitor', id)) AS body",
         "array(concat('visitor-', id)) AS keys",
     )
-    # Rows are appended once under one job_id, however often this is called or is stopped.
+    # Rows are appended once per job_id, however often this is called or interrupted.
     for _ in range(2):
         rows.write.format("lakelog").mode("append").option("job_id", job).save(store)
     spark.stop()
 
 
 def main(store: str) -> None:
-    """Make the store if it is not there, append to it, and look at what it holds."""
+    """Create the store if it does not exist, append to it, and read it."""
     lakelog.open(store, segment_size_bytes="1MiB").close()
     append(store, "visits-of-today")
     with lakelog.open(store, mode="read") as opened:

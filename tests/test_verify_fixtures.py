@@ -30,7 +30,7 @@ UNIT_BYTES = {CONSUMEQUEUE_DIR: 20, BATCHCONSUMEQUEUE_DIR: 46, INDEX_DIR: 20}
 MISSING = "units are missing"
 MISSING_KEYS = "keys are missing in the index"
 OF_NO_RECORD = "the unit does not belong to a whole record of this queue"
-OF_NO_KEY = "the entry is of no key in the log"
+OF_NO_KEY = "the entry has no key in the log"
 
 
 def problems_of(fixture: StoreFixture) -> list[Problem]:
@@ -208,4 +208,4 @@ def test_files_of_an_index_that_are_gone_or_cut(
     assert (problem.path, problem.what) == (second, "the index file has a wrong length")
     second.write_bytes(content)
     first.rename(first.with_name("stray"))
-    assert {each.what for each in problems_of(fixture)} == {"it is no index file", MISSING_KEYS}
+    assert {each.what for each in problems_of(fixture)} == {"it is not an index file", MISSING_KEYS}

@@ -1,4 +1,4 @@
-"""How does an application bring the settings of its log in its own package?"""
+"""How does an application keep the settings of its log in its own package?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from myapp import open_log
 
 
 def main(folder: Path) -> None:
-    """Show where each setting came from, without and with an operator's override."""
+    """Print the source of each setting, without and with an operator's override."""
     with open_log(folder / "plain") as store:
         print("flush =", store.settings.core.flush, "| from", store.settings.origins["flush"])
     os.environ["LAKELOG_FLUSH"] = "none"

@@ -1,4 +1,4 @@
-"""An application with a log in it, and the settings of that log beside its code."""
+"""An application with a log, and the settings of that log beside its code."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_where_there_is_no_room_for_the_note_puts_go_on(
 
     monkeypatch.setattr(seeing, "write_seen", full)
     dispatched(tmp_path, batch_of(KEYLESS)).close()
-    assert "cannot be noted" in caplog.text
+    assert "cannot be recorded" in caplog.text
 
 
 def test_after_a_failed_sync_nothing_is_noted(

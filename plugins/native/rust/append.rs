@@ -1,7 +1,7 @@
-//! One message into the log, as `Appender.put` and `CommitLog.append` do it; the same section, page
+//! Appends one message, as `Appender.put` and `CommitLog.append` do, with the same section, page
 //! and table of queue ends, beside processes and threads that append in plain Python.
 //!
-//! Whatever is unusual is left to Python before a byte is written: a roll, more blocks, a new queue,
+//! Unusual cases are left to Python before a byte is written: a roll, more blocks, a new queue,
 //! a repair, a refusal.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use crate::message::{self, now_ms, Held, HostPair, Messages, Read, Topic, NO_QUE
 use crate::page::{monotonic_ms, AppendLock, Places, Words, LONGEST_WAIT};
 use crate::record::{self, Fields, Hosts, Properties, BLANK_BYTES, PREPARED};
 
-/// Longer records are written by Python: they are not what takes its time.
+/// Longer records are left to Python, where copying dominates the cost.
 const MOST_BYTES: usize = 16 << 10;
 const MOST_TOPICS: usize = 4096;
 const PAGE: usize = 4096;
@@ -41,7 +41,7 @@ struct Window {
     populated: usize,
 }
 
-/// A topic, and where its queues' ends stand in the table.
+/// A topic, and the places of its queue ends in the table.
 struct Known {
     topic: Topic,
     ends: Vec<usize>,
@@ -81,7 +81,7 @@ pub struct Putter {
     placed: Py<PyAny>,
 }
 
-/// What an append came to.
+/// The result of an append.
 struct Done {
     queue_offset: i64,
     place: i64,
@@ -89,12 +89,12 @@ struct Done {
     now: i64,
 }
 
-/// What a put came to.
+/// The result of a put.
 enum Put {
     Done(Done),
     /// Nothing was done.
     Not,
-    /// Nothing was done, but for the choice of a queue, which Python has not seen yet.
+    /// Nothing was done except the choice of a queue, which Python does not know yet.
     Chosen(i32),
 }
 
@@ -153,10 +153,10 @@ impl Putter {
         self.messages.unusual.visit(&visit)
     }
 
-    /// Append `message`, and do not wait for what the flush strategy promises.
+    /// Append `message`, without waiting for durability.
     ///
-    /// Gives its result; `None` where Python has to put it, since nothing was done; or the number of
-    /// the queue that was chosen for it, where Python has to put it there.
+    /// Returns its result; `None` if nothing was done and Python must put it; or the number of
+    /// the queue chosen for it, if Python must put it there.
     fn put(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let Ok(state) = self.state.try_lock() else {
             return Ok(None); // a signal's handler puts, in the middle of this
@@ -167,7 +167,7 @@ impl Putter {
         self.put_read(py, state, &mut read)
     }
 
-    /// What puts a message of one topic from its body and keys; `None` where it never could.
+    /// An object that puts messages of one topic from body and keys; `None` if it never could.
     fn bound(
         slf: Bound<'_, Self>,
         topic: &Bound<'_, PyAny>,
@@ -285,7 +285,7 @@ impl Putter {
         }
     }
 
-    /// Wake who waits for a position.
+    /// Wake waiters for a position.
     #[inline(always)]
     fn moved(&self, py: Python<'_>) -> PyResult<()> {
         let positions = self.positions.bind(py);
@@ -364,7 +364,7 @@ impl Putter {
         Ok(Some(state.last))
     }
 
-    /// What follows holds the local lock, which keeps other threads of this process out.
+    /// The rest holds the local lock, which excludes other threads of this process.
     fn inside(
         &self,
         py: Python<'_>,
@@ -447,7 +447,7 @@ impl Putter {
         Ok(Put::Done(Done { queue_offset, place: position, size: end - position, now }))
     }
 
-    /// Make the store fail for all; the error to raise.
+    /// Fail the store for all processes; return the error to raise.
     #[cold]
     fn fail(&self, py: Python<'_>, error: &std::io::Error) -> PyErr {
         let code = error.raw_os_error().unwrap_or(libc::EIO);
@@ -504,7 +504,7 @@ impl Putter {
         Ok(fits.then_some(found))
     }
 
-    /// Whether this knows the table of queue ends that is in force.
+    /// Whether this has the current table of queue ends.
     #[inline(always)]
     fn has_table(&self, py: Python<'_>, state: &mut State) -> PyResult<bool> {
         let wanted = self.words.get(self.places.table_generation);
@@ -522,7 +522,7 @@ impl Putter {
         Ok(true)
     }
 
-    /// The word of the table where the queue's end stands; 0 where the queue is not in it.
+    /// The word of the table with the queue's end; 0 if the queue is not in it.
     #[inline(always)]
     fn queue_end(
         &self,
@@ -578,7 +578,7 @@ impl Window {
         })
     }
 
-    /// Where each write is synced, a map would fault each time, and each sync clean its pages.
+    /// If each write is synced, a map would fault each time, as each sync write-protects its pages.
     #[inline(always)]
     fn write(&mut self, record: &[u8], position: i64, is_durable: bool) -> std::io::Result<()> {
         if is_durable || record.len() as i64 >= self.map_below {

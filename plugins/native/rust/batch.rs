@@ -1,4 +1,4 @@
-//! Several messages to encoded records: as `lakelog.codec.encoder.Encoder`, one pass in all.
+//! Encodes several messages in one pass: as `lakelog.codec.encoder.Encoder`.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::record::{self, Hosts, BLANK_BYTES, PREPARED};
 use crate::slots::{new_ref, Slots};
 
 const RESULT_FIELDS: usize = 8;
-/// Batches of so many messages have results in columns, as those of `codec.encoded`.
+/// Batches of at least this many messages return results in columns, as in `codec.encoded`.
 const COLUMNS_FROM: usize = 48;
 const MOST_PROPERTIES: usize = 32767;
 
-/// What all batches of an encoder share.
+/// The state shared by all batches of an encoder.
 pub struct Shared {
     pub own: Arc<HostPair>,
     pub sealed: bool,
@@ -33,7 +33,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Length of a record; `None` where a part of it is too large.
+    /// Length of a record; `None` if a part of it is too large.
     pub fn size(&self, read: &Read<'_>, hosts: &Hosts, topic: &Topic) -> Option<usize> {
         let size = record::size(&read.fields, hosts, &topic.block, self.sealed);
         let rest = hosts.head_bytes() + read.fields.body.len() + topic.block.len() + 2;
@@ -78,7 +78,7 @@ impl Shared {
     }
 
     /// # Errors
-    /// Where `encoder` or `classes` are not what lakelog has.
+    /// If `encoder` or `classes` are not those of lakelog.
     pub fn of(encoder: &Bound<'_, PyAny>, classes: &Bound<'_, PyAny>) -> PyResult<Shared> {
         let own = encoder.getattr("own_hosts")?;
         let limits = encoder.getattr("limits")?;
@@ -97,7 +97,7 @@ impl Shared {
     }
 }
 
-/// Makes batches; one for each encoder.
+/// Makes batches; one object per encoder.
 #[pyclass(module = "lakelog_native", frozen)]
 pub struct BatchEncoder {
     shared: Arc<Shared>,
@@ -159,7 +159,7 @@ impl BatchEncoder {
         visit.call(&self.choose_many)
     }
 
-    /// The records of a list of messages, or of columns; `None` where Python has to make them.
+    /// The records of a list of messages, or of columns; `None` to leave them to Python.
     fn encode(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<Option<Batch>> {
         if messages.get_type().is(self.columns.bind(py)) {
             return self.encode_columns(py, messages);
@@ -188,7 +188,7 @@ impl BatchEncoder {
 }
 
 impl BatchEncoder {
-    /// The number of the topic among `topics`; `None` where Python refuses it.
+    /// The index of the topic in `topics`; `None` if Python refuses it.
     #[inline(always)]
     fn topic(
         &self,
@@ -290,7 +290,7 @@ impl BatchEncoder {
         self.made(py, vec![topic], reads)
     }
 
-    /// Give each message a queue that names none, in turns: nothing is refused behind this.
+    /// Assign queues round robin to messages without one; nothing is refused after this.
     fn choose(
         &self,
         py: Python<'_>,
@@ -372,7 +372,7 @@ impl Batch {
             queue.first = first;
             next.push(first);
         }
-        // Nobody else has the buffer while it is placed: the batch is used for one append.
+        // The buffer has no other user while it is placed: a batch is used for one append.
         let out = unsafe { buffer.as_bytes_mut() };
         let mut at = 0;
         for entry in &mut self.entries {
@@ -399,7 +399,7 @@ impl Batch {
         Ok(())
     }
 
-    /// What became of each message, in order; only after `place`.
+    /// The result of each message, in order; only after `place`.
     fn results(&self, py: Python<'_>, status: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let Some((position, now)) = self.placed else {
             return Err(PyRuntimeError::new_err("results of a batch that was not placed"));

@@ -1,5 +1,5 @@
 //! A queue offset by store time: a binary search over units and the heads of records, as
-//! `lakelog/reading/bytime.py`. Whatever is unusual is left to Python.
+//! `lakelog_queues/finding/bytime.py`. Unusual cases are left to Python.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
@@ -11,10 +11,10 @@ use crate::message::queue_id;
 use crate::query::time_ms;
 use crate::units::{Unit, Units};
 
-/// So few units of a file are read at one go.
+/// Up to this many units are read at once.
 const AT_ONCE: i64 = 128;
 
-/// The queue offset; `None` where Python has to look.
+/// The queue offset; `None` to leave it to Python.
 pub fn search(
     parts: &Parts,
     topic: &Bound<'_, PyAny>,

@@ -1,4 +1,4 @@
-//! From a `lakelog.MessageColumns` to the fields of records, where they are of the usual shape.
+//! Converts common `lakelog.MessageColumns` to the fields of records.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::ffi;
@@ -9,7 +9,7 @@ use crate::message::{self, body_of, exact_bool, int, long, queue_id, text};
 use crate::message::{Held, Read, Unusual, NO_QUEUE};
 use crate::record::{Fields, Properties};
 
-/// One value for all, or one for each; the objects are held, so that no list can let them go.
+/// One value for all, or one for each; holds the objects, so that a changed list cannot free them.
 enum Column<'py> {
     Same(Bound<'py, PyAny>),
     Each(Vec<Bound<'py, PyAny>>),
@@ -83,7 +83,7 @@ impl<'py> Bodies<'py> {
         }
     }
 
-    /// The body, and what holds it if these do not; `None` where it is none.
+    /// The body, and its owner if these columns are not; `None` if it is not a body.
     #[inline(always)]
     fn get(&self, at: usize) -> Option<(&'static [u8], Option<PyBuffer<u8>>)> {
         match self {
@@ -114,10 +114,10 @@ pub struct Columns<'py> {
 }
 
 impl<'py> Columns<'py> {
-    /// `None` where Python has to look at them.
+    /// `None` to leave them to Python.
     ///
     /// # Errors
-    /// Where an attribute is missing.
+    /// If an attribute is missing.
     pub fn of(
         messages: &Bound<'py, PyAny>,
         unusual: &Unusual,
@@ -181,7 +181,7 @@ impl<'py> Columns<'py> {
         self.bodies.count()
     }
 
-    /// One message; `None` where Python has to look at it.
+    /// One message; `None` to leave it to Python.
     #[inline(always)]
     pub fn read(&self, unusual: &Unusual, at: usize) -> Option<Read<'py>> {
         let (queue, tags, keys) = (self.queue_ids.get(at), self.tags.get(at), self.keys.get(at));

@@ -1,5 +1,5 @@
-//! What queues and index need of many records: their units by queue, and hashes of their keys. As
-//! `lakelog/consumequeue/queuegroups.py` and `lakelog_hash_index/keys.py`.
+//! Extracts data of many records for queues and index: units by queue, and hashes of keys. As
+//! `lakelog/codec/queue_groups.py` and `lakelog_hash_index/keys.py`.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::frame::{Frame, Head};
 use crate::octets::Octets;
 use crate::run::{numbers, octets};
 
-/// For so few records, the interpreter lock is not given up.
+/// For up to this many records, the interpreter lock is kept.
 const ALONE: usize = 64;
 const UNIT_BYTES: usize = 20;
 const PREPARED: i32 = 0x4;
@@ -28,7 +28,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// `None` where no record with a topic in UTF-8 starts.
+    /// `None` if no record with a UTF-8 topic starts here.
     #[inline(always)]
     fn at(data: &'a [u8], start: i64) -> Option<Record<'a>> {
         let rest = data.get(usize::try_from(start).ok()?..)?;
@@ -55,7 +55,7 @@ pub fn without_lock<T: Send>(py: Python<'_>, records: usize, work: impl FnOnce()
     }
 }
 
-/// Go on with Java's `String.hashCode`: over the UTF-16 units, with U+FFFD for broken UTF-8.
+/// Continue Java's `String.hashCode` over UTF-16 units, with U+FFFD for invalid UTF-8.
 #[inline(always)]
 pub fn hash_on(before: i32, text: &[u8]) -> i32 {
     let (mut value, mut all) = (before, 0);
@@ -89,7 +89,7 @@ fn values<'a, const N: usize>(properties: &'a [u8], names: [&[u8]; N]) -> [&'a [
     found
 }
 
-/// The units that one queue gets.
+/// The new units of one queue.
 struct Group {
     topic: Vec<u8>,
     queue_id: i32,
@@ -97,7 +97,7 @@ struct Group {
     /// The queue offset that the first record states, and the last.
     first: i64,
     last: i64,
-    /// Whether each states the one behind that of the record before it.
+    /// Whether the queue offsets are consecutive.
     follow: bool,
 }
 
@@ -147,7 +147,7 @@ impl Groups {
     }
 }
 
-/// `None` where Python has to look at one of the records.
+/// `None` to leave the records to Python.
 fn units_of(data: &[u8], starts: &[i64]) -> Option<Units> {
     let mut groups = Groups::default();
     let mut rows = Vec::with_capacity(starts.len());
@@ -207,7 +207,7 @@ pub fn queue_units<'py>(
 }
 
 /// Call `take` with the number of the record of each key, the record, and the key's hash; `None`
-/// where Python has to look at one of the records.
+/// to leave the records to Python.
 pub fn each_key(
     data: &[u8],
     starts: &[i64],

@@ -1,4 +1,4 @@
-//! Entries of an index file for many records, and the slots that lead to them: as `put` of
+//! Builds entries of an index file for many records, and their slots: as `put` of
 //! `lakelog_hash_index/filewriter.py`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,13 +18,13 @@ const ENTRY_BYTES: usize = 20;
 const PREVIOUS_AT: usize = 16;
 const HEAD_BYTES: usize = 8;
 
-/// The slots of a file that is mapped; readers of other processes look at them meanwhile.
+/// The slots of a mapped file, which other processes read concurrently.
 struct Slots<'a> {
     slots: &'a [AtomicU32],
 }
 
 impl<'a> Slots<'a> {
-    /// `None` where the map holds fewer, or there is none.
+    /// `None` if the map has fewer slots, or there is no map.
     fn of(map: &'a PyBuffer<u8>, count: usize) -> Option<Slots<'a>> {
         let length = count.checked_mul(SLOT_BYTES)?.checked_add(HEADER_BYTES)?;
         let start = (map.buf_ptr() as *mut u8).wrapping_add(HEADER_BYTES) as *mut AtomicU32;
@@ -35,7 +35,7 @@ impl<'a> Slots<'a> {
         Some(Slots { slots: unsafe { std::slice::from_raw_parts(start, count) } })
     }
 
-    /// The newest entry of a slot; what is no number before `first` counts as none.
+    /// The newest entry of a slot; a number that is not below `first` counts as none.
     #[inline(always)]
     fn get(&self, slot: usize, first: i32) -> i32 {
         let found = u32::from_be(self.slots[slot].load(Ordering::Relaxed)) as i32;
@@ -53,7 +53,7 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// What the header says of the entries that are there.
+/// The header's fields about existing entries.
 #[derive(Clone, Copy)]
 struct Place {
     /// The number that the next entry takes.
@@ -64,7 +64,7 @@ struct Place {
 }
 
 impl Place {
-    /// Seconds behind the file's begin; its first entry finds what the file before left.
+    /// Seconds since the file's first record; for the first entry, since the previous file's end.
     fn seconds(&self, number: usize, time_ms: i64, first_ms: i64) -> i32 {
         let begin_ms = if self.first == 1 && number > 0 { first_ms } else { self.begin_ms };
         if begin_ms <= 0 {
@@ -85,7 +85,7 @@ struct Entries {
     last_keys: usize,
 }
 
-/// `None` where Python has to look at a record, or there is no room for all.
+/// `None` to leave it to Python, also if not all entries fit.
 fn entries_of(
     data: &[u8],
     starts: &[i64],
@@ -166,10 +166,10 @@ pub fn index_entries<'py>(
     Ok(Some((block, heads, found.opened, found.records, found.last_keys)))
 }
 
-/// Let slots lead to what was written, each of them changed at once.
+/// Set the slots to the written entries, each by one store.
 ///
 /// # Errors
-/// For a map that ``index_entries`` would not have taken.
+/// For a map that ``index_entries`` would refuse.
 #[pyfunction]
 pub fn set_slots(
     py: Python<'_>,

@@ -1,8 +1,8 @@
-//! Where the parts of one record stand, found without trusting a byte of it, and its checks: as
+//! Finds the parts of one record without trusting its bytes, and checks it: as
 //! `lakelog/codec/frame.py`.
 //!
-//! The bytes may be of a shared map that others write to. Each value is read once, and that value is
-//! used; every access is checked against the bytes that are there.
+//! Other processes may write to the bytes. Each value is read once, and that value is
+//! used; every access is bounds-checked.
 
 pub const RECORD_MIN_BYTES: usize = 91;
 pub const MAGIC_V1: u32 = 0xDAA3_20A7;
@@ -18,7 +18,7 @@ const SEAL_BYTES: usize = 20;
 const MASK: u32 = 0x7fff_ffff;
 const SECTOR_BYTES: i64 = 512;
 
-/// A copy of the first bytes of a record; what is not there is zero.
+/// A copy of the first bytes of a record; missing bytes are zero.
 pub struct Head([u8; HEAD_BYTES]);
 
 impl Head {
@@ -27,7 +27,7 @@ impl Head {
         let mut copy = [0; HEAD_BYTES];
         let length = data.len().min(HEAD_BYTES);
         copy[..length].copy_from_slice(&data[..length]);
-        // So that nothing is read a second time from where it may have changed.
+        // A copy, so that no byte is read twice.
         Head(std::hint::black_box(copy))
     }
 
@@ -72,7 +72,7 @@ impl Head {
     }
 }
 
-/// The store time by the head of a record, as `lakelog/codec/head.py`; `None` if it does not say that
+/// The store time by the head of a record, as `lakelog/codec/frame.py`; `None` if it does not say that
 /// a record of `size` bytes stands at `offset`.
 pub fn stated_time(head: &Head, offset: i64, size: i32) -> Option<i64> {
     let is_meant = head.size() == size
@@ -98,7 +98,7 @@ impl Frame {
         self.properties_at - 2
     }
 
-    /// `None` where the lengths do not agree. `record` has as many bytes as `head` says.
+    /// `None` if the lengths are inconsistent. `record` has the size in `head`.
     #[inline(always)]
     pub fn read(head: &Head, record: &[u8]) -> Option<Frame> {
         let end = record.len();
@@ -147,9 +147,9 @@ impl Frame {
             && properties[properties.len() - SEAL_BYTES..].starts_with(SEAL_START)
     }
 
-    /// Whether the checksums hold, and no lost sector took some of the text.
+    /// Whether the checksums match, and no lost sector overlaps the text.
     ///
-    /// `offset` is where the record stands in the log, which it must say itself.
+    /// `offset` is the record's place in the log, which it must contain.
     #[inline(always)]
     pub fn holds(&self, head: &Head, record: &[u8], offset: i64) -> bool {
         crc32fast::hash(&record[self.body_at..self.body_end]) & MASK == head.body_crc()
@@ -157,7 +157,7 @@ impl Frame {
             && !self.lost_text(record, offset)
     }
 
-    /// As `lakelog/codec/losttext.py`.
+    /// As `lakelog/codec/frame.py`.
     #[inline(always)]
     fn lost_text(&self, record: &[u8], offset: i64) -> bool {
         let topic = &record[self.topic_at..self.topic_end()];

@@ -1,5 +1,5 @@
-//! A plain call for messages of a queue: bounds, units, records and result in one go, as
-//! `lakelog/reading/shortway.py`, and by tags as `lakelog/reading/selection.py`. Whatever is not
+//! A plain `get` of a queue: bounds, units, records and result in one call, as
+//! `lakelog_queues/finding/shortway.py`, and by tags as `lakelog_queues/finding/selection.py`. Whatever is not
 //! plain is left to Python.
 
 use pyo3::ffi;
@@ -13,10 +13,10 @@ use crate::slots::new_ref;
 use crate::stored::Wanted;
 use crate::units::Unit;
 
-/// Records that stand further apart in a file are read by Python, some at a time.
+/// Records further apart in a file are left to Python, which reads some at a time.
 const MOST_READ_BYTES: i64 = 64 << 10;
 
-/// What is asked for.
+/// The request.
 struct Asked<'py> {
     queue: Bound<'py, PyTuple>,
     offset: i64,
@@ -38,7 +38,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// `None` where Python has to filter.
+    /// `None` to leave filtering to Python.
     fn of(filter: &Bound<'_, PyAny>) -> Option<Filter> {
         if !filter.getattr("by_code").ok()?.is_truthy().ok()? {
             return None;
@@ -53,7 +53,7 @@ impl Filter {
         unit.tags_code < i32::MIN as i64 || self.hashes.contains(&(unit.tags_code as i32))
     }
 
-    /// Whether one of the tags is surely the message's.
+    /// Whether one of the tags certainly is the message's.
     fn has(&self, properties: &[u8]) -> bool {
         let mut found =
             properties.split(|&byte| byte == 2).filter_map(|each| each.strip_prefix(b"TAGS\x01"));
@@ -64,7 +64,7 @@ impl Filter {
     }
 }
 
-/// A `GetResult`; `None` where Python has to look.
+/// A `GetResult`; `None` to leave it to Python.
 pub fn get(
     parts: &Parts,
     topic: &Bound<'_, PyAny>,
@@ -98,7 +98,7 @@ pub fn get(
 }
 
 impl Parts {
-    /// `None` where Python has to say what is wrong with an argument, if anything is.
+    /// `None` for an argument that Python must check.
     fn asked<'py>(
         &self,
         topic: &Bound<'py, PyAny>,
@@ -134,7 +134,7 @@ impl Parts {
         let reach = filter.map_or(asked.most, |_| self.filtered_units.max(asked.most));
         let count = reach.min(end.saturating_sub(asked.offset));
         let units = queue.units.and_then(|units| units.read(asked.offset, count.min(units.room())));
-        // Behind the units: what is in a queue is in the log.
+        // Read after the units: a record in a queue is in the log.
         let (Some(units), Some(bounds)) = (units, self.log.later(bounds)) else {
             return Ok(None);
         };
@@ -157,7 +157,7 @@ impl Parts {
         Ok(is_plain.then_some(Found { first, end, next, units: wanted }))
     }
 
-    /// The messages; `None` where one is not whole, or cannot be had.
+    /// The messages; `None` if one is not whole or cannot be read.
     fn messages(&self, py: Python<'_>, units: &[Unit]) -> PyResult<Option<Vec<Py<PyAny>>>> {
         let mut messages = Vec::with_capacity(units.len());
         let mut read = Vec::new();

@@ -1,22 +1,22 @@
 //! One chain of an index file, from its newest entry to the oldest: as `walk` of
-//! `lakelog_hash_index/walk.py`. Whatever is not as it should be is left to Python, which says what
-//! it is, or looks again at a file that grows.
+//! `lakelog_hash_index/walk.py`. Errors are left to Python, which reports
+//! them, or reads a growing file again.
 
 const HEADER_BYTES: usize = 40;
 const SLOT_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 20;
 const ROUNDED_MS: i64 = 999;
-/// Longer chains are walked by Python, whose callers may stop on the way.
+/// Longer chains are left to Python, whose callers may stop early.
 const MOST_ENTRIES: usize = 4096;
 
-/// The bytes of an index file, which others may change meanwhile.
+/// The bytes of an index file, which other processes may change.
 #[derive(Clone, Copy)]
 pub struct File<'a> {
     data: &'a [u8],
     slots: usize,
 }
 
-/// What is looked for: the hash of a key, and store times in ms, both ends in.
+/// A query: the hash of a key, and an inclusive window of store times in ms.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     pub key_hash: i32,
@@ -35,7 +35,7 @@ impl Wanted {
 }
 
 impl<'a> File<'a> {
-    /// `None` where the bytes are not those of a file of this shape.
+    /// `None` if the length does not match the shape.
     pub fn of(data: &'a [u8], slots: usize, entries: usize) -> Option<File<'a>> {
         let length = slots.checked_mul(SLOT_BYTES)?.checked_add(HEADER_BYTES)?;
         let length = length.checked_add(entries.checked_mul(ENTRY_BYTES)?)?;
@@ -61,7 +61,7 @@ impl<'a> File<'a> {
     }
 }
 
-/// Where a walk has come to; entry 0 is its end.
+/// The state of a walk; entry 0 is its end.
 pub struct Chain<'a> {
     file: File<'a>,
     wanted: Wanted,
@@ -72,11 +72,11 @@ pub struct Chain<'a> {
 }
 
 impl<'a> Chain<'a> {
-    /// `None` where Python has to look at the file.
+    /// `None` to leave the file to Python.
     pub fn of(file: File<'a>, wanted: Wanted) -> Option<Chain<'a>> {
         let slot = usize::try_from(wanted.key_hash).ok()?.checked_rem(file.slots)?;
         let mut number = file.int(HEADER_BYTES + slot * SLOT_BYTES)?;
-        // After the slot: a file may grow meanwhile.
+        // Read after the slot, as the file may grow.
         let (begin_ms, end_ms) = (file.long(0)?, file.long(8)?);
         let (first, last) = (file.long(16)?, file.long(24)?);
         let (used, count) = (file.int(32)?, usize::try_from(file.int(36)?).ok()?.max(1));
@@ -94,7 +94,7 @@ impl<'a> Chain<'a> {
         Some(Chain { file, wanted, slot, number, begin_ms, walked: 0 })
     }
 
-    /// The next place, or that there is none; `None` where Python has to look at the file.
+    /// The next entry, or the end; `None` to leave the file to Python.
     pub fn next(&mut self) -> Option<Option<i64>> {
         while self.number != 0 {
             let number = self.number;

@@ -1,6 +1,6 @@
-//! What a lakelog store does for every message; lakelog's Python code is the rule.
+//! The work per message of a lakelog store; lakelog's Python code is the specification.
 //!
-//! Each call answers as the Python one would, or gives `None` and has done nothing.
+//! Each call returns the result of its Python counterpart, or `None` without side effects.
 
 use pyo3::prelude::*;
 

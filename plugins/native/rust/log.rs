@@ -1,7 +1,7 @@
-//! The log as those who look up messages see it: between which offsets it can be read, and its bytes.
-//! An owner reads its segments in memory. Everybody else reads files, whose bytes nobody vouches for,
-//! by `pread`: a map of one that is cut short ends the process. As `lakelog/source.py` and
-//! `lakelog/bounds.py`.
+//! The log for look-ups: the offsets between which it can be read, and its bytes.
+//! An owner reads its segments in memory. Other processes read files, whose bytes are not trusted,
+//! by `pread`: a map of one that is cut short ends the process. As `lakelog/log/reading/sources.py` and
+//! `lakelog/log/reading/bounds.py`.
 
 use std::fs::{File, OpenOptions};
 use std::num::NonZero;
@@ -26,7 +26,7 @@ const STANDARD_ERROR: i32 = 2;
 /// How long an open file is used again, as `lakelog.log.reading.bounds.TRUSTED_S`.
 const TRUSTED: Duration = Duration::from_millis(1);
 
-/// The first byte that is there, and where reading stops.
+/// The first byte in the log, and the end of reads.
 pub type Bounds = (i64, i64);
 
 /// One log.
@@ -82,7 +82,7 @@ impl Log {
         }
     }
 
-    /// `None` where Python has to say it.
+    /// `None` to leave it to Python.
     pub fn bounds(&self, py: Python<'_>) -> PyResult<Option<Bounds>> {
         match &self.kind {
             Kind::Owned { page, .. } => Ok(page.bounds()),
@@ -96,7 +96,7 @@ impl Log {
         }
     }
 
-    /// `before`, or where an owner's log has come since then.
+    /// `before`, or the present end of an owner's log.
     #[inline(always)]
     pub fn later(&self, before: Bounds) -> Option<Bounds> {
         match &self.kind {
@@ -119,8 +119,8 @@ impl Log {
         offset - offset.rem_euclid(self.segment_bytes)
     }
 
-    /// What holds `length` bytes from `offset` on, fewer at the end of the segment; `None` where it
-    /// is not mapped, or is no file.
+    /// A view of `length` bytes from `offset` on, fewer at the end of the segment; `None` if it
+    /// is neither mapped nor a file.
     #[inline(always)]
     pub fn piece(&self, py: Python<'_>, offset: i64, length: i64) -> PyResult<Option<Piece>> {
         if let Some(whole) = self.whole(py, offset)? {
@@ -137,7 +137,7 @@ impl Log {
         }
     }
 
-    /// The whole segment of an offset; `None` where not all of it is in memory, or it is no file.
+    /// The whole segment of an offset; `None` if it is not all in memory and not a file.
     #[inline(always)]
     pub fn whole(&self, py: Python<'_>, offset: i64) -> PyResult<Option<Piece>> {
         let start = self.start(offset);

@@ -1,5 +1,5 @@
-//! What messages are looked up by, of one open store, in whatever role: as `lakelog/reading/`.
-//! Whatever is unusual is left to Python.
+//! Looks up messages of one open store, in any role: as `lakelog_queues/finding/`.
+//! Unusual cases are left to Python.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple, PyType};
@@ -16,7 +16,7 @@ use crate::units::Units;
 
 const RESULT_FIELDS: usize = 5;
 
-/// Looks messages up; one for the parts of a store that are swapped together.
+/// Looks up messages; one object for the parts of a store that are replaced together.
 #[pyclass(module = "lakelog_native")]
 pub struct Lookups(Option<Parts>);
 
@@ -91,7 +91,7 @@ impl Lookups {
         }
     }
 
-    /// A `GetResult`; `None` where Python has to look.
+    /// A `GetResult`; `None` to leave it to Python.
     #[pyo3(signature = (topic, queue_id, offset, max_messages, tag_filter=None))]
     fn get(
         &self,
@@ -107,7 +107,7 @@ impl Lookups {
         }
     }
 
-    /// The messages, the newest first; `None` where Python has to look.
+    /// The messages, newest first; `None` to leave it to Python.
     fn query<'py>(
         &self,
         topic: &Bound<'py, PyAny>,
@@ -122,7 +122,7 @@ impl Lookups {
         }
     }
 
-    /// The queue offset; `None` where Python has to look.
+    /// The queue offset; `None` to leave it to Python.
     fn offset_by_time(
         &self,
         topic: &Bound<'_, PyAny>,
@@ -172,7 +172,7 @@ impl Parts {
         }))
     }
 
-    /// Below which offset records of a topic do not count.
+    /// The offset below which records of a topic do not count.
     pub fn buried(&self, topic: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
         let py = topic.py();
         let buried = answer(py, self.buried.bind(py).call1((topic,)))?;

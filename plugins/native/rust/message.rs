@@ -1,4 +1,4 @@
-//! From `lakelog.Message` objects to the fields of a record, where they are of the usual shape.
+//! Converts common `lakelog.Message` objects to the fields of a record.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,24 +16,24 @@ const LIGHT: &[u8] = b"INNER_MULTI_DISPATCH";
 /// The store has to choose the queue.
 pub const NO_QUEUE: i32 = -1;
 
-/// Where the fields of a `Message` stand, and what Python does with those that are unusual.
+/// The slots of the fields of a `Message`, and the Python functions for unusual values.
 pub struct Messages {
     slots: Slots,
     pub unusual: Unusual,
 }
 
-/// One message. Its objects are held, so that the slices of `fields` stay.
+/// One message. It holds its objects, so that the slices of `fields` stay valid.
 pub struct Read<'py> {
     pub topic: Bound<'py, PyString>,
     pub fields: Fields<'static>,
     pub wait: bool,
-    /// A `HostPair`, where the message names a host.
+    /// A `HostPair`, if the message has a host.
     pub hosts: Option<Bound<'py, PyAny>>,
     #[allow(dead_code)] // it only has to live
     pub held: Held<'py>,
 }
 
-/// What keeps the slices of a message's fields.
+/// The owners of the slices of a message's fields.
 #[allow(dead_code)] // they only have to live
 #[derive(Default)]
 pub struct Held<'py> {
@@ -80,7 +80,7 @@ pub fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64)
 }
 
-/// What Python does with fields that are unusual; `None` where it refuses them.
+/// The result of Python for unusual fields; `None` if it refuses them.
 pub struct Unusual {
     message_properties: Py<PyAny>,
     hosts_of: Py<PyAny>,
@@ -125,7 +125,7 @@ impl Unusual {
 /// A slice of an object that is held at least as long as the slice is used.
 ///
 /// # Safety
-/// That is on the caller.
+/// The caller guarantees that.
 pub unsafe fn held(slice: &[u8]) -> &'static [u8] {
     std::slice::from_raw_parts(slice.as_ptr(), slice.len())
 }
@@ -136,7 +136,7 @@ impl Messages {
         Ok(Messages { slots: Slots::of(&class, FIELDS)?, unusual: Unusual::of(encoder, classes)? })
     }
 
-    /// `None` where Python has to look at it.
+    /// `None` to leave it to Python.
     #[inline(always)]
     pub fn read<'py>(&self, message: &Bound<'py, PyAny>, now: i64) -> Option<Read<'py>> {
         let py = message.py();
@@ -193,7 +193,7 @@ impl Messages {
     }
 }
 
-/// The bytes of a body, and what holds them if that is more than the object.
+/// The bytes of a body, and their owner if it is not the object itself.
 ///
 /// # Safety
 /// The slice lives as long as both.
@@ -288,7 +288,7 @@ pub struct Topic {
 }
 
 impl Topic {
-    /// `None` where Python refuses it.
+    /// `None` if Python refuses it.
     pub fn of(
         name: &Bound<'_, PyString>,
         topic_block: &Bound<'_, PyAny>,

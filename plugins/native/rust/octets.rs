@@ -1,4 +1,4 @@
-//! Bytes that were made without the interpreter lock, and are given to Python without a copy.
+//! Bytes made without the interpreter lock, and passed to Python without a copy.
 
 use std::os::raw::c_int;
 
@@ -11,10 +11,10 @@ use pyo3::types::PyMemoryView;
 pub struct Octets(Vec<u8>);
 
 impl Octets {
-    /// A view that keeps them.
+    /// A view that owns them.
     ///
     /// # Errors
-    /// Where memory is short.
+    /// If there is no memory.
     pub fn view(py: Python<'_>, bytes: Vec<u8>) -> PyResult<Bound<'_, PyMemoryView>> {
         PyMemoryView::from(Bound::new(py, Octets(bytes))?.as_any())
     }
@@ -23,7 +23,7 @@ impl Octets {
 #[pymethods]
 impl Octets {
     /// # Safety
-    /// `view` is one that Python fills in.
+    /// `view` is filled in by Python.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,

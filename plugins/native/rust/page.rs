@@ -9,9 +9,9 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// As long as this waits for another append; Python then waits on, and says when it takes too long.
+/// Longest wait for another append; Python then continues to wait, and raises the timeout error.
 pub const LONGEST_WAIT: Duration = Duration::from_millis(20);
-/// No sleep is longer: a holder that dies wakes nobody.
+/// Longest sleep: a holder that dies wakes no other process.
 const LONGEST_SLEEP: Duration = Duration::from_millis(2);
 /// Some microseconds.
 const SPINS: usize = 100;
@@ -19,7 +19,7 @@ const TRIES: usize = 5;
 /// Leaves 40 bits.
 const NUMBER_SHIFT: u32 = 24;
 
-/// Where the words of the page stand, as Python says.
+/// The positions of words in the page, given by Python.
 pub struct Places {
     pub appender_pid: usize,
     pub appender_since: usize,
@@ -55,14 +55,14 @@ impl Places {
     }
 }
 
-/// Memory that other processes change at any time; words of 8 bytes, each loaded and stored at once.
+/// Memory shared with other processes, as words of 8 bytes with atomic loads and stores.
 pub struct Words {
     memory: PyBuffer<u8>,
 }
 
 impl Words {
     /// # Errors
-    /// Where `memory` cannot be written, or is not aligned.
+    /// If `memory` is read-only or not aligned.
     pub fn of(memory: &Bound<'_, PyAny>) -> PyResult<Words> {
         let memory = PyBuffer::<u8>::get(memory)?;
         if memory.readonly() || memory.buf_ptr() as usize % 8 != 0 {
@@ -116,7 +116,7 @@ pub struct AppendLock {
 #[pymethods]
 impl AppendLock {
     /// # Errors
-    /// Where no byte can be locked.
+    /// If no byte can be locked.
     #[new]
     fn new(
         descriptor: i32,
@@ -155,7 +155,7 @@ impl AppendLock {
         self.acquire(py, Duration::try_from_secs_f64(timeout_s).unwrap_or(Duration::MAX))
     }
 
-    /// Let it go if it is held, and wake one who waits.
+    /// Release the lock if it is held, and wake a waiter.
     #[inline(always)]
     pub fn release(&self) {
         self.swap(self.number, 0);
@@ -187,9 +187,9 @@ impl AppendLock {
         self.plain() == 0 && self.words.get(self.holder) == 0 && self.take_from(0)
     }
 
-    /// Swap first, then look: plain Python stores first, then looks, and goes on where both did.
-    /// It may take away a dead one's number that was swapped for this one's meanwhile, and be gone
-    /// when this looks: so the number is looked at behind that.
+    /// Swap first, then check: plain Python stores first, then checks, and continues if both happened.
+    /// It may remove the number of a dead process after this one's was swapped in, and have left
+    /// before this check: so the number is checked last.
     #[inline(always)]
     fn take_from(&self, holder: u64) -> bool {
         if !self.swap(holder, self.number) {
@@ -205,10 +205,10 @@ impl AppendLock {
     /// Wait for it, for so long.
     ///
     /// # Errors
-    /// What the handler of a signal raises; the lock is not held then.
+    /// The error of a signal handler; the lock is not held then.
     #[inline(always)]
     pub fn acquire(&self, py: Python<'_>, most: Duration) -> PyResult<bool> {
-        // The section is shorter than a sleep; where its holder does not run, this ends soon.
+        // Spin briefly: the section is shorter than a sleep.
         for _ in 0..SPINS {
             if self.take() {
                 return Ok(true);
@@ -242,7 +242,7 @@ impl AppendLock {
         }
     }
 
-    /// Take it from a holder that is dead, if those who were in the way before are there still.
+    /// Take the lock from a dead holder, if the numbers seen before are unchanged.
     fn take_from_dead(&self, before: (u64, u64)) -> bool {
         let (holder, plain) = before;
         if plain != 0 && self.plain() == plain && self.set(libc::F_WRLCK, self.byte) {
@@ -275,7 +275,7 @@ fn flock(kind: i32, byte: i64) -> libc::flock {
     lock
 }
 
-/// Sleep while the word is `seen`. Without futex it returns at once, and who waits asks again.
+/// Sleep while the word is `seen`. Without futex it returns at once, and the caller retries.
 fn sleep(word: &AtomicU32, seen: u32) {
     let longest = libc::timespec { tv_sec: 0, tv_nsec: LONGEST_SLEEP.as_nanos() as _ };
     let result =

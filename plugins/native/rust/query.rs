@@ -1,5 +1,5 @@
 //! Messages by key, from index files and the log in one go, as
-//! `lakelog/reading/query.py`. Whatever is unusual is left to Python.
+//! `lakelog_queues/finding/query.py`. Unusual cases are left to Python.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -18,10 +18,10 @@ use crate::run::{answer, octets, ALONE_BYTES};
 use crate::stored::frame;
 
 const FOREVER_MS: i64 = i64::MAX;
-/// All of a record that is no longer is had with the first look.
+/// Records up to this size are read completely by the first read.
 const NEAR_BYTES: i64 = 4096;
 
-/// What is asked for, and what of it was found.
+/// The query, and the messages found so far.
 struct Search<'a> {
     topic: &'a str,
     key: &'a str,
@@ -36,7 +36,7 @@ struct Search<'a> {
     found: Vec<Py<PyAny>>,
 }
 
-/// The messages, the newest first; `None` where Python has to look.
+/// The messages, newest first; `None` to leave it to Python.
 pub fn query<'py>(
     parts: &Parts,
     topic: &Bound<'py, PyAny>,
@@ -62,7 +62,7 @@ pub fn query<'py>(
 }
 
 impl Parts {
-    /// Look through all files, the newest first, and through what a reader keeps in memory.
+    /// Search all files, newest first, and the keys that a reader keeps in memory.
     fn through(
         &self,
         py: Python<'_>,
@@ -113,7 +113,7 @@ impl Parts {
         Ok(Some(()))
     }
 
-    /// One place to which the index points; it ends where enough is found, or Python has to look.
+    /// Check one offset from the index; ends the search if enough is found, or to leave it to Python.
     fn visit(
         &self,
         py: Python<'_>,
@@ -139,15 +139,15 @@ impl Parts {
         if offset < search.buried {
             return Ok(Continue(()));
         }
-        // What was deleted just now may be in an archive.
+        // A segment deleted just now may be in an archive.
         let is_there = (minimum..end).contains(&offset);
         let good = is_there && self.look(py, search, offset, end)?;
         Ok(if good { Continue(()) } else { Break(None) })
     }
 
-    /// Add the message whose record stands at `offset`, if it is one that is asked for.
+    /// Add the message of the record at `offset`, if it matches.
     ///
-    /// Gives whether a whole record stands there.
+    /// Returns whether there is a whole record.
     fn look(
         &self,
         py: Python<'_>,
@@ -209,7 +209,7 @@ impl Parts {
 }
 
 impl<'a> Search<'a> {
-    /// `None` where Python has to say what is wrong with an argument, if anything is.
+    /// `None` for an argument that Python must check.
     fn of(
         topic: &'a Bound<'_, PyAny>,
         key: &'a Bound<'_, PyAny>,
@@ -246,7 +246,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Offsets of what a reader keeps in memory, the newest first.
+    /// Offsets of keys that a reader keeps in memory, newest first.
     fn others(&self, memory: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i64>>> {
         if memory.is_none() {
             return Ok(Some(Vec::new()));
@@ -261,7 +261,7 @@ fn text<'a>(object: &'a Bound<'_, PyAny>) -> Option<&'a str> {
     object.cast_exact::<PyString>().ok()?.to_str().ok().filter(|text| !text.is_empty())
 }
 
-/// A time that Python takes, too: see `time_ms` of `lakelog/arguments.py`.
+/// A time that Python takes, too: see `time_ms` of `lakelog/runtime/arguments.py`.
 pub fn time_ms(object: &Bound<'_, PyAny>) -> Option<i64> {
     let value = unsafe { long(object.as_ptr())? };
     let is_meant = value == FOREVER_MS
@@ -270,7 +270,7 @@ pub fn time_ms(object: &Bound<'_, PyAny>) -> Option<i64> {
     is_meant.then_some(value)
 }
 
-/// Whether it is the unique key, or one of the keys; `None` where they are no UTF-8.
+/// Whether it is the unique key, or one of the keys; `None` if they are not UTF-8.
 fn has_key(properties: &[u8], key: &[u8]) -> Option<bool> {
     if !properties.is_ascii() {
         std::str::from_utf8(properties).ok()?;

@@ -1,4 +1,4 @@
-//! One record as RocketMQ lays it out; all integers big-endian. See `lakelog/layout.py`.
+//! One record as RocketMQ lays it out; all integers big-endian. See `lakelog/format/layout.py`.
 
 pub const BLANK_BYTES: usize = 8;
 const AT_QUEUE_ID: usize = 12;
@@ -34,7 +34,7 @@ pub enum Properties<'a> {
     Encoded(&'a [u8]),
 }
 
-/// What a message says, borrowed from its objects.
+/// The fields of a message, borrowed from its objects.
 #[derive(Clone, Copy)]
 pub struct Fields<'a> {
     pub body: &'a [u8],
@@ -57,7 +57,7 @@ impl Fields<'_> {
         length + if sealed { SEAL.len() } else { 0 }
     }
 
-    /// System flags as the record has them; `None` where they do not fit.
+    /// System flags as in the record; `None` if they do not fit.
     pub fn flags(&self, hosts: &Hosts) -> Option<i32> {
         let flags = i32::try_from(self.sys_flag & !HOST_BITS).ok()?;
         Some(flags | hosts.sys_flag)
@@ -74,7 +74,7 @@ pub fn size(fields: &Fields<'_>, hosts: &Hosts, topic: &[u8], sealed: bool) -> u
     hosts.head_bytes() + fields.body.len() + topic.len() + 2 + fields.property_bytes(sealed)
 }
 
-/// Write the record to `out`, which has its length; it lacks what depends on its place.
+/// Write the record to `out`, which has its length, without the fields that depend on its place.
 pub fn write(
     out: &mut [u8],
     fields: &Fields<'_>,
@@ -136,7 +136,7 @@ pub fn set_queue(record: &mut [u8], queue: i32) {
     record[AT_QUEUE_ID..AT_QUEUE_ID + 4].copy_from_slice(&queue.to_be_bytes());
 }
 
-/// Fill in what depends on the place, the record checksum last.
+/// Fill in the fields that depend on the place, the record checksum last.
 pub fn place(record: &mut [u8], hosts: &Hosts, queue_offset: i64, at: i64, now: i64, sealed: bool) {
     let stored = hosts.store_time_at();
     record[AT_QUEUE_OFFSET..AT_QUEUE_OFFSET + 8].copy_from_slice(&queue_offset.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Many records at once: followed or pointed to, checked, and taken apart into columns, without the
+//! Parses many records at once, consecutive or at given places, to checked columns, without the
 //! interpreter lock. As `lakelog/codec/run.py`.
 
 use pyo3::buffer::PyBuffer;
@@ -9,14 +9,14 @@ use pyo3::types::{PyBytes, PyMemoryView};
 use crate::frame::{Frame, Head, RECORD_MIN_BYTES};
 use crate::octets::Octets;
 
-/// Below this, giving up the interpreter lock costs more than it saves others.
+/// Below this size, releasing the interpreter lock is not worth its cost.
 pub const ALONE_BYTES: usize = 32 << 10;
 const LONGS: usize = 13;
 const INTS: usize = 7;
 
-/// The bytes of a buffer; `None` where they do not stand one behind the other.
+/// The bytes of a buffer; `None` if it is not contiguous.
 ///
-/// They may be of a file that others write to: they are read, never trusted.
+/// Other processes may write to them: they are read, never trusted.
 pub fn octets(buffer: &PyBuffer<u8>) -> Option<&[u8]> {
     if !buffer.is_c_contiguous() {
         return None;
@@ -82,7 +82,7 @@ impl Columns {
         }
     }
 
-    /// All columns, one behind the other, in the machine's byte order.
+    /// All columns, one after the other, in machine byte order.
     fn bytes(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len() * (LONGS * 8 + INTS * 4));
         for column in &self.longs {
@@ -95,7 +95,7 @@ impl Columns {
     }
 }
 
-/// Which checks are asked for.
+/// The requested checks.
 #[derive(Clone, Copy)]
 struct Checks {
     verify: bool,
@@ -163,7 +163,7 @@ pub fn read_run<'py>(
     Octets::view(py, columns).map(Some)
 }
 
-/// One that something pointed to: where it starts in the buffer, its offset and length.
+/// A record at a given place: its start in the buffer, its offset and length.
 type Pointed = (i64, i64, i32);
 
 /// Which of them are whole (a byte each), and the columns of these; `None` where not all of one
@@ -190,7 +190,7 @@ fn check(data: &[u8], pointed: &[Pointed], verify: bool) -> Option<(Vec<u8>, Col
     Some((good, found))
 }
 
-/// What a call gave; nothing where it raised an `Exception`, which Python then finds out again.
+/// The result of a call; `None` if it raised an `Exception`, which Python will raise again.
 pub fn answer<'py>(
     py: Python<'py>,
     called: PyResult<Bound<'py, PyAny>>,
@@ -198,7 +198,7 @@ pub fn answer<'py>(
     Ok(given(py, called)?.filter(|given| !given.is_none()))
 }
 
-/// The same, where a call may give Python's `None`.
+/// The same for a call that may return Python's `None`.
 pub fn given<'py>(
     py: Python<'py>,
     called: PyResult<Bound<'py, PyAny>>,

@@ -17,10 +17,10 @@ const FIELDS: usize = 17;
 const PROPERTIES: usize = 8;
 const MOST_HOSTS: usize = 32;
 const LINE_BYTES: usize = 64;
-/// What a processor's cache is sure to hold.
+/// A size that fits in a processor's cache.
 const FETCHED_BYTES: i64 = 256 << 10;
 
-/// Texts that come again and again, as objects.
+/// A cache of repeated texts as Python objects.
 #[derive(Default)]
 struct Known {
     topic: Option<(Vec<u8>, Py<PyString>)>,
@@ -28,7 +28,7 @@ struct Known {
 }
 
 impl Known {
-    /// `None` where it is no UTF-8.
+    /// `None` if it is not UTF-8.
     fn topic(&mut self, py: Python<'_>, text: &[u8]) -> Option<Py<PyString>> {
         if let Some((bytes, name)) = &self.topic {
             if bytes == text {
@@ -87,14 +87,14 @@ fn host(raw: &[u8]) -> Option<String> {
     })
 }
 
-/// Makes messages; one for a process.
+/// Makes messages; one object per process.
 #[pyclass(module = "lakelog_native", frozen)]
 pub struct Decoder {
     class: Slots,
     known: Mutex<Known>,
 }
 
-/// One record: where it starts in the buffer, its length, and the place that it has to state. Where
+/// One record: its start in the buffer, its length, and the offset that it must contain. Where
 /// that is not known, sectors are counted from the start of the buffer.
 pub type Wanted = (i64, i32, Option<i64>);
 
@@ -173,8 +173,8 @@ fn wanted(
     Some(zipped.map(|((start, size), offset)| (start, size, offset)).collect())
 }
 
-/// Let the processor load all records of a call at once: those of a queue stand apart in the log, and
-/// each would be waited for alone.
+/// Prefetch all records of a call: those of a queue are apart in the log, and
+/// each cache miss would be waited for separately.
 fn fetch(data: &[u8], wanted: &[Wanted]) {
     let bytes: i64 = wanted.iter().map(|&(_, size, _)| size as i64).sum();
     if bytes <= FETCHED_BYTES {
@@ -184,9 +184,9 @@ fn fetch(data: &[u8], wanted: &[Wanted]) {
     }
 }
 
-/// Check many bytes without the interpreter lock, and few not at all.
+/// Verify many bytes without the interpreter lock; leave few to the caller.
 ///
-/// Gives whether they are still to be verified; `None` where one is not whole.
+/// Returns whether they are still to be verified; `None` if one is not whole.
 fn checked(py: Python<'_>, data: &[u8], wanted: &[Wanted], verify: bool) -> Option<bool> {
     let bytes: i64 = wanted.iter().map(|&(_, size, _)| size as i64).sum();
     if !verify || bytes < ALONE_BYTES as i64 {
@@ -275,7 +275,7 @@ impl Decoder {
         Ok(true)
     }
 
-    /// The message of one record; it is taken from a copy, since its bytes may change meanwhile.
+    /// The message of one record, made from a copy, since its bytes may change concurrently.
     #[inline(always)]
     fn made(
         &self,
@@ -314,7 +314,7 @@ impl Decoder {
             .is_some_and(|found| found.cast::<PyBytes>().is_ok_and(|found| holds(found.as_bytes())))
     }
 
-    /// The message of a record that was checked, and that nobody changes.
+    /// The message of a verified record that cannot change.
     pub fn alone(
         &self,
         py: Python<'_>,

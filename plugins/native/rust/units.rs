@@ -1,5 +1,5 @@
-//! Units of a queue: where its records stand. A process that has the files of its queues for itself
-//! reads them in memory, everybody else by `pread`. As `lakelog/consumequeue/unitfiles.py`.
+//! Units of a queue: the places of its records. A process that owns its queue files
+//! reads them in memory, other processes by `pread`. As `lakelog_queues/files/unitfiles.py`.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::intern;
@@ -11,7 +11,7 @@ use crate::run::octets;
 
 pub const UNIT_BYTES: usize = 20;
 
-/// Where a record stands, by its unit.
+/// The place of a record, from its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
     pub offset: i64,
@@ -33,7 +33,7 @@ impl Unit {
         self.offset.checked_add(self.size as i64)
     }
 
-    /// Whether it leads to what may be a record between two offsets.
+    /// Whether it names a possible record between two offsets.
     pub fn is_between(self, (first, end): (i64, i64)) -> bool {
         self.size >= RECORD_MIN_BYTES as i32
             && self.offset >= first
@@ -41,7 +41,7 @@ impl Unit {
     }
 }
 
-/// A file of units in memory, read-only. `Opened` holds it until the file is dropped.
+/// A file of units in memory, read-only. `CachedFile` holds it until the file is dropped.
 #[pyclass(module = "lakelog_native", frozen)]
 pub struct UnitMap {
     start: *const u8,
@@ -82,13 +82,13 @@ pub struct Units<'py> {
 
 enum Source<'py> {
     Mapped(Bound<'py, UnitMap>),
-    /// An `Opened`.
+    /// A `CachedFile`.
     File(Bound<'py, PyAny>),
     Held(PyBuffer<u8>),
 }
 
 impl<'py> Units<'py> {
-    /// Those from queue offset `first` on; `None` where they cannot be had.
+    /// Those from queue offset `first` on; `None` if they cannot be read.
     pub fn of(
         first: i64,
         source: Bound<'py, PyAny>,
@@ -149,10 +149,10 @@ impl<'py> Units<'py> {
 }
 
 impl<'py> Source<'py> {
-    /// Of an `Opened`, or bytes.
+    /// Of a `CachedFile`, or bytes.
     ///
-    /// A file that is shorter than its map was cut by somebody else: a look behind its end would
-    /// end the process.
+    /// A file that is shorter than its map was truncated by another process: an access past its end would
+    /// kill the process.
     fn of(source: Bound<'py, PyAny>) -> Option<Source<'py>> {
         let py = source.py();
         let Ok(own) = source.getattr(intern!(py, "own_map")) else {
@@ -175,7 +175,7 @@ impl<'py> Source<'py> {
     }
 }
 
-/// The descriptor of an `Opened`, which stays its own while the interpreter lock is held.
+/// The descriptor of a `CachedFile`, which stays its own while the interpreter lock is held.
 fn descriptor_of(opened: &Bound<'_, PyAny>) -> Option<i32> {
     let py = opened.py();
     if opened.getattr(intern!(py, "dropped")).ok()?.is_truthy().ok()? {

@@ -74,7 +74,7 @@ def test_what_is_gone_is_told(archived: tuple[str, list[dict[str, object]]]) -> 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     url = f"local://{tmp_path}/nothing"
-    with pytest.raises(NotAStore, match="no folder of a store that lakelog-archive has filled"):
+    with pytest.raises(NotAStore, match="not a folder of a store written by lakelog-archive"):
         ArchivedReader(options(Path("/"), path=url), url)
     with pytest.raises(LakelogError, match="cannot be read: Protocol not known: nix"):
         ArchivedReader(options(Path("/"), path="nix://x/y"), "nix://x/y")

@@ -17,7 +17,7 @@ import lakelog
 from lakelog.errors import LakelogError
 from lakelog_lake.errors import Unreachable
 from lakelog_lake.landing.targets import TableSpec, targets_for
-from lakelog_spark.catalog.place import SparkPlace
+from lakelog_spark.catalog.location import SparkCatalogLocation
 from lakelog_spark.sessions import java
 from plugins.lake.tests.landing.tables import TABLE, assert_exactly, keys_of, read
 from plugins.lake.tests.landing.test_cli import identity
@@ -83,7 +83,7 @@ def test_another_version_of_spark(
     monkeypatch.setattr("pyspark.__version__", "4.2.1")
     for command in commands(store, tmp_path / "t"):
         said = refused(*command)
-        assert "PySpark is 4.2.1, and lakelog-spark works with 4.1" in said
+        assert "PySpark is 4.2.1, but lakelog-spark works with 4.1" in said
         assert "pip install 'pyspark==" in said
 
 
@@ -147,7 +147,7 @@ def test_a_table_of_somebody_else(kind: str, store: Path, tmp_path: Path) -> Non
     make_other(kind, table)
     said = refused(*dispatch(store, f"{kind}:{table}"))
     assert str(table) in said or TABLE in said
-    assert "queue_offset is missing" in said or "holds something else" in said
+    assert "queue_offset is missing" in said or "holds other files" in said
     assert "new table" in said or "new folder" in said
     if kind != "parquet":
         assert read(kind, table).num_rows == 2
@@ -187,7 +187,7 @@ def test_damage_in_the_middle(kind: str, store: Path, tmp_path: Path) -> None:
     assert read(kind, tmp_path / "t").num_rows == 0
     done = run(*dispatch(store, to, "--corrupt", "skip"))
     assert done.exit_code == 0
-    assert "1 damaged passed over" in done.stderr
+    assert "1 damaged skipped" in done.stderr
     whole = [each for each in expected if each[-1] != offset]
     assert_exactly(kind, tmp_path / "t", whole)
 
@@ -303,7 +303,7 @@ def test_a_catalog_of_spark_that_nobody_serves(spark: SparkSession) -> None:
     spec = TableSpec("spark:nowhere", "a.messages")
     said = r"spark:nowhere, table a\.messages, cannot be reached"
     with pytest.raises(Unreachable, match=said) as caught:
-        targets_for(spec, SparkPlace(spark, "nowhere"))
+        targets_for(spec, SparkCatalogLocation(spark, "nowhere"))
     assert "\n" not in str(caught.value)
 
 

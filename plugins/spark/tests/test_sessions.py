@@ -15,8 +15,8 @@ import lakelog_spark
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NoJava, WrongSpark
 from lakelog_spark.sessions import java
-from lakelog_spark.sessions.fitting import check_jar, check_spark
 from lakelog_spark.sessions.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR
+from lakelog_spark.sessions.versions import check_jar, check_spark
 from lakelog_spark.sessions.warehouse import lake, tables
 from plugins.spark.tests.clusters import run
 from tests.support import required

@@ -59,6 +59,6 @@ def test_both_engines_print_the_same(spark: SparkSession, tmp_path: Path, form: 
     store = filled(tmp_path / "s", 20)
     query = f"{QUERIES[0]}; {QUERIES[1]}; {QUERIES[4]}"
     one = run("sql", store, query, form)
-    assert "engine spark: a session of it runs here" in one.stderr
+    assert "engine spark: a Spark session is active" in one.stderr
     other = run("sql", store, query, form, "--engine", "duckdb")
     assert one.stdout == other.stdout

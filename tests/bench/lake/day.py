@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from lakelog.files.state.pins import Fingerprint
-from lakelog_lake.care.trickle import Compacting
+from lakelog_lake.care.small_files import PeriodicCompaction
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.delta import opened
@@ -132,7 +132,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
         old = Day.of(options.kind, Path(folder, "table"), options.history)
-        compact = Compacting(lambda: [old.sink], options.compact or sys.maxsize, _TARGET_BYTES)
+        compact = PeriodicCompaction(
+            lambda: [old.sink], options.compact or sys.maxsize, _TARGET_BYTES
+        )
         if options.compact:
             old.with_files()
             forget = {"delta.deletedFileRetentionDuration": f"interval {options.forget} seconds"}

@@ -1,8 +1,9 @@
-"""The archive of one store: takes sealed segments, proves that it has them, and gives them back.
+"""The archive of one store: copies sealed segments, verifies the copies, and reads them.
 
-``commitlog/NAME`` under its folder is the segment as it stood in the log, so that the folder can be
-read as a store by itself; ``manifest/NAME`` is its line. The order: copied, read back and compared,
-line written, and only then may the segment go. A crash at any step leaves the segment in the log.
+``commitlog/NAME`` in its folder is the segment as in the log, so that the folder can be read as a
+store; ``manifest/NAME`` is its manifest entry. A segment is copied, read back and compared, the
+entry is written, and only then may the segment be deleted. A crash at any step leaves the segment
+in the log.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ MANIFEST_DIR: Final = "manifest"
 
 @attrs.frozen
 class _Block:
-    """What was fetched last."""
+    """The bytes fetched last."""
 
     start: int
     position: int
     data: bytes
 
     def part(self, start: int, position: int, length: int) -> bytes | None:
-        """A part of it, if it has all of that."""
+        """A part of the bytes, if they contain all of it."""
         at = position - self.position
         if start != self.start or at < 0 or at + length > len(self.data):
             return None
@@ -39,10 +40,10 @@ class _Block:
 
 @attrs.define(eq=False)
 class Archive:
-    """A :class:`lakelog.interfaces.SegmentSource`, which also takes segments in.
+    """A :class:`lakelog.interfaces.SegmentSource` that also stores segments.
 
     :ivar place: the folder of the store
-    :ivar read_bytes: how much is fetched at once where less is asked for
+    :ivar read_bytes: smallest number of bytes to fetch at once
     """
 
     place: ArchiveFolder
@@ -50,10 +51,10 @@ class Archive:
     _last: _Block = _Block(-1, 0, b"")
 
     def keep(self, path: Path, start: int) -> ManifestEntry:
-        """Take in the sealed segment ``path``; on return it is there, proved and durable.
+        """Store the sealed segment ``path``; on return the copy is verified and durable.
 
-        Raises :class:`~lakelog_archive.errors.NotTheSame` where another one is, and whatever the
-        place raises.
+        Raises :class:`~lakelog_archive.errors.NotTheSame` if another segment is there, and any
+        error of the folder.
         """
         name, line = segment_name(start), ManifestEntry(start, *sha256_of(path))
         known = self.line(start)
@@ -72,7 +73,7 @@ class Archive:
         return line
 
     def starts(self) -> Sequence[int]:
-        """Offsets of the first bytes of the segments that are proved to be there, in order."""
+        """Start offsets of the verified segments, in order."""
         names = self.place.names(MANIFEST_DIR)
         return [int(name) for name in names if len(name) == SEGMENT_NAME_DIGITS and name.isdigit()]
 
@@ -86,12 +87,12 @@ class Archive:
         return part
 
     def line(self, start: int) -> ManifestEntry | None:
-        """What is known of a segment; ``None`` if it was never proved to be there."""
+        """The manifest entry of a segment; ``None`` if it has no verified copy."""
         content = self.place.content(_manifest(segment_name(start)))
         return None if content is None else from_bytes(content)
 
     def check(self, start: int) -> ManifestEntry:
-        """Read all of a segment again; raises ``ArchiveError`` unless it is what was taken in."""
+        """Read all of a segment again; raises ``ArchiveError`` unless it matches its entry."""
         line = self.line(start)
         name = segment_name(start)
         if line is None:

@@ -1,4 +1,4 @@
-"""Why a segment is not archived, or cannot be read back."""
+"""Errors of archiving a segment, or of reading it back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lakelog.errors import StoreError
 
 
 class ArchiveError(StoreError):
-    """An archive does not hold what it should."""
+    """The content of an archive is not as expected."""
 
 
 class NotTheSame(ArchiveError):

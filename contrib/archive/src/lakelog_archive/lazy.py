@@ -1,4 +1,4 @@
-"""The archive of a store that is only about to be opened: a new one gets its UUID later."""
+"""The archive of a store that is being opened; a new store gets its UUID later."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class LazyArchive:
 
     @property
     def commitlog(self) -> Path:
-        """Where the segments of the store stand."""
+        """The folder of the store's segments."""
         return self.context.core.commitlog(self.context.path)
 
     def keep(self, path: Path, start: int) -> None:
-        """Take in a segment; see :meth:`lakelog_archive.archive.Archive.keep`."""
+        """Store a segment; see :meth:`lakelog_archive.archive.Archive.keep`."""
         archive = self._found()
         if archive is None:
             raise ArchiveError("it has no UUID to archive it under", path=self.context.path)
         archive.keep(path, start)
 
     def starts(self) -> Sequence[int]:
-        """Offsets of the first bytes of the archived segments, in order."""
+        """Start offsets of the archived segments, in order."""
         archive = self._found()
         return [] if archive is None else archive.starts()
 
@@ -49,7 +49,7 @@ class LazyArchive:
         return archive.read(start, position, length)
 
     def _found(self) -> Archive | None:
-        """The archive; ``None`` while the store has no UUID, and so nothing was archived."""
+        """The archive; ``None`` while the store has no UUID, as then nothing was archived."""
         if self._archive is None:
             identity = read_identity(self.context.files, self.context.path)
             if identity is None:

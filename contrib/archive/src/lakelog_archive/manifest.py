@@ -1,7 +1,7 @@
-"""What an archive says of a segment; where its line stands, the segment was read back and is whole.
+"""The manifest entry of an archived segment; it exists only after the copy was verified.
 
-One file of one line of JSON each, since object stores cannot append. Members: ``v`` 1, ``start``
-(offset of its first byte in the log), ``size`` in bytes, ``sha256`` of all of them, in hex.
+One file with one line of JSON each, since object stores cannot append. Members: ``v`` 1, ``start``
+(offset of its first byte in the log), ``size`` in bytes, ``sha256`` of all bytes, in hex.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class ManifestEntry:
 
 
 def to_bytes(line: ManifestEntry) -> bytes:
-    """One line of JSON."""
+    """Write one line of JSON."""
     return json.dumps({"v": _VERSION, **attrs.asdict(line)}).encode() + b"\n"
 
 
 def from_bytes(content: bytes) -> ManifestEntry | None:
-    """The line; ``None`` for what is none, such as one that was never finished."""
+    """Parse an entry; ``None`` for anything else, such as an incomplete one."""
     try:
         match json.loads(content):
             case {"v": 1, "start": int(start), "size": int(size), "sha256": str(sha256)}:

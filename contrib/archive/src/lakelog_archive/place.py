@@ -1,4 +1,4 @@
-"""A folder behind fsspec, with what an archive needs of it: durable writes, ranges, names."""
+"""A folder accessed through fsspec: durable writes, range reads, names."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _CHUNK_BYTES: Final = 8 << 20
 class ArchiveFolder:
     """A folder; names are relative to it.
 
-    :ivar fs: of fsspec
-    :ivar folder: as ``fs`` wants it
+    :ivar fs: the fsspec file system
+    :ivar folder: the path within ``fs``
     """
 
     fs: Any
@@ -26,7 +26,7 @@ class ArchiveFolder:
 
     @classmethod
     def of(cls, url: str) -> ArchiveFolder:
-        """The folder at ``url``; raises what fsspec raises for one that it does not understand."""
+        """The folder at ``url``; raises fsspec's errors for an unsupported one."""
         import fsspec  # type: ignore[import-untyped]  # it has no types
 
         fs, folder = fsspec.core.url_to_fs(url)
@@ -34,15 +34,15 @@ class ArchiveFolder:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The URL for messages."""
         return str(self.fs.unstrip_protocol(self.folder))
 
     def path(self, name: str) -> str:
-        """Of a file, as ``fs`` wants it."""
+        """The path of a file within ``fs``."""
         return f"{self.folder}/{name}"
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder of it, sorted; nothing if it is not there."""
+        """The names in a subfolder, sorted; empty if it does not exist."""
         self.fs.invalidate_cache(self.path(folder))
         try:
             found = self.fs.ls(self.path(folder), detail=False)
@@ -51,18 +51,18 @@ class ArchiveFolder:
         return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
 
     def content(self, name: str) -> bytes | None:
-        """Of a small file; ``None`` if it is not there."""
+        """The content of a small file; ``None`` if it does not exist."""
         try:
             return bytes(self.fs.cat_file(self.path(name)))
         except FileNotFoundError:
             return None
 
     def read(self, name: str, position: int, length: int) -> bytes:
-        """A range of a file."""
+        """Read a range of a file."""
         return bytes(self.fs.cat_file(self.path(name), start=position, end=position + length))
 
     def copy_in(self, source: Path, name: str) -> None:
-        """Put a file there, durable on return."""
+        """Copy a file there; durable on return."""
         self._make_folder(name)
         with source.open("rb") as data, self.fs.open(self.path(name), "wb") as file:
             while chunk := data.read(_CHUNK_BYTES):
@@ -70,7 +70,7 @@ class ArchiveFolder:
         self._sync(name)
 
     def write(self, name: str, content: bytes) -> None:
-        """Put a small file there, durable on return; on a local disk, all of it or nothing."""
+        """Write a small file, durable on return; on a local disk atomically."""
         self._make_folder(name)
         if not self._is_local:
             self.fs.pipe_file(self.path(name), content)
@@ -83,7 +83,7 @@ class ArchiveFolder:
         _sync_path(os.path.dirname(self.path(name)))
 
     def sha256(self, name: str) -> tuple[int, str]:
-        """Length and checksum of what is read from there."""
+        """Length and checksum of a file, read back from there."""
         with self.fs.open(self.path(name), "rb") as file:
             return _digest(file)
 
@@ -93,7 +93,7 @@ class ArchiveFolder:
         return "file" in ((protocol,) if isinstance(protocol, str) else protocol)
 
     def _make_folder(self, name: str) -> None:
-        """What is there already may have been made by one that was killed before it was durable."""
+        """Sync existing folders too: a killed process may have created them without a sync."""
         folder = self.path(name).rpartition("/")[0]
         if folder in self._durable:
             return
@@ -107,7 +107,7 @@ class ArchiveFolder:
         self._durable.add(folder)
 
     def _sync(self, name: str) -> None:
-        """On a local disk; other systems have it when a file is closed."""
+        """Sync on a local disk; other systems have made a file durable when it is closed."""
         if self._is_local:
             path = self.path(name)
             _sync_path(path)

@@ -1,7 +1,7 @@
-"""What this package offers: the archive ``fsspec``, which is fed as segments are deleted.
+"""The plugin that offers the archive ``fsspec``, which stores segments before their deletion.
 
-The hook is told of a file only, so the plugin remembers the archive of each store that is open for
-writing, as it was opened last.
+The hook gets only the path of a file, so the plugin remembers the archive of each store that is
+open for writing, as of its last open.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ArchivePlugin:
 
     @hookimpl
     def lakelog_store_opening(self, path: Path, read_only: bool) -> None:
-        """From now on segments go to what was made for this opening, or nowhere."""
+        """Use the archive made for this opening, or none, from now on."""
         if read_only:
             return
         self._open.pop(path, None)
@@ -44,13 +44,13 @@ class ArchivePlugin:
 
     @hookimpl
     def lakelog_segment_deleting(self, path: Path, start_offset: int) -> None:
-        """Take the segment in first; whatever goes wrong keeps it in the log."""
+        """Archive the segment; any error keeps it in the log."""
         for archive in tuple(self._open.values()):
             if archive.commitlog == path.parent:
                 archive.keep(path, start_offset)
 
     def _make(self, settings: ArchiveSettings, context: Context) -> LazyArchive:
-        place_at(settings.url)  # what cannot be used is refused before a file is touched
+        place_at(settings.url)  # refuse an unusable URL before any file is touched
         archive = LazyArchive(settings, context)
         if not context.read_only:
             self._made[context.path] = archive

@@ -13,11 +13,11 @@ def _is_given(_settings: object, _attribute: object, url: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class ArchiveSettings:
-    """Where segments go.
+    """The location of archived segments.
 
-    :ivar url: a directory, or what fsspec understands, such as ``s3://bucket/folder``; keys and
-        endpoints are for fsspec's own configuration. Each store has a folder of its own in it
-    :ivar read_bytes: how much is fetched at once where less is asked for
+    :ivar url: a directory, or an fsspec URL such as ``s3://bucket/folder``; keys and endpoints are
+        in fsspec's own configuration. Each store has its own folder there
+    :ivar read_bytes: smallest number of bytes to fetch at once
     """
 
     url: str = attrs.field(validator=_is_given)

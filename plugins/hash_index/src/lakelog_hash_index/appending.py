@@ -1,4 +1,4 @@
-"""Appends keys to the last file of an index, and goes on to the next when it is full."""
+"""Appends keys to the last file of an index, and creates the next file when it is full."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _NOWHERE: Final = -1
 
 
 class IndexAppender:
-    """All calls but :meth:`flush`, and looks at :attr:`files`, come from one thread.
+    """Appends, cuts and syncs; all calls except :meth:`flush` and :attr:`files` are of one thread.
 
-    How far the index has come is told by its entries: the offset of the last one, and how many
-    there are of that record. A record that comes again adds only the keys that are missing.
+    The progress of the index follows from its entries: the offset of the last one, and the number
+    of entries of that record. A record that is dispatched again adds only its missing keys.
 
-    :ivar files: all files, the oldest first; replaced, never changed
+    :ivar files: all files, oldest first; the list is replaced, never modified
     """
 
     def __init__(self, maker: Maker, sealer: Sealer, files: Sequence[IndexFile]) -> None:
@@ -54,7 +54,7 @@ class IndexAppender:
             self._seal_if_full()
 
     def _find_end(self) -> None:
-        """Count the entries of the last record, across files if need be."""
+        """Count the entries of the last record, which may span files."""
         self._last_offset, self._last_keys = _NOWHERE, 0
         for file in reversed(self.files):
             number = file.header().count - 1
@@ -71,7 +71,7 @@ class IndexAppender:
     def append(self, batch: RecordBatch) -> None:
         """Add the keys of a run of records, in log order; raises ``OSError``.
 
-        After an error as much is there as has been written, and the same run may come again.
+        After an error the keys written so far are there, and the same run may be dispatched again.
         """
         offsets = batch.base_offset + batch.starts
         known = int(offsets.searchsorted(self._last_offset))
@@ -90,10 +90,10 @@ class IndexAppender:
         elif not self._append_at_once(offsets, batch):
             self._append(find_keys(batch), offsets, batch)
         if self._last_offset != offsets[-1]:
-            self._room()  # RocketMQ makes a file for every record that finds none, keys or not
+            self._room()  # RocketMQ creates a file for any record, with or without keys
 
     def _append_at_once(self, offsets: NDArray[np.int64], batch: RecordBatch) -> bool:
-        """Add all keys of a run to one file; whether that could be done."""
+        """Add all keys of a run to one file; return whether that was possible."""
         found = self._room().put_keys(batch)
         if found is None:
             return False
@@ -104,7 +104,7 @@ class IndexAppender:
         return True
 
     def _keys_there(self, keys: Keys) -> int:
-        """How many keys of the first record are there already."""
+        """The number of keys of the first record that are already in the index."""
         return min(self._last_keys, int(keys.records.searchsorted(1)))
 
     def _append(self, keys: Keys, offsets: NDArray[np.int64], batch: RecordBatch) -> None:
@@ -125,7 +125,7 @@ class IndexAppender:
         self._last_offset = last
 
     def _room(self) -> IndexFileWriter:
-        """The file that is being filled, with room for an entry."""
+        """The file being filled, with room for at least one entry."""
         if self._active is None:
             self._active = self._maker.make(self.files[-1] if self.files else None)
             self.files = (*self.files, self._active.seen)
@@ -139,12 +139,12 @@ class IndexAppender:
     # --- undo ---
 
     def truncate(self, end_offset: int) -> None:
-        """Forget entries of records at or behind ``end_offset``."""
+        """Remove entries of records at or behind ``end_offset``."""
         if self._last_offset >= end_offset:
             self._cut_back(end_offset)
 
     def truncate_last(self) -> None:
-        """Forget the last record that has entries, and what a crash left behind them."""
+        """Remove entries of the last record, and anything a crash left behind them."""
         self._cut_back(self._last_offset)
 
     def _cut_back(self, end_offset: int) -> None:
@@ -173,7 +173,7 @@ class IndexAppender:
         self._seal_if_full()
 
     def remove_first(self) -> None:
-        """Remove the oldest file, durably; it must not be the only one."""
+        """Remove the oldest file durably; it must not be the only one."""
         path = self.files[0].path
         self._sealer.wait()
         self.files = self.files[1:]
@@ -183,14 +183,14 @@ class IndexAppender:
     # --- make durable ---
 
     def flush(self) -> None:
-        """Sync what was appended before the call; raises ``OSError``."""
+        """Sync everything appended before the call; raises ``OSError``."""
         active = self._active
         if active is not None:
             active.sync()
         self._sealer.wait()
 
     def close(self) -> None:
-        """Flush, then close, whether or not the flush succeeded."""
+        """Flush, then close, even if the flush fails."""
         try:
             self.flush()
         finally:
@@ -200,5 +200,5 @@ class IndexAppender:
 
 
 def _first_offset(file: IndexFile) -> float:
-    """The offset of its first entry; a file without one stands behind everything."""
+    """The offset of its first entry; infinity for a file without entries."""
     return float("inf") if file.header().is_empty else file.header().begin_offset

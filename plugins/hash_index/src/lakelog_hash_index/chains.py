@@ -1,4 +1,4 @@
-"""Chains of entries: what each slot's new entries point back to, computed for many at once."""
+"""Computes the chain links of many new entries at once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ENTRY_DTYPE: Final = np.dtype(
 
 @attrs.frozen(eq=False)
 class Links:
-    """How a run of new entries joins the chains.
+    """The links of a run of new entries.
 
-    :ivar previous: ``int32``, for each entry the one before it in its slot, or 0
-    :ivar slots: ``int64``, each slot that has new entries, once
+    :ivar previous: ``int32``, for each entry the previous one in its slot, or 0
+    :ivar slots: ``int64``, the distinct slots with new entries
     :ivar heads: ``int64``, the newest entry of each of ``slots``
-    :ivar opened: how many of ``slots`` were empty
+    :ivar opened: number of ``slots`` that were empty
     """
 
     previous: NDArray[np.int32]
@@ -31,9 +31,9 @@ class Links:
 
 
 def link(heads: NDArray[Any], slots: NDArray[Any], first: int) -> Links:
-    """Entries ``first``, ``first + 1`` and so on go to ``slots``; ``heads`` is what stands there.
+    """Link entries ``first``, ``first + 1``, ... to ``slots``, whose present content is ``heads``.
 
-    Changes nothing. What is no number of an earlier entry counts as an empty slot.
+    Changes nothing. A value that is not the number of an earlier entry counts as an empty slot.
     """
     count = len(slots)
     if not count:

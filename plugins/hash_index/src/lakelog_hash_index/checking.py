@@ -1,9 +1,9 @@
-"""For operators: compares index files, as they stand, with the log that they were built from.
+"""Compares index files with the log that they were built from, for ``lakelog verify``.
 
-First each file by itself (see :mod:`lakelog_hash_index.examine`), then, in one pass over the log,
-entries with keys: each key must have an entry, and each entry a key. Files that break a rule are
-told of, and what they cover is not compared. In memory: the slots of one file, and the keys of one
-run of records. Not covered: the times of entries, and entries of records before the log.
+First each file is checked by itself (see :mod:`lakelog_hash_index.examine`). Then, in one pass over
+the log, each key must have an entry, and each entry a key. Files with an error are reported, and
+the records that they cover are not compared. Memory holds the slots of one file, and the keys of
+one run of records. Not checked: times of entries, and entries of records before the log.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from lakelog_hash_index.names import is_name
 from lakelog_hash_index.shape import IndexShape
 
 BROKEN: Final = "the index file breaks a rule"
-NOT_ONE: Final = "it is no index file"
+NOT_ONE: Final = "it is not an index file"
 WRONG_LENGTH: Final = "the index file has a wrong length"
 MISSING: Final = "keys are missing in the index"
-OF_NO_KEY: Final = "the entry is of no key in the log"
+OF_NO_KEY: Final = "the entry has no key in the log"
 _ENDLESS: Final = (1 << 63) - 1
 
 
 @attrs.define
 class _Missing:
-    """Keys that are missing side by side: place in the index, first and last record, how many."""
+    """Adjacent missing keys: place in the index, first and last record, count."""
 
     path: Path
     position: int
@@ -49,9 +49,9 @@ class _Missing:
 class IndexVerifier:
     """A :class:`~lakelog.interfaces.verifying.Verifier`.
 
-    Beside a living owner, keys are looked for up to the record of the last entry that was counted
-    when the check began. Beside one, and after a crash, entries that the header does not count yet
-    are no fault.
+    While an owner writes, keys are expected up to the record of the last entry that the header
+    counted when the check began. Then, and after a crash, entries that the header does not count
+    yet are not an error.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class IndexVerifier:
     # --- each file by itself ---
 
     def _examine(self, files: FileSystem, shape: IndexShape) -> list[IndexFile]:
-        """The files that break no rule, the oldest first; what others cover is to be skipped."""
+        """The files without errors, oldest first; collects the ranges that others cover."""
         sound: list[IndexFile] = []
         end, broken = 0, False
         for name, length in files.list(self._directory):
@@ -102,7 +102,7 @@ class IndexVerifier:
         self, file: IndexFile, name: str, length: int, shape: IndexShape, end: int
     ) -> Iterator[Problem]:
         if not is_name(name):
-            if not name.endswith(UNFINISHED):  # in the making, or left by a crash: passed over
+            if not name.endswith(UNFINISHED):  # being created, or left by a crash
                 yield Problem(file.path, 0, NOT_ONE, "a name of 17 digits", name)
         elif length not in (0, shape.length):
             yield Problem(file.path, length, WRONG_LENGTH, f"{shape.length} bytes", str(length))
@@ -131,11 +131,11 @@ class IndexVerifier:
             offsets, hashes = offsets[part:], hashes[part:]
 
     def pass_damage(self, offset: int, end_offset: int) -> None:
-        """Entries that lead there are right: what they lead to is told as damage of the log."""
+        """Accept entries of these records: the damage is reported for the log."""
         self._damaged.add(offset, end_offset)
 
     def finish(self, end_offset: int) -> Iterator[Problem]:
-        """Compare what is left: nothing may be behind the log, but what is on its way."""
+        """Compare the rest: no entry may be behind the log, except new ones of a live owner."""
         yield from self._told()
         none = np.zeros(0, np.int64)
         end = min(end_offset, self._reach) if self._living else _ENDLESS
@@ -144,7 +144,7 @@ class IndexVerifier:
         yield from self._missed(at_end=True)
 
     def close(self) -> None:
-        """Maps go with the object."""
+        """Nothing to do: maps are closed with the object."""
 
     def _told(self) -> Iterator[Problem]:
         while self._own:
@@ -176,7 +176,7 @@ class IndexVerifier:
     def _note_missing(
         self, offsets: Longs, missing: NDArray[np.bool_], entries: Entries
     ) -> Iterator[Problem]:
-        """Keys that are missing side by side are one problem, over the end of runs too."""
+        """Merge adjacent missing keys to one problem, also across runs."""
         cuts = np.flatnonzero(missing[1:] != missing[:-1]) + 1
         for part in np.split(np.arange(len(missing)), cuts) if len(missing) else ():
             if not missing[part[0]]:
@@ -201,6 +201,6 @@ class IndexVerifier:
 
 
 def _pairs(offsets: Longs, hashes: Longs) -> NDArray[np.complex128]:
-    """Offset and hash as one value each; a double holds both exactly (offsets below 2**53)."""
+    """Offset and hash as one complex value each, exact for offsets below 2**53."""
     pairs: NDArray[np.complex128] = offsets + 1j * hashes
     return pairs

@@ -1,7 +1,7 @@
-"""Which part of the log the files of an index cover, and where keys are missing between them.
+"""The parts of the log that index files cover, and gaps with keys between them.
 
-Files follow one another without a gap, but for those that were lost: an unclean restart of
-RocketMQ deletes the file that was being filled, and does not index all of its records again.
+Files are contiguous unless one was lost: after an unclean stop RocketMQ deletes the file that was
+being filled, and does not index all of its records again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakelog_hash_index.logpeek import LogPeek
 
 @attrs.frozen
 class CoveredSpan:
-    """What one file covers: the first and the last offset that it has entries of."""
+    """The first and the last offset with entries in one file."""
 
     first: int
     last: int
@@ -24,9 +24,9 @@ class CoveredSpan:
 
 @attrs.frozen
 class CoverageGap:
-    """Records from ``start`` on, and before ``end``, whose keys may be in no file.
+    """Records from ``start`` and before ``end`` whose keys may be in no file.
 
-    :ivar kept_until: entries of records before this one can be gone on with
+    :ivar kept_until: entries of records before this offset can be kept
     """
 
     start: int
@@ -35,7 +35,7 @@ class CoverageGap:
 
 
 def spans(files: Sequence[IndexFile]) -> list[CoveredSpan]:
-    """What each file that has entries, and a header that can be right, covers, in order."""
+    """The span of each file with entries and a plausible header, in order."""
     return [
         CoveredSpan(header.begin_offset, header.end_offset)
         for file, header in ((file, file.settled_header()) for file in files)
@@ -44,12 +44,12 @@ def spans(files: Sequence[IndexFile]) -> list[CoveredSpan]:
 
 
 def clipped(covered: Sequence[CoveredSpan], end: int) -> list[CoveredSpan]:
-    """What is covered before ``end``."""
+    """The spans cut off at ``end``."""
     return [attrs.evolve(span, last=min(span.last, end)) for span in covered if span.first < end]
 
 
 def gaps(covered: Sequence[CoveredSpan], log: LogPeek, minimum: int) -> list[CoverageGap]:
-    """Where the log has keys that lie between the files, or before the first."""
+    """The gaps between the files, or before the first, in which the log has keys."""
     found, at, behind_first = [], minimum, False
     for span in covered:
         if span.first > at and log.has_keys(at, span.first, behind_first=behind_first):

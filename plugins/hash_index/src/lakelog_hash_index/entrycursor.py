@@ -1,4 +1,4 @@
-"""Goes through the entries of sound index files in the order of the log, a run at a time."""
+"""Iterates over the entries of valid index files in log order, in runs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _NONE: Final = np.zeros(0, np.int64)
 
 @attrs.frozen(eq=False)
 class Entries:
-    """Entries that follow one another, all those of each record together; ``int64`` each.
+    """Consecutive entries, complete for each record; columns are ``int64``.
 
     :ivar offsets: physical offsets of their records, in bytes
-    :ivar hashes: what the index keeps of topic and key
-    :ivar files: which file each stands in, counted from the oldest
-    :ivar numbers: its number there
+    :ivar hashes: the stored hashes of topic and key
+    :ivar files: index of the file of each, from the oldest
+    :ivar numbers: number of each in its file
     """
 
     offsets: Longs = _NONE
@@ -36,11 +36,11 @@ class Entries:
         return len(self.offsets)
 
     def __getitem__(self, part: slice) -> Entries:
-        """Some of them."""
+        """A slice of the entries."""
         return Entries(*(column[part] for column in attrs.astuple(self, recurse=False)))
 
     def followed_by(self, other: Entries) -> Entries:
-        """These, then those."""
+        """These entries followed by others."""
         if not len(self):
             return other
         columns = (attrs.astuple(each, recurse=False) for each in (self, other))
@@ -48,9 +48,9 @@ class Entries:
 
 
 class EntryCursor:
-    """At the first entry of a record at or behind ``minimum``; ``files`` have entries.
+    """Starts at the first entry of a record at or behind ``minimum``; ``files`` have entries.
 
-    :ivar reach: offset of the last record that has an entry, which may have more soon; 0 without
+    :ivar reach: offset of the last record with an entry, which may get more; 0 if there is none
     """
 
     def __init__(self, files: Sequence[IndexFile], minimum: int) -> None:
@@ -63,9 +63,9 @@ class EntryCursor:
             pass
 
     def until(self, end: int, about: int) -> Iterator[tuple[Entries, bool]]:
-        """Entries of records before ``end``, in runs, and whether each is the last; one at least.
+        """Yield runs of entries before ``end``, at least one, and whether each is the last.
 
-        :param about: how many there may be
+        :param about: approximate number of entries in a run
         """
         most = min(max(2 * about, _LEAST), _MOST)
         held = Entries()
@@ -79,7 +79,7 @@ class EntryCursor:
         yield held, True
 
     def place(self, entries: Entries, at: int) -> tuple[Path, int] | None:
-        """File and first byte of one of some entries; of the next to come where there is none."""
+        """File and byte position of one of ``entries``, or of the next entry to come."""
         if not self._files:
             return None
         if at < len(entries):
@@ -90,7 +90,7 @@ class EntryCursor:
         return found.path, found.shape.entry_at(number)
 
     def _read(self, end: int, most: int) -> Entries | None:
-        """The next entries before ``end`` of one file; ``None`` if there are none."""
+        """The next entries before ``end`` in one file; ``None`` if there are none."""
         while self._file < len(self._files):
             file, count = self._files[self._file], self._counts[self._file]
             raw = file.entries()[self._number : min(self._number + most, count)]

@@ -1,4 +1,4 @@
-"""Checks an index file against the rules by which it was built."""
+"""Checks the consistency of an index file."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _AT_USED_SLOTS: Final = 32
 
 @attrs.frozen
 class IndexProblem:
-    """What is wrong in an index file, and at which byte."""
+    """An error in an index file, with its byte position."""
 
     path: Path
     position: int
     what: str
 
     def __str__(self) -> str:
-        """For a terminal."""
+        """One line of text."""
         return f"{self.path}: at byte {self.position}: {self.what}"
 
 
 def outline(file: IndexFile) -> Iterator[IndexProblem]:
-    """What a look at the header and the two outermost entries can find."""
+    """Check the header, and the first and last entry."""
     header = file.header()
     wrong = [IndexProblem(file.path, 0, what) for what in header.problems(file.shape)]
     if wrong or header.is_empty:
@@ -50,10 +50,10 @@ def outline(file: IndexFile) -> Iterator[IndexProblem]:
 
 
 def examine(file: IndexFile, *, growing: bool = False) -> Iterator[IndexProblem]:
-    """Everything that is wrong: each entry must be reached, once, from the slot that it is in.
+    """Check everything: each entry must be linked exactly once, from its own slot.
 
-    :param growing: somebody may be writing: entries that the header does not count yet are no
-        fault, and what the header says of them neither
+    :param growing: whether another process may be writing: then entries that the header does not
+        count yet, and the header's last fields, are not errors
     """
     header = file.header()
     wrong = [IndexProblem(file.path, 0, what) for what in header.problems(file.shape)]
@@ -70,7 +70,7 @@ def examine(file: IndexFile, *, growing: bool = False) -> Iterator[IndexProblem]
 
 
 def _entries(file: IndexFile, header: Header, heads: NDArray[np.int32]) -> Iterator[IndexProblem]:
-    """The first fault of each chunk; ``heads`` becomes what the slots must hold."""
+    """Yield the first error of each chunk; sets ``heads`` to the expected slots."""
     entries, last = file.entries(), header.begin_offset
     for first in range(1, header.count, _CHUNK):
         some = entries[first : min(first + _CHUNK, header.count)]
@@ -103,7 +103,7 @@ def _slots(
 
 
 def _pass_over_new(previous: NDArray[Any], slots: NDArray[np.int32], count: int) -> None:
-    """From entries that are not counted yet, go back to the first that is."""
+    """Replace entries that are not counted yet by the newest counted one of their slot."""
     while (new := np.flatnonzero((slots >= count) & (slots < len(previous)))).size:
         back = previous[slots[new]].astype(np.int32)
         slots[new] = np.where(back < slots[new], back, -1)

@@ -1,9 +1,9 @@
-"""One index file as its owner writes it.
+"""One index file, as its owner writes it.
 
-Slots change all over the place, through a map whose every byte was allocated before: a store into
-a hole on a full disk would be SIGBUS. Entries come one behind the other, and are written as
-blocks: a full disk is an ``OSError``. Entries go first, then slots, then the header that counts
-them, so that a reader in another process never meets what is not there.
+Slots are changed at random places, through a map of allocated blocks only: a store into a hole on
+a full disk would raise SIGBUS. Entries are appended by ``pwrite``: on a full disk it raises
+``OSError``. Entries are written first, then slots, then the header that counts them, so that
+readers in other processes never follow a link to a missing entry.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
 
 _CHUNK: Final = 1 << 18
-"""Entries that are looked at together."""
+"""Number of entries processed at once."""
 
 
 class IndexFileWriter:
-    """Appends entries; all calls but :meth:`sync` come from one thread."""
+    """Appends entries; all calls except :meth:`sync` are of one thread."""
 
     def __init__(self, seen: IndexFile, file: File) -> None:
         self.seen = seen
@@ -44,7 +44,7 @@ class IndexFileWriter:
 
     @property
     def room(self) -> int:
-        """How many more entries fit."""
+        """The number of entries that still fit."""
         return self.shape.entries - self.header.count
 
     def put(
@@ -59,14 +59,14 @@ class IndexFileWriter:
         block["previous"] = links.previous
         self._file.write_at(self.shape.entry_at(first), block.view(np.uint8).data)
         begin, end = ((int(offsets[at]), int(times_ms[at])) for at in (0, -1))
-        self._heads[links.slots] = links.heads.astype(">i4")  # each slot changes at once
+        self._heads[links.slots] = links.heads.astype(">i4")  # each slot is one store
         self._write_header(_advanced(self.header, begin, end, len(block), links.opened))
 
     def put_keys(self, batch: RecordBatch) -> tuple[int, int] | None:
         """Append entries for all keys of a batch at once; raises ``OSError``.
 
-        :returns: the number of the last record that has keys, and how many it has, which is 0 if
-            none has any; ``None`` where nothing was done, and :meth:`put` has to do it
+        :returns: the index of the last record with keys, and its number of keys, which is 0 if no
+            record has any; ``None`` if nothing was done, and :meth:`put` must be used
         """
         accelerator, header, slots = current(), self.header, self.shape.slots
         if accelerator is None:
@@ -87,7 +87,7 @@ class IndexFileWriter:
         return last, last_keys
 
     def correct_end(self, offset: int, time_ms: int) -> None:
-        """The exact store time of the record at ``offset``, if it is the last one here."""
+        """Correct the header's last store time, if its record is the one at ``offset``."""
         header = self.header
         if header.is_empty or (header.end_offset, header.end_timestamp_ms) == (offset, time_ms):
             return
@@ -95,10 +95,10 @@ class IndexFileWriter:
             self._write_header(attrs.evolve(header, end_timestamp_ms=time_ms))
 
     def cut(self, count: int) -> None:
-        """Forget entry ``count`` and those behind it, as if they had never been; then sync.
+        """Remove entry ``count`` and all later ones, then sync.
 
-        At least one must be left. The last store time is then known to a second only, rounded up,
-        until :meth:`correct_end` is told it.
+        At least one entry must remain. The last store time is then only known to a second, rounded
+        up, until :meth:`correct_end`.
         """
         heads = np.zeros(self.shape.slots, np.int32)
         entries, opened = self.seen.entries(), 0
@@ -120,13 +120,13 @@ class IndexFileWriter:
         self.header = header
 
     def sync(self) -> None:
-        """Make everything durable; nothing happens after :meth:`close`."""
+        """Make everything durable; does nothing after :meth:`close`."""
         with self._lock:
             if not self._closed:
                 self._file.sync()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -134,7 +134,7 @@ class IndexFileWriter:
 
 
 def _seconds(header: Header, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Seconds behind the file's begin; the first entry of all finds what the file before left."""
+    """Seconds since the file's first record; for the first entry, since the previous file's end."""
     begins = np.full(len(times_ms), header.begin_timestamp_ms)
     if header.is_empty:
         begins[1:] = times_ms[0]
@@ -150,10 +150,10 @@ def _place(batch: RecordBatch, record: int) -> tuple[int, int]:
 def _advanced(
     header: Header, begin: tuple[int, int], end: tuple[int, int], count: int, opened: int
 ) -> Header:
-    """What it says behind more entries.
+    """The header after adding entries.
 
-    :param begin: offset and store time of the record of the first of them
-    :param end: of the last
+    :param begin: offset and store time of the record of the first one
+    :param end: of the last one
     """
     if header.is_empty:
         header = attrs.evolve(header, begin_offset=begin[0], begin_timestamp_ms=begin[1])

@@ -1,4 +1,4 @@
-"""One index file as a reader sees it: through a read-only map, without changing a byte."""
+"""One index file as a reader sees it, through a read-only map."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRY_AGAIN_SECONDS: Final = 0.001
 
 
 class IndexFile:
-    """A file of the full length; mapped at the first look, and readable after it was deleted."""
+    """A file of the full length; mapped on first use, and readable after it was deleted."""
 
     def __init__(self, files: FileSystem, path: Path, shape: IndexShape) -> None:
         self.path = path
@@ -41,11 +41,11 @@ class IndexFile:
             raise unreadable(self.path, error) from error
 
     def header(self) -> Header:
-        """The header as it is now."""
+        """The present header."""
         return Header.unpack(self.map[: self.shape.slot_at(0)])
 
     def settled_header(self) -> Header:
-        """The header once its numbers agree: its owner writes one of them after the other.
+        """The header once its fields are consistent, as its owner writes them one by one.
 
         A damaged one is returned as it is, after some tries.
         """
@@ -69,7 +69,7 @@ class IndexFile:
         return key_hash, offset, seconds, previous
 
     def offset(self, number: int) -> int:
-        """The physical offset that entry ``number`` holds."""
+        """The physical offset in entry ``number``."""
         return self.entry(number)[1]
 
     def slots(self) -> NDArray[Any]:
@@ -89,7 +89,7 @@ class IndexFile:
     def corrupt(self, what: str, at: int) -> CorruptIndex:
         """The error for damage at byte ``at``."""
         return CorruptIndex(
-            f"{what} (at byte {at}); `lakelog rebuild --index` builds the index anew from the log",
+            f"{what} (at byte {at}); `lakelog rebuild --index` builds the index again from the log",
             path=self.path,
         )
 
@@ -97,10 +97,9 @@ class IndexFile:
 def index_files(
     files: FileSystem, directory: Path, shape: IndexShape
 ) -> tuple[list[IndexFile], list[CorruptIndex]]:
-    """The files of an index, the oldest first, and an error for each that has a wrong length.
+    """The files of an index, oldest first, and an error for each of a wrong length.
 
-    A file without a byte is what a crash left of a making, and is passed over, as is what has
-    another name.
+    Empty files, which a crash left while creating one, and files with other names are skipped.
     """
     found, wrong = [], []
     for name, length in files.list(directory):

@@ -23,11 +23,11 @@ def hash_text(text: str) -> int:
 
 
 def hash_key(topic: str, key: str) -> int:
-    """What the index keeps of one key: the absolute value; the number that has none becomes 0."""
+    """The stored hash of a key: the absolute value; 0 for -2**31, which has none."""
     unsigned = hash_text(f"{topic}#{key}")
     return unsigned if unsigned < _SIGN else -unsigned & _MASK & ~_SIGN
 
 
 def _utf16(text: str) -> bytes:
-    """In the machine's byte order, without a mark of it."""
+    """UTF-16 in machine byte order, without a byte order mark."""
     return text.encode(f"utf-16-{sys.byteorder[0]}e", "surrogatepass")

@@ -1,8 +1,8 @@
-"""The keys of a run of records.
+"""Finds the keys of a run of records.
 
-RocketMQ's order: UNIQ_KEY first, then each piece of KEYS that is not empty, split by one space.
-Of a property that repeats the last value counts; one without a value is no property. Records that
-roll a transaction back have no keys.
+In RocketMQ's order: UNIQ_KEY first, then the non-empty parts of KEYS, split at single spaces. Of a
+repeated property the last value counts; a property without a value is ignored. Records that roll
+back a transaction have no keys.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Keys:
     """Keys of records, in log order.
 
     :ivar records: ``int64``, index of the record in its batch
-    :ivar hashes: ``int32``, what the index keeps of topic and key
+    :ivar hashes: ``int32``, the stored hash of topic and key
     """
 
     records: Longs
@@ -44,7 +44,7 @@ class Keys:
         return len(self.records)
 
     def __getitem__(self, part: slice) -> Keys:
-        """Some of the keys."""
+        """A slice of the keys."""
         return Keys(self.records[part], self.hashes[part])
 
 

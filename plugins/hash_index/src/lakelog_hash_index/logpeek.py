@@ -1,4 +1,4 @@
-"""A look into the log: whether records with keys stand between two places."""
+"""Checks whether the log has records with keys between two offsets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAGICS: Final = re.compile(
 
 @attrs.frozen
 class LogPeek:
-    """Reads segments, and changes nothing."""
+    """Reads segments without changing them."""
 
     files: FileSystem
     directory: Path
@@ -49,22 +49,22 @@ class LogPeek:
         return cls(context.files, directory, context.core.segment_size_bytes)
 
     def has_keys(self, start: int, end: int, *, behind_first: bool) -> bool:
-        """Whether a record that starts at or behind ``start``, and before ``end``, has keys.
+        """Whether a record that starts in ``start`` (inclusive) to ``end`` (exclusive) has keys.
 
-        What is damaged is passed over, as it is when the log is dispatched.
+        Damage is skipped, as in dispatching.
 
-        :param behind_first: leave out the record at ``start``
+        :param behind_first: whether to leave out the record at ``start``
         """
         return any(
             _has_keys(batch, start + behind_first, end) for batch in self._batches(start, end)
         )
 
     def has(self, record: Fingerprint) -> bool:
-        """Whether this record stands at its place."""
+        """Whether the log has this record at its offset."""
         return self.fingerprint(record.offset, record.size) == record
 
     def fingerprint(self, offset: int, size: int) -> Fingerprint | None:
-        """What tells the record there from any other; ``None`` where it cannot be read."""
+        """The fingerprint of a record; ``None`` if it cannot be read."""
         if not 0 < size <= self.segment_bytes - offset % self.segment_bytes:
             return None
         try:
@@ -90,7 +90,7 @@ class LogPeek:
                 window *= 4
 
     def _read(self, at: int, window: int) -> tuple[RecordBatch | None, int]:
-        """Records from ``at`` on, and where they end; ``at`` itself if none can be read."""
+        """Records from ``at`` on, and their end; ``at`` itself if none can be read."""
         from lakelog.codec import decode_run
 
         start = at - at % self.segment_bytes
@@ -105,7 +105,7 @@ class LogPeek:
         return batch, batch.end_offset
 
     def _behind_damage(self, at: int) -> int:
-        """Where the next whole record of the segment starts, or the next segment."""
+        """The offset of the next whole record of the segment, or of the next segment."""
         from lakelog.codec import decode_run
 
         end = at - at % self.segment_bytes + self.segment_bytes
@@ -118,7 +118,7 @@ class LogPeek:
         return end
 
     def _data(self, offset: int, length: int) -> memoryview | None:
-        """Bytes of a segment; ``None`` where it is not there."""
+        """Bytes of a segment; ``None`` if it does not exist."""
         position = offset % self.segment_bytes
         path = self.directory / segment_name(offset - position)
         try:

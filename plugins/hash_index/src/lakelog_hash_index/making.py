@@ -1,4 +1,4 @@
-"""Makes index files: whole and allocated before they get their name."""
+"""Creates index files: complete and allocated before they get their name."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ UNFINISHED: Final = ".tmp"
 
 @attrs.frozen
 class Maker:
-    """Makes and opens the files of one index.
+    """Creates and opens the files of one index.
 
     :ivar directory: the folder ``index`` of a store
-    :ivar now: the local time, for names
+    :ivar now: returns the local time, for names
     """
 
     files: FileSystem
@@ -33,7 +33,7 @@ class Maker:
     now: Callable[[], datetime] = datetime.now
 
     def make(self, last: IndexFile | None) -> IndexFileWriter:
-        """A new file behind ``last``; raises ``OSError``, and then leaves nothing behind."""
+        """Create the file after ``last``; raises ``OSError``, and then leaves nothing behind."""
         name = next_name(self.now(), last.path.name if last else None)
         self.files.make_dir(self.directory)
         unfinished = self.directory / (name + UNFINISHED)
@@ -48,13 +48,13 @@ class Maker:
         return self.open(IndexFile(self.files, self.directory / name, self.shape))
 
     def clear(self) -> None:
-        """Remove what a crash left of a making: a name that RocketMQ passes over, or no byte."""
+        """Remove incomplete files left by a crash: with a temporary name, or empty."""
         for name, length in self.files.list(self.directory):
             if name.endswith(UNFINISHED) or (is_name(name) and not length):
                 self.files.unlink(self.directory / name)
 
     def open(self, seen: IndexFile) -> IndexFileWriter:
-        """A file that is there, to append to it."""
+        """Open an existing file for appending."""
         file = self.files.open(seen.path, write=True)
         try:
             return IndexFileWriter(seen, file)

@@ -1,4 +1,4 @@
-"""Keys that no file holds, in memory: what a reader adds to an index that it may not change."""
+"""Keys that are in no file, kept in memory by a reader, which may not change the index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 @attrs.frozen(eq=False)
 class _Run:
-    """Keys sorted by hash, those of one hash in log order."""
+    """Keys sorted by hash, then in log order."""
 
     hashes: NDArray[np.int32]
     offsets: NDArray[np.int64]
@@ -36,9 +36,9 @@ def _columns(run: _Run) -> tuple[NDArray[Any], ...]:
 
 
 class MemoryKeys:
-    """Grows by runs, which are joined as they pile up: each is more than twice the next.
+    """Sorted runs, merged as they grow: each is more than twice as long as the next.
 
-    One thread adds; any thread may look.
+    One thread adds; any thread may read.
     """
 
     def __init__(self) -> None:
@@ -47,18 +47,18 @@ class MemoryKeys:
     def add(
         self, hashes: NDArray[np.int32], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]
     ) -> None:
-        """Keys of records behind all that were added before."""
+        """Add keys of records behind all previous ones."""
         run, runs = _Run(hashes, offsets, times_ms).sorted(), list(self._runs)
         while runs and len(runs[-1]) <= 2 * len(run):
             run = run.behind(runs.pop())
         self._runs = (*runs, run)
 
     def truncate(self, end_offset: int) -> None:
-        """Forget records at or behind ``end_offset``."""
+        """Remove records at or behind ``end_offset``."""
         self._runs = tuple(run[run.offsets < end_offset] for run in self._runs)
 
     def find(self, key_hash: int, begin_ms: int, end_ms: int) -> list[int]:
-        """Offsets of records of a time, both ends in, the newest first."""
+        """Offsets of records with a store time in the inclusive window, newest first."""
         found: list[int] = []
         for run in self._runs:
             sides = np.searchsorted(run.hashes, [key_hash, key_hash + 1])

@@ -1,4 +1,4 @@
-"""Names of index files: the local time of their making, ``yyyyMMddHHmmssSSS``, never one twice."""
+"""Names of index files: unique local creation times, ``yyyyMMddHHmmssSSS``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def is_name(name: str) -> bool:
-    """Whether ``name`` has the form of an index file's."""
+    """Whether ``name`` has the form of an index file's name."""
     return len(name) == _DIGITS and name.isascii() and name.isdigit()
 
 
 def name_of(moment: datetime) -> str:
-    """The name of a file made at ``moment``.
+    """The name of a file created at ``moment``.
 
     >>> name_of(datetime(2026, 11, 20, 23, 23, 52, 5999))
     '20261120232352005'
@@ -25,17 +25,17 @@ def name_of(moment: datetime) -> str:
 
 
 def next_name(moment: datetime, last: str | None) -> str:
-    """The name of a new file: names sort in the order of making, even where the clock goes back.
+    """The name of a new file; names ascend in order of creation, even if the clock goes back.
 
     :param moment: local time, without a zone
-    :param last: the newest name that is there
+    :param last: the newest existing name
     """
     name = name_of(moment)
     if last is None or name > last:
         return name
     try:
         return name_of(_moment_of(last) + _MILLISECOND)
-    except ValueError:  # digits that are no time
+    except ValueError:  # digits that are not a time
         return str(int(last) + 1).zfill(_DIGITS)
 
 

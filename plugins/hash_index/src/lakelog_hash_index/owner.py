@@ -1,4 +1,4 @@
-"""The index of a store's owner: files grow as the log does."""
+"""The index of a store's owner, which writes files as the log grows."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ENDLESS: Final = (1 << 63) - 1
 class OwnerIndex:
     """A dispatcher and key index that writes RocketMQ's files.
 
-    Whether the store was closed cleanly is looked up when this is made: later the owner's own
-    ``abort`` stands there. Where the context says so, the files were closed in order anyway.
+    A clean stop is detected in the constructor, because later the owner's own ``abort`` exists. The
+    context may also state that the files were closed properly.
     """
 
     directories: Sequence[str] = (INDEX_DIR,)
@@ -41,7 +41,7 @@ class OwnerIndex:
 
     @property
     def _appender(self) -> IndexAppender:
-        """Opened at the first need."""
+        """Opened on first use."""
         if self._opened is None:
             self._opened = self._open(self._sound_files())
         return self._opened
@@ -62,14 +62,13 @@ class OwnerIndex:
     # --- what is there at open ---
 
     def resume(self, minimum: int, end: int) -> int:
-        """Where the records must be dispatched again from: that of the last key comes again.
+        """The offset from which records must be dispatched again; includes that of the last key.
 
-        Every file whose header cannot be right, and after an unclean stop every one that the
-        checkpoint does not vouch for and that is damaged, goes to ``lakelog/quarantine/`` with
-        those behind it, and so does one of a wrong length. What is missing is built again from
-        there on; from the first gap on, if keys are missing between files. Raises
-        :class:`~lakelog.errors.CorruptIndex` where all files have one other length, which other
-        settings may have made.
+        Files with an implausible header, and after an unclean stop damaged files that the
+        checkpoint does not cover, are moved to ``lakelog/quarantine/`` with all later ones, and so
+        is a file of a wrong length. The missing part is built again; if keys are missing between
+        files, from the first gap on. Raises :class:`~lakelog.errors.CorruptIndex` if all files have
+        the same other length, which other settings may have caused.
         """
         self._minimum = minimum
         appender = self._appender
@@ -77,7 +76,7 @@ class OwnerIndex:
         if appender.end_offset >= end:
             appender.truncate(end)
         elif self._unclean and appender.end_offset > (seen.last_offset if seen else -1):
-            appender.truncate_last()  # its keys may be there in part, or torn
+            appender.truncate_last()  # its keys may be incomplete
         self._cut_at_gap(appender, minimum)
         self._vouch_no_more(appender)
         if seen is not None and appender.end_offset < seen.last_offset:
@@ -87,7 +86,7 @@ class OwnerIndex:
         return min(max(appender.resume_offset, known, minimum), end)
 
     def _cut_at_gap(self, appender: IndexAppender, minimum: int) -> None:
-        """Keep what stands before the first keys that are missing: files have an order."""
+        """Keep entries before the first gap, as files are ordered."""
         from lakelog_hash_index.coverage import gaps, spans
         from lakelog_hash_index.logpeek import LogPeek
 
@@ -102,9 +101,9 @@ class OwnerIndex:
             appender.truncate(gap.kept_until)
 
     def _vouch_no_more(self, appender: IndexAppender) -> None:
-        """Files that are made anew are not durable, whatever the checkpoint says of the old.
+        """Lower the checkpoint, as files that are created again are not durable yet.
 
-        Nor is one that was cut: it was full and sealed at a time that no message has any more.
+        Nor is a file that was cut: the checkpoint may have its former, later end.
         """
         headers = (each.header() for each in reversed(appender.files))
         full = (each for each in headers if each.count >= self._shape.entries)
@@ -112,7 +111,7 @@ class OwnerIndex:
         self._context.checkpoint.lower_index(last_ms)
 
     def _sound_files(self) -> list[IndexFile]:
-        """The files that can be gone on with."""
+        """The files that can be kept."""
         from lakelog_hash_index.soundness import first_unsound
         from lakelog_hash_index.wronglength import first_wrong
 
@@ -133,23 +132,23 @@ class OwnerIndex:
         self._context.files.rename(path, _free(folder / path.name))
         self._context.files.sync_dir(folder)
         self._context.files.sync_dir(path.parent)
-        _log.warning("%s is not sound; it was moved to %s, and is built again", path, folder)
+        _log.warning("%s is damaged; it was moved to %s and is built again", path, folder)
 
     # --- Dispatcher ---
 
     def dispatch(self, batch: RecordBatch) -> None:
-        """Append the keys of records that were not there; raises ``OSError`` on a full disk."""
+        """Append the keys of new records; raises ``OSError`` on a full disk."""
         self._appender.append(batch)
         if len(batch):
             self._seeing.passed(batch, self._appender)
 
     def truncate(self, end_offset: int) -> None:
-        """Undo entries; files that are left without any are deleted."""
+        """Remove entries; files without any left are deleted."""
         self._appender.truncate(end_offset)
         self._seeing.cut(end_offset)
 
     def flush(self) -> None:
-        """Sync the file that is being filled, and wait for those that are full."""
+        """Sync the file being filled, and wait for the sealing of full ones."""
         if self._opened is not None:
             self._opened.flush()
 
@@ -164,11 +163,11 @@ class OwnerIndex:
     # --- KeyIndex ---
 
     def offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Where records may stand that have ``key``, the newest first, each once.
+        """Offsets of records that may have ``key``, newest first, each once.
 
         Store times are kept in whole seconds: records up to 999 ms outside of the window may be
-        among them, none inside of it is lost. Raises :class:`~lakelog.errors.CorruptIndex` at
-        the end, if a file is damaged.
+        included, and none inside is missed. Raises :class:`~lakelog.errors.CorruptIndex` at the end
+        if a file is damaged.
         """
         from lakelog_hash_index.javahash import hash_key
 
@@ -186,7 +185,7 @@ class OwnerIndex:
     # --- keeping house ---
 
     def deletable(self, minimum: int) -> list[Path]:
-        """Files that only know of records before ``minimum``, the oldest first; never the last."""
+        """Files whose records are all before ``minimum``, oldest first; never the last file."""
         found = []
         for file in self._appender.files[:-1]:
             if file.header().end_offset >= minimum:
@@ -195,7 +194,7 @@ class OwnerIndex:
         return found
 
     def remove_before(self, minimum: int) -> int:
-        """Remove the files that only know of records before ``minimum``; how many."""
+        """Remove the files whose records are all before ``minimum``; return their number."""
         self._minimum = max(self._minimum, minimum)
         due = self.deletable(minimum)
         for _ in due:
@@ -204,7 +203,7 @@ class OwnerIndex:
 
 
 def _free(target: Path) -> Path:
-    """``target``, or with a number behind it where that is taken."""
+    """``target``, with a number appended if the name is taken."""
     number, free = 1, target
     while free.exists():
         number, free = number + 1, target.with_name(f"{target.name}.{number}")

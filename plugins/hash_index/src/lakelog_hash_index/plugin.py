@@ -1,4 +1,4 @@
-"""What this package offers."""
+"""The plugin that offers the dispatcher ``hash-index``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakelog_hash_index.settings import HashIndexSettings
 
 
 def make(settings: HashIndexSettings, context: Context) -> object:
-    """Build the index from its section: on disk for an owner, in memory for a reader."""
+    """Make the index from its settings: on disk for an owner, in memory for a reader."""
     if context.read_only:
         from lakelog_hash_index.reader import ReaderIndex
 

@@ -1,4 +1,4 @@
-"""The index of a read-only open: the files as they are, and in memory what they do not cover."""
+"""The index of a read-only open: the existing files, and the missing keys in memory."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _log: Final = logging.getLogger(__name__)
 class ReaderIndex:
     """A dispatcher and key index that changes no file.
 
-    Records behind the ``end`` that :meth:`resume` was told are not returned before they are
-    dispatched, although a living owner may have put them into a file by then.
+    Records behind the ``end`` of :meth:`resume` are not returned before they are dispatched, even
+    if an owner has already added them to a file.
     """
 
     directories: Sequence[str] = (INDEX_DIR,)
@@ -48,11 +48,11 @@ class ReaderIndex:
     # --- Dispatcher ---
 
     def resume(self, minimum: int, end: int) -> int:
-        """Where something is missing first: behind the files, between them, or in a damaged one.
+        """The offset of the first missing record: behind or between files, or in a damaged one.
 
-        While ``abort`` is there (a crash, or a living owner), files that the checkpoint does not
-        vouch for are read and checked whole, and left out if they are damaged. A file that is
-        damaged after a clean stop is left out too, but is told of by each look-up.
+        While ``abort`` exists (after a crash, or with an owner), files that the checkpoint does not
+        cover are checked as a whole, and ignored if damaged. A file that is damaged after a clean
+        stop is ignored too, but each look-up reports it.
         """
         from lakelog_hash_index.coverage import clipped, gaps, spans
         from lakelog_hash_index.logpeek import LogPeek
@@ -69,7 +69,7 @@ class ReaderIndex:
         return min([max(last, known, minimum), end, *(gap.start for gap in missing)])
 
     def _look_beside_an_owner(self) -> list[IndexFile]:
-        """Look once more if a file was deleted between being listed and being mapped."""
+        """Look again if a file was deleted between listing and mapping."""
         try:
             return self._look()
         except StoreError as error:
@@ -78,7 +78,7 @@ class ReaderIndex:
             return self._look()
 
     def _look(self) -> list[IndexFile]:
-        """Take the files that can be asked; those of them that cover what they say."""
+        """Select the usable files, and those that cover their records completely."""
         from lakelog_hash_index.examine import outline
         from lakelog_hash_index.soundness import is_broken
 
@@ -123,7 +123,7 @@ class ReaderIndex:
             self._memory = memory
 
     def _covered(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which records have all keys in one file: those at its ends may not."""
+        """Whether all keys of each record are in one file; false at the ends of files."""
         import numpy as np
 
         covered = np.zeros(len(offsets), np.bool_)
@@ -133,7 +133,7 @@ class ReaderIndex:
         return covered
 
     def truncate(self, end_offset: int) -> None:
-        """Return nothing at or behind ``end_offset``, until it is dispatched."""
+        """Return nothing at or behind ``end_offset`` until it is dispatched."""
         from lakelog_hash_index.coverage import clipped
 
         self._limit = min(self._limit, end_offset)
@@ -143,14 +143,14 @@ class ReaderIndex:
             self._memory.truncate(end_offset)
 
     def flush(self) -> None:
-        """Nothing is to be made durable."""
+        """Nothing to do: there are no own files."""
 
     def close(self) -> None:
-        """Forget the files and what is in memory."""
+        """Release the files and the memory."""
         self._files, self._spans, self._memory = (), (), None
 
     def verifier(self, minimum: int, *, living: bool) -> Verifier:
-        """Begin a check of the files as they stand; see ``Verifiable``."""
+        """Start a check of the present files; see ``Verifiable``."""
         from lakelog_hash_index.checking import IndexVerifier
 
         folder = self._context.path / INDEX_DIR
@@ -166,11 +166,11 @@ class ReaderIndex:
     # --- KeyIndex ---
 
     def offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Where records may stand that have ``key``, the newest first, each once.
+        """Offsets of records that may have ``key``, newest first, each once.
 
         Store times are kept in whole seconds: records up to 999 ms outside of the window may be
-        among them, none inside of it is lost. Raises :class:`~lakelog.errors.CorruptIndex` at
-        the end, if a file is damaged.
+        included, and none inside is missed. Raises :class:`~lakelog.errors.CorruptIndex` at the end
+        if a file is damaged.
         """
         from lakelog_hash_index.javahash import hash_key
 

@@ -1,4 +1,4 @@
-"""Syncs index files that are full, in a thread of its own, then moves the checkpoint over them."""
+"""Syncs full index files in a thread, and then advances the checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _THREAD: Final = "lakelog-hash-index"
 
 
 class Sealer:
-    """One thread, so that the checkpoint never claims a file before an older one."""
+    """Uses a single thread, so that the checkpoint never covers a file before an older one."""
 
     def __init__(self, context: Context) -> None:
         self._checkpoint = context.checkpoint
@@ -26,9 +26,10 @@ class Sealer:
         self._lock = RLock()
 
     def submit(self, file: IndexFileWriter) -> None:
-        """Seal ``file``, soon; it is closed after that.
+        """Seal ``file`` in the thread; it is closed afterwards.
 
-        Where no thread can be had, it is sealed before this returns: none is under way then.
+        If no thread can be started, it is sealed before this returns; no other sealing is pending
+        then.
         """
         with self._lock:
             seal = partial(self._seal, file)
@@ -39,7 +40,7 @@ class Sealer:
             file.sync()
         finally:
             file.close()
-        # The last file's failure keeps the checkpoint where it is, for all that come later.
+        # After a failure the checkpoint stays, for all later files as well.
         if not any(each.done() and each.exception() for each in self._known()):
             self._checkpoint.advance(
                 attrs.evolve(
@@ -52,9 +53,9 @@ class Sealer:
             return list(self._pending)
 
     def wait(self) -> None:
-        """Until all files are sealed; raises the ``OSError`` of the first that could not be.
+        """Wait until all files are sealed; raises the first ``OSError``.
 
-        It is raised each time: what was not durable then never counts as durable again.
+        It is raised in each call: data that was not durable never counts as durable again.
         """
         known = self._known()
         for each in known:

@@ -1,4 +1,4 @@
-"""Notes from time to time how far the keys of a log are known, while none come."""
+"""Periodically records how far a log is indexed while records have no keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AT_THE_END_BYTES: Final = 1 << 20
 
 
 class Seeing:
-    """Of one owner's index: what was noted before, and what is to be noted next."""
+    """The recorded progress of one owner's index, and its next update."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -29,14 +29,14 @@ class Seeing:
         self._last: tuple[int, int] | None = None
 
     def believed(self, last_offset: int, end: int) -> Seen | None:
-        """What was noted, if it holds for a log that ends at ``end``."""
+        """The recorded progress, if it is valid for a log that ends at ``end``."""
         seen = read_seen(self._context.files, self._context.path)
         if seen is None or not seen.holds(LogPeek.of(self._context), last_offset, end):
             return None
         return seen
 
     def begin(self, seen: Seen | None) -> None:
-        """Go on from what is believed; what is not must not be found again. ``OSError``."""
+        """Start with valid progress, or remove an invalid record; raises ``OSError``."""
         self._noted = 0 if seen is None else seen.end_offset
         self._last = None
         if seen is None:
@@ -48,33 +48,33 @@ class Seeing:
         self._note_behind(appender, EVERY_BYTES)
 
     def cut(self, end_offset: int) -> None:
-        """The log ends there now; raises ``OSError``."""
+        """The log was cut at ``end_offset``; raises ``OSError``."""
         self._last = None
         if self._noted > end_offset:
             self.begin(None)
 
     def end(self, appender: IndexAppender) -> None:
-        """Nothing more comes; raises ``OSError``."""
+        """Record the final progress; raises ``OSError``."""
         self._note_behind(appender, AT_THE_END_BYTES)
 
     def _note_behind(self, appender: IndexAppender, least_bytes: int) -> None:
-        """If so many bytes without keys have passed; raises the ``OSError`` of a failed sync.
+        """Record progress after so many bytes without keys; raises ``OSError`` of a failed sync.
 
-        After that nothing is noted any more: what was dirty may never reach the disk.
+        After a failed sync nothing is recorded any more: dirty pages may never reach the disk.
         """
         if self._last is None or self._failed:
             return
         offset, size = self._last
         if offset + size - max(appender.end_offset, self._noted) < least_bytes:
             return
-        self._noted = offset + size  # whatever comes of it: not again and again
+        self._noted = offset + size  # even if it fails: no retry for each batch
         self._failed = True
         appender.flush()
         self._failed = False
         self._note(offset, size, appender.end_offset)
 
     def _note(self, offset: int, size: int, last_offset: int) -> None:
-        """Where there is no room for it, the next open reads more of the log."""
+        """On a full disk nothing is recorded, and the next open reads more of the log."""
         files, path = self._context.files, self._context.path
         record = LogPeek.of(self._context).fingerprint(offset, size)
         if record is None:
@@ -83,4 +83,4 @@ class Seeing:
             files.make_dir(path / OWN_DIR)
             write_seen(files, path, Seen(offset + size, last_offset, record))
         except OSError as error:
-            _log.warning("%s: how far its keys are known cannot be noted: %s", path, error)
+            _log.warning("%s: the progress of the index cannot be recorded: %s", path, error)

@@ -1,14 +1,14 @@
-"""``lakelog/index-seen.json``: how far the keys of a log are known, where none follow.
+"""``lakelog/index-seen.json``: the progress of the index through records without keys.
 
-The entries of an index tell how far it has come only as far as there are keys; without this, a log
-of records without keys would be read again whenever it is opened::
+Entries show the progress only where there are keys; without this file, a log of records without
+keys would be read again at every open::
 
     {"version": 1, "end_offset": E, "last_offset": L, "record": {"offset": O, "size": S, "crc": C}}
 
-All keys of records before ``E`` are in the files, which were synced before; the last record that
-has one is at ``L`` (-1: none has). It counts only while the log holds the record that ended at
-``E``, by the CRC-32 of its bytes, and the index an entry at or behind ``L``: so neither a log that
-was cut and went on, nor an index that lost files, is believed.
+All keys of records before ``E`` are in the files, which were synced before; the last record with
+a key is at ``L`` (-1: none). The file is valid only if the log has the record that ends at ``E``,
+with the same CRC-32 of its bytes, and the index an entry at or behind ``L``. So it is ignored after
+the log was cut and continued, or after index files were lost.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _VERSION: Final = 1
 
 @attrs.frozen
 class Seen:
-    """What the file says; see the module."""
+    """The content of the file; see the module."""
 
     end_offset: int
     last_offset: int
     record: Fingerprint
 
     def holds(self, log: LogPeek, last_offset: int, end: int) -> bool:
-        """Whether it is of this log, which ends at ``end``, and of the index that is there.
+        """Whether it is valid for this log, which ends at ``end``, and for the present index.
 
-        :param last_offset: the offset of the last record that has entries, or -1
+        :param last_offset: the offset of the last record with entries, or -1
         """
         return self.end_offset <= end and self.last_offset <= last_offset and log.has(self.record)
 
 
 def read_seen(files: FileSystem, path: Path) -> Seen | None:
-    """What is known of the store directory ``path``; ``None`` if nothing, or nothing readable."""
+    """The recorded progress of the store directory ``path``; ``None`` if missing or unreadable."""
     try:
         found = parsed(read_file(files, path / OWN_DIR / SEEN_FILE) or b"")
         if found["version"] != _VERSION:
@@ -60,13 +60,13 @@ def read_seen(files: FileSystem, path: Path) -> Seen | None:
 
 
 def write_seen(files: FileSystem, path: Path, seen: Seen) -> None:
-    """Replace it durably; raises ``OSError``."""
+    """Replace the file durably; raises ``OSError``."""
     content = {"version": _VERSION, **attrs.asdict(seen)}
     write_file(files, path / OWN_DIR / SEEN_FILE, json.dumps(content).encode() + b"\n")
 
 
 def forget_seen(files: FileSystem, path: Path) -> None:
-    """Remove it, durably; raises ``OSError``."""
+    """Remove the file durably; raises ``OSError``."""
     if read_file(files, path / OWN_DIR / SEEN_FILE) is not None:
         files.unlink(path / OWN_DIR / SEEN_FILE)
         files.sync_dir(path / OWN_DIR)

@@ -15,10 +15,10 @@ LARGEST_FILE_BYTES: Final = (1 << 31) - 1
 
 @attrs.frozen(kw_only=True)
 class HashIndexSettings:
-    """What the index can be told; both numbers must fit the files that are there.
+    """Settings of the index; both numbers must match existing files.
 
     :ivar slots: hash slots of each file (RocketMQ's ``maxHashSlotNum``)
-    :ivar entries: entries of each file, one more than it holds keys (``maxIndexNum``)
+    :ivar entries: entries of each file, one more than the keys that it holds (``maxIndexNum``)
     """
 
     slots: int = field(default=5_000_000, validator=validators.ge(1))

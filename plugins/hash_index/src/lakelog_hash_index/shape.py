@@ -22,7 +22,7 @@ LARGEST_INT: Final = (1 << 31) - 1
 
 @attrs.frozen
 class IndexShape:
-    """How many slots and entries each file of an index has."""
+    """The numbers of slots and entries in each file of an index."""
 
     slots: int
     entries: int
@@ -69,12 +69,12 @@ class Header:
 
     @classmethod
     def unpack(cls, data: bytes | memoryview) -> Header:
-        """From the start of a file; RocketMQ, too, reads a count of 0 as 1."""
+        """Unpack from the start of a file; a count of 0 is read as 1, as by RocketMQ."""
         header = cls(*HEADER.unpack_from(data))
         return header if header.count else attrs.evolve(header, count=1)
 
     def pack(self) -> bytes:
-        """The bytes."""
+        """Pack to 40 bytes."""
         return HEADER.pack(
             *(self.begin_timestamp_ms, self.end_timestamp_ms),
             *(self.begin_offset, self.end_offset, self.used_slots, self.count),
@@ -86,7 +86,7 @@ class Header:
         return self.count <= 1
 
     def problems(self, shape: IndexShape) -> Iterator[str]:
-        """What cannot be right, whatever the rest of the file holds."""
+        """Errors of the header alone."""
         if not 1 <= self.count <= shape.entries:
             yield f"indexCount is {self.count}, expected 1 to {shape.entries}"
         most = max(min(shape.slots, self.count - 1), 0)

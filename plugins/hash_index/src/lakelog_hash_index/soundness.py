@@ -1,4 +1,4 @@
-"""Which files of an index can be trusted after a stop."""
+"""Determines which files of an index are valid after a stop."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from lakelog_hash_index.indexfile import IndexFile
 
 
 def first_unsound(files: Sequence[IndexFile], vouched_ms: int, *, unclean: bool) -> int:
-    """The position of the first file that an owner must build again, with those behind it.
+    """The index of the first file that an owner must build again, with all later ones.
 
-    One whose header or outermost entries do not fit together is, after any stop; after an unclean
-    one, so is every file that the checkpoint does not vouch for and that breaks a rule.
+    After any stop, that is a file whose header and outermost entries are inconsistent; after an
+    unclean one, also a file with any error that the checkpoint does not cover.
 
     :param vouched_ms: the checkpoint's index timestamp: a file that ends by then is durable
     """
@@ -25,7 +25,7 @@ def first_unsound(files: Sequence[IndexFile], vouched_ms: int, *, unclean: bool)
 
 
 def is_broken(file: IndexFile) -> bool:
-    """Whether what the header counts is not as it was built; what comes behind does not matter."""
+    """Whether the entries that the header counts are inconsistent; later bytes do not matter."""
     return any(True for _ in examine(file, growing=True))
 
 

@@ -1,4 +1,4 @@
-"""For operators: checks a whole index against its own rules."""
+"""Checks the consistency of a whole index, without the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakelog_hash_index.names import is_name
 from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, IndexShape
 
 ENTRIES_PER_SLOT: Final = 4
-"""RocketMQ's default proportion, by which a file's length tells its shape."""
+"""RocketMQ's default ratio, by which a file's length determines its shape."""
 
 
 def verify(
@@ -22,12 +22,12 @@ def verify(
     entries: int | None = None,
     files: FileSystem | None = None,
 ) -> list[IndexProblem]:
-    """What is wrong with the index files in the folder ``path``; nobody may be writing to them.
+    """The errors of the index files in the folder ``path``; no process may be writing to them.
 
-    Counts, chains (every entry is reached exactly once, from its own slot), slots, and the order
-    of the files. The log is not looked at: keys that are missing are not found out.
+    Checks counts, chains (every entry is linked exactly once, from its own slot), slots, and the
+    order of the files. Missing keys cannot be found without the log.
 
-    :param slots: as in the settings; told by each file's length where left out
+    :param slots: as in the settings; by default from each file's length
     :param entries: the same
     """
     files = files or RealFileSystem()
@@ -36,9 +36,9 @@ def verify(
     for name, length in files.list(path):
         shape = IndexShape(slots, entries) if slots and entries else _shape_of(length)
         if not is_name(name):
-            found.append(IndexProblem(path / name, 0, "it is no index file"))
+            found.append(IndexProblem(path / name, 0, "it is not an index file"))
         elif shape is None or length != shape.length:
-            found.append(IndexProblem(path / name, length, f"{length} bytes are no index file"))
+            found.append(IndexProblem(path / name, length, f"{length} bytes are no valid length"))
         else:
             file = IndexFile(files, path / name, shape)
             problems = list(examine(file))

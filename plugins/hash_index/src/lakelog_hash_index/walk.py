@@ -1,9 +1,9 @@
-"""A look-up: down the chain of one slot, from the newest entry to the oldest.
+"""Looks up a key along the chain of one slot, from the newest entry to the oldest.
 
-The index keeps whole seconds behind the file's first record, rounded down, so that a record in
-the window may seem to be up to 999 ms too early. The window is widened by that much: what comes
-out too much is for the store to drop, which knows the exact times. The first entry of a file
-counts its seconds from the file before, and is the one whose time the header has exactly.
+Entries store whole seconds since the file's first record, rounded down, so a record may appear up
+to 999 ms too early. The time window is widened by that; the store, which reads the exact times,
+drops the surplus. The first entry of a file counts its seconds from the previous file; its exact
+time is in the header.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROUNDED_MS: Final = 999
 
 @attrs.frozen
 class KeyQuestion:
-    """What is looked for: ``key_hash`` as the index keeps it, store times in ms, both ends in."""
+    """A query: ``key_hash`` as in the index, and an inclusive window of store times in ms."""
 
     key_hash: int
     begin_ms: int
@@ -41,10 +41,10 @@ def newest_first(
     within: range,
     known_damage: Iterable[CorruptIndex] = (),
 ) -> Iterator[int]:
-    """Offsets from ``files``, the newest file first, and from ``others``, which descend.
+    """Offsets from ``files``, newest file first, and from ``others``, in descending order.
 
     Each offset once, if it is ``within`` the log. Damage ends the walk of its own file; the first
-    is raised at the end.
+    error is raised at the end.
     """
     damage = list(known_damage)
     last = None
@@ -67,10 +67,10 @@ def _through(
 
 
 def walk(file: IndexFile, wanted: KeyQuestion) -> Iterator[int]:
-    """What one file holds; raises :class:`~lakelog.errors.CorruptIndex` where it is damaged."""
+    """Offsets in one file; raises :class:`~lakelog.errors.CorruptIndex` at damage."""
     slot = wanted.key_hash % file.shape.slots
     number = file.slot(slot)
-    header = file.settled_header()  # after the slot: a file may grow while we look
+    header = file.settled_header()  # read after the slot, as the file may grow
     _check(file, header, slot, number)
     if not wanted.takes(header.begin_timestamp_ms, header.end_timestamp_ms + _ROUNDED_MS):
         return
@@ -89,7 +89,7 @@ def walk(file: IndexFile, wanted: KeyQuestion) -> Iterator[int]:
 
 
 def _times(header: Header, number: int, seconds: int) -> tuple[int, int]:
-    """The earliest and the latest store time that an entry can stand for."""
+    """The earliest and latest store time that an entry can represent."""
     if number == 1:
         return header.begin_timestamp_ms, header.begin_timestamp_ms
     first = header.begin_timestamp_ms + seconds * 1000
@@ -108,6 +108,6 @@ def _check(file: IndexFile, header: Header, slot: int, number: int) -> None:
 
 
 def _in_flight(file: IndexFile, header: Header, number: int) -> bool:
-    """Whether another process is about to count an entry that it has written already."""
+    """Whether another process is about to count an entry that it has already written."""
     key_hash, offset, _, _ = file.entry(number)
     return (key_hash, offset) != (0, 0) and offset >= header.end_offset

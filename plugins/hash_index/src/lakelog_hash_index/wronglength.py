@@ -1,4 +1,4 @@
-"""Index files of a wrong length: other settings made them, or something cut them."""
+"""Handles index files of a wrong length, from other settings or truncation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, Header
 
 
 def first_wrong(files: FileSystem, wrong: Sequence[CorruptIndex], *, alone: bool) -> Path | None:
-    """The oldest file that must go, with those behind it; ``None`` if no length is wrong.
+    """The oldest file to remove, with all later ones; ``None`` if no length is wrong.
 
-    Raises the first of ``wrong`` if settings may be at fault: no file has the right length
-    (``alone``), all have the same one, and none of them can only have been cut.
+    Raises the first of ``wrong`` if settings may be the cause: no file has the right length
+    (``alone``), all have the same one, and it cannot result from truncation alone.
     """
     paths = sorted(Path(str(error.path)) for error in wrong)
     alike = alone and len({path.lstat().st_size for path in paths}) == 1
@@ -24,7 +24,7 @@ def first_wrong(files: FileSystem, wrong: Sequence[CorruptIndex], *, alone: bool
 
 
 def _was_cut(files: FileSystem, path: Path) -> bool:
-    """Whether no settings make this length, or the entries that are counted do not fit in it."""
+    """Whether no settings make this length, or the counted entries do not fit in it."""
     file = files.open(path)
     try:
         length, head = file.size(), file.read_at(0, HEADER.size)

@@ -1,1 +1,1 @@
-"""Messages of lakelog and RocketMQ stores land in lakehouse tables, each exactly once."""
+"""Writes the messages of lakelog and RocketMQ stores to lakehouse tables, each exactly once."""

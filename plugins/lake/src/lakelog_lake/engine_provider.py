@@ -1,4 +1,4 @@
-"""Engines that other packages bring, by the entry points ``lakelog_lake.engines``: ``spark``."""
+"""Engines of other packages, found through the entry points ``lakelog_lake.engines``: ``spark``."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Answer:
-    """What a statement gave.
+    """The result of one SQL statement.
 
-    :ivar rows: none where the statement has no columns
-    :ivar is_more: whether there are more of them
+    :ivar rows: empty, without columns, for a statement that returns none
+    :ivar is_more: whether the limit cut off rows
     """
 
     rows: pa.Table
@@ -36,17 +36,17 @@ class Answer:
 
 GROUP: Final = "lakelog_lake.engines"
 VIEW: Final = "messages"
-"""What statements call the messages of the store."""
+"""The name of the view over the messages of the store."""
 
 
 class EngineProvider(Protocol):
-    """A package that runs tasks elsewhere; each call may start what it needs, and ends it."""
+    """A package that runs tasks outside this process; calls start and end the session they need."""
 
     def missing(self) -> str | None:
-        """What else has to be installed, and how, in one line; ``None`` if it is to be used.
+        """Return one line on the package that is missing and how to install it, else ``None``.
 
-        What is installed and does not work is not missing: :meth:`running` says so. Raises where
-        what is missing has to be there.
+        An installed package that does not work is not missing: :meth:`running` raises its error.
+        Raises :class:`~lakelog.errors.LakelogError` where a missing part is mandatory.
         """
 
     def running(
@@ -57,23 +57,23 @@ class EngineProvider(Protocol):
         config: Mapping[str, str],
         on_done: Callable[[], None],
     ) -> AbstractContextManager[tuple[Engine, Destination | None]]:
-        """Who runs tasks, and where the tables are, if it knows a place that ``to`` names.
+        """Return the engine for tasks, and the tables of ``to`` if this engine reaches them itself.
 
-        :param count: how many tasks at once, if that was said
-        :param config: of the engine, by key
-        :param on_done: called now and then while it works
+        :param count: number of tasks at a time, if given
+        :param config: configuration of the engine, by key
+        :param on_done: called repeatedly while the engine works
         """
 
     def compacted(
         self, warehouse: Path, sinks: Sequence[IcebergSink], target_bytes: int, master: str | None
     ) -> Sequence[Compacted]:
-        """Compact Iceberg tables of one warehouse; what was done, in their order."""
+        """Compact Iceberg tables of one warehouse; return one result per table, in their order."""
 
     def verified(self, asked: VerifyRequest, master: str | None) -> Verified:
-        """Compare a table with its log."""
+        """Compare a table with its log, row by row."""
 
     def is_running(self) -> bool:
-        """Whether a session runs in this process."""
+        """Whether a session of this engine exists in this process."""
 
     def answers(
         self,
@@ -83,17 +83,17 @@ class EngineProvider(Protocol):
         options: Mapping[str, str],
         master: str | None,
     ) -> Iterator[Answer]:
-        """Run SQL over the view ``messages`` of a store, one statement after the other.
+        """Run SQL statements over the view ``messages`` of a store, one after the other.
 
-        Each sees the store as it is when the statement begins.
+        Each statement reads the store as of the statement's start.
 
-        :param limit: of the rows of an answer; 0 is none
+        :param limit: most rows of one answer; 0 for all
         :param options: of the read, see :class:`~lakelog_lake.reading.options.ReadOptions`
         """
 
 
 def provider(name: str) -> EngineProvider:
-    """Import what offers the engine; raises :class:`~lakelog.errors.SettingsError` without it."""
+    """Import the package of an engine; raises :class:`~lakelog.errors.SettingsError` without it."""
     found = _entry(name)
     if found is None:
         raise SettingsError(
@@ -103,7 +103,7 @@ def provider(name: str) -> EngineProvider:
 
 
 def is_installed(name: str) -> bool:
-    """Whether a package offers the engine."""
+    """Whether a package with the engine is installed."""
     return _entry(name) is not None
 
 
@@ -112,4 +112,4 @@ def _entry(name: str) -> EntryPoint | None:
 
 
 def nothing() -> None:
-    """Told of what was done."""
+    """Do nothing; the default of callbacks."""

@@ -1,4 +1,4 @@
-"""Why a log cannot be read for tables, a store cannot land in one, or a table be cared for."""
+"""The errors of reading a log for tables, of landing messages, and of table maintenance."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SKIPPING: Final = "option corrupt=skip, or --corrupt skip"
 
 
 class CorruptLog(LakelogError):
-    """Bytes of the log that should be records, and are not.
+    """A range of the log is not made of whole records.
 
-    :ivar damage: where they are, and what is wrong
+    :ivar damage: its place and cause
     """
 
     exit_code: ClassVar[int] = 1
@@ -30,16 +30,16 @@ class CorruptLog(LakelogError):
 
 
 class CorruptBody(LakelogError):
-    """A whole record, whose body is not what its flags say."""
+    """The body of a whole record cannot be unpacked as the record's flags say."""
 
     exit_code: ClassVar[int] = 1
 
     def __init__(self, error: CorruptRecord) -> None:
-        super().__init__(f"{error}; to take it as it is stored, give {_SKIPPING}")
+        super().__init__(f"{error}; to get it as it is stored, give {_SKIPPING}")
 
 
 class NotKnown(LakelogError):
-    """Nobody says up to where a log is durable."""
+    """The durable end of a log is not known."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -49,7 +49,7 @@ class NotKnown(LakelogError):
 
 
 class OffsetGone(LakelogError):
-    """A read should start where the log, or a queue, holds nothing any more, or not yet."""
+    """The start of a read is before the first or behind the last message of the log or queue."""
 
     exit_code: ClassVar[int] = 1
 
@@ -73,7 +73,7 @@ class OffsetGone(LakelogError):
 
 
 class OtherStore(LakelogError):
-    """Offsets are of another store than the one that is read."""
+    """The given offsets belong to another store than the one that is read."""
 
     def __init__(self, path: Path | str, asked: str, found: str) -> None:
         super().__init__(
@@ -83,11 +83,11 @@ class OtherStore(LakelogError):
 
 
 class LandingError(LakelogError):
-    """A store, and the table that it should land in, do not go together as they are."""
+    """A store cannot land in a table as both are now."""
 
 
 class WrongLog(LandingError):
-    """The log does not hold what the table says has landed from it."""
+    """The last record that the table names is not in the log."""
 
     def __init__(self, path: Path, table: str, why: str) -> None:
         super().__init__(
@@ -112,11 +112,11 @@ class Gone(LandingError):
 
 
 class TableMismatch(LandingError):
-    """A table is not one that messages of lakelog land in."""
+    """A table is not one in which messages can land."""
 
 
 class NoPosition(TableMismatch):
-    """Rows of a store are in a table, and nothing says how far it has landed."""
+    """A table has rows of a store, but no position for it."""
 
     def __init__(self, table: str, store: str) -> None:
         super().__init__(
@@ -127,7 +127,7 @@ class NoPosition(TableMismatch):
 
 
 class OtherChoice(TableMismatch):
-    """Other messages of a store have landed in a table than are asked for now."""
+    """A table has landed another selection of a store's messages than the one requested now."""
 
     def __init__(self, table: str, store: str, before: str, now: str) -> None:
         super().__init__(
@@ -138,17 +138,17 @@ class OtherChoice(TableMismatch):
 
 
 class Conflict(LandingError):
-    """Somebody else changed the table first; nothing of this commit is in it."""
+    """Another writer changed the table first; nothing of this commit is in it."""
 
 
 class MayPass(LandingError):
-    """Of trouble that may be over later, with nothing done here: try again."""
+    """A temporary error; nothing was changed, and a later try may succeed."""
 
     exit_code: ClassVar[int] = 4
 
 
 class TooManyConflicts(MayPass):
-    """Other writers were faster each time."""
+    """Other writers committed first in each of several tries."""
 
 
 _NO_ACCESS: Final = re.compile(
@@ -161,7 +161,7 @@ _ACCESS: Final = (
 
 
 class Unreachable(MayPass):
-    """A table, its catalog or its disk could not be read, or took nothing."""
+    """A table, its catalog or its disk cannot be read or written."""
 
     def __init__(self, table: str, why: str) -> None:
         hint = _ACCESS if _NO_ACCESS.search(why) else ""
@@ -172,7 +172,7 @@ class Unreachable(MayPass):
 
 
 class RegistryUnreachable(MayPass):
-    """A schema registry does not answer, or refuses to."""
+    """A schema registry does not answer, or refuses the request."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(
@@ -183,7 +183,7 @@ class RegistryUnreachable(MayPass):
 
 
 class SparkLost(LandingError):
-    """The Spark that this process started, or was given, has ended."""
+    """The Spark session that this process started or was given has ended."""
 
     exit_code: ClassVar[int] = 4
 
@@ -194,13 +194,13 @@ class SparkLost(LandingError):
 
 
 class TaskFailed(LandingError):
-    """A task could not turn its range into files; nothing of the pass has landed."""
+    """A task could not write the files of its range; nothing of the pass has landed."""
 
     exit_code: ClassVar[int] = 4
 
 
 class TooManyDeadLetters(LandingError):
-    """More bodies of a run did not parse than it allows."""
+    """A run met more bodies that do not parse than its limit allows."""
 
     exit_code: ClassVar[int] = 1
 
@@ -213,11 +213,11 @@ class TooManyDeadLetters(LandingError):
 
 
 class NotNow(TaskFailed, MayPass):
-    """The same, by trouble that may pass."""
+    """A task failed by a temporary error."""
 
 
 class WorkerLost(NotNow):
-    """A process that was at a task has ended."""
+    """A process that ran a task has ended."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -237,19 +237,19 @@ class NotWritten(NotNow):
 
 
 class BadParser(LandingError):
-    """A parser of bodies breaks its own rules."""
+    """A body parser violates the contract of :class:`~lakelog_lake.bodies.base.BodyParser`."""
 
 
 _NAMED = 5
-"""How many of the stores that are there a message tells."""
+"""Most stores that a message lists."""
 
 
 class CareError(LakelogError):
-    """A table cannot be compared, compacted or expired as it is."""
+    """A table cannot be compared, compacted, expired or otherwise maintained."""
 
 
 class NoTable(CareError):
-    """No table is where one was named."""
+    """No table exists at the given place."""
 
     def __init__(self, target: str, why: str) -> None:
         super().__init__(
@@ -259,14 +259,14 @@ class NoTable(CareError):
 
 
 class NotLakelogs(CareError):
-    """A table is there, and lakelog's messages have not landed in it."""
+    """A table exists, but it has not the columns of lakelog's messages."""
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name} is no table that lakelog landed messages in: {why}")
+        super().__init__(f"{name} is not a table in which messages of lakelog landed: {why}")
 
 
 class NotLanded(CareError):
-    """A table has nothing of a store."""
+    """A table has no rows of the given store."""
 
     def __init__(self, name: str, store: str, others: Iterable[str]) -> None:
         known = sorted(others)
@@ -278,17 +278,17 @@ class NotLanded(CareError):
 
 
 class Unreadable(CareError):
-    """A file that a table names is gone or broken."""
+    """A data file of a table is missing or broken."""
 
     exit_code: ClassVar[int] = 1
 
 
 class NeedsEngine(CareError):
-    """One engine cannot do what is asked, and another can."""
+    """The chosen engine does not support an operation that another engine does."""
 
 
 class SparkFailed(CareError):
-    """Spark ended a job, or refused a statement."""
+    """A Spark job failed, or Spark rejected a statement."""
 
     exit_code: ClassVar[int] = 4
 
@@ -298,21 +298,21 @@ class NoJava(LakelogError):
 
 
 class WrongSpark(LakelogError):
-    """Spark, or a jar of its session, is of a version that does not fit, or is missing."""
+    """Spark, or a jar of its session, is missing or has an unsupported version."""
 
 
 class QueryFailed(CareError):
-    """DuckDB ended a statement."""
+    """DuckDB failed to run a statement."""
 
 
 class StatementRefused(CareError):
-    """An engine does not take a statement as it is written."""
+    """An engine rejects a statement as written."""
 
     exit_code: ClassVar[int] = 2
 
 
 class TooDifferent(CareError):
-    """A table and a log differ in more places than can be told."""
+    """A table and a log differ in more places than a comparison lists."""
 
     def __init__(self, name: str, path: Path) -> None:
         super().__init__(
@@ -322,6 +322,6 @@ class TooDifferent(CareError):
 
 
 class TooBusy(CareError):
-    """Other writers were faster each time; nothing was changed."""
+    """Other writers committed first in each try; nothing was changed."""
 
     exit_code: ClassVar[int] = 4

@@ -1,4 +1,4 @@
-"""The follower ``lake``: ``lakelog dispatch`` as a part of a store's settings.
+"""The follower ``lake`` runs ``lakelog dispatch`` for a store, configured in its settings.
 
 ::
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STOP_SECONDS: Final = 30.0
-"""How long what is under way may take; nothing is lost if it is killed then."""
+"""Time for the pass under way to end after a stop; a process killed then loses nothing."""
 
 
 @attrs.frozen(kw_only=True)
 class LakeSettings:
-    """The section ``lake``: where messages land.
+    """The section ``lake``: the destination of the messages.
 
     :ivar to: ``KIND:PATH`` as for ``lakelog dispatch --to``
     :ivar options: further options of ``lakelog dispatch``
@@ -40,7 +40,7 @@ class LakeSettings:
 
 
 class DispatchFollower:
-    """Lands a store in tables, in a process of its own."""
+    """Lands a store in tables, from a separate process."""
 
     def __init__(self, path: Path, settings: LakeSettings) -> None:
         self._path = path
@@ -48,16 +48,16 @@ class DispatchFollower:
         self._process: subprocess.Popen[bytes] | None = None
 
     def command(self) -> Sequence[str]:
-        """What lands them."""
+        """The command line of the process."""
         to = ("--to", self._settings.to, *self._settings.options)
         return (sys.executable, "-m", "lakelog", "dispatch", str(self._path), *to)
 
     def start(self) -> None:
-        """Begin to land."""
+        """Start the process."""
         self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL)
 
     def stop(self) -> None:
-        """Let the pass under way end, and wait for it."""
+        """Let the pass under way end, and wait for the process."""
         if self._process is None:
             return
         self._process.terminate()

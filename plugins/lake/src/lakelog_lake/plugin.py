@@ -1,4 +1,4 @@
-"""What this package offers: commands, and a follower. Nothing heavy is imported before one runs."""
+"""The hooks of this package: commands and a follower. Heavy imports wait until one is used."""
 
 from __future__ import annotations
 

@@ -63,9 +63,9 @@ def test_bad_bodies_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        ("shop.Nobody", "no message is called shop.Nobody"),
+        ("shop.Nobody", "there is no message shop.Nobody"),
         ("shop.Empty", "shop.Empty has no fields"),
-        ("shop.Loop", "/next: shop.Loop holds itself"),
+        ("shop.Loop", "/next: shop.Loop contains itself"),
     ],
 )
 def test_messages_that_are_refused(tmp_path: Path, message: str, why: str) -> None:
@@ -75,7 +75,10 @@ def test_messages_that_are_refused(tmp_path: Path, message: str, why: str) -> No
 
 
 def test_files_that_are_refused(tmp_path: Path) -> None:
-    for data, why in ((b"\xff", "no descriptor set"), (descriptor_set(imports=False), "imports")):
+    for data, why in (
+        (b"\xff", "not a readable descriptor set"),
+        (descriptor_set(imports=False), "imports"),
+    ):
         with pytest.raises(SettingsError, match=rf"x\.desc: .*{why}"):
             _parser(tmp_path, data=data)
 

@@ -141,9 +141,9 @@ def test_broken_bodies_and_unknown_ids_are_dead_letters(server: RegistryServer) 
     assert found.good.tolist() == [True] + [False] * 8
     assert found.errors[0] == "the registry has no schema 99"
     assert server.asked.count("/schemas/ids/99") == 1
-    assert "no header of Confluent's" in found.errors[2]
+    assert "no Confluent header" in found.errors[2]
     assert "it ends within the datum" in found.errors[4]
-    assert "of Protobuf, and not of Avro" in found.errors[6]
+    assert "is Protobuf, not Avro" in found.errors[6]
     assert "the datum ends here" in found.errors[7]
 
 
@@ -190,7 +190,7 @@ def test_what_a_registry_lacks_is_told(server: RegistryServer) -> None:
         f"{server.url}#number@2": "Version 2 not found",
         f"{server.url}#id=9": "no schema 9",
         f"{server.url}#number": "a body must be a record",
-        f"{server.url}#proto": "of Protobuf, and not of Avro",
+        f"{server.url}#proto": "is Protobuf, not Avro",
         "ftp://x#y": "a registry is at http",
     }.items():
         with pytest.raises(SettingsError, match=words):
@@ -220,9 +220,9 @@ def test_protobuf_of_every_type(server: RegistryServer, tmp_path: Path) -> None:
     item = b"\x08\x05"
     assert rows_of(first, framed(number, b"\0" + item)) == [{"n": 5}]
     assert rows_of(first, framed(number, b"\x02\x00" + item)) == [{"n": 5}]
-    assert error_of(first, body) == "it is a shop.Event, and not a shop.Item"
-    assert error_of(parser, framed(number, b"\x02\x63")).endswith("no message at the place [-50]")
-    assert "ends within the place" in error_of(parser, framed(number, b"\x02"))
+    assert error_of(first, body) == "it is a shop.Event, not a shop.Item"
+    assert error_of(parser, framed(number, b"\x02\x63")).endswith("no message at index path [-50]")
+    assert "ends within the index path" in error_of(parser, framed(number, b"\x02"))
     assert error_of(parser, framed(77, EVENT_AT)) == "the registry has no schema 77"
 
 

@@ -24,7 +24,7 @@ from lakelog_lake.errors import TooBusy
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.sinks.parquet import ParquetSink
-from lakelog_lake.tables.kept import duration
+from lakelog_lake.tables.history_setting import duration
 from lakelog_lake.tasks.engines import in_process
 from plugins.lake.tests.landing.tables import (
     SMALL,
@@ -249,9 +249,9 @@ def test_the_commands(store_path: Path, tmp_path: Path) -> None:
     assert done.stdout == f"the Parquet table {path}: {small} files became 3\n"
     again = run("lake", "compact", f"parquet:{path}", "--json")
     assert json.loads(again.stdout)["removed"] == 0
-    assert "0 versions and 0 files are gone" in run("lake", "expire", f"parquet:{path}").stdout
+    assert "0 versions and 0 files removed" in run("lake", "expire", f"parquet:{path}").stdout
     all_of_it = run("lake", "expire", f"parquet:{path}", "--older-than", "0s")
-    assert f"{small} files are gone" in all_of_it.stdout
+    assert f"{small} files removed" in all_of_it.stdout
     wrong = run("lake", "expire", f"parquet:{path}", "--older-than", "soon")
     assert wrong.exit_code == 2
     assert "write 7d" in wrong.stderr

@@ -201,7 +201,7 @@ def test_the_command(landed: Landed) -> None:
     schema = f"*=json:{landed.folder / 'mended.ddl'}"
     done = run("lake", "reland", target, "--body", schema)
     assert done.exit_code == 0, done.output
-    said = f"{LACKING} rows landed, {LACKING} dead letters are gone, {BROKEN} stay"
+    said = f"{LACKING} rows landed, {LACKING} dead letters removed, {BROKEN} left"
     assert said in done.stdout
     landed.assert_whole()
 

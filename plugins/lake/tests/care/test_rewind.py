@@ -12,7 +12,7 @@ import pytest
 
 from lakelog import Message
 from lakelog_lake.care.rewind import planned
-from lakelog_lake.care.taking_out import Behind, take_out
+from lakelog_lake.care.row_removal import RowsFrom, take_out
 from lakelog_lake.errors import Conflict, TooBusy, WrongLog
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec, sink_for
@@ -81,7 +81,7 @@ def test_rows_that_the_log_has_no_more_go(
     told = run(*command)
     assert told.exit_code == 1, told.output
     assert "50 rows from physical offset" in told.stdout
-    assert "would go; give --yes" in told.stdout
+    assert "would be removed; give --yes" in told.stdout
     assert commits(kind, found.table) == before
     done = run(*command, "--yes")
     assert done.exit_code == 0, done.output
@@ -148,7 +148,7 @@ def test_a_table_that_was_changed_meanwhile_is_left(
     with pytest.raises(TooBusy, match="nothing was changed"):
         first.do()
     with pytest.raises(Conflict):
-        take_out(opened(f"{kind}:{found.table}"), "S", Behind(0), first.before, first.after)
+        take_out(opened(f"{kind}:{found.table}"), "S", RowsFrom(0), first.before, first.after)
     assert (read(kind, found.table).num_rows, commits(kind, found.table)) == (rows, before)
 
 

@@ -235,7 +235,7 @@ def test_what_is_no_table_is_refused_in_one_line(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
     to = f"{kind}:{tmp_path / 't'}"
-    with pytest.raises(NoTable, match="no such folder"):
+    with pytest.raises(NoTable, match="there is no folder"):
         opened(to)
     assert not (tmp_path / "t").exists()
     (tmp_path / "t").mkdir()

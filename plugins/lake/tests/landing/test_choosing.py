@@ -48,7 +48,9 @@ def test_without_java_processes_land_and_one_line_says_why(
     done = dispatched(store_path, bare_path(tmp_path))
     assert done.returncode == 0, done.stderr
     first, second = done.stderr.splitlines()
-    assert first.startswith("lakelog: engine processes, not spark: Spark needs Java 17 and none is")
+    assert first.startswith(
+        "lakelog: engine processes, not spark: Spark needs Java 17, which was not"
+    )
     assert second.endswith("20 rows in 3 files")
 
 
@@ -56,7 +58,7 @@ def test_without_java_ci_fails(store_path: Path, tmp_path: Path) -> None:
     done = dispatched(store_path, {**bare_path(tmp_path), "CI": "true"})
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "CI=true, so Spark has to run here: Spark needs Java 17 and none is here" in line
+    assert "CI=true, so Spark has to run here: Spark needs Java 17, which was not found" in line
     assert not (tmp_path / "t").exists()
 
 
@@ -64,7 +66,7 @@ def test_what_only_spark_can_do_fails_without_java(store_path: Path, tmp_path: P
     done = dispatched(store_path, bare_path(tmp_path), "--master", "local[1]")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "what Spark is told needs Spark: Spark needs Java 17 and none is here" in line
+    assert "options of Spark need Spark: Spark needs Java 17, which was not found" in line
 
 
 @pytest.mark.parametrize("made", ["old", "failing", "gone"])
@@ -82,9 +84,9 @@ def test_a_java_that_does_not_run_spark_is_an_error(
     done = dispatched(store_path, {"JAVA_HOME": str(home)})
     assert done.returncode == 2
     first, *_, last = done.stderr.splitlines()
-    assert first == "lakelog: engine spark, as lakelog-spark, PySpark and Java are here"
+    assert first == "lakelog: engine spark: it, PySpark and Java are installed"
     assert {
-        "old": "Spark needs Java 17 or later, and",
+        "old": "Spark needs Java 17 or later, but",
         "failing": "Spark does not start: [JAVA_GATEWAY_EXITED]",
         "gone": f"JAVA_HOME is {home}",
     }[made] in last
@@ -105,13 +107,13 @@ def test_without_lakelog_spark_processes_land(
         "lakelog: engine processes, not spark: lakelog-spark is not installed "
         "(pip install 'lakelog[spark]')"
     )
-    with pytest.raises(SettingsError, match="needs Spark: lakelog-spark is not installed"):
+    with pytest.raises(SettingsError, match="need Spark: lakelog-spark is not installed"):
         chosen(EngineName.AUTO, needs_spark=True)
 
 
 def test_an_engine_that_is_named_is_taken_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
     assert chosen(EngineName.SPARK, needs_spark=True) is EngineName.SPARK
     assert chosen(EngineName.PROCESSES) is EngineName.PROCESSES
-    with pytest.raises(SettingsError, match="needs --engine spark"):
+    with pytest.raises(SettingsError, match="need --engine spark"):
         chosen(EngineName.PROCESSES, needs_spark=True)
     assert capfd.readouterr() == ("", "")

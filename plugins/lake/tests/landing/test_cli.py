@@ -99,7 +99,7 @@ def test_dispatch_once_that_is_stopped_has_an_exit_code_of_its_own(
     arguments = ("dispatch", store_path, "--to", f"parquet:{tmp_path / 't'}")
     done = run(*arguments, "--once")
     assert done.exit_code == 130
-    assert "stopped before all had landed" in done.stderr
+    assert "stopped before everything had landed" in done.stderr
     assert len(stopped) == 1
     stopped.clear()
     assert run(*arguments).exit_code == 0  # that goes on for ever, so a stop is its proper end
@@ -149,7 +149,7 @@ def test_wrong_usage_is_one_line(store_path: Path, tmp_path: Path) -> None:
         ("--to", "parquet:/x", "--partition", "week"): "some of topic, day, hour, store",
         ("--to", "parquet:/x", "--partition", ","): "some of topic, day, hour, store",
         ("--to", "parquet:/x", "--partition", ""): "some of topic, day, hour, store",
-        ("--to", "parquet:/x", "--store-id", ""): "is no name of a store",
+        ("--to", "parquet:/x", "--store-id", ""): "is not a name of a store",
         ("--to", "parquet:/x/{topic}/y"): "in its last part",
         ("--to", "parquet:/x", "--body", "json"): "is not TOPIC=FORMAT",
         ("--to", "parquet:/x", "--dead-letters", "/y/{topic}"): "must be another table",
@@ -170,7 +170,7 @@ def test_a_history_that_is_none_makes_no_table(
         "dispatch", store_path, "--to", f"delta:{tmp_path / 't'}", "--once", f"--history={history}"
     )
     assert done.exit_code == 2
-    assert f"{history!r} says no history: write a number" in done.stderr
+    assert f"{history!r} is not a history: write a number" in done.stderr
     assert not (tmp_path / "t").exists()
 
 

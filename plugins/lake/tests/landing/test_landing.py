@@ -277,7 +277,7 @@ def test_a_range_without_rows_moves_the_position(
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "notes.txt").write_text("mine")
-    with pytest.raises(TableMismatch, match="something else"):
+    with pytest.raises(TableMismatch, match="other files"):
         make("parquet", tmp_path / "t")
 
 

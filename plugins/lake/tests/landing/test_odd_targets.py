@@ -25,7 +25,7 @@ def store_path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("uri", ["s3://bucket/lake", "hdfs://host:8020/lake"])
 def test_an_object_store_is_refused_for_parquet(uri: str) -> None:
-    with pytest.raises(SettingsError, match="folders of this machine"):
+    with pytest.raises(SettingsError, match="local or mounted folder"):
         TableLocation.of(f"parquet:{uri}")
 
 

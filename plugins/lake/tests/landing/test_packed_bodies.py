@@ -51,7 +51,7 @@ def test_it_lands_as_it_is_stored(
         (landed,) = land_all(LandingSource(store_path, "S", skip_damage=True), sink)
     assert (landed.rows, landed.damaged) == (5, 0)
     assert read("parquet", tmp_path / "t")["body"].to_pylist() == BODIES
-    assert "has the body as it is stored" in caplog.text
+    assert "its row has the stored body" in caplog.text
 
 
 @pytest.mark.parametrize("skip", [False, True])

@@ -14,7 +14,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.pins import Fingerprint, Pin, read_pins
 from lakelog_lake.errors import LandingError
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
-from lakelog_lake.landing.pin import RENEW_MS, Pinning, pin_name
+from lakelog_lake.landing.pin import RENEW_MS, PinWriter, pin_name
 from lakelog_lake.landing.targets import TableSpec, pin_for
 from lakelog_lake.tables.position import Position
 from plugins.lake.tests.landing.table_specs import dispatcher, per_topic
@@ -88,7 +88,7 @@ def test_of_several_tables_the_last_one_counts(store: Path, tmp_path: Path) -> N
 def test_it_is_renewed_though_nothing_lands(tmp_path: Path) -> None:
     (tmp_path / "lakelog").mkdir()
     time = Time()
-    pin = Pinning(tmp_path, "n", "d", time)
+    pin = PinWriter(tmp_path, "n", "d", time)
     pin.renew(Position(0, 5, Fingerprint(1, 4, 9)))
     first = only(tmp_path)
     time.now_ms += RENEW_MS - 1
@@ -102,7 +102,7 @@ def test_it_is_renewed_though_nothing_lands(tmp_path: Path) -> None:
 
 
 def test_where_lakelog_never_owned_anything_none_is_written(tmp_path: Path) -> None:
-    Pinning(tmp_path, "n", "d").renew(Position(0, 5))
+    PinWriter(tmp_path, "n", "d").renew(Position(0, 5))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -123,7 +123,7 @@ def test_one_that_cannot_be_written_is_told_once(
             raise OSError(28, "No space left on device", str(target))
 
     (tmp_path / "lakelog").mkdir()
-    pin = Pinning(tmp_path, "n", "d", files=Full())
+    pin = PinWriter(tmp_path, "n", "d", files=Full())
     for _ in range(3):
         pin.renew(Position(0, 5))
     assert [each.message for each in caplog.records] == [
@@ -180,7 +180,7 @@ def test_a_pin_that_was_there_before_a_failure_stays(
     def failing(*_: Any) -> Any:
         raise LandingError("no")
 
-    Pinning(store, "mine", "somebody's").renew(Position(0, 0))
+    PinWriter(store, "mine", "somebody's").renew(Position(0, 0))
     monkeypatch.setattr(LandingDispatcher, "_settle", failing)
     to = ("dispatch", store, "--to", f"parquet:{tmp_path / 't'}", "--once", "--pin", "mine")
     assert run(*to).exit_code == 2

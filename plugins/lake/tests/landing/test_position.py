@@ -24,7 +24,7 @@ def test_two_commits_of_one_range_are_told_apart() -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"v":2}', '{"v":1,"start":0,"end":1}', "null"])
 def test_other_text_is_refused_with_what_it_is(text: str) -> None:
-    with pytest.raises(ValueError, match="is no position"):
+    with pytest.raises(ValueError, match="is not a position"):
         from_text(text)
 
 

@@ -154,7 +154,7 @@ def test_lost_answers_neither_lose_nor_double(place: Somewhere, store_path: Path
 @pytest.mark.parametrize(
     ("to", "options", "says"),
     [
-        ("parquet:s3://bucket/t", [], "in an object store land in delta:s3://bucket/t"),
+        ("parquet:s3://bucket/t", [], "for an object store use delta:s3://bucket/t"),
         (
             "catalog:nowhere",
             [],
@@ -168,7 +168,7 @@ def test_lost_answers_neither_lose_nor_double(place: Somewhere, store_path: Path
         ),
         ("catalog:x", ["type=none"], "the catalog 'x' cannot be used"),
         ("catalog:x", ["typ"], "'typ' is not KEY=VALUE"),
-        ("delta:t", ["a=b"], "takes no options"),
+        ("delta:t", ["a=b"], "it takes no options"),
         ("delta:nix://bucket/t", [], "nix"),
     ],
 )

@@ -1,1 +1,1 @@
-"""What a lakelog store does for every message, in Rust; lakelog's Python code is the rule."""
+"""The work per message of a lakelog store, in Rust; lakelog's Python code is the specification."""

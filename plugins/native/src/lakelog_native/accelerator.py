@@ -1,4 +1,4 @@
-"""The accelerator ``native``: the extension, and lakelog's classes, of which it makes objects."""
+"""The accelerator ``native``: connects the extension with lakelog's classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
 SEAM: Final = 6
-"""What of lakelog's seam the extension was written for."""
+"""The version of lakelog's accelerator interface that the extension implements."""
 
 EncodedBatch.register(_native.Batch)
 
@@ -42,7 +42,7 @@ _CLASSES: Final = SimpleNamespace(
 
 
 class Native:
-    """One for a process."""
+    """The extension, one object per process."""
 
     seam = SEAM
     read_run = staticmethod(_native.read_run)
@@ -59,21 +59,21 @@ class Native:
         self.messages = decoder.messages
 
     def __reduce__(self) -> tuple[type[Native], tuple[()]]:
-        """Another process makes its own."""
+        """Pickle as a constructor call, as another process needs its own."""
         return Native, ()
 
     def encoding(
         self, encoder: Encoder
     ) -> Callable[[Sequence[Message]], EncodedBatch | None] | None:
-        """What encodes several messages in one pass."""
+        """Return an encoder of several messages in one pass."""
         encode: Callable[[Sequence[Message]], EncodedBatch | None]
         encode = _native.BatchEncoder(encoder, _CLASSES).encode
         return encode
 
     def putting(self, encoder: Encoder, log: Any) -> _native.Putter:
-        """What puts one message."""
+        """Return an object that puts single messages."""
         return _native.Putter(encoder, _CLASSES, log)
 
     def lookups(self, parts: Any) -> _native.Lookups:
-        """What looks up messages."""
+        """Return an object that looks up messages."""
         return _native.Lookups(self._decoder, parts)

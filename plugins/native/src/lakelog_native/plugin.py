@@ -1,4 +1,4 @@
-"""What this package offers: the accelerator ``native``."""
+"""The plugin that offers the accelerator ``native``."""
 
 from __future__ import annotations
 

@@ -116,8 +116,8 @@ TABLE: Final[Mapping[str, Rule]] = {
 
 NOTES: Final[Mapping[str, tuple[str, str]]] = {
     "checkCRCOnRecover": ("true", "recovery always checks every checksum"),
-    "redeleteHangedFileInterval": ("120000", "a segment that could not go is tried every round"),
-    "replicasPerDiskPartition": ("1", "the whole disk counts, whoever else is on it"),
+    "redeleteHangedFileInterval": ("120000", "deletion of a segment is retried every round"),
+    "replicasPerDiskPartition": ("1", "the whole disk counts, including other users of it"),
     "messageIndexEnable": ("true", "name the dispatchers to use in `dispatchers`"),
 }
 """Settings without a counterpart: the value that is not reported, and a note for other values."""

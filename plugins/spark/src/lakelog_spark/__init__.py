@@ -1,11 +1,11 @@
-"""Apache Spark reads the store directories of lakelog and RocketMQ.
+"""A Spark data source for the store directories of lakelog and RocketMQ.
 
 >>> import lakelog_spark
 >>> spark = lakelog_spark.session()                         # doctest: +SKIP
 >>> lakelog_spark.register(spark)                           # doctest: +SKIP
 >>> spark.read.format("lakelog").load("STORE").count()      # doctest: +SKIP
 
-Nothing is imported before it is used: this package is a plugin too, and every store loads it.
+Modules are imported on first use: this package is also a plugin, which every store loads.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _NEED_SPARK:
-        from lakelog_spark.sessions.fitting import need_spark
+        from lakelog_spark.sessions.versions import need_spark
 
         need_spark()
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

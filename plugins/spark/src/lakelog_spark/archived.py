@@ -1,9 +1,9 @@
-"""Reads the segments that lakelog-archive moved away, without a directory of their store.
+"""Reads segments that lakelog-archive has moved away, without the store directory.
 
-``spark.read.format("lakelog").load("s3://bucket/old/UUID")``: a store's folder in its archive.
-Each segment that the archive's manifest names is a part of its own, as no record crosses the end of
-one. Tasks fetch ranges of it; on their machines they need lakelog-archive, and fsspec's package for
-such a URL (``s3fs``), with its own settings.
+``spark.read.format("lakelog").load("s3://bucket/old/UUID")`` reads the folder of a store in its
+archive. Each segment in the archive's manifest is one partition, as no record crosses the end of a
+segment. Tasks fetch ranges of it; executors need lakelog-archive and fsspec's package for the URL
+(``s3fs``), configured by fsspec's own settings.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _NAME_DIGITS: Final = 20
 
 @attrs.frozen
 class Archived:
-    """The folder of one store.
+    """The archive folder of one store.
 
     :ivar url: of the folder
     :ivar segment_size_bytes: of each segment
-    :ivar starts: offsets in the log of the first bytes of all of them, in order
+    :ivar starts: physical offsets of the first bytes of all segments, ascending
     """
 
     url: str
@@ -49,14 +49,14 @@ class Archived:
 
     @property
     def uuid(self) -> str:
-        """Of the store."""
+        """The UUID of the store."""
         return self.url.rpartition("/")[2]
 
     @classmethod
     def at(cls, url: str) -> Archived:
-        """Look what is there.
+        """Read the manifest.
 
-        Raises :class:`~lakelog.errors.NotAStore` where nothing was archived, and
+        Raises :class:`~lakelog.errors.NotAStore` if nothing was archived there, and
         :class:`~lakelog.errors.SettingsError` for a URL that fsspec cannot open.
         """
         folder = url.rstrip("/")
@@ -67,12 +67,12 @@ class Archived:
         except OSError as error:
             raise StoreError(f"{url} cannot be read: {error}") from error
         if not names:
-            raise NotAStore(f"{url} is no folder of a store that lakelog-archive has filled")
+            raise NotAStore(f"{url} is not a folder of a store written by lakelog-archive")
         return cls(folder, int(first["size"]), tuple(map(int, names)))
 
     @contextmanager
     def opened(self) -> Iterator[lakelog.Store]:
-        """A reader of a store of that identity with nothing in its log but what was archived."""
+        """A reader of a store of that identity, whose log has only the archived segments."""
         with TemporaryDirectory(prefix="lakelog-archived-") as folder:
             path = Path(folder)
             (path / COMMITLOG_DIR).mkdir()
@@ -90,7 +90,7 @@ class Archived:
 
 
 def _manifest(folder: str) -> tuple[list[str], Any]:
-    """The names of the segments that are proved to be there, and the line of the first."""
+    """The names of the existing segments, and the manifest's line of the first one."""
     import fsspec  # type: ignore[import-untyped]  # it has no types
 
     fs, path = fsspec.core.url_to_fs(f"{folder}/{_MANIFEST}")
@@ -104,7 +104,7 @@ def _manifest(folder: str) -> tuple[list[str], Any]:
 
 
 class ArchivedReader(DataSourceReader):
-    """Reads what is archived now."""
+    """Reads the segments that are archived now."""
 
     def __init__(self, options: ReadOptions, url: str) -> None:
         if options.start.word == LATEST:
@@ -120,7 +120,7 @@ class ArchivedReader(DataSourceReader):
             raise OffsetGone(url, start.offset, first, end)
 
     def partitions(self) -> list[InputPartition]:
-        """A segment each; those that can hold nothing that is wanted are left out."""
+        """One partition per segment; segments without any wanted record are left out."""
         size, wanted = self._archived.segment_size_bytes, self._options.wanted
         return [
             InputPartition(LogRange(start, start + size))

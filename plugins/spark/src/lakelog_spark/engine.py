@@ -32,9 +32,9 @@ class SparkEngine:
     """A :class:`~lakelog_lake.engine_provider.EngineProvider`."""
 
     def missing(self) -> str | None:
-        """PySpark, or Java; one that is too old is not missing, and does not start.
+        """Check for PySpark and Java; one that is too old is not missing, but fails to start.
 
-        Raises :class:`~lakelog_lake.errors.NoJava` in CI, where tests must not go without it.
+        Raises :class:`~lakelog_lake.errors.NoJava` in CI, where tests must not be skipped.
         """
         from lakelog_spark.sessions.java import has_java
         from lakelog_spark.sessions.local import missing_java
@@ -57,11 +57,11 @@ class SparkEngine:
         config: Mapping[str, str],
         on_done: Callable[[], None],
     ) -> Iterator[tuple[Engine, Destination | None]]:
-        """A session for tasks, and the catalog of it that ``spark:CATALOG`` names, if ``to`` does.
+        """A session for tasks, and the catalog of ``spark:CATALOG`` if ``to`` names one.
 
         Raises :class:`~lakelog_lake.errors.NoJava` and :class:`~lakelog_lake.errors.WrongSpark`.
         """
-        from lakelog_spark.catalog.place import SparkPlace, catalog_in
+        from lakelog_spark.catalog.location import SparkCatalogLocation, catalog_in
         from lakelog_spark.sessions.local import session
 
         catalog = catalog_in(to)
@@ -69,7 +69,10 @@ class SparkEngine:
             master=master or f"local[{count or '*'}]", iceberg=catalog is not None, config=config
         )
         try:
-            yield spark(started, on_done), None if catalog is None else SparkPlace(started, catalog)
+            yield (
+                spark(started, on_done),
+                None if catalog is None else SparkCatalogLocation(started, catalog),
+            )
         finally:
             stop(started)
 
@@ -107,13 +110,13 @@ ENGINE: Final = SparkEngine()
 
 
 def spark(session: SparkSession, on_done: Callable[[], None] = nothing) -> Engine:
-    """As many tasks of Spark as run at a time; executors see store and table under the same paths.
+    """An engine of Spark tasks; executors need store and table under the same paths.
 
-    Each does several of those that it is given, one after the other: a task of Spark costs some
-    0.1 s before it begins, and needs the memory of one.
+    As many Spark tasks are used as run at a time, each for several of ours, one after the other: a
+    Spark task takes some 0.1 s to start, and needs the memory of one of ours.
 
-    :param on_done: called now and then, from another thread, while Spark is at them and answers;
-        Spark watches its executors itself
+    :param on_done: called repeatedly, from another thread, while Spark works and its JVM answers;
+        Spark itself monitors the executors
     """
 
     def run(tasks: Sequence[Task]) -> Sequence[Written]:
@@ -135,9 +138,9 @@ def _in_executor(task: Task) -> Written | Failed:
 
 
 def compact(sink: IcebergSink, target_bytes: int, spark: SparkSession) -> Compacted:
-    """Rewrite small files, by store, queue and offset, and then the manifests.
+    """Merge small files, sorted by store, queue and offset, and then rewrite the manifests.
 
-    :param spark: with the catalog of ``sink`` under the name that it has there
+    :param spark: a session with the catalog of ``sink`` under the same name
     """
     from pyspark.errors import PySparkException
 

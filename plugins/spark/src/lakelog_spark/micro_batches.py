@@ -1,9 +1,9 @@
-"""A streaming query as a dispatcher: each micro-batch lands in tables what its store holds by then.
+"""A streaming query as a dispatcher: each micro-batch lands all durable messages of its store.
 
-The rows of a batch are not looked at, and Spark does not read them: a batch says only that more has
-come. What lands is decided by the positions in the tables, as for ``lakelog dispatch``, by the same
-passes with the same commits. So a batch that Spark runs again, because the driver was killed before
-the checkpoint had it, finds its rows landed; and what a failed batch left lands by the next one.
+The rows of a batch are not used, and Spark does not read them: a batch only triggers a pass. As for
+``lakelog dispatch``, the positions in the tables decide what lands, by the same passes with the
+same commits. So a batch that Spark repeats, because the driver was killed before the checkpoint,
+finds its rows landed; and rows of a failed batch land with the next one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakelog_lake.reading.options import ReadOptions, names_of
 from lakelog_lake.tables import partitions
 from lakelog_lake.tables.parquet_writer import ParquetCompression
 from lakelog_lake.tasks.ranges import TaskLimits
-from lakelog_spark.catalog.place import SparkPlace, catalog_in
+from lakelog_spark.catalog.location import SparkCatalogLocation, catalog_in
 from lakelog_spark.engine import spark as by_spark
 
 if TYPE_CHECKING:
@@ -46,19 +46,20 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
     compression: str = "auto",
     pin: str | None = None,
 ) -> Lander:
-    """What ``foreachBatch`` is given, so that a streaming query lands a store exactly once.
+    """Make a function for ``foreachBatch`` that lands a store exactly once.
 
     :param store: the directory that the query reads
     :param to: ``iceberg:PATH``, ``delta:PATH``, ``parquet:PATH``; or ``spark:CATALOG``, a catalog
         of the query's session
-    :param table: of Iceberg, ``NAMESPACE.TABLE``; with ``{topic}`` in it, or in PATH: one per topic
-    :param partition: some of ``topic``, ``day``, ``hour``, ``store``, with commas; or ``none``
+    :param table: for Iceberg, ``NAMESPACE.TABLE``; ``{topic}`` in it or in PATH gives one table per
+        topic
+    :param partition: some of ``topic``, ``day``, ``hour``, ``store``, comma-separated; or ``none``
     :param bodies: ``FORMAT[:FILE]`` by topic, or by ``*``, as for ``lakelog dispatch --body``
-    :param store_id: who the store is in the table, if not by its own UUID
-    :param system_topics: whether RocketMQ's own topics land, too
+    :param store_id: identity of the store in the table; by default its UUID
+    :param system_topics: whether RocketMQ's own topics land as well
     :param compression: of data files: ``zstd``, ``snappy``, ``lz4``, ``none``; or ``auto``, which
-        is zstd, but for bodies that do not shrink by it
-    :param pin: the name of the pin by which retention waits for the table
+        is zstd, except for bodies that do not shrink
+    :param pin: name of the pin that makes retention wait for the table
 
     Raises :class:`~lakelog_lake.errors.NotAStore` and :class:`~lakelog.errors.SettingsError`.
     """
@@ -76,12 +77,12 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
 
 
 def _nothing(_: str) -> None:
-    """Told of phases."""
+    """Ignore a phase; the default of ``on_phase``."""
 
 
 @attrs.define
 class Lander:
-    """A function of a batch and its number; of one query at a time.
+    """A function of a batch and its number, for one query at a time.
 
     :ivar pin: the name of the pin, if not the default
     :ivar on_phase: see :class:`~lakelog_lake.landing.dispatcher.LandingDispatcher`
@@ -95,15 +96,15 @@ class Lander:
     _running: LandingDispatcher | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Land all that is durable now, which is the batch at least, by tasks of Spark.
+        """Land all messages that are durable now, at least those of the batch, with Spark tasks.
 
-        Raises what a dispatcher raises: the query ends with it, and its next run goes on.
+        Raises the errors of a dispatcher: the query fails with them, and its next run continues.
         """
         columns = set(names_of(ReadOptions(self.source.path, corrupt="collect")))
         if not columns >= set(frame.columns):
             raise SettingsError(
-                f"batch {batch} has columns that are not the store's: the lander lands the store, "
-                "not what became of its rows; give it the stream as it was loaded",
+                f"batch {batch} has other columns than the store: the lander lands the store, "
+                "not transformed rows; give it the stream as loaded",
                 key="foreachBatch",
             )
         running = self._running = self._running or self._started(frame.sparkSession)
@@ -122,7 +123,7 @@ class Lander:
 
     def _started(self, session: SparkSession) -> LandingDispatcher:
         catalog = catalog_in(self.spec.to)
-        place = None if catalog is None else SparkPlace(session, catalog)
+        place = None if catalog is None else SparkCatalogLocation(session, catalog)
         pinning = pin_for(self.source.path, self.source.store, self.spec, self.pin, place)
         targets, engine = targets_for(self.spec, place), by_spark(session)
         return LandingDispatcher(self.source, targets, engine, self.bounds, self.on_phase, pinning)

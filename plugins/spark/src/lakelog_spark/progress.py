@@ -1,4 +1,4 @@
-"""How far a streaming query is behind its log; Spark 4.1 lets no Python source report that itself.
+"""The lag of a streaming query behind its log, which a Python source cannot report in Spark 4.1.
 
 Give it the ``endOffset`` of a query's progress, or of a listener's event:
 
@@ -24,11 +24,11 @@ from lakelog_lake.log.landmarks import Landmarks
 
 @attrs.frozen
 class StreamLag:
-    """What a query has not read yet.
+    """Messages that a query has not read yet.
 
     :ivar bytes: of the log
     :ivar messages: with a unit in a queue
-    :ivar seconds: since the oldest of them was stored; 0 where nothing is left
+    :ivar seconds: since the store time of the oldest one; 0 if there are none
     """
 
     bytes: int
@@ -37,9 +37,9 @@ class StreamLag:
 
 
 def place_of(offset: str | Mapping[str, Any]) -> int:
-    """The place in the log that an offset of a query says, in bytes.
+    """The physical offset in an offset of a query, in bytes.
 
-    PySpark shows offsets in its progress as Python writes a dict, and elsewhere as JSON.
+    PySpark's progress shows offsets as Python dicts, other places as JSON.
     """
     if not isinstance(offset, str):
         return int(offset["offset"])
@@ -52,10 +52,10 @@ def place_of(offset: str | Mapping[str, Any]) -> int:
 def lag(
     path: str | os.PathLike[str], offset: str | Mapping[str, Any], *, until: str | None = None
 ) -> StreamLag:
-    """How far a query that has come to ``offset`` is behind the store in ``path``.
+    """The lag of a query at ``offset`` behind the store in ``path``.
 
-    :param offset: as Spark shows it, or what that means
-    :param until: as the query has it
+    :param offset: as shown by Spark, or parsed
+    :param until: the option of the query
     """
     reached = place_of(offset)
     with lakelog.open(Path(path), mode="read") as store, Landmarks.of(store) as log:

@@ -1,4 +1,4 @@
-"""Spark SQL over the messages of a store: for ``lakelog sql --engine spark``."""
+"""Spark SQL over the messages of a store, for ``lakelog sql --engine spark``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import lakelog
 from lakelog_lake.engine_provider import VIEW, Answer
 from lakelog_lake.reading.options import ReadOptions
-from lakelog_spark.sessions.fitting import need_spark
+from lakelog_spark.sessions.versions import need_spark
 
 
 def is_running() -> bool:
@@ -31,7 +31,7 @@ def answers(
 ) -> Iterator[Answer]:
     """See :meth:`lakelog_lake.engine_provider.EngineProvider.answers`.
 
-    Raises :class:`~lakelog_lake.errors.NoJava`, what opening the store raises,
+    Raises :class:`~lakelog_lake.errors.NoJava`, the errors of opening the store,
     :class:`~lakelog_lake.errors.StatementRefused` and :class:`~lakelog_lake.errors.SparkFailed`.
     """
     need_spark()
@@ -39,13 +39,13 @@ def answers(
     from lakelog_spark.source.data_source import register
     from lakelog_spark.where import read
 
-    with lakelog.open(store, mode="read"):  # what is no store is told before Spark starts
+    with lakelog.open(store, mode="read"):  # fail before Spark starts if it is not a store
         ReadOptions.of({**options, "path": str(store)})
     with spark_session(None, master) as spark:
         register(spark)
         for statement in statements:
             with told("the query failed"):
-                frame = read(spark, store, **options)  # a new one, as it keeps the end of the log
+                frame = read(spark, store, **options)  # a frame keeps the end of the log
                 frame.createOrReplaceTempView(VIEW)
                 found = spark.sql(statement)
                 rows = (found.limit(limit + 1) if limit else found).toArrow()

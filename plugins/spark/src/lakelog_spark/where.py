@@ -1,9 +1,9 @@
-"""Frames that read no more of a store than a predicate asks for, and give exactly its rows.
+"""Data frames that read only what a predicate needs of a store, and contain exactly its rows.
 
-Spark resolves the predicate, on a frame that nobody reads. What it says of single columns becomes
-an option of another frame, which is loaded for this call alone, so that no other query shares it.
-That frame is filtered by the whole predicate again: limits only ever leave out rows for which it
-cannot be true.
+Spark resolves the predicate on a frame that is never read. The limits of single columns become an
+option of another frame, which is loaded for this call only, so that no other query shares it. That
+frame is filtered by the whole predicate again: limits only exclude rows for which it cannot be
+true.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TURNED: Final = {
     "LessThan": "GreaterThan",
     "LessThanOrEqual": "GreaterThanOrEqual",
 }
-"""Comparisons, and the same ones with their sides exchanged."""
+"""Comparisons with their mirrored forms."""
 
 
 def read(
@@ -39,16 +39,16 @@ def read(
     where: str | Column | None = None,
     **options: str,
 ) -> DataFrame:
-    """Read the rows of a store for which ``where`` is true, and as little else as can be.
+    """Read the rows of a store for which ``where`` is true, and as few others as possible.
 
-    :param where: SQL such as ``"topic = 'orders' AND queue_offset >= 100"``, or a column of type
-        boolean. Comparisons of ``topic``, ``queue_id``, ``tags``, ``queue_offset``,
-        ``physical_offset`` and ``store_timestamp`` with constants, ``IN`` and ``BETWEEN``, put
-        together by ``AND`` and ``OR``, narrow what is read; all else filters rows
+    :param where: SQL such as ``"topic = 'orders' AND queue_offset >= 100"``, or a boolean column.
+        Comparisons of ``topic``, ``queue_id``, ``tags``, ``queue_offset``, ``physical_offset`` and
+        ``store_timestamp`` with constants, ``IN`` and ``BETWEEN``, combined by ``AND`` and ``OR``,
+        limit what is read; everything else filters rows
     :param options: of the format ``lakelog``
 
-    Each call gives a frame of its own, which sees the log as it was when it was first used. By
-    Spark Connect nothing is narrowed. Raises what Spark raises for a wrong predicate or option.
+    Each call returns a new frame, which sees the log as of its first use. With Spark Connect
+    nothing is limited. Raises Spark's errors for a wrong predicate or option.
     """
     reader = spark.read.format("lakelog").options(**options)
     frame = reader.load(os.fspath(path))
@@ -61,9 +61,9 @@ def read(
 
 
 def limits_of(filtered: DataFrame) -> dict[str, Limit]:
-    """What the outermost filter of a frame says of single columns."""
+    """The limits of single columns in the outermost filter of a frame."""
     java = getattr(filtered, "_jdf", None)
-    if java is None:  # of Spark Connect, whose plans are elsewhere
+    if java is None:  # Spark Connect: the plan is on the server
         return {}
     plan = java.queryExecution().analyzed()
     return _limits(plan.condition()) if _kind(plan) == "Filter" else {}
@@ -85,7 +85,7 @@ def _limits(condition: Any) -> dict[str, Limit]:
 
 
 def _between(found: Any) -> dict[str, Limit]:
-    """Two comparisons, whose left sides mean what is defined beside them."""
+    """Convert two comparisons, whose left sides refer to expressions defined beside them."""
     if _kind(found) != "With" or found.defs().size() != 1:
         return _limits(found)
     column, sides = found.defs().apply(0).child(), found.child()
@@ -94,7 +94,7 @@ def _between(found: Any) -> dict[str, Limit]:
 
 
 def _compared(kind: str, column: Any, constant: Any) -> dict[str, Limit]:
-    """What ``column`` can be where it stands in this relation to a constant."""
+    """The limit of ``column`` for a comparison with a constant."""
     if kind in ("EqualTo", "EqualNullSafe"):
         return _among(column, [constant])
     name, value = _name(column), _value(constant)
@@ -102,20 +102,20 @@ def _compared(kind: str, column: Any, constant: Any) -> dict[str, Limit]:
 
 
 def _among(column: Any, constants: list[Any]) -> dict[str, Limit]:
-    """What ``column`` can be where it is one of some constants; none of them is null."""
+    """The limit of ``column`` for a list of constants without null."""
     name, values = _name(column), [_value(each) for each in constants]
     return {} if None in values else among(name, values)
 
 
 def _name(expression: Any) -> str:
-    """The column that it is; nothing where it is more than that."""
+    """The name of a column; empty for any other expression."""
     if _kind(expression) == "Cast" and _type(expression) == _type(expression.child()):
-        return _name(expression.child())  # IN casts both sides, whatever they are
+        return _name(expression.child())  # IN casts both sides
     return str(expression.name()).lower() if _kind(expression) == "AttributeReference" else ""
 
 
 def _value(expression: Any) -> Any:
-    """The constant that it is: a number, a text, or a time in µs since 1970; ``None`` otherwise."""
+    """The value of a constant: a number, a text, or a time in µs since 1970; ``None`` otherwise."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import PySparkException
 
@@ -128,13 +128,13 @@ def _value(expression: Any) -> Any:
     except (
         Py4JError,
         PySparkException,
-    ):  # such as text that is no number: Spark says so when it filters
+    ):  # such as text that is not a number: Spark's filter raises
         return None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _is_constant(expression: Any) -> bool:
-    """Whether it is one for ever: the time of day is one only for Spark's optimizer."""
+    """Whether it never changes; the current time is constant only for Spark's optimizer."""
     kind = _kind(expression)
     return kind == "Literal" or (kind == "Cast" and _is_constant(expression.child()))
 

@@ -19,7 +19,7 @@ from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.topic_names import encoded
 from lakelog_lake.tasks.engines import in_process
 from lakelog_spark.catalog.iceberg import SparkIcebergSink, spark_iceberg_sink
-from lakelog_spark.catalog.place import SparkPlace, catalog_in
+from lakelog_spark.catalog.location import SparkCatalogLocation, catalog_in
 from plugins.lake.tests.landing.table_specs import all_passes, keys_by_topic
 from plugins.lake.tests.landing.tables import (
     SMALL,
@@ -150,7 +150,7 @@ def test_a_commit_of_a_position_alone_is_a_conflict_too(
     first, late = Position(0, 100), Position(0, 50)
     head = sink.head("S")
     sink.commit(head, "S", [], first)
-    with pytest.raises(Conflict, match="changed by somebody else"):
+    with pytest.raises(Conflict, match="changed by another writer"):
         sink.commit(head, "S", [], late)
     assert sink.head("S").position == first
 
@@ -268,7 +268,7 @@ def test_a_table_of_another_shape(
 def test_a_table_for_each_topic(spark: SparkSession, warehouse: Path, store_path: Path) -> None:
     spec = TableSpec("spark:lake", "topics.of_{topic}")
     for _ in range(2):  # the second time everything is there
-        targets = targets_for(spec, SparkPlace(spark, "lake"))
+        targets = targets_for(spec, SparkCatalogLocation(spark, "lake"))
         lander = LandingDispatcher(LandingSource(store_path, "S"), targets, in_process, SMALL)
         all_passes(lander)
         lander.finish()

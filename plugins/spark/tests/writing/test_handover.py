@@ -101,7 +101,7 @@ def test_a_log_that_was_cut_is_refused(unsynced: Path, tmp_path: Path) -> None:
         each.unlink()
     for name in ("abort", "checkpoint"):
         (store / name).unlink()
-    with pytest.raises(HandoverStopped, match=r"offset \d+, and the log holds 0 to 0: it was cut"):
+    with pytest.raises(HandoverStopped, match=r"offset \d+, but the log has 0 to 0: it was cut"):
         hand_over(store, None)
 
 
@@ -185,7 +185,7 @@ def test_who_may_append(store: Path, tmp_path: Path) -> None:
 def test_jobs_of_several_drivers_wait_for_one_another(store: Path) -> None:
     with (
         handing_over(store),
-        pytest.raises(lakelog.LakelogError, match="another job has been appending"),
+        pytest.raises(lakelog.LakelogError, match="another job is still appending"),
         handing_over(store, wait_seconds=0.1),
     ):
         pytest.fail("two at once")

@@ -88,7 +88,7 @@ def test_columns_that_a_read_gives_are_known() -> None:
         ("topic string, body int, flag string", r"body is int and must be binary or string, flag"),
         ("topic string, body void", "no values at all: body"),
         ("topic string, body binary, store string", "store; to copy what was read"),
-        ("topic string, body binary, error string", "no message has such a column: error"),
+        ("topic string, body binary, error string", "unknown columns: error"),
     ],
 )
 def test_other_columns_are_refused(columns: str, said: str) -> None:
@@ -108,7 +108,7 @@ def test_other_columns_are_refused(columns: str, said: str) -> None:
         ({**OPTIONS, "create": "yes"}, "'yes' is neither true nor false"),
         ({**OPTIONS, "job_id": "a/b"}, "cannot name a folder"),
         ({**OPTIONS, "job_id": ".."}, "cannot name a folder"),
-        ({"path": "s3://bucket"}, "is no directory: mount it"),
+        ({"path": "s3://bucket"}, "is not a directory: mount it"),
     ],
 )
 def test_wrong_options_are_refused(given: dict[str, str], said: str) -> None:
@@ -195,7 +195,7 @@ def test_flags_say_what_the_body_is() -> None:
         ({"topic": "a/b"}, "row 1 of partition 5: .*cannot name a directory"),
         ({"body": bytes(2 << 20)}, "row 1 .* the body takes 2097152 bytes; the limit is 1048576"),
         ({"tags": "a\x01b"}, "holds the character 0x01"),
-        ({"keys": ["a b"]}, "'a b' is null, empty or holds a space"),
+        ({"keys": ["a b"]}, "'a b' is null, empty or has a space"),
         ({"keys": [None]}, "key None"),
         ({"properties": [("a", None)]}, "property 'a' is null"),
         ({"queue_id": -1}, "queue_id is -1"),

@@ -1,7 +1,7 @@
-"""Bodies that mean something: parsers of message bodies, made from a line of text.
+"""Parsers of message bodies, made from a line of text.
 
 ========================================  ======================================================
-``binary``                                as it is
+``binary``                                unchanged bytes
 ``string``                                UTF-8
 ``json:PATH``                             by a JSON Schema or a Spark DDL (:mod:`.json`)
 ``avro:PATH``, ``avro-confluent:PATH``    by an Avro schema; the second strips Confluent's header
@@ -10,11 +10,12 @@
 ``protobuf-registry:URL#SUBJECT``         likewise
 ========================================  ======================================================
 
-Columns take the names of the fields. One that a message has a column for gets ``body_`` before it;
-what is no letter, digit or underscore becomes an underscore (:mod:`.names`).
+Columns have the names of the fields. A name that is also a column of messages gets the prefix
+``body_``; characters other than letters, digits and underscores become underscores
+(:mod:`.names`).
 
-Schema files are read here, once, and travel inside of the parser: no executor needs them. The
-formats are imported when they are asked for.
+Schema files are read here, once, and are sent with the parser: executors need no access to them.
+The modules of the formats are imported on demand.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ FORMATS: Final = (
 
 
 def parser_for(text: str) -> BodyParser:
-    """The parser that ``text`` names; raises :class:`~lakelog.errors.SettingsError`."""
+    """Make the parser that ``text`` names; raises :class:`~lakelog.errors.SettingsError`."""
     name, _, place = text.partition(":")
     if name == "variant":
         raise SettingsError(
-            "variant is not written: pyiceberg loads no table that has one, and Arrow writes "
-            "none; give json with a schema file, or string",
+            "variant is not supported: pyiceberg cannot load a table with it, and Arrow cannot "
+            "write it; use json with a schema file, or string",
             key=KEY,
         )
     if name not in FORMATS:
         raise SettingsError(
-            f"no format of bodies is called {name!r}; known are {', '.join(FORMATS)}", key=KEY
+            f"no format of bodies has the name {name!r}; known are {', '.join(FORMATS)}", key=KEY
         )
     if name in ("binary", "string"):
         return _opaque(name, place)

@@ -1,8 +1,8 @@
-"""Avro bodies as typed columns: each is one datum of a record, without a file around it.
+"""Avro bodies as typed columns: each body is one record datum without a container file.
 
-With ``avro-confluent`` a datum comes behind Confluent's header (a zero byte, then in 4 bytes the id
-of a schema in a registry), which is passed over: no registry is asked, every datum is read by the
-one schema that is given. Bytes behind the datum make a body bad.
+With ``avro-confluent`` a datum follows Confluent's header (a zero byte, then the id of a schema in
+4 bytes), which is skipped: no registry is used, every datum is read by the one given schema. Bytes
+behind the datum make a body invalid.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakelog_lake.bodies.names import column_names, field_names, needs, refused
 from lakelog_lake.bodies.rowwise import Rowwise
 
 Renamed: TypeAlias = Callable[[Any], Any]
-"""A datum, as the library gives it, under the names and in the form of its Arrow type."""
+"""Converts a datum of the library to the names and values of its Arrow type."""
 
 _PLAIN: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -41,9 +41,9 @@ _MOST_DIGITS: Final = 38
 
 
 def columns_of(schema: Any, others: Sequence[Any] = ()) -> tuple[pa.Schema, Renamed]:
-    """The columns of a record; raises :class:`ValueError`, which says where in the schema.
+    """The columns of a record; raises :class:`ValueError` with the place in the schema.
 
-    :param others: schemas of types that it names, each behind those that it names itself
+    :param others: schemas of named types, each after those that it refers to
     """
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise ValueError("a body must be a record")
@@ -81,11 +81,11 @@ class _Types:
     def record(
         self, schema: Any, at: str, inside: tuple[str, ...], space: str = ""
     ) -> tuple[pa.DataType, Renamed]:
-        """A struct; ``inside`` are the records around it."""
+        """A struct; ``inside`` are the enclosing records."""
         space = self._keep(schema, space)
         full = _full(schema["name"], schema.get("namespace", space))
         if full in inside:
-            raise ValueError(f"{at}: record {full} holds itself, which no column can")
+            raise ValueError(f"{at}: record {full} contains itself: no column can")
         if not schema["fields"]:
             raise ValueError(f"{at or '/'}: record {full} has no fields")
         keys = [field["name"] for field in schema["fields"]]
@@ -103,7 +103,7 @@ class _Types:
         return kind, renamed
 
     def _keep(self, schema: Any, space: str) -> str:
-        """Remember a named type; the namespace inside of it."""
+        """Register a named type; return the namespace inside of it."""
         if "name" not in schema:
             return space
         full = _full(schema["name"], schema.get("namespace", space))
@@ -118,7 +118,7 @@ class _Types:
             return _PLAIN[name], _as_it_is
         known = self._named.get(_full(name, space)) or self._named.get(name)
         if known is None:
-            raise ValueError(f"{at}: no column can be of type {name}")
+            raise ValueError(f"{at}: type {name} is not supported")
         return self._of_named(known[0], at, known[1], inside)
 
     def _of_named(
@@ -131,7 +131,7 @@ class _Types:
             return pa.string(), _as_it_is
         if schema["type"] == "fixed":
             if schema["size"] < 1:
-                raise ValueError(f"{at}: a fixed of no bytes")
+                raise ValueError(f"{at}: a fixed of 0 bytes")
             return pa.binary(), _as_it_is
         return self.record(schema, at, inside, space)
 
@@ -170,12 +170,12 @@ def _full(name: str, space: str) -> str:
 def _not_null(union: list[Any], at: str) -> Any:
     left = [each for each in union if each != "null"]
     if len(left) != 1:
-        raise ValueError(f"{at}: a union of several types is not read, but of one with null")
+        raise ValueError(f"{at}: a union is only supported for one type with null")
     return left[0]
 
 
 def understood(schema: Any) -> Any:
-    """``schema`` without the logical types that are not read, which the library would make."""
+    """``schema`` without unsupported logical types, which the library would otherwise apply."""
     if isinstance(schema, list):
         return [understood(each) for each in schema]
     if not isinstance(schema, dict):
@@ -189,7 +189,7 @@ def understood(schema: Any) -> Any:
 
 
 def _logical(schema: Any, at: str) -> pa.DataType | None:
-    """The type that a logical type asks for; ``None``: that of what is under it."""
+    """The type for a logical type; ``None`` for its underlying type."""
     logical, under = schema.get("logicalType"), schema.get("type")
     if logical in _TIMES and under == "long":
         return pa.timestamp("us", "UTC")
@@ -200,7 +200,7 @@ def _logical(schema: Any, at: str) -> pa.DataType | None:
     if logical == "decimal" and under in ("bytes", "fixed"):
         digits = schema["precision"]
         if digits > _MOST_DIGITS:
-            raise ValueError(f"{at}: a decimal of {digits} digits; at most {_MOST_DIGITS} can be")
+            raise ValueError(f"{at}: a decimal of {digits} digits; the most is {_MOST_DIGITS}")
         return pa.decimal128(digits, schema.get("scale", 0))
     return None
 
@@ -212,7 +212,7 @@ _HEADER_BYTES: Final = 5
 class Avro(Rowwise):
     """A parser of Avro bodies.
 
-    :ivar text: the schema, as its file says it
+    :ivar text: the schema as JSON
     :ivar confluent: whether Confluent's header comes first
     """
 
@@ -221,19 +221,19 @@ class Avro(Rowwise):
 
     @classmethod
     def of(cls, text: str, source: str, *, confluent: bool) -> Avro:
-        """The parser for the schema ``text``; raises :class:`~lakelog.errors.SettingsError`."""
+        """Parse the schema ``text``; raises :class:`~lakelog.errors.SettingsError`."""
         try:
             import fastavro
         except ImportError as error:
             raise needs("fastavro", "avro") from error
         made = cls(text, confluent)
         try:
-            made._schema, made.fields  # noqa: B018  # to see whether they can be made
+            made._schema, made.fields  # noqa: B018  # raises early if they cannot be made
         except (
             *(ValueError, TypeError, KeyError, RecursionError),
             *(fastavro.schema.SchemaParseException, fastavro.schema.UnknownType),
         ) as error:
-            raise refused(f"no Avro schema that can be read: {error}", source) from error
+            raise refused(f"not a supported Avro schema: {error}", source) from error
         return made
 
     @cached_property
@@ -256,9 +256,9 @@ class Avro(Rowwise):
 
 
 def datum(file: BytesIO, end: int, writer: Any, reader: Any) -> Any:
-    """The datum that fills ``file`` up to ``end``; raises :class:`ValueError`.
+    """Read the datum that fills ``file`` up to ``end``; raises :class:`ValueError`.
 
-    :param writer: the schema it was written by; :param reader: the one it is wanted by, if another
+    :param writer: the schema of the datum; :param reader: the schema of the result, if different
     """
     from fastavro import schemaless_reader
 
@@ -273,11 +273,11 @@ def datum(file: BytesIO, end: int, writer: Any, reader: Any) -> Any:
         what = str(error) or type(error).__name__
         raise ValueError(f"byte {file.tell()}: {what}") from error
     if file.tell() != end:
-        raise ValueError(f"byte {file.tell()}: the datum ends here, and the body does not")
+        raise ValueError(f"byte {file.tell()}: the datum ends here, before the end of the body")
     return value
 
 
 def _pass_header(file: BytesIO) -> None:
     header = file.read(_HEADER_BYTES)
     if len(header) < _HEADER_BYTES or header[0] != 0:
-        raise ValueError("byte 0: no header of Confluent's: a zero byte, and 4 of a schema's id")
+        raise ValueError("byte 0: no Confluent header (a zero byte, and 4 bytes of schema id)")

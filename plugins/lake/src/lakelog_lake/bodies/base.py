@@ -1,8 +1,8 @@
-"""What a parser of bodies is: it replaces the column ``body`` by columns that mean something.
+"""The protocol of body parsers: they replace the column ``body`` by typed columns.
 
-A parser goes to the processes that write data files: it is picklable, small, and the same call
-gives the same answer in each of them. It never raises for what stands in a body: that row is
-``bad``, and lands among the dead letters with its error and its raw body.
+A parser is sent to the processes that write data files: it is small, picklable, and deterministic
+in each of them. It does not raise for the content of a body: the row counts as not good, and lands
+among the dead letters with its error and its raw body.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class Parsed:
-    """What a parser made of some bodies.
+    """The result for some bodies.
 
-    :ivar columns: a row for each body that is good, in the order of the bodies, under exactly the
+    :ivar columns: one row for each good body, in the order of the bodies, with exactly the
         parser's ``fields``
     :ivar good: for each body whether it was parsed
-    :ivar errors: for each body that was not, in their order, why: one line
+    :ivar errors: one line for each body that was not, in their order
     """
 
     columns: pa.RecordBatch
@@ -36,14 +36,14 @@ class Parsed:
 
 
 class BodyParser(Protocol):
-    """Makes columns of bodies; see the module."""
+    """Converts bodies to columns; see the module."""
 
     @property
     def fields(self) -> pa.Schema:
-        """The columns that stand where ``body`` would; all of them can be null.
+        """The columns in place of ``body``; all of them are nullable.
 
         No name is one of a message's columns (:data:`lakelog_lake.log.columns.NAMES`), ``day``,
-        ``hour`` or ``error``, but for ``body`` itself.
+        ``hour`` or ``error``, except ``body`` itself.
         """
 
     def parse(self, bodies: pa.BinaryArray | pa.LargeBinaryArray, rows: pa.RecordBatch) -> Parsed:
@@ -59,10 +59,10 @@ _LONGEST: Final = 300
 def parsed(
     fields: pa.Schema, parts: Sequence[pa.RecordBatch], faults: Mapping[int, str], rows: int
 ) -> Parsed:
-    """The answer for ``rows`` bodies.
+    """Build the result for ``rows`` bodies.
 
     :param parts: the good rows, in order
-    :param faults: why the others are bad, by row
+    :param faults: errors of the others, by row
     """
     good = np.ones(rows, dtype=np.bool_)
     bad = sorted(faults)
@@ -77,6 +77,6 @@ def _one(fields: pa.Schema, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _line(error: str) -> str:
-    """One line of a bounded length."""
+    """Limit an error to one line of bounded length."""
     line = " ".join(error.split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."

@@ -1,8 +1,8 @@
-"""Spark's DDL as columns: ``id bigint not null, user struct<name: string>, tags array<string>``.
+"""Parses Spark DDL: ``id bigint not null, user struct<name: string>, tags array<string>``.
 
-The grammar is the part of Spark's ``StructType.fromDDL`` that JSON can be read into; ``not null``
-means that a body without the field is bad. ``tinyint`` and ``smallint`` are
-``int``: Iceberg has neither.
+The grammar is the part of Spark's ``StructType.fromDDL`` for types that JSON can be converted to.
+A body without a ``not null`` field is invalid. ``tinyint`` and ``smallint`` become ``int``, as
+Iceberg has neither.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ALIASES: Final = {
 
 
 def shape_of(text: str) -> FieldShape:
-    """The body's shape; raises :class:`ValueError`."""
+    """The shape of the body; raises :class:`ValueError`."""
     reading = _Reading(_tokens(text))
     fields = reading.fields(end="")
     names = column_names([each.key for each in fields])
@@ -54,7 +54,7 @@ class _Reading:
         self._at = 0
 
     def fields(self, end: str) -> list[FieldShape]:
-        """``name type [not null] [comment]``, with commas, up to ``end``."""
+        """Parse ``name type [not null] [comment]``, comma-separated, up to ``end``."""
         found = [self._field()]
         while self._peek() == ",":
             self._next()

@@ -1,8 +1,8 @@
-"""A schema out of bodies that are there: to be looked at, kept in a file, and given to ``json:``.
+"""Infers a schema from existing bodies: to be reviewed, kept in a file, and given to ``json:``.
 
-Nothing is inferred while messages land: two runs that saw different messages would not agree. What
-has no one type (null everywhere, a number here and a string there, an object without fields) is
-left out and named.
+Nothing is inferred while messages land, as two runs that saw different messages would not agree.
+Fields without a single type (always null, numbers and strings, objects without fields) are left out
+and listed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _LONG: Final = range(-(1 << 63), 1 << 63)
 
 @attrs.frozen
 class Inferred:
-    """What bodies look like.
+    """The result of an inference.
 
     :ivar schema: a JSON Schema
-    :ivar read: how many bodies are JSON objects
-    :ivar others: how many are not
-    :ivar left_out: fields without one type, with the reason, as ``/user/age: ...``
+    :ivar read: number of bodies that are JSON objects
+    :ivar others: number of other bodies
+    :ivar left_out: fields without a single type, with the reason, as ``/user/age: ...``
     """
 
     schema: dict[str, Any]
@@ -41,10 +41,10 @@ class Inferred:
 
 
 def infer(bodies: Iterable[bytes], *, times: bool = True) -> Inferred:
-    """The schema of ``bodies``; raises :class:`ValueError` if they have none.
+    """Infer the schema of ``bodies``; raises :class:`ValueError` if there is none.
 
-    :param times: whether text that is a time, or a date, in every body, becomes one; a later body
-        where it is none is then bad
+    :param times: whether a string that is a time, or a date, in every body becomes that type; a
+        later body with another string is then invalid
     """
     seen, read, others = _Seen(), 0, 0
     for body in bodies:
@@ -59,20 +59,20 @@ def infer(bodies: Iterable[bytes], *, times: bool = True) -> Inferred:
             raise ValueError("a body is nested too deep") from None
         if seen.size() > _MOST_FIELDS:
             raise ValueError(
-                f"more than {_MOST_FIELDS} fields: are there objects whose keys are values? write "
+                f"more than {_MOST_FIELDS} fields: are keys of objects used as values? write "
                 "a schema that leaves them out"
             )
     left_out: list[str] = []
     schema = seen.schema("", left_out, times=times)
     if schema is None:
-        raise ValueError(f"none of {read + others} bodies is a JSON object with a field of a type")
+        raise ValueError(f"none of {read + others} bodies is a JSON object with a typed field")
     return Inferred(schema, read, others, tuple(left_out))
 
 
 def infer_topic(path: Path, topic: str, count: int, *, times: bool = True) -> Inferred:
-    """The schema of the first ``count`` messages of a topic, from all of its queues alike.
+    """Infer from the first ``count`` messages of a topic, taken evenly from its queues.
 
-    Raises :class:`~lakelog.errors.SettingsError` if they have none.
+    Raises :class:`~lakelog.errors.SettingsError` if there is no schema.
     """
     import lakelog
     from lakelog_lake.bodies.json_schema import shape_of
@@ -102,7 +102,7 @@ def _object(body: bytes) -> dict[str, Any] | None:
 
 @attrs.define
 class _Seen:
-    """The values that a field had."""
+    """The values of one field."""
 
     kinds: set[str] = attrs.field(factory=set)
     formats: set[str] = attrs.field(factory=lambda: {"date-time", "date"})

@@ -1,17 +1,17 @@
 """JSON bodies as typed columns.
 
-Each body is one object. Fields that the schema does not name are left out; one that is missing is
-null. Types are strict: ``"1"`` and ``1.0`` are no integers, a number beyond 64 bits is bad, and so
-are two values under one key of the schema. The schema file is a JSON Schema (:mod:`.json_schema`)
-or, if it does not begin with ``{``, a Spark DDL (:mod:`.ddl`).
+Each body is one object. Fields that the schema does not name are ignored; a missing field is null.
+Types are strict: ``"1"`` and ``1.0`` are not integers, and a number beyond 64 bits or a repeated
+key of the schema makes a body invalid. The schema file is a JSON Schema (:mod:`.json_schema`) or,
+if it does not begin with ``{``, a Spark DDL (:mod:`.ddl`).
 
-Bodies are read in steps by Arrow's reader. A step that it refuses is cut around the bad body, or in
-quarters where it does not say which one that is, until a few are left; these are looked at one by
-one. So a bad body costs the others little, and each is judged as if it stood alone.
+Bodies are read in steps by Arrow's reader. If it rejects a step, the step is split around the
+invalid body, or in quarters if the reader does not identify it, until a few bodies are left, which
+are checked one by one. So an invalid body costs the others little, and no result depends on
+neighbouring bodies.
 
-Why a body is refused is found slowly and exactly, one body at a time. What is named is refused by
-Arrow's reader too, so that no row's fate depends on the rows beside it; what the reader refuses and
-nothing here names keeps the reader's words.
+The cause is found by a slow, exact check of single bodies. Every fault that it reports is also
+rejected by Arrow's reader; for a fault that only the reader finds, the reader's text is used.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ _PYTHON_TIMES: Final[dict[str, Any]] = {
 
 
 def fault(body: bytes, shape: FieldShape) -> str | None:
-    """What is wrong with ``body``, which is UTF-8 and braced, and where; ``None`` if nothing is."""
+    """The fault of ``body`` and its place; ``None`` if it has none. It must be UTF-8 and braced."""
     text = body.decode()
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         return f"byte {len(text[: error.pos].encode())}: {error.msg}"
     except _Constant as error:
-        return f"{error} is no JSON"
-    except (RecursionError, ValueError):  # nested too deep, or too many digits, for Python
-        return "NaN or Inf may stand in it" if has_no_number(body) else None
+        return f"{error} is not JSON"
+    except (RecursionError, ValueError):  # too deep, or too many digits, for Python
+        return "it may contain NaN or Inf" if has_no_number(body) else None
     return _fault(value, shape, "") or (_surrogate(value) if _ESCAPED.search(body) else None)
 
 
@@ -83,14 +83,14 @@ def _surrogate(value: Any) -> str | None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return "half of a surrogate pair is no text"
+        return "half of a surrogate pair is not text"
     except RecursionError:
         pass
     return None
 
 
 class _Constant(Exception):
-    """``NaN``, ``Infinity``: Python reads them, and JSON does not have them."""
+    """``NaN`` or ``Infinity``, which Python accepts and JSON does not have."""
 
 
 def _no_constant(name: str) -> Any:
@@ -98,7 +98,7 @@ def _no_constant(name: str) -> Any:
 
 
 class _Twice(dict[str, Any]):
-    """An object that gives some keys several times."""
+    """An object with repeated keys."""
 
     keys_twice: frozenset[str]
 
@@ -124,7 +124,7 @@ def _fault(value: Any, shape: FieldShape, at: str) -> str | None:
     if isinstance(value, _Twice):
         again = next((f.key for f in shape.fields if f.key in value.keys_twice), None)
         if again is not None:
-            return f"{at}/{_step(again)} is there more than once"
+            return f"{at}/{_step(again)} occurs more than once"
     if shape.kind == "struct":
         found = (_fault(value.get(f.key), f, f"{at}/{_step(f.key)}") for f in shape.fields)
     elif shape.kind == "array":
@@ -156,7 +156,7 @@ def _bound(value: Any, kind: str, at: str) -> str | None:
 
 
 def _plainly(value: str, kind: str) -> bool:
-    """Whether a time is right at a glance, which is ten times as fast as to ask Arrow."""
+    """A quick check for valid times, ten times as fast as Arrow's parser."""
     pattern, make = _PYTHON_TIMES[kind]
     try:
         return pattern.fullmatch(value) is not None and make(value) is not None
@@ -172,34 +172,34 @@ def _shown(value: Any) -> str:
 
 
 def _step(key: str) -> str:
-    """``key`` in a JSON pointer."""
+    """Escape ``key`` for a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 _STEP_ROWS: Final = 1024
 _STEP_BYTES: Final = 4 << 20
 _FEW: Final = 16
-"""As many bodies are looked at one by one where the fast reader refuses them."""
+"""Number of bodies that are checked one by one after the fast reader rejects them."""
 
 
 @attrs.frozen(slots=False)
 class Json:
     """A parser of JSON bodies.
 
-    :ivar shape: what a body should look like
+    :ivar shape: the expected fields of a body
     """
 
     shape: FieldShape
 
     @classmethod
     def of(cls, text: str, source: str) -> Json:
-        """The parser for the schema ``text``; raises :class:`~lakelog.errors.SettingsError`."""
+        """Parse the schema ``text``; raises :class:`~lakelog.errors.SettingsError`."""
         try:
             if text.lstrip().startswith("{"):
                 return cls(json_schema.shape_of(json.loads(text)))
             return cls(ddl.shape_of(text))
         except (ValueError, RecursionError) as error:
-            raise refused(f"no schema that JSON can be read by: {error}", source) from error
+            raise refused(f"not a supported schema: {error}", source) from error
 
     @cached_property
     def fields(self) -> pa.Schema:
@@ -207,7 +207,7 @@ class Json:
         return pa.schema([(each.name, table_type(each)) for each in self.shape.fields])
 
     def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
-        """The columns of the bodies that are as the schema says."""
+        """Parse bodies that conform to the schema."""
         faults = not_utf8(bodies)
         texts, kept = without(bodies, faults)
         for row, why in not_objects(texts).items():
@@ -223,7 +223,7 @@ class Json:
     def _step(
         self, bodies: pa.Array, rows: np.ndarray, faults: dict[int, str]
     ) -> list[pa.RecordBatch]:
-        """Some bodies, whose rows are ``rows``; what is wrong goes to ``faults``."""
+        """Parse some bodies with the indices ``rows``; adds errors to ``faults``."""
         if has_no_number(joined(bodies).to_pybytes()):
             return self._one_by_one(bodies, rows, faults)
         return self._read(bodies, rows, faults)
@@ -231,7 +231,7 @@ class Json:
     def _read(
         self, bodies: pa.Array, rows: np.ndarray, faults: dict[int, str]
     ) -> list[pa.RecordBatch]:
-        """The same, around the bad ones; all parts are decided on their own."""
+        """Parse the bodies around invalid ones; each part is decided independently."""
         if not len(bodies):
             return []
         try:
@@ -259,7 +259,7 @@ class Json:
     def _halves(
         self, bodies: pa.Array, rows: np.ndarray, faults: dict[int, str]
     ) -> list[pa.RecordBatch]:
-        """Bodies with faults that only Arrow's reader finds."""
+        """Split bodies whose faults only Arrow's reader finds."""
         if not len(bodies):
             return []
         try:
@@ -276,14 +276,14 @@ class Json:
 
 
 def _around(bad: int | None, count: int) -> tuple[int, ...]:
-    """Where to cut ``count`` bodies to go on without the one that may be bad."""
+    """Where to split ``count`` bodies, to separate the body that may be invalid."""
     if bad is None or bad >= count:
         return (count // 4, count // 2, count - count // 4)
     return (bad, min(bad + _FEW, count))
 
 
 def _steps(bodies: pa.Array) -> Iterator[tuple[int, int]]:
-    """Runs of bodies of a bounded count and size."""
+    """Split bodies into runs of bounded count and size."""
     import pyarrow.compute as pc
 
     ends = np.cumsum(pc.binary_length(bodies).to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -1,13 +1,13 @@
-"""Bodies to columns at full speed, by Arrow's JSON reader: all of them, or none.
+"""Converts bodies to columns at full speed with Arrow's JSON reader: all of them, or none.
 
-The bodies are laid behind each other with a newline between, and read as one block. That each of
-them is one object of its own follows from three things: each begins with ``{`` and ends with ``}``
-(so where one ends in the middle of something, the next is a mistake of syntax, and inside of a
-string the newline is one), no newline inside of a body is touched, and there are as many objects
-as bodies. The first keeps a ``null`` away, too, at which Arrow 26 crashes.
+The bodies are joined with newlines and read as one block. Each is an object of its own because each
+begins with ``{`` and ends with ``}`` (so an incomplete body makes the next one a syntax error, and
+a newline inside of a string is one), newlines inside of bodies are unchanged, and there are as many
+objects as bodies. The check for braces also excludes a top-level ``null``, at which Arrow 26
+crashes.
 
-Arrow's reader takes ``NaN`` and ``Inf``, which JSON does not have: :func:`has_no_number` says where
-somebody must look first.
+Arrow's reader accepts ``NaN`` and ``Inf``, which JSON does not have: :func:`has_no_number` finds
+bodies that need a check before.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _PARSE: Final = re.compile(r"JSON parse error: (.*) in row (\d+)")
 
 
 class Unread(Exception):
-    """At least one of the bodies is bad.
+    """At least one of the bodies is invalid.
 
-    :ivar row: which, where it is known; a body of several objects before it makes it too high
+    :ivar row: its index, if known; too high if an earlier body has several objects
     """
 
     def __init__(self, what: str = "", row: int | None = None) -> None:
@@ -40,7 +40,7 @@ class Unread(Exception):
 
 
 def not_objects(bodies: pa.Array) -> dict[int, str]:
-    """The rows that cannot be objects by their first or last byte."""
+    """Errors of rows that cannot be objects by their first or last byte."""
     offsets = np.frombuffer(
         bodies.buffers()[1], np.int64 if pa.types.is_large_binary(bodies.type) else np.int32
     )[bodies.offset : bodies.offset + len(bodies) + 1]
@@ -59,15 +59,15 @@ def _braced(body: bytes) -> bool:
 
 def _what_instead(inner: bytes) -> str:
     if not inner:
-        return "byte 0: an empty body is no JSON"
+        return "byte 0: an empty body is not JSON"
     start = inner[:12].decode(errors="replace")
     if inner[:1] != b"{":
-        return f"byte 0: a JSON object should begin here, and this is {start!r}"
-    return f"a JSON object should end with }}, and this ends with {chr(inner[-1])!r}"
+        return f"byte 0: a JSON object should begin here, not {start!r}"
+    return f"a JSON object should end with }}, not {chr(inner[-1])!r}"
 
 
 def has_no_number(body: bytes) -> bool:
-    """Whether ``NaN`` or ``Inf`` may stand in JSON where a value should."""
+    """Whether ``NaN`` or ``Inf`` may occur in place of a JSON value."""
     return (b"NaN" in body or b"Inf" in body) and _NO_NUMBER.search(body) is not None
 
 
@@ -99,7 +99,7 @@ def read(bodies: pa.Array, shape: FieldShape, schema: pa.Schema) -> pa.RecordBat
 
 
 def joined(bodies: pa.Array) -> Any:
-    """The bodies behind each other, with a newline between them."""
+    """Join the bodies with newlines."""
     offsets = pa.array([0, len(bodies)], pa.int32())
     lines = pa.ListArray.from_arrays(offsets, bodies.cast(pa.binary()))
     return pc.binary_join(lines, b"\n")[0].as_buffer()
@@ -110,7 +110,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _field(read: pa.Array, shape: FieldShape, parent: pa.Array | None = None) -> pa.Array:
-    """What was read for a field, as it stands in the table."""
+    """Convert the column of a field to its type in the table."""
     if shape.required and read.null_count:
         missing = read.is_null() if parent is None else pc.and_(read.is_null(), parent.is_valid())
         if pc.any(missing).as_py():

@@ -1,9 +1,9 @@
-"""A JSON Schema as columns: the part of it that says types, and which fields must be there.
+"""Parses JSON Schema: the parts that give types and required fields.
 
-Read are ``type`` (with ``null`` beside it), ``properties``, ``required``, ``items``, the formats
-``date-time`` and ``date``, local ``$ref``, and ``anyOf`` or ``oneOf`` of one type and ``null``.
-What bounds values (``enum``, ``minimum``, ``pattern`` and the like) is not checked. A field may be
-missing or null unless it is ``required`` and its type has no ``null``.
+Supported are ``type`` (optionally with ``null``), ``properties``, ``required``, ``items``, the
+formats ``date-time`` and ``date``, local ``$ref``, and ``anyOf`` or ``oneOf`` of one type and
+``null``. Constraints on values (``enum``, ``minimum``, ``pattern`` and the like) are not checked.
+A field may be missing or null unless it is ``required`` and its type excludes ``null``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PLAIN: Final[dict[str, pa.DataType]] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "date": pa.date32(),
 }
-"""The kinds that have no fields, as Spark calls them."""
+"""The scalar kinds, by Spark's names."""
 AS_TEXT: Final = ("timestamp", "date")
 
 
@@ -33,11 +33,11 @@ AS_TEXT: Final = ("timestamp", "date")
 class FieldShape:
     """A field of a body.
 
-    :ivar key: its key in the body; empty for the elements of an array and for the body
+    :ivar key: its key in the body; empty for array elements and for the body itself
     :ivar name: its name in the table
     :ivar kind: one of :data:`PLAIN`, ``struct`` or ``array``
-    :ivar required: whether it must be there, and not be null
-    :ivar fields: those of a struct; the one that the elements of an array are
+    :ivar required: whether a missing or null field is an error
+    :ivar fields: of a struct its fields; of an array one field for its elements
     """
 
     key: str
@@ -48,7 +48,7 @@ class FieldShape:
 
     @property
     def as_read(self) -> bool:
-        """Whether what Arrow's reader gives can stand in the table."""
+        """Whether the type from Arrow's reader equals that in the table."""
         if self.kind in AS_TEXT:
             return False
         return all(each.as_read and not each.required and _same(each) for each in self.fields)
@@ -59,12 +59,12 @@ def _same(shape: FieldShape) -> bool:
 
 
 def read_type(shape: FieldShape) -> pa.DataType:
-    """What Arrow's reader is asked for."""
+    """The type that Arrow's reader is asked for."""
     return pa.string() if shape.kind in AS_TEXT else _type(shape, read_type, "key")
 
 
 def table_type(shape: FieldShape) -> pa.DataType:
-    """What stands in the table."""
+    """The type in the table."""
     return _type(shape, table_type, "name")
 
 
@@ -81,10 +81,10 @@ _FORMATS: Final = {"date-time": "timestamp", "date": "date"}
 
 
 def shape_of(schema: Any) -> FieldShape:
-    """The body's shape; raises :class:`ValueError`, which says where in the schema."""
+    """The shape of the body; raises :class:`ValueError` with the place in the schema."""
     body = _Reading(schema).shape(schema, "", "", "", ())
     if body.kind != "struct":
-        raise ValueError(f"a body must be an object, and this says {body.kind}")
+        raise ValueError(f"a body must be an object, not {body.kind}")
     return body
 
 
@@ -95,7 +95,7 @@ class _Reading:
     def shape(
         self, schema: Any, at: str, key: str, name: str, inside: tuple[str, ...]
     ) -> FieldShape:
-        """The field that ``schema`` describes; ``inside`` are the references on the way to it."""
+        """The field that ``schema`` describes; ``inside`` are the enclosing references."""
         schema, inside = self._resolved(schema, at, inside)
         kind = _kind(schema, at)
         if kind == "object":
@@ -113,7 +113,7 @@ class _Reading:
         properties = schema.get("properties")
         if not isinstance(properties, dict) or not properties:
             raise ValueError(
-                f"{at or '/'}: an object needs properties; maps of any keys are not read"
+                f"{at or '/'}: an object needs properties; maps of any keys are not supported"
             )
         named = field_names if at else column_names
         required = schema.get("required", [])
@@ -142,13 +142,13 @@ class _Reading:
         return False
 
     def _resolved(self, schema: Any, at: str, inside: tuple[str, ...]) -> tuple[Any, Any]:
-        """``schema`` behind its references, and without a choice between it and null."""
+        """Resolve references and a choice between a type and null."""
         while True:
             if not isinstance(schema, dict):
-                raise ValueError(f"{at or '/'}: this is no schema with a type")
+                raise ValueError(f"{at or '/'}: this is not a schema with a type")
             if "$ref" in schema:
                 if schema["$ref"] in inside:
-                    raise ValueError(f"{at}: {schema['$ref']} holds itself, which no column can")
+                    raise ValueError(f"{at}: {schema['$ref']} contains itself: no column can")
                 inside = (*inside, schema["$ref"])
                 schema = self._target(schema["$ref"], at)
                 continue
@@ -157,7 +157,7 @@ class _Reading:
                 return schema, inside
             left = [each for each in choices if not _is_null(each)]
             if len(left) != 1:
-                raise ValueError(f"{at or '/'}: a choice of types is not read, but with null")
+                raise ValueError(f"{at or '/'}: a choice of types is only supported with null")
             schema = left[0]
 
     def _target(self, reference: str, at: str) -> Any:
@@ -187,10 +187,10 @@ def _is_null(schema: Any) -> bool:
 
 def _kind(schema: dict[str, Any], at: str) -> str:
     if "allOf" in schema:
-        raise ValueError(f"{at or '/'}: allOf is not read")
+        raise ValueError(f"{at or '/'}: allOf is not supported")
     kinds = schema.get("type", "object" if "properties" in schema else None)
     listed = kinds if isinstance(kinds, list) else [kinds]
     left = [each for each in listed if each != "null"]
     if len(left) != 1 or left[0] not in ("object", "array", "string", *_PLAIN):
-        raise ValueError(f"{at or '/'}: {kinds!r} is not one type that can be read")
+        raise ValueError(f"{at or '/'}: {kinds!r} is not a single supported type")
     return str(left[0])

@@ -1,8 +1,9 @@
-"""What the columns of a schema are called in a table.
+"""Names of columns in a table for the fields of a schema.
 
-- what is no letter, digit or underscore of ASCII becomes an underscore: engines differ on the rest
-- a name that a message has a column for gets ``body_`` before it
-- engines do not tell ``A`` from ``a``: two that differ so, or became the same, are refused
+- characters other than ASCII letters, digits and underscores become underscores, as engines differ
+  on them
+- a name that is also a column of messages gets the prefix ``body_``
+- engines ignore case: names that differ only in case, or became equal, are refused
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def column_names(keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def field_names(keys: Sequence[str]) -> tuple[str, ...]:
-    """The same for the fields of a struct, where no column of a message is."""
+    """The names for the fields of a struct, which cannot collide with columns of messages."""
     return _told_apart(keys, tuple(map(_plain, keys)))
 
 
@@ -41,7 +42,7 @@ def _told_apart(keys: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
     for key, name in zip(keys, names, strict=True):
         other = seen.setdefault(name.lower(), key)
         if other != key:
-            raise ValueError(f"{other!r} and {key!r} would be the same column, {name}")
+            raise ValueError(f"{other!r} and {key!r} would both be column {name}")
     return names
 
 
@@ -49,12 +50,12 @@ KEY: Final = "--body"
 
 
 def refused(what: str, source: str) -> SettingsError:
-    """The error for what is wrong in the file ``source``."""
+    """The error for an invalid file ``source``."""
     return SettingsError(what, key=KEY, source=source)
 
 
 def needs(package: str, extra: str) -> SettingsError:
-    """The error where ``package`` is not installed."""
+    """The error for a missing ``package``."""
     return SettingsError(
         f"this needs {package}: pip install 'lakelog-spark[{extra}]'",
         key=KEY,

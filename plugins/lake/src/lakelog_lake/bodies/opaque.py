@@ -1,4 +1,4 @@
-"""Bodies without a schema: bytes as they are, and text."""
+"""Bodies without a schema: raw bytes, and text."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lakelog_lake.bodies.base import Parsed, parsed
 
 
 def not_utf8(bodies: pa.Array) -> dict[int, str]:
-    """The rows that are not, and where they stop being it."""
+    """Errors of the rows that are not UTF-8, with the place."""
     if _valid(bodies):
         return {}
     return dict(_faults(bodies, 0))
 
 
 def without(bodies: pa.Array, faults: dict[int, str]) -> tuple[pa.Array, np.ndarray]:
-    """The bodies that have no fault, and their rows."""
+    """The bodies without a fault, and their indices."""
     rows = np.delete(np.arange(len(bodies)), list(faults))
     return (bodies.take(pa.array(rows)) if faults else bodies), rows
 
@@ -36,7 +36,7 @@ def as_strings(bodies: pa.Array) -> pa.Array:
 
 
 def _faults(bodies: pa.Array, first: int) -> list[tuple[int, str]]:
-    """By halves: a row that is bad costs the others a few looks at fast speed."""
+    """Search by halves: an invalid row costs few passes over the others."""
     if len(bodies) == 1:
         try:
             bodies[0].as_py().decode()
@@ -51,7 +51,7 @@ def _faults(bodies: pa.Array, first: int) -> list[tuple[int, str]]:
 
 @attrs.frozen
 class Binary:
-    """Bodies as they are; none is bad."""
+    """Raw bodies; none is invalid."""
 
     @property
     def fields(self) -> pa.Schema:
@@ -59,14 +59,14 @@ class Binary:
         return pa.schema([("body", pa.binary())])
 
     def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
-        """All of them."""
+        """Return all bodies."""
         columns = pa.RecordBatch.from_arrays([bodies.cast(pa.binary())], schema=self.fields)
         return parsed(self.fields, [columns], {}, len(bodies))
 
 
 @attrs.frozen
 class String:
-    """Bodies that are UTF-8; others are bad."""
+    """UTF-8 bodies; others are invalid."""
 
     @property
     def fields(self) -> pa.Schema:
@@ -74,7 +74,7 @@ class String:
         return pa.schema([("body", pa.string())])
 
     def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
-        """Those that are text."""
+        """Return the bodies that are UTF-8."""
         faults = not_utf8(bodies)
         texts = as_strings(without(bodies, faults)[0]).cast(pa.string())
         columns = pa.RecordBatch.from_arrays([texts], schema=self.fields)

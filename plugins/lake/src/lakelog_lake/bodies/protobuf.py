@@ -1,8 +1,8 @@
-"""Protocol Buffers bodies as typed columns: each is one message, without a length before it.
+"""Protocol Buffers bodies as typed columns: each body is one message without a length prefix.
 
 The schema is a descriptor set (``protoc --include_imports --descriptor_set_out=FILE``) and the name
-of a message. Fields that the message does not know are passed over, as everywhere with this format,
-so that many bytes that are something else can be read as a message.
+of a message. Unknown fields are skipped, as usual for this format, so arbitrary bytes often parse
+as some message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 Step: TypeAlias = Callable[[Any], Any]
-"""A value, as the library gives it, in the form of its Arrow type."""
+"""Converts a value of the library to its Arrow type."""
 
 _PACKAGE: Final = "google.protobuf."
 _WRAPPERS: Final = frozenset(
@@ -33,7 +33,7 @@ _MICROS: Final = 1_000_000
 
 
 def columns_of(message: Descriptor) -> tuple[pa.Schema, Step]:
-    """The columns of a message; raises :class:`ValueError`, which says where in it."""
+    """The columns of a message; raises :class:`ValueError` with the place in it."""
     if not message.fields:
         raise ValueError(f"{message.full_name} has no fields")
     kind, step = _struct(message, "", ())
@@ -42,7 +42,7 @@ def columns_of(message: Descriptor) -> tuple[pa.Schema, Step]:
 
 def _struct(message: Descriptor, at: str, inside: tuple[str, ...]) -> tuple[pa.DataType, Step]:
     if message.full_name in inside:
-        raise ValueError(f"{at}: {message.full_name} holds itself, which no column can")
+        raise ValueError(f"{at}: {message.full_name} contains itself: no column can")
     inside = (*inside, message.full_name)
     keys = [field.name for field in message.fields]
     names = (field_names if at else column_names)(keys)
@@ -136,18 +136,18 @@ class Protobuf(Rowwise):
 
     @classmethod
     def of(cls, descriptors: bytes, message: str, source: str) -> Protobuf:
-        """The parser; raises :class:`~lakelog.errors.SettingsError`."""
+        """Make the parser; raises :class:`~lakelog.errors.SettingsError`."""
         try:
             from google.protobuf.message import DecodeError
         except ImportError as error:
             raise needs("protobuf", "protobuf") from error
         made = cls(descriptors, message)
         try:
-            made.fields  # noqa: B018  # to see whether it can be made
+            made.fields  # noqa: B018  # raises early if it cannot be made
         except KeyError as error:
-            raise refused(f"no message is called {message}", source) from error
+            raise refused(f"there is no message {message}", source) from error
         except (DecodeError, TypeError, ValueError) as error:
-            raise refused(f"no descriptor set that can be read: {error}", source) from error
+            raise refused(f"not a readable descriptor set: {error}", source) from error
         return made
 
     @cached_property
@@ -176,7 +176,7 @@ class Protobuf(Rowwise):
 
 
 def _in_order(files: dict[str, Any]) -> list[Any]:
-    """Each file behind those that it imports; raises :class:`ValueError` if one is not there."""
+    """Each file after its imports; raises :class:`ValueError` if one is missing."""
     ordered: dict[str, Any] = {}
 
     def add(name: str, importer: str) -> None:

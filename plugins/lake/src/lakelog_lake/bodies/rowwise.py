@@ -1,4 +1,4 @@
-"""Bodies that are decoded one by one, by a library of their format, and then made columns."""
+"""Parsers that decode bodies one by one with a library, and then build columns."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from lakelog_lake.bodies.base import Parsed, parsed
 from lakelog_lake.errors import MayPass
 
 Decode: TypeAlias = Callable[[bytes], Mapping[str, Any]]
-"""The fields of a body by column; raises whatever is wrong with it."""
+"""Decodes the fields of a body by column; raises any error for an invalid body."""
 
 _STEP_ROWS = 4096
 
 
 @attrs.frozen(slots=False)
 class Rowwise:
-    """A parser whose library reads one body at a time; made again in each process by its fields."""
+    """A parser whose library reads single bodies; unpickled copies rebuild its cached fields."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is made again of the schema."""
+        """Without cached values, which are rebuilt from the schema."""
         return {each.name: getattr(self, each.name) for each in attrs.fields(type(self))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -31,7 +31,7 @@ class Rowwise:
 
     @cached_property
     def _columns(self) -> tuple[pa.Schema, Any]:
-        """The columns, and what makes them of a value of the library's."""
+        """The columns, and the converter for a value of the library."""
         raise NotImplementedError
 
     def _decode(self, body: bytes) -> Mapping[str, Any]:
@@ -43,12 +43,12 @@ class Rowwise:
         return self._columns[0]
 
     def parse(self, bodies: pa.Array, rows: pa.RecordBatch) -> Parsed:  # noqa: ARG002  # a parser is given both
-        """The columns of the bodies that can be read."""
+        """Parse the bodies that can be decoded."""
         return parse(bodies, self.fields, self._decode)
 
 
 def parse(bodies: pa.Array, fields: pa.Schema, decode: Decode) -> Parsed:
-    """The columns ``fields`` of the bodies that ``decode`` can read."""
+    """The columns ``fields`` of the bodies that ``decode`` accepts."""
     faults: dict[int, str] = {}
     parts = []
     for first in range(0, len(bodies), _STEP_ROWS):
@@ -56,9 +56,9 @@ def parse(bodies: pa.Array, fields: pa.Schema, decode: Decode) -> Parsed:
         for row, body in enumerate(bodies[first : first + _STEP_ROWS], first):
             try:
                 good.append((row, decode(body.as_py())))
-            except MayPass:  # nothing is wrong with the body
+            except MayPass:  # not an error of the body
                 raise
-            except Exception as error:  # noqa: BLE001  # any: a library meets any bytes here
+            except Exception as error:  # noqa: BLE001  # a library may raise anything for arbitrary bytes
                 faults[row] = _said(error)
         parts += _columns(good, fields, faults)
     return parsed(fields, parts, faults, len(bodies))
@@ -67,7 +67,7 @@ def parse(bodies: pa.Array, fields: pa.Schema, decode: Decode) -> Parsed:
 def _columns(
     rows: list[tuple[int, Mapping[str, Any]]], fields: pa.Schema, faults: dict[int, str]
 ) -> list[pa.RecordBatch]:
-    """By halves, where a value does not fit its column."""
+    """Build columns; split by halves where a value does not fit its column."""
     if not rows:
         return []
     try:

@@ -1,7 +1,7 @@
-"""Text as times: RFC 3339 and its ISO 8601 neighbours, to the microsecond.
+"""Parses times: RFC 3339 and similar ISO 8601 forms, to the microsecond.
 
 Digits behind the microsecond are cut off (Java and Go write nanoseconds); without a zone a time is
-in UTC, as everywhere in this package; a leap second is no time.
+in UTC, as everywhere in this package; leap seconds are invalid.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WITHOUT_ZONE: Final = r"^\d{4}-\d\d-\d\d([T ]\d\d(:\d\d){0,2}(\.\d+)?)?$"
 
 
 def timestamps(texts: pa.Array) -> pa.Array:
-    """Timestamps in UTC; raises :class:`pyarrow.ArrowInvalid` if one of ``texts`` is none."""
+    """Timestamps in UTC; raises :class:`pyarrow.ArrowInvalid` for an invalid text."""
     try:
         return texts.cast(_TIMESTAMP)
     except pa.ArrowInvalid:
@@ -31,5 +31,5 @@ def timestamps(texts: pa.Array) -> pa.Array:
 
 
 def dates(texts: pa.Array) -> pa.Array:
-    """Days, ``YYYY-MM-DD``; raises :class:`pyarrow.ArrowInvalid`."""
+    """Days, ``YYYY-MM-DD``; raises :class:`pyarrow.ArrowInvalid` for an invalid text."""
     return texts.cast(pa.date32())

@@ -1,1 +1,1 @@
-"""Care for tables that messages have landed in: compaction and expiry."""
+"""Maintenance of tables: compaction, expiry, and removal or repetition of landed rows."""

@@ -1,4 +1,4 @@
-"""Compaction and expiry, by the kind that a table is of."""
+"""Compaction and expiry for each kind of table."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def compact(
     master: str | None,
     storage: Mapping[str, str] | None = None,
 ) -> list[tuple[str, Compacted]]:
-    """Compact the table ``KIND:PATH``, or all that it means, and their dead letters; by name.
+    """Compact the tables of ``KIND:PATH`` and their dead letters; return the results by table name.
 
-    Raises :class:`~lakelog_lake.errors.CareError`, and for Iceberg, which Spark compacts,
+    Raises :class:`~lakelog_lake.errors.CareError`, and for Iceberg, which needs Spark,
     :class:`~lakelog.errors.SettingsError` without lakelog-spark.
     """
     done: list[tuple[str, Compacted]] = []
@@ -43,7 +43,7 @@ def compact(
         warehouse = TableLocation.of(to, storage).path
         if not isinstance(warehouse, Path):
             raise CareError(
-                f"{to} is compacted by who has its catalog: in Spark by CALL "
+                f"{to} must be compacted through its catalog, for example in Spark by CALL "
                 "CATALOG.system.rewrite_data_files(table => 'NAMESPACE.TABLE')"
             )
         sinks = [each.sink for each in iceberg]
@@ -55,7 +55,7 @@ def compact(
 def expire(
     to: str, table: str | None, retention: RetentionTerms, storage: Mapping[str, str] | None = None
 ) -> list[tuple[str, Expired]]:
-    """Expire likewise; raises :class:`~lakelog_lake.errors.CareError`."""
+    """Expire the same tables; raises :class:`~lakelog_lake.errors.CareError`."""
     done = []
     for each in _tables(to, table, storage):
         if isinstance(each, ParquetRows):

@@ -1,8 +1,8 @@
-"""A Delta table, by deltalake's own procedures: no JVM.
+"""Compaction and expiry of a Delta table with deltalake's procedures, without a JVM.
 
-The position is in transaction identifiers, which no compaction, vacuum or clean-up of the log
-takes away. Of the procedures that compact, the plain one puts the newest files first; the other
-sorts, and by one column, the queue offset, it keeps the order of every queue.
+No compaction, vacuum or log clean-up removes the positions, which the newest commit always has.
+Deltalake's plain compaction puts the newest files first; the sorting one, by queue offset, keeps
+the order of each queue.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def compact(sink: DeltaSink, target_bytes: int) -> Compacted:
                 writer_properties=properties,
             )
         except CommitFailedError as error:
-            raise TooBusy(f"{sink.name} took no compaction of {partition}: {error}") from error
+            raise TooBusy(f"{sink.name} could not be compacted in {partition}: {error}") from error
         removed += found["numFilesRemoved"]
         made += found["numFilesAdded"]
     return Compacted(removed, made)
@@ -84,7 +84,7 @@ def expire(sink: DeltaSink, retention: RetentionTerms) -> Expired:
 
 
 def _vacuum(table: DeltaTable, seconds: int, kept: list[int], *, full: bool) -> None:
-    """:param full: also files that no version names."""
+    """:param full: whether to remove files that no version lists as well."""
     table.vacuum(
         ceil(seconds / _HOUR),
         dry_run=False,
@@ -95,13 +95,13 @@ def _vacuum(table: DeltaTable, seconds: int, kept: list[int], *, full: bool) -> 
 
 
 def _files(sink: DeltaSink) -> set[str]:
-    """Those of data; a vacuum also names what one before it has removed."""
+    """The data files on disk; a dry run of vacuum also lists files that are already removed."""
     found = (each for each in below(sink.path) if each.endswith(".parquet"))
     return {each for each in found if "/_delta_log/" not in each}
 
 
 def _versions(sink: DeltaSink) -> int:
-    """How many are in the log."""
+    """The number of versions in the log."""
     return sum(bool(_VERSION.search(each)) for each in below(sink.path))
 
 

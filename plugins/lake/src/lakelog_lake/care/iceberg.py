@@ -1,8 +1,8 @@
-"""Snapshots of an Iceberg table, expired by pyiceberg: no JVM.
+"""Expires the snapshots of an Iceberg table with pyiceberg, without a JVM.
 
-The position outlives the snapshots as a property of the table, and a chain of
-snapshots that is cut anywhere but at its end would look like a table that was rolled back: what a
-tag or branch holds keeps all that came after it.
+The position is also a property of the table, which outlives snapshots. A snapshot referenced by a
+tag or branch keeps all later ones: a chain cut anywhere but at its old end would look like a table
+that was rolled back.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _TRIES: Final = 20
 _ORPHANS: Final = (("data", ".parquet"), ("metadata", ".avro"))
-"""Where files are that no version may name, and how they end."""
+"""Folder and name pattern of files that may be unreferenced."""
 
 
 def expire(sink: IcebergSink, retention: RetentionTerms) -> Expired:
-    """Remove snapshots that were replaced long enough ago, and the files that only they have."""
+    """Remove snapshots that were replaced long enough ago, and files that only they reference."""
     from pyiceberg.exceptions import CommitFailedException
 
     from lakelog_lake.sinks.iceberg_upkeep import expirable
@@ -46,11 +46,11 @@ def expire(sink: IcebergSink, retention: RetentionTerms) -> Expired:
                 continue
             table = sink.catalog.load_table(sink.table)
         return Expired(len(gone), _clean(table, before, retention))
-    raise TooBusy(f"{sink.name} took no expiry in {_TRIES} tries: others were faster")
+    raise TooBusy(f"{sink.name} could not be expired in {_TRIES} tries: others committed first")
 
 
 def _files_of(table: Table, snapshots: Iterable[int]) -> set[Path | str]:
-    """Everything that some snapshots need: lists of manifests, manifests, data and deletes."""
+    """All files that snapshots reference: manifest lists, manifests, data and delete files."""
     wanted, seen = set(snapshots), set[str]()
     found: set[str] = set()
     for snapshot in table.metadata.snapshots:
@@ -100,9 +100,9 @@ def _clean_remote(
 
 
 def _places(uris: Iterable[str]) -> set[Path | str]:
-    """Paths, or URIs of an object store.
+    """Local paths, or URIs of an object store.
 
-    A path that looks encoded may be so, or be a name of that look: both stand for the file.
+    A path with ``%`` escapes may be encoded or literal, so both readings are returned.
     """
     found: set[Path | str] = set()
     for uri in uris:

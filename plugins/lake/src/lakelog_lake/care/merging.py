@@ -1,4 +1,4 @@
-"""Small Parquet files to one: the same rows, by store, queue and offset."""
+"""Merges small Parquet files into one with the same rows, sorted by store, queue and offset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ORDER: Final = ("store", "queue_id", "queue_offset", "physical_offset")
 MOST_UNPACKED_BYTES: Final = 512 << 20
-"""What is merged at once must fit into memory, a few times."""
+"""Most bytes merged at once; a merge needs a few times as much memory."""
 _STEP_ROWS: Final = 16_384
 
 _Named = TypeVar("_Named")
@@ -24,14 +24,14 @@ _Named = TypeVar("_Named")
 
 @attrs.frozen
 class Sizes:
-    """:ivar stored: bytes of a file; :ivar unpacked: of its columns, in memory."""
+    """:ivar stored: bytes of a file; :ivar unpacked: bytes of its columns in memory."""
 
     stored: int
     unpacked: int
 
 
 def sizes(path: Path) -> Sizes:
-    """As the file's footer has them."""
+    """Read from the file's footer."""
     from pyarrow import parquet
 
     found = parquet.read_metadata(path)
@@ -40,7 +40,7 @@ def sizes(path: Path) -> Sizes:
 
 
 def bins(files: Iterable[tuple[_Named, Sizes]], target_bytes: int) -> Iterator[list[_Named]]:
-    """Those that together make one file: two at least, in the order given."""
+    """Yield groups of at least two files that make one file together, in the given order."""
     held: list[_Named] = []
     stored = unpacked = 0
     for name, size in files:
@@ -57,7 +57,7 @@ def bins(files: Iterable[tuple[_Named, Sizes]], target_bytes: int) -> Iterator[l
 
 
 def merge(paths: Sequence[Path], made: Path) -> Any:
-    """Write ``made``, durably; what its footer says."""
+    """Write ``made`` durably; return its Parquet metadata."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -71,7 +71,7 @@ def merge(paths: Sequence[Path], made: Path) -> Any:
 
 
 def write(schema: pa.Schema, parts: Iterable[pa.Table], made: Path) -> Any:
-    """Write ``made``, durably; what its footer says."""
+    """Write ``made`` durably; return its Parquet metadata."""
     with made.open("xb") as file:
         with parquet_writer(file, schema, ParquetCompression.ZSTD) as writer:
             for part in parts:

@@ -1,7 +1,8 @@
-"""A Parquet table: small files become one, and versions that nobody needs go.
+"""Compaction and expiry of a Parquet table.
 
-A compaction is one more manifest, a whole one, with the same positions. Like every manifest it is
-linked into place, and refused when a dispatcher was first; then it is tried on what is there now.
+A compaction publishes one more manifest that lists the whole table, with the same positions. Like
+every manifest it is linked to its name, which fails if a dispatcher was first; then the compaction
+is tried again on the new version.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ class _Version:
 
 @attrs.frozen
 class _Merged:
-    """:ivar old: paths as manifests have them; :ivar entry: of the file that holds their rows."""
+    """:ivar old: paths as in manifests; :ivar entry: of the file with their rows."""
 
     old: frozenset[str]
     entry: dict[str, Any]
 
 
 class Versions(ParquetSink):
-    """A table with all of its versions."""
+    """A table with access to all of its versions."""
 
     def newest(self) -> _Version:
-        """Its files are seen."""
+        """The newest version, with its files made visible."""
         number, content = self._shown_version()
         return _Version(number, content, self._entries(number))
 
@@ -58,7 +59,7 @@ class Versions(ParquetSink):
         entries: Sequence[Mapping[str, Any]],
         moved: Mapping[str, str] | None = None,
     ) -> None:
-        """:param moved: positions that change, by store."""
+        """Publish a version with other files; :param moved: positions that change, by store."""
         positions = {**version.content["positions"], **(moved or {})}
         changed = {"whole": True, "files": list(entries), "positions": positions}
         content = {**version.content, **changed}
@@ -66,31 +67,31 @@ class Versions(ParquetSink):
         self._show(version.number + 1)
 
     def numbers(self) -> list[int]:
-        """Of all versions."""
+        """The numbers of all versions."""
         names = (path.stem for path in self._manifests.glob("*.json"))
         return sorted(int(name) for name in names if name.isdigit())
 
     def whole_before(self, number: int) -> int:
-        """The whole version that ``number`` is built on."""
+        """The newest version up to ``number`` whose manifest lists all files."""
         while number > 0 and not self._read(number)["whole"]:
             number -= 1
         return number
 
     def named_by(self, number: int) -> Iterator[Path]:
-        """The files that one manifest names, under both names."""
+        """The files of one manifest, each under its visible and its hidden name."""
         for path in self._paths(self._read(number)["files"]):
             yield from (path, hidden(path))
 
     def written_at(self, number: int) -> float:
-        """In seconds since 1970."""
+        """The time of publication, in seconds since 1970."""
         return self._at(number).stat().st_mtime
 
     def forget(self, number: int) -> bool:
-        """Remove a version; whether it was this call."""
+        """Remove a version; return whether this call removed it."""
         return remove(self._at(number))
 
     def remove_leftovers(self, before: float) -> int:
-        """Remove manifests that nobody published."""
+        """Remove manifests that were never published."""
         return remove_orphans(self._manifests, "*.tmp", set(), before)
 
 
@@ -130,7 +131,7 @@ def _merge(table: Versions, entries: Sequence[dict[str, Any]]) -> _Merged:
     made = hidden(named)
     try:
         rows = merging.merge([found(table.path / each["path"]) for each in entries], made).num_rows
-    except FileNotFoundError as error:  # it has another name now
+    except FileNotFoundError as error:  # renamed meanwhile
         raise _outrun(table) from error
     path = os.path.relpath(named, table.path)
     entry = {**entries[0], "path": path, "size_bytes": made.stat().st_size, "rows": rows}
@@ -149,15 +150,15 @@ def _commit(table: Versions, merged: Sequence[_Merged]) -> None:
         except Conflict:
             continue
         return
-    raise TooBusy(f"{table.name} took no compaction in {_TRIES} tries: others were faster")
+    raise TooBusy(f"{table.name} could not be compacted in {_TRIES} tries: others committed first")
 
 
 def _outrun(table: Versions) -> TooBusy:
-    return TooBusy(f"{table.name}: another compaction was faster; nothing was changed")
+    return TooBusy(f"{table.name}: another compaction committed first; nothing was changed")
 
 
 def _discard_unless_named(table: Versions, merged: Sequence[_Merged]) -> None:
-    """After an error the manifest may still be there: then the files are the table."""
+    """Remove the new files, unless the failed commit published them after all."""
     named = {each["path"] for each in table.newest().entries}
     for each in merged:
         if each.entry["path"] not in named:
@@ -165,7 +166,7 @@ def _discard_unless_named(table: Versions, merged: Sequence[_Merged]) -> None:
 
 
 def expire(sink: ParquetSink, retention: RetentionTerms) -> Expired:
-    """Remove versions that were replaced long enough ago, and the files that only they name."""
+    """Remove versions that were replaced long enough ago, and files that only they list."""
     table = Versions(sink.path, sink.shape)
     numbers = table.numbers()
     if not numbers:

@@ -1,10 +1,10 @@
-"""Lands dead letters again, by a schema that was mended.
+"""Lands dead letters again with a corrected schema.
 
-Their rows are read from the table of dead letters, parsed, and added to the table, whose position
-stays; then they are taken out of the dead letters. The first commit names the version in which it
-was looked up which of them the table has already: so a kill between the two commits, or somebody
-else who does the same, neither loses nor doubles a row. What a later range will land is left alone.
-Positions stay as they are, with the number of their commit: a dispatcher goes on as it was.
+Their rows are read from the table of dead letters, parsed, and added to the main table; then they
+are removed from the dead letters. The first commit requires the table version in which the rows
+were looked up, so neither a kill between the two commits nor a concurrent run of the same command
+loses or duplicates a row. Dead letters of ranges that have yet to land are left alone. Positions
+keep their values and commit numbers, so a dispatcher continues undisturbed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 
 from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.bodies.base import BodyParser
-from lakelog_lake.care.taking_out import At, take_out
+from lakelog_lake.care.row_removal import RowsAt, take_out
 from lakelog_lake.errors import CareError, Conflict, NotLanded, TooBusy
-from lakelog_lake.landing.reaching import reaching
+from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.targets import TableSpec, target_of
 from lakelog_lake.readback.folders import DeltaRows
@@ -47,10 +47,10 @@ _PLACE: Final = "physical_offset"
 
 @attrs.frozen
 class Relanded:
-    """What became of the dead letters of one table.
+    """The result for the dead letters of one table.
 
-    :ivar landed: rows that the table got; :ivar taken_out: rows that the dead letters lost
-    :ivar left: those that are there still
+    :ivar landed: rows added to the table; :ivar taken_out: rows removed from the dead letters
+    :ivar left: dead letters that remain
     """
 
     table: str
@@ -60,9 +60,9 @@ class Relanded:
 
 
 def reland(spec: TableSpec) -> Iterator[Relanded]:
-    """Land again what parses now, table by table.
+    """Land dead letters that parse now, table by table.
 
-    Raises :class:`~lakelog_lake.errors.CareError`, and what making the tables fit raises.
+    Raises :class:`~lakelog_lake.errors.CareError`, and the errors of changing the tables' columns.
     """
     for opened in all_opened(spec.to, spec.table, spec.dead_letters, spec.storage):
         if opened.dead_letters is not None:
@@ -72,8 +72,8 @@ def reland(spec: TableSpec) -> Iterator[Relanded]:
 def _of_one(spec: TableSpec, opened: OpenTable, dead: LandedTable) -> Relanded:
     if isinstance(dead, DeltaRows) and not isinstance(dead.sink.folder, Path):
         raise CareError(
-            f"{dead.name} is in an object store, where no row can be taken out of a Delta table "
-            "yet; nothing was changed"
+            f"{dead.name} is in an object store, where removing rows from a Delta table is not "
+            "supported yet; nothing was changed"
         )
     with readable(dead.name):
         stores = {
@@ -102,10 +102,10 @@ class _Store:
     store: str
 
     def land(self) -> int:
-        """How many rows the table got; raises :class:`~lakelog_lake.errors.TooBusy`."""
+        """Land the rows that parse, and return their number; raises :class:`.errors.TooBusy`."""
         sink = self.target.sink
         for _ in range(_TRIES):
-            with reaching(sink.name):
+            with table_errors(sink.name):
                 head = sink.head(self.store)
             if head.position is None:
                 return 0  # its first range has not landed yet
@@ -113,15 +113,15 @@ class _Store:
             if not files:
                 return 0
             try:
-                with reaching(sink.name):
+                with table_errors(sink.name):
                     sink.commit(head, self.store, files, head.position)
-            except Conflict:  # a commit whose answer was lost may say so: the next look tells
+            except Conflict:  # also for a commit whose answer was lost: read again
                 continue
             return sum(each.rows for each in files)
-        raise TooBusy(f"{sink.name} was changed {_TRIES} times meanwhile: repeat the command")
+        raise TooBusy(f"{sink.name}: others changed it in each of {_TRIES} tries; try again")
 
     def take_out(self) -> tuple[int, int]:
-        """How many dead letters went, as the table has them, and how many are left."""
+        """Remove landed dead letters; return how many were removed and how many are left."""
         for _ in range(_TRIES):
             before = self.dead.position(self.store)
             places = self._in_both()
@@ -130,25 +130,25 @@ class _Store:
             if not len(places):
                 return 0, len(self._dead_places())
             try:
-                take_out(self.dead, self.store, At(tuple(places.tolist())), before, before)
+                take_out(self.dead, self.store, RowsAt(tuple(places.tolist())), before, before)
             except Conflict:
                 continue
             return len(places), len(self._dead_places())
         raise TooBusy(
-            f"{self.dead.name} was changed {_TRIES} times meanwhile: repeat the command, which "
-            "takes out what has landed"
+            f"{self.dead.name}: others changed it in each of {_TRIES} tries; try again, "
+            "to remove the dead letters that have landed"
         )
 
     def _dead_places(self) -> NDArray[np.int64]:
         return _places(self.dead, self.store)
 
     def _in_both(self) -> NDArray[np.int64]:
-        """Where the records stand that both tables have."""
+        """The physical offsets of records that are in both tables."""
         dead = self._dead_places()
         return dead[np.isin(dead, _places(self.table, self.store))]
 
     def _written(self, done: NDArray[np.int64], end: int) -> list[FileFacts]:
-        """Files of all that parses, but for what has landed and what is to land yet."""
+        """Write files of all rows that parse, except those that have landed or have yet to land."""
         files: list[FileFacts] = []
         held: list[pa.Table] = []
         try:
@@ -205,7 +205,7 @@ def _places(table: LandedTable, store: str) -> NDArray[np.int64]:
 
 
 def _is_unpacked(rows: pa.Table) -> NDArray[np.bool_]:
-    """Not those whose bodies did not unpack: these are as they are stored."""
+    """Whether each body was unpacked; bodies that cannot be are stored as they are."""
     facts = zip(*(rows[name].to_pylist() for name in ("sys_flag", "body_crc", BODY)), strict=True)
     is_stored = (
         bool(flag & COMPRESSED) and zlib.crc32(body) == crc % (1 << 32) for flag, crc, body in facts
@@ -214,7 +214,7 @@ def _is_unpacked(rows: pa.Table) -> NDArray[np.bool_]:
 
 
 def _good(parser: BodyParser, rows: pa.Table) -> pa.Table:
-    """What parses, with the parser's columns instead of the body."""
+    """The rows that parse, with the parser's columns instead of the body."""
     import pyarrow as pa
 
     rest = rows.drop_columns([BODY, "error"])
@@ -232,7 +232,7 @@ def _good(parser: BodyParser, rows: pa.Table) -> pa.Table:
 def _groups(
     rows: pa.Table, partition: Sequence[str], store: str
 ) -> Iterator[tuple[dict[str, int | str], pa.Table]]:
-    """Partition by partition; rows keep their order."""
+    """Split rows by partition; rows keep their order."""
     if not partition:
         yield {}, rows
         return

@@ -1,8 +1,8 @@
-"""Takes out of a table the rows of a store whose log was cut, so that landing goes on behind them.
+"""Removes rows of a store whose log was cut, so that landing can continue behind the rest.
 
-Every row is compared with the log. From the first one on that the log does not hold as it is in
-the table, all rows of the store go, in the commit that moves the position back behind the last
-row that stays: what the log holds instead lands next.
+Every row is compared with the log. From the first row on that differs from the log, all rows of the
+store are removed, in the commit that moves the position back to the end of the last remaining row.
+The next dispatch lands the present records.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 import lakelog
-from lakelog_lake.care.taking_out import Behind, take_out
+from lakelog_lake.care.row_removal import RowsFrom, take_out
 from lakelog_lake.errors import Conflict, TooBusy, TooDifferent
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.readback.landed_table import LandedTable
@@ -32,7 +32,7 @@ _NOT_IN_LOG: Final = (EXTRA, PLACE, BODY, COLUMNS)
 
 @attrs.frozen
 class RewoundRows:
-    """What goes of one queue; :ivar first: queue offset; :ivar start: physical offset."""
+    """The rows to remove of one queue; :ivar first: queue offset; :ivar start: physical offset."""
 
     topic: str
     queue: int
@@ -44,10 +44,10 @@ class RewoundRows:
 
 @attrs.frozen
 class Rewind:
-    """What is to be done to one table.
+    """The planned change of one table.
 
-    :ivar before: the position that it has; :ivar after: the one that it gets
-    :ivar start: of what goes, in bytes of the log
+    :ivar before: its position now; :ivar after: its position afterwards
+    :ivar start: physical offset of the first row that is removed
     """
 
     table: LandedTable
@@ -59,13 +59,13 @@ class Rewind:
 
     @property
     def rows(self) -> int:
-        """How many go."""
+        """The number of rows to remove."""
         return sum(each.rows for each in self.queues)
 
     def do(self) -> None:
-        """One commit; raises :class:`~lakelog_lake.errors.TooBusy`."""
+        """Commit the change; raises :class:`~lakelog_lake.errors.TooBusy`."""
         try:
-            take_out(self.table, self.store, Behind(self.start), self.before, self.after)
+            take_out(self.table, self.store, RowsFrom(self.start), self.before, self.after)
         except Conflict as error:
             raise TooBusy(f"{error}; nothing was changed: stop dispatchers, and repeat") from error
 
@@ -73,7 +73,7 @@ class Rewind:
 def planned(
     path: Path, store: str, to: str, table: str | None, dead_letters: str | None
 ) -> Iterator[Rewind]:
-    """For each table that has what the log does not have; those of dead letters come first.
+    """Plan for each table with rows that differ from the log; tables of dead letters come first.
 
     Raises :class:`~lakelog_lake.errors.CareError`.
     """
@@ -86,7 +86,7 @@ def planned(
 
 
 def _first_unknown(path: Path, store: str, opened: OpenTable) -> int | None:
-    """Where the rows begin that the log does not have; ``None`` if it has what has landed."""
+    """The physical offset of the first row that differs from the log; ``None`` if none does."""
     found = verify_here(VerifyRequest(path, store, opened.whole, Chosen()))
     if found.differences.not_listed:
         raise TooDifferent(opened.table.name, path)

@@ -1,4 +1,4 @@
-"""How far a store has landed, and how large its tables are; no data file is read."""
+"""The position of a store in its tables, and their sizes, without reading data files."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pathlib import Path
 import attrs
 
 import lakelog
-from lakelog_lake.landing.reaching import reaching
+from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.readback.commits import TableCommit
 from lakelog_lake.readback.open import all_opened
 
 
 @attrs.frozen
 class Status:
-    """Of one table.
+    """The status of one table.
 
-    :ivar table: its name; :ivar topic: the only one that it is for, if it is
+    :ivar table: its name; :ivar topic: the only one that it is for, or ``None``
     :ivar landed_to: physical offset up to which the store has landed; ``None`` if it never did
-    :ivar durable_to: physical offset up to which the log is durable; ``None`` if nobody says
-    :ivar log_start: where the log begins
-    :ivar rows: of all stores; :ivar dead_letters: rows of the table of bodies that did not parse
-    :ivar files: data files of the newest version; :ivar bytes: how long they are
-    :ivar versions: that are kept
-    :ivar commits: the last ones, the oldest first
+    :ivar durable_to: physical offset up to which the log is durable; ``None`` if not known
+    :ivar log_start: physical offset of the start of the log
+    :ivar rows: of all stores; :ivar dead_letters: rows of its table of dead letters
+    :ivar files: data files of the newest version; :ivar bytes: their total size
+    :ivar versions: number of versions kept
+    :ivar commits: the last ones, oldest first
     """
 
     table: str
@@ -41,7 +41,7 @@ class Status:
 
     @property
     def lag_bytes(self) -> int | None:
-        """How much of the log is durable and has not landed; ``None`` if that is not known."""
+        """Bytes of the log that are durable and have not landed; ``None`` if not known."""
         if self.durable_to is None:
             return None
         return max(
@@ -50,7 +50,7 @@ class Status:
 
     @property
     def landed_share(self) -> float | None:
-        """How much of the log that is there has landed, from 0 to 1; ``None`` if not known."""
+        """The part of the present log that has landed, from 0 to 1; ``None`` if not known."""
         if self.lag_bytes is None or self.durable_to is None:
             return None
         there = self.durable_to - self.log_start
@@ -60,17 +60,17 @@ class Status:
 def statuses(
     path: Path, store: str, to: str, table: str | None, storage: Mapping[str, str]
 ) -> Iterator[Status]:
-    """One for each table that ``to`` means.
+    """One status for each table that ``to`` names.
 
-    :param store: who the store in ``path`` is in the tables
+    :param store: the identity of the store in the tables
 
-    Raises :class:`~lakelog_lake.errors.CareError`, and what opening the store raises.
+    Raises :class:`~lakelog_lake.errors.CareError`, and the errors of opening the store.
     """
     with lakelog.open(path, mode="read") as opened:
         start = opened.min_offset
         durable = opened.flushed_offset if opened.is_flushed_known else None
     for each in all_opened(to, table, None, storage):
-        with reaching(each.table.name):
+        with table_errors(each.table.name):
             position = each.table.position(store)
             size = each.table.size()
             commits = tuple(each.table.commits())

@@ -1,4 +1,4 @@
-"""What compaction and expiry are asked for and say, whatever kind a table is of."""
+"""Parameters and results of compaction and expiry, for all kinds of tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 import attrs
 
 SAFE_SECONDS: Final = 86_400
-"""They are left alone for a day: somebody may be about to name them."""
+"""Unreferenced files are kept for a day: a writer may be about to reference them."""
 
 
 def remove(path: Path) -> bool:
-    """Whether this call removed the file."""
+    """Remove a file; return whether this call removed it."""
     try:
         path.unlink()
     except FileNotFoundError:
@@ -36,7 +36,7 @@ def remove_orphans(folder: Path, pattern: str, named: set[Path], before: float) 
 
 @attrs.frozen
 class Compacted:
-    """:ivar removed: small files; :ivar made: files that hold their rows now."""
+    """:ivar removed: small files; :ivar made: files with their rows."""
 
     removed: int = 0
     made: int = 0
@@ -45,7 +45,7 @@ class Compacted:
 
 @attrs.frozen
 class Expired:
-    """:ivar versions: of the table that can be read no more; :ivar files: that are gone."""
+    """:ivar versions: removed versions of the table; :ivar files: removed files."""
 
     versions: int = 0
     files: int = 0
@@ -53,9 +53,9 @@ class Expired:
 
 @attrs.frozen
 class RetentionTerms:
-    """What stays.
+    """The versions to keep.
 
-    :ivar seconds: a version stays for so long after another one took its place
+    :ivar seconds: a version stays for so long after it was replaced
     :ivar keep: so many of the newest versions stay in any case
     """
 
@@ -64,10 +64,10 @@ class RetentionTerms:
 
     @property
     def cutoff(self) -> float:
-        """In seconds since 1970; what was replaced before goes."""
+        """In seconds since 1970; versions replaced before are removed."""
         return time.time() - self.seconds
 
     @property
     def orphans_cutoff(self) -> float:
-        """What no version names and was written before goes."""
+        """In seconds since 1970; unreferenced files written before are removed."""
         return time.time() - max(self.seconds, SAFE_SECONDS)

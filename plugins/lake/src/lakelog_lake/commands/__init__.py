@@ -1,1 +1,1 @@
-"""The commands ``lakelog dispatch``, ``export`` and ``lake``."""
+"""The commands ``lakelog dispatch``, ``export``, ``sql`` and ``lake``."""

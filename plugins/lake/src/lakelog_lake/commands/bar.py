@@ -1,4 +1,4 @@
-"""How far a landing is, as a bar on a terminal; elsewhere nothing."""
+"""A progress bar of landing on a terminal; nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @attrs.define
 class LandingBar:
-    """Moves with each task that is done: a pass may take minutes.
+    """Moves with each finished task, as a pass may take minutes.
 
     :ivar _end: of the log when the last pass began, in bytes
     """
@@ -30,7 +30,7 @@ class LandingBar:
     _end: int = 0
 
     def watched(self, engine: Engine) -> Engine:
-        """The same engine, whose tasks move the bar."""
+        """Return ``engine`` with tasks that move the bar."""
 
         def run(tasks: Sequence[Task]) -> Sequence[Written]:
             self._begin(tasks)
@@ -39,7 +39,7 @@ class LandingBar:
         return run
 
     def done(self) -> None:
-        """One more task of those that run; they are reported in their order."""
+        """Count one finished task; tasks are reported in their order."""
         if self._ends and self._start is not None:
             self._advance(self._ends.pop(0) - self._start, self._end - self._start)
 
@@ -56,7 +56,7 @@ class LandingBar:
 
 @contextmanager
 def landing_bar(store: Path) -> Iterator[LandingBar | None]:
-    """A bar for as long as the block runs; ``None`` where stderr is no terminal."""
+    """Show a bar during the block; yields ``None`` where stderr is no terminal."""
     import sys
 
     if not sys.stderr.isatty():
@@ -70,7 +70,7 @@ def landing_bar(store: Path) -> Iterator[LandingBar | None]:
 
 @contextmanager
 def reading_bar() -> Iterator[Callable[[int, int], None]]:
-    """What takes how many bytes are read, and how many there are."""
+    """Yield a function that takes the bytes read so far, and their total."""
     from lakelog_cli.progress import progress  # brings rich
 
     with progress("reading") as advance:
@@ -78,7 +78,7 @@ def reading_bar() -> Iterator[Callable[[int, int], None]]:
 
 
 def both(bar: LandingBar | None, other: Callable[[], object]) -> Callable[[], None]:
-    """What is called after each task."""
+    """Return a function, called after each task, that calls ``other`` and moves the bar."""
 
     def done() -> None:
         other()

@@ -1,7 +1,7 @@
-"""Which engine does the work where nobody named one: Spark where it is installed, else processes.
+"""The choice of the engine where none was named: Spark if installed, else processes.
 
-It is said in one line which one that is, and why. Spark that is installed and does not work is an
-error with its cause, and never a reason to go on without it.
+One line on stderr states the choice and its reason. An installed Spark that does not work is an
+error with its cause; there is no silent fallback.
 """
 
 from __future__ import annotations
@@ -16,23 +16,22 @@ _SPARK = EngineName.SPARK.value
 
 
 def chosen(given: EngineName, *, needs_spark: bool = False) -> EngineName:
-    """The engine that was named, or the one that is here.
+    """The engine that was named, or the best one available.
 
-    :param needs_spark: whether something was asked for that only Spark can do
+    :param needs_spark: whether an option was given that only Spark supports
 
-    Raises :class:`~lakelog.errors.SettingsError` where that lacks Spark, and what the engine says
-    of a machine that has to have it.
+    Raises :class:`~lakelog.errors.SettingsError` if Spark is needed and missing.
     """
     if given is not EngineName.AUTO:
         if needs_spark and given is not EngineName.SPARK:
-            raise SettingsError("what Spark is told needs --engine spark", key="--engine")
+            raise SettingsError("options of Spark need --engine spark", key="--engine")
         return given
     missing = _missing()
     if missing is None:
-        typer.echo("lakelog: engine spark, as lakelog-spark, PySpark and Java are here", err=True)
+        typer.echo("lakelog: engine spark: it, PySpark and Java are installed", err=True)
         return EngineName.SPARK
     if needs_spark:
-        raise SettingsError(f"what Spark is told needs Spark: {missing}", key="--engine")
+        raise SettingsError(f"options of Spark need Spark: {missing}", key="--engine")
     typer.echo(f"lakelog: engine processes, not spark: {missing}", err=True)
     return EngineName.PROCESSES
 

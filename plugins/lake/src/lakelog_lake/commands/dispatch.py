@@ -1,4 +1,4 @@
-"""``lakelog dispatch`` and ``lakelog export``: a store's messages to tables and files."""
+"""``lakelog dispatch`` and ``lakelog export``: messages of a store to tables and files."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
     from lakelog_lake.bodies.base import BodyParser
     from lakelog_lake.errors import MayPass
-    from lakelog_lake.landing.alive import Alive
     from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
     from lakelog_lake.landing.places import Destination
     from lakelog_lake.landing.target_set import Targets
+    from lakelog_lake.landing.watchdog import WatchdogNotifier
     from lakelog_lake.tasks.engines import Engine
     from lakelog_lake.tasks.ranges import TaskLimits
 
 _MIB = 1 << 20
 CATALOG = "catalog:"
 SPARK_CATALOG = "spark:"
-"""What tables begin with that only a Spark session can reach."""
+"""The prefix of tables that only a Spark session can reach."""
 
 
 class Format(StrEnum):
-    """What an export makes."""
+    """The format of an export."""
 
     PARQUET = "parquet"
     ICEBERG = "iceberg"
@@ -50,14 +50,14 @@ class Format(StrEnum):
 
 
 class GapChoice(StrEnum):
-    """What to do where messages were deleted before they landed."""
+    """The action where messages were deleted before they landed."""
 
     REFUSE = "refuse"
     ACCEPT = "accept"
 
 
 class Corrupt(StrEnum):
-    """What to do at bytes that are no whole record."""
+    """The action at bytes that are not a whole record."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -68,26 +68,26 @@ Table: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="NAMESPACE.TABLE",
-        help="Of Iceberg; else lakelog.messages. With {topic} in it, or in PATH: one per topic.",
+        help="For Iceberg; default lakelog.messages. {topic} in it or in PATH: one per topic.",
     ),
 ]
 EngineOption: TypeAlias = Annotated[
     EngineName,
-    typer.Option(help="Who writes the data files; auto: Spark where it and Java are installed."),
+    typer.Option(help="Writes the data files; auto: spark if it and Java are installed."),
 ]
 Processes: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="How many write at once; else one per core.")
+    int | None, typer.Option(min=1, help="Tasks at a time; default one per core.")
 ]
 StoreId: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="ID", help="Who the store is in the table, if not by its own UUID."),
+    typer.Option(metavar="ID", help="Identity of the store in the table; default its UUID."),
 ]
-CorruptOption: TypeAlias = Annotated[Corrupt, typer.Option(help="At damage: stop or pass over.")]
+CorruptOption: TypeAlias = Annotated[Corrupt, typer.Option(help="At damage: stop, or skip it.")]
 CompressionOption: TypeAlias = Annotated[
-    ParquetCompression, typer.Option(help="Of data files; auto: zstd, where bodies shrink by it.")
+    ParquetCompression, typer.Option(help="Of data files; auto: zstd if bodies shrink.")
 ]
 SystemTopics: TypeAlias = Annotated[
-    bool, typer.Option("--system-topics", help="RocketMQ's own topics, too.")
+    bool, typer.Option("--system-topics", help="Include RocketMQ's own topics.")
 ]
 
 
@@ -103,78 +103,77 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     ],
     table: Table = None,
     storage: Storage = None,
-    once: Annotated[bool, typer.Option("--once", help="Stop when all has landed.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop when everything has landed.")] = False,
     engine: EngineOption = EngineName.AUTO,
     processes: Processes = None,
-    interval_ms: Annotated[
-        int, typer.Option(min=10, help="How often to land, and to look where nobody wakes us.")
-    ] = 300,
+    interval_ms: Annotated[int, typer.Option(min=10, help="Time between passes.")] = 300,
     pass_mib: Annotated[int, typer.Option(min=1, help="MiB of the log in one commit.")] = 512,
     store_id: StoreId = None,
     corrupt: CorruptOption = Corrupt.FAIL,
     gaps: Annotated[
-        GapChoice, typer.Option(help="Where messages are gone too early.")
+        GapChoice, typer.Option(help="Where unlanded messages were deleted.")
     ] = GapChoice.REFUSE,
     system_topics: SystemTopics = False,
     partition: Annotated[
         str, typer.Option(metavar="KEYS", help="Some of topic,day,hour,store; or none.")
     ] = "topic,day",
-    file_mib: Annotated[int, typer.Option(min=1, help="How long a data file gets.")] = 128,
+    file_mib: Annotated[int, typer.Option(min=1, help="Largest size of a data file.")] = 128,
     compression: CompressionOption = ParquetCompression.AUTO,
     history: Annotated[
         str | None,
-        typer.Option(
-            metavar="KEPT", help="Versions that tables keep from now on: 100, 12h, or off."
-        ),
+        typer.Option(metavar="KEPT", help="Versions that tables keep: 100, 12h, or off for all."),
     ] = None,
     compact: Annotated[
         int | None,
-        typer.Option(min=1, metavar="PASSES", help="Merge small files after so many passes."),
+        typer.Option(min=1, metavar="PASSES", help="Merge small files every PASSES passes."),
     ] = None,
     bodies: Annotated[
         list[str] | None,
         typer.Option(
             "--body",
             metavar="TOPIC=FORMAT[:FILE]",
-            help="Columns instead of bytes; TOPIC may be *. May be repeated.",
+            help="Parse bodies to columns; TOPIC may be *. May be repeated.",
         ),
     ] = None,
     dead_letters: Annotated[
         str | None,
         typer.Option(
-            metavar="TABLE", help="For bodies that do not parse; else TABLE_dead_letters."
+            metavar="TABLE", help="For bodies that do not parse; default TABLE_dead_letters."
         ),
     ] = None,
     max_dead_letters: Annotated[
         int | None,
-        typer.Option(min=0, metavar="COUNT", help="End before more than these would land."),
+        typer.Option(min=0, metavar="COUNT", help="Stop rather than land more."),
     ] = None,
     pin: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Of the pin, by which retention waits for the table."),
+        typer.Option(metavar="NAME", help="Pin that makes retention wait for the table."),
     ] = None,
-    no_pin: Annotated[bool, typer.Option("--no-pin", help="Let retention not wait.")] = False,
+    no_pin: Annotated[bool, typer.Option("--no-pin", help="Do not make retention wait.")] = False,
     master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Of Spark's cluster; else this machine.")
+        str | None, typer.Option(metavar="URL", help="Spark's cluster; default this machine.")
     ] = None,
     conf: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Of Spark, such as a catalog; may be repeated."),
+        typer.Option(
+            metavar="KEY=VALUE", help="Spark configuration, such as a catalog; may be repeated."
+        ),
     ] = None,
 ) -> None:
-    """Land every durable message in a table, exactly once, and go on with those that come.
+    """Land every durable message in a table, exactly once, and continue with new ones.
 
-    The table itself says how far it has come: a run that was killed, or a second one, neither loses
-    nor doubles a row. SIGTERM and Ctrl-C finish what is under way; with --once the exit code is 130
-    then, as not all may have landed. It is 1 where damage or --max-dead-letters ends the run, and
-    with --once where all rows became dead letters. Retention keeps what has not landed yet, also
-    while this does not run: 'lakelog pins STORE' shows it, 'lakelog pins remove' ends it. Iceberg
-    tables of any catalog: --to spark:CATALOG --table NAMESPACE.TABLE, and the catalog by --conf.
+    The table itself stores how far it has come: neither a killed run nor a second one loses or
+    duplicates a row. SIGTERM and Ctrl-C finish the pass under way; with --once the exit code is
+    then 130, as not everything may have landed. It is 1 if damage or --max-dead-letters ends the
+    run, and with --once if all rows became dead letters. Retention keeps what has not landed yet,
+    also while this does not run: 'lakelog pins STORE' shows it, 'lakelog pins remove' ends it.
+    Iceberg tables of any catalog: --to spark:CATALOG --table NAMESPACE.TABLE, with the catalog
+    given by --conf.
     """
-    from lakelog_lake.landing.alive import Alive
     from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
     from lakelog_lake.landing.runner import stopped_by_signals
     from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
+    from lakelog_lake.landing.watchdog import WatchdogNotifier
     from lakelog_lake.log.selection import Chosen
     from lakelog_lake.tables import partitions
     from lakelog_lake.tasks.ranges import TaskLimits
@@ -191,7 +190,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     spec = TableSpec(to, table, keys, given, dead_letters, storing, compression, history)
     at_once = processes or len(os.sched_getaffinity(0))
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
-    alive = Alive.of_this_process()
+    alive = WatchdogNotifier.of_this_process()
     told, config = _Told(alive), pairs_of(conf, "--conf")
     with (
         stopped_by_signals() as stop,
@@ -213,7 +212,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
             raise
         lander.finish()
     if not is_done:
-        typer.echo("lakelog: stopped before all had landed; the next run goes on there", err=True)
+        typer.echo("lakelog: stopped before everything had landed; run it again", err=True)
         raise typer.Exit(INTERRUPTED)
     if once and told.nothing_parsed:
         typer.echo(
@@ -225,24 +224,24 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
 
 @attrs.define
 class _Told:
-    """What landed so far, as it was printed.
+    """Prints each pass, and counts what landed.
 
-    :ivar rows: dead letters too
-    :ivar then: called behind each pass
+    :ivar rows: dead letters included
+    :ivar then: called after each pass
     """
 
-    alive: Alive
+    alive: WatchdogNotifier
     rows: int = 0
     dead_letters: int = 0
     then: Callable[[], None] = nothing
 
     @property
     def nothing_parsed(self) -> bool:
-        """Whether rows landed, and each is a dead letter."""
+        """Whether rows landed and all are dead letters."""
         return 0 < self.rows == self.dead_letters
 
     def __call__(self, landed: Landed) -> None:
-        """Print what a pass did."""
+        """Print the result of a pass."""
         _say(landed)
         self.rows += landed.rows
         self.dead_letters += landed.dead_letters
@@ -253,38 +252,42 @@ class _Told:
 def _land(
     lander: LandingDispatcher, say: _Told, stop: Event, interval_seconds: float | None
 ) -> bool:
-    """Once, or until it is stopped; whether that is as it should be."""
-    from lakelog_lake.landing.runner import Woken, until_done, until_stopped
+    """Run once, or until stopped; return whether everything landed as requested."""
+    from lakelog_lake.landing.runner import NotifiedWaits, until_done, until_stopped
 
     alive = say.alive
 
     alive.ready()
     if interval_seconds is None:
         return until_done(lander.one_pass, stop, say)
-    waits = Woken(stop, interval_seconds, lander.newcoming, alive)
+    waits = NotifiedWaits(stop, interval_seconds, lander.newcoming, alive)
     until_stopped(lander.one_pass, stop, interval_seconds, say, _trouble, waits)
     alive.stopping()
     return True
 
 
 def _compacting(targets: Targets, passes: int, bounds: TaskLimits) -> Callable[[], None]:
-    """Raises :class:`~lakelog.errors.SettingsError` where the tables are compacted otherwise."""
-    from lakelog_lake.care.trickle import Compacting
+    """Raises :class:`~lakelog.errors.SettingsError` for tables that must be compacted otherwise."""
+    from lakelog_lake.care.small_files import PeriodicCompaction
 
-    made = Compacting(lambda: [each.sink for each in targets.served], passes, bounds.file_bytes)
+    made = PeriodicCompaction(
+        lambda: [each.sink for each in targets.served], passes, bounds.file_bytes
+    )
     made.check()
     return made
 
 
 def parsers_of(given: Sequence[str]) -> dict[str, BodyParser]:
-    """By topic."""
+    """The parsers by topic."""
     from lakelog_lake.bodies import parser_for
 
     found = {}
     for text in given:
         topic, equals, what = text.partition("=")
         if not topic or not equals or topic in found:
-            raise SettingsError(f"{text!r} is not TOPIC=FORMAT, each topic once", key="--body")
+            raise SettingsError(
+                f"{text!r} is not TOPIC=FORMAT, or gives a topic twice", key="--body"
+            )
         found[topic] = parser_for(what)
     return found
 
@@ -297,9 +300,11 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     made: Annotated[Format, typer.Option("--format", help="What to make.")] = Format.PARQUET,
     table: Table = None,
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", help="Only of this topic; may be repeated.")
+        list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")
     ] = None,
-    since: Annotated[datetime | None, typer.Option(help="Only stored since then, in UTC.")] = None,
+    since: Annotated[
+        datetime | None, typer.Option(help="Only messages stored since then, in UTC.")
+    ] = None,
     processes: Processes = None,
     store_id: StoreId = None,
     corrupt: CorruptOption = Corrupt.FAIL,
@@ -307,10 +312,10 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     storage: Storage = None,
     compression: CompressionOption = ParquetCompression.AUTO,
 ) -> None:
-    """Write what a store holds now to a table, or to one file, without Java.
+    """Write the present messages of a store to a table, or to one file, without Java.
 
     Tables follow the rules of `dispatch`: another export adds what is new. A --topic that the store
-    does not have is wrong usage; where --since leaves nothing over, the exit code is 1.
+    does not have is a usage error; if --since selects nothing, the exit code is 1.
     """
     from lakelog_lake.landing.dispatcher import LandingSource
     from lakelog_lake.landing.export import to_file, to_table
@@ -339,7 +344,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
             rows = to_table(source, spec, engine, _say)
     typer.echo(f"{rows} rows")
     if not rows and (topics or since):
-        typer.echo("lakelog: no durable message of the store is among those asked for", err=True)
+        typer.echo("lakelog: no durable message of the store is selected", err=True)
         raise typer.Exit(FOUND)
 
 
@@ -352,7 +357,7 @@ def _running(
     config: Mapping[str, str] | None = None,
     on_done: Callable[[], None] = nothing,
 ) -> Iterator[tuple[Engine, Destination | None]]:
-    """Who does the tasks, and where the tables are, if only the engine can say that."""
+    """Yield the engine, and the tables if only the engine can reach them."""
     needs_spark = to.startswith(SPARK_CATALOG) or master is not None or bool(config)
     name = chosen(name, needs_spark=needs_spark)
     if name is EngineName.PROCESSES:
@@ -366,13 +371,13 @@ def _running(
 
 
 def _trouble(error: MayPass, seconds: float) -> None:
-    """One line, on stderr."""
+    """Print one line on stderr."""
     typer.echo(f"lakelog: {error} (trying again in {seconds:.1f} s)", err=True)
 
 
 def _say(landed: Landed) -> None:
-    """One line for each pass, on stderr."""
+    """Print one line per pass on stderr."""
     what = f"{landed.rows} rows in {landed.files} files" if landed.won else "landed by another"
     dead = f", {landed.dead_letters} of them dead letters" if landed.dead_letters else ""
-    damaged = f", {landed.damaged} damaged passed over" if landed.damaged else ""
+    damaged = f", {landed.damaged} damaged skipped" if landed.damaged else ""
     typer.echo(f"{landed.start} to {landed.end}: {what}{dead}{damaged}", err=True)

@@ -11,15 +11,15 @@ import typer
 def infer_schema(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
     topic: Annotated[str, typer.Option(help="Whose bodies.")],
-    messages: Annotated[int, typer.Option(min=1, help="So many, the first of its queues.")] = 10000,
+    messages: Annotated[int, typer.Option(min=1, help="Messages to read.")] = 10000,
     times: Annotated[
         bool,
-        typer.Option("--times/--no-times", help="Text that is a time, or a date, everywhere."),
+        typer.Option("--times/--no-times", help="Infer times and dates from text."),
     ] = True,
 ) -> None:
-    """Print a JSON Schema of the bodies of a topic: look at it, keep it, give it as json:FILE.
+    """Print a JSON Schema of the bodies of a topic: review it, keep it, give it as json:FILE.
 
-    Fields without one type are left out, and named on stderr.
+    Fields without a single type are left out, and listed on stderr.
     """
     import json
 
@@ -27,7 +27,7 @@ def infer_schema(
 
     found = infer_topic(store.absolute(), topic, messages, times=times)
     typer.echo(json.dumps(found.schema, indent=2, ensure_ascii=False))
-    others = f", {found.others} others are none" if found.others else ""
+    others = f", {found.others} others are not" if found.others else ""
     typer.echo(f"{found.read} bodies are JSON objects{others}", err=True)
     for field in found.left_out:
         typer.echo(f"left out {field}", err=True)

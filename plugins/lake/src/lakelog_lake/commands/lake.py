@@ -1,4 +1,4 @@
-"""``lakelog lake``: care for the tables that messages have landed in."""
+"""``lakelog lake``: maintenance of tables in which messages have landed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakelog_lake.verify.verify import Verified, VerifyRequest
 
 app = typer.Typer(
-    name="lake", help="Care for tables that messages have landed in.", no_args_is_help=True
+    name="lake", help="Maintain tables in which messages have landed.", no_args_is_help=True
 )
 app.command("infer-schema")(infer_schema)
 
@@ -27,17 +27,17 @@ StorePath: TypeAlias = Annotated[Path, typer.Argument(metavar="STORE", help="The
 Target: TypeAlias = Annotated[
     str,
     typer.Argument(
-        metavar="KIND:PATH", help="iceberg, delta, parquet or catalog; as for dispatch --to."
+        metavar="KIND:PATH", help="As for dispatch --to: iceberg, delta, parquet or catalog."
     ),
 ]
 Table: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="NAMESPACE.TABLE",
-        help="Of Iceberg; else lakelog.messages. With {topic} in it, or in PATH: one per topic.",
+        help="For Iceberg; default lakelog.messages. {topic} in it or in PATH: one per topic.",
     ),
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
 
 
@@ -51,19 +51,20 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     table: Table = None,
     engine: Annotated[EngineName, typer.Option(help="Who compares.")] = EngineName.PROCESSES,
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", help="Only these landed; may be repeated.")
+        list[str] | None, typer.Option("--topic", help="Only these topics landed; may be repeated.")
     ] = None,
     store_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Who the store is in the table.")
+        str | None, typer.Option(metavar="ID", help="Identity of the store in the table.")
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option(help="Only what was stored since then landed; in UTC.")
+        datetime | None, typer.Option(help="Only messages stored since then landed; in UTC.")
     ] = None,
     dead_letters: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="If they are not in TABLE_dead_letters.")
+        str | None,
+        typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
     ] = None,
     system_topics: Annotated[
-        bool, typer.Option("--system-topics", help="RocketMQ's own topics landed, too.")
+        bool, typer.Option("--system-topics", help="RocketMQ's own topics landed as well.")
     ] = False,
     storage: Storage = None,
     master: Master = "local[*]",
@@ -71,8 +72,9 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
 ) -> None:
     """Compare a table with the log, row by row; exit 1 if they differ.
 
-    Up to the position of the table every record must be one row with the same key, body and other
-    columns. Each range that differs is told. What the log holds no more is not compared.
+    Up to the position of the table, every record must be one row with the same key, body and other
+    columns. Each range that differs is listed. Rows of messages that were deleted from the log are
+    not compared.
     """
     from lakelog_lake.commands.report import print_verified, print_verified_json
     from lakelog_lake.landing.targets import identity_of
@@ -112,14 +114,14 @@ def status(
     ],
     table: Table = None,
     store_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Who the store is in the table.")
+        str | None, typer.Option(metavar="ID", help="Identity of the store in the table.")
     ] = None,
     storage: Storage = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how far a store has landed, and how large its tables are; reads no data file.
 
-    The lag is what is durable in the log and has not landed.
+    The lag is the part of the log that is durable and has not landed.
     """
     from lakelog_lake.care.status import statuses
     from lakelog_lake.commands.report import print_status, print_status_json
@@ -135,13 +137,13 @@ def compact(
     to: Target,
     table: Table = None,
     target_mib: Annotated[
-        int, typer.Option(min=1, help="MiB of a file; smaller ones are merged.")
+        int, typer.Option(min=1, help="Merge files smaller than these MiB.")
     ] = 128,
     storage: Storage = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Make few files of many small ones; rows and positions stay, in the order of each queue.
+    """Merge small files; rows, their order in each queue, and positions stay.
 
     Dispatchers may run meanwhile. The old files stay until they expire. Iceberg needs Java.
     """
@@ -156,24 +158,24 @@ def expire(
     to: Target,
     table: Table = None,
     older_than: Annotated[
-        str, typer.Option(metavar="TIME", help="What was replaced before goes: 7d, 12h.")
+        str, typer.Option(metavar="TIME", help="Remove versions replaced before: 7d, 12h.")
     ] = "7d",
-    keep: Annotated[int, typer.Option(min=1, help="So many versions stay in any case.")] = 1,
+    keep: Annotated[int, typer.Option(min=1, help="Newest versions to keep in any case.")] = 1,
     storage: Storage = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove old versions of a table, and files that only they have; needs no Java.
+    """Remove old versions of a table, and files that only they reference; needs no Java.
 
-    The rows of the newest version and the positions stay. Files that no version names, left by
-    who was killed, go when they are a day old at least.
+    The rows of the newest version and the positions stay. Files that no version references, left by
+    killed processes, are removed once they are a day old.
     """
     from lakelog_lake.care.care import expire as expire_tables
     from lakelog_lake.care.terms import RetentionTerms
-    from lakelog_lake.tables.kept import duration
+    from lakelog_lake.tables.history_setting import duration
 
     retention = RetentionTerms(duration(older_than), keep)
     for name, done in expire_tables(to, table, retention, pairs_of(storage)):
-        what = f"{done.versions} versions and {done.files} files are gone"
+        what = f"{done.versions} versions and {done.files} files removed"
         _say(name, done, what, as_json=as_json)
 
 
@@ -186,18 +188,21 @@ def rewind(  # each is an option of the command
     ],
     table: Table = None,
     store_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Who the store is in the table.")
+        str | None, typer.Option(metavar="ID", help="Identity of the store in the table.")
     ] = None,
     dead_letters: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="If they are not in TABLE_dead_letters.")
+        str | None,
+        typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; else it is only told.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Remove the rows; otherwise only list them.")
+    ] = False,
 ) -> None:
-    """Take out of a table the rows that a log which was cut holds no more, and go on behind them.
+    """Remove rows that a log which was cut no longer holds, so that landing can continue.
 
-    Every row is compared with the log. From the first one on that the log does not hold as it is,
-    all rows of the store go, in one commit with its position: the next dispatch lands what the log
-    holds there now. Without --yes it tells what would go; exit 1 if there is anything.
+    Every row is compared with the log. From the first row on that differs from the log, all rows of
+    the store are removed, in one commit with its position; the next dispatch lands the present
+    records. Without --yes it lists what would be removed; exit 1 if there is anything.
     """
     from lakelog_lake.care.rewind import planned
     from lakelog_lake.commands.report import print_rewind
@@ -210,7 +215,7 @@ def rewind(  # each is an option of the command
         if yes:
             each.do()
     if not found:
-        typer.echo("the log holds all that has landed: there is nothing to do")
+        typer.echo("the log holds everything that has landed: nothing to do")
     if found and not yes:
         raise typer.Exit(FOUND)
 
@@ -220,22 +225,27 @@ def reland(
     to: Target,
     bodies: Annotated[
         list[str],
-        typer.Option("--body", metavar="TOPIC=FORMAT[:FILE]", help="As mended; as for dispatch."),
+        typer.Option(
+            "--body",
+            metavar="TOPIC=FORMAT[:FILE]",
+            help="As for dispatch, with the corrected schema.",
+        ),
     ],
     table: Table = None,
     partition: Annotated[
-        str, typer.Option(metavar="KEYS", help="As the table has it; as for dispatch.")
+        str, typer.Option(metavar="KEYS", help="As for dispatch; the table's partition.")
     ] = "topic,day",
     dead_letters: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="If they are not in TABLE_dead_letters.")
+        str | None,
+        typer.Option(metavar="TABLE", help="Table of dead letters, if not TABLE_dead_letters."),
     ] = None,
     storage: Storage = None,
     as_json: AsJson = False,
 ) -> None:
-    """Land dead letters again that parse by a mended schema, and take them out of their table.
+    """Land dead letters that parse with a corrected schema, and remove them from their table.
 
-    Each row lands once, also where this is killed: repeat it then. Those that still do not parse
-    stay. Dispatchers may run; give them the mended schema first, so that none comes again.
+    Each row lands once, also after a kill: then repeat the command. Rows that still do not parse
+    stay. Dispatchers may run; give them the corrected schema first, so that no new ones come.
     """
     from lakelog_lake.care.relanding import reland as reland_tables
     from lakelog_lake.commands.dispatch import parsers_of
@@ -247,7 +257,7 @@ def reland(
         TableSpec(to, table, parse(partition), parsers, dead_letters, pairs_of(storage))
     ):
         found = True
-        dead = f"{done.taken_out} dead letters are gone, {done.left} stay"
+        dead = f"{done.taken_out} dead letters removed, {done.left} left"
         _say(done.table, done, f"{done.landed} rows landed, {dead}", as_json=as_json)
     if not found and not as_json:
         typer.echo(f"{to} has no table of dead letters: there is nothing to land again")

@@ -1,4 +1,4 @@
-"""Options that several commands have: who does the work, and how to reach an object store."""
+"""Options of several commands: the engine, and access to an object store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakelog.errors import SettingsError
 
 
 class EngineName(StrEnum):
-    """Processes of this machine, or Spark's tasks; by itself, Spark's where Spark is installed."""
+    """Engines of tasks; ``auto`` is Spark if it is installed, else processes of this machine."""
 
     AUTO = "auto"
     PROCESSES = "processes"
@@ -31,10 +31,10 @@ Storage: TypeAlias = Annotated[
 
 
 def pairs_of(given: Sequence[str] | None, key: str = "--storage") -> dict[str, str]:
-    """By key; raises :class:`~lakelog.errors.SettingsError`."""
+    """``KEY=VALUE`` options by key; raises :class:`~lakelog.errors.SettingsError`."""
     found = [text.partition("=") for text in given or ()]
     wrong = next((each for each in found if not each[0] or not each[2]), None)
-    if wrong is not None:  # what stands behind it may be a secret
+    if wrong is not None:  # print the key only: the value may be a secret
         raise SettingsError(f"{wrong[0]!r} is not KEY=VALUE", key=key)
     return {name: value for name, _, value in found}
 

@@ -1,4 +1,4 @@
-"""Rows on stdout: a table on a terminal, else a line each with tabs; or JSON, an object a line."""
+"""Prints rows to stdout: a table on a terminal, else tab-separated lines; or JSON lines."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final
 
 _CONTROL: Final = dict.fromkeys(range(32)) | {127: None}
 NOTHING: Final = "-"
-"""Stands where a row has no value."""
+"""Printed for null."""
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None) -> None:
-    """Print rows of the same names, under headings where a person reads them.
+    """Print rows with the same keys, under headings on a terminal.
 
-    :param names: the columns, which an empty answer shows too
+    :param names: the columns, which are shown for an empty result as well
     """
     from rich.console import Console
 
@@ -30,7 +30,7 @@ def write_rows(rows: Sequence[Mapping[str, Any]], names: Sequence[str] | None = 
 
 
 def write_json(rows: Iterable[Mapping[str, Any]]) -> None:
-    """One object a line; bytes as text, or where they are none in hexadecimal digits."""
+    """Print one object per line; bytes as UTF-8 text, or else as hexadecimal digits."""
     sys.stdout.writelines(
         json.dumps(row, default=plain, ensure_ascii=False, separators=(",", ":")) + "\n"
         for row in rows
@@ -38,7 +38,7 @@ def write_json(rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def plain(value: object) -> object:
-    """A value that JSON does not have, as one that it has."""
+    """Convert a value that JSON lacks to one that it has."""
     if isinstance(value, bytes | bytearray | memoryview):
         return _text(bytes(value))
     if isinstance(value, datetime | date):
@@ -69,7 +69,7 @@ def _table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Any:
 
 
 def _cell(value: object) -> str:
-    """One line, whatever a message holds; no character that moves a terminal's cursor."""
+    """Format a value in one line, without control characters that could affect a terminal."""
     if value is None:
         return NOTHING
     if isinstance(value, list | tuple | dict):

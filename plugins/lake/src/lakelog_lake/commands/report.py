@@ -1,4 +1,4 @@
-"""What ``lake verify``, ``rewind`` and ``status`` found, for people and for programs."""
+"""Prints the results of ``lake verify``, ``rewind`` and ``status``, as text or JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BAR_CHARACTERS: Final = 20
 
 
 def print_verified(found: Verified) -> None:
-    """A table of queues, the ranges that differ, and what could not be compared."""
+    """Print a table of queues, the ranges that differ, and what could not be compared."""
     write_rows([_queue(*each) for each in _tallies(found)])
     ranges = [_range(found, each) for each in found.differences.each()]
     if ranges:
@@ -32,7 +32,7 @@ def print_verified(found: Verified) -> None:
 
 
 def print_verified_json(found: Verified) -> None:
-    """The same as lines, of which the last is the summary."""
+    """Print the same as JSON lines, with the summary in the last."""
     write_json({"kind": "queue", **_queue(*each)} for each in _tallies(found))
     for each in found.differences.each():
         row = _range(found, each)
@@ -88,13 +88,13 @@ def _lines(found: Verified) -> Iterator[str]:
     older = sum(each.older for each in differences.tallies.values())
     if older:
         yield (
-            f"{older} rows are of what the log holds no more (before offset {log.low}); they were "
+            f"{older} rows are of messages deleted from the log (before {log.low}); they were "
             "not compared with it"
         )
     for span in found.damaged:
         yield f"the log is damaged at {span.start} to {span.end}; nothing was compared there"
     if "body" not in found.columns:
-        yield "bodies were not compared: the table does not have them as they are in the log"
+        yield "bodies were not compared: the table does not have the bodies of the log"
     compared = f"log {log.low} to {min(end, log.end)}"
     if log.end > end:
         yield f"{log.end - end} bytes of the log have not landed yet"
@@ -124,10 +124,10 @@ def _summary(found: Verified) -> dict[str, Any]:
 
 
 def print_rewind(each: Rewind, *, is_done: bool) -> None:
-    """A table of queues whose rows go, and what becomes of the position."""
+    """Print a table of queues with rows to remove, and the change of the position."""
     if each.rows:
         write_rows([attrs.asdict(rows) for rows in each.queues])
-    goes = "go" if is_done else "would go; give --yes to take them out"
+    goes = "go" if is_done else "would be removed; give --yes to remove them"
     typer.echo(
         f"{each.table.name}: {each.rows} rows from physical offset {each.start} on are not in the "
         f"log and {goes}. The position moves from {each.before.end} to {each.after.end}"
@@ -135,7 +135,7 @@ def print_rewind(each: Rewind, *, is_done: bool) -> None:
 
 
 def print_status(found: Sequence[Status]) -> None:
-    """A row for each table, with a bar of how much of the log has landed, and its last commits."""
+    """Print a row for each table, with a bar of the landed part, and its last commits."""
     write_rows(
         [
             {
@@ -158,11 +158,11 @@ def print_status(found: Sequence[Status]) -> None:
 
 
 _LEVELS: Final = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
-"""From nothing to the most, as characters of one width."""
+"""Bar characters from empty to full, all of one width."""
 
 
 def _picture(status: Status) -> None:
-    """What each of the last commits added, the oldest on the left."""
+    """Print charts of what each of the last commits added, oldest on the left."""
     commits = status.commits
     seconds = [(b.at_ms - a.at_ms) / 1000 for a, b in pairwise(commits)]
     typer.echo(f"the last {len(commits)} commits of {status.table}")
@@ -171,21 +171,21 @@ def _picture(status: Status) -> None:
         ("files", [each.files for each in commits]),
         ("bytes", [each.bytes for each in commits]),
         ("seconds apart", [0, *seconds]),
-        ("ms it took", [each.took_ms or 0 for each in commits]),
+        ("duration ms", [each.took_ms or 0 for each in commits]),
     ):
         most = max(values)
         typer.echo(f"{name:>13} |{_sparks(values)}| at most {most:.15g}")
 
 
 def _sparks(values: Sequence[float]) -> str:
-    """One character each, by the largest; what is not nothing is seen."""
+    """One character per value, scaled by the largest; values above zero are never blank."""
     most = max(values)
     last = len(_LEVELS) - 1
     return "".join(_LEVELS[math.ceil(each / most * last) if each > 0 else 0] for each in values)
 
 
 def print_status_json(found: Sequence[Status]) -> None:
-    """One object for each table."""
+    """Print one object for each table."""
     write_json({**attrs.asdict(each), "lag_bytes": each.lag_bytes} for each in found)
 
 

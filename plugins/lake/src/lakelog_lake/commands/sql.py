@@ -1,4 +1,4 @@
-"""``lakelog sql``: SQL over the messages of a store, by Spark or by DuckDB."""
+"""``lakelog sql``: SQL over the messages of a store, in Spark or DuckDB."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SqlEngine(StrEnum):
-    """DuckDB in this process, or Spark; by itself, that of a session that runs, else DuckDB."""
+    """Engines; ``auto`` is Spark if a session runs in this process, else DuckDB."""
 
     AUTO = "auto"
     DUCKDB = "duckdb"
@@ -35,9 +35,9 @@ def sql(  # each is an option of the command
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
     query: Annotated[
         str | None,
-        typer.Argument(help=f"Statements of the view {VIEW}, with ; between; else from stdin."),
+        typer.Argument(help=f"Statements over the view {VIEW}, separated by ;. Default: stdin."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Rows to print; 0 is all.")] = 100,
+    limit: Annotated[int, typer.Option(min=0, help="Most rows to print; 0 for all.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a heading.")] = False,
     options: Annotated[
@@ -45,21 +45,19 @@ def sql(  # each is an option of the command
         typer.Option("--option", metavar="KEY=VALUE", help="Of the reader; may be repeated."),
     ] = None,
     engine: Annotated[
-        SqlEngine, typer.Option(help="Who answers; auto: Spark that runs, else DuckDB, else Spark.")
+        SqlEngine, typer.Option(help="auto: a running Spark, else DuckDB, else Spark.")
     ] = SqlEngine.AUTO,
-    master: Annotated[
-        str | None, typer.Option(help="Spark's master, local[*] by itself; needs Spark.")
-    ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master; default local[*].")] = None,
 ) -> None:
     """Run SQL over the messages of a store, and print the rows.
 
     For example: lakelog sql STORE "select topic, count(*) from messages group by topic". The
     columns are those of a table, the options those of Spark's format `lakelog`, such as
-    system_topics=true. Each statement sees the store as it is when that begins. Without QUERY,
-    statements are read from standard input, each up to its ; and run as they come.
+    system_topics=true. Each statement reads the store as of the statement's start. Without QUERY,
+    statements are read from standard input and each runs as soon as its ; is read.
     """
     if as_json and as_csv:
-        raise typer.BadParameter("one of --json and --csv", param_hint="--csv")
+        raise typer.BadParameter("give --json or --csv, not both", param_hint="--csv")
     given = dict(_pair(each) for each in options or ())
     for answer in _answers(store.absolute(), query, _chosen(engine, master), limit, given, master):
         if answer.rows.num_columns:  # a statement such as CREATE has none
@@ -69,7 +67,7 @@ def sql(  # each is an option of the command
 
 
 def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
-    """The engine that was named, or the one that is here, which is said."""
+    """The engine that was named, or the best one available, which is reported."""
     from lakelog_lake.queries import by_duckdb
 
     if given is not SqlEngine.AUTO:
@@ -77,9 +75,9 @@ def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
     if master is not None:
         return SqlEngine.SPARK
     if is_installed(_SPARK) and provider(_SPARK).is_running():
-        return _said(SqlEngine.SPARK, "a session of it runs here")
+        return _said(SqlEngine.SPARK, "a Spark session is active")
     if by_duckdb.is_installed():
-        return _said(SqlEngine.DUCKDB, "it is installed, and no session of Spark runs here")
+        return _said(SqlEngine.DUCKDB, "DuckDB is installed, and no Spark session is active")
     missing = f"DuckDB is not installed ({by_duckdb.EXTRA})"
     if is_installed(_SPARK):
         without = provider(_SPARK).missing()
@@ -111,7 +109,7 @@ def _answers(
 
 
 def _lines() -> Iterator[str]:
-    """Of standard input, as they come; a terminal is asked for them."""
+    """The lines of standard input as they arrive, with a prompt on a terminal."""
     while True:
         if sys.stdin.isatty():
             typer.echo("sql> ", nl=False, err=True)
@@ -147,14 +145,14 @@ def _write(table: pa.Table, *, as_json: bool, as_csv: bool) -> None:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Maps as such; times in UTC, whatever zone an engine names, and of any year."""
+    """Maps as dicts; times in UTC, whatever zone an engine gives, and of any year."""
     import pyarrow as pa
 
     from lakelog_lake.landing.export import iso
 
     try:
         found = column.to_pylist(maps_as_pydicts="lossy")
-    except (OverflowError, ValueError):  # Python's times end with the year 9999
+    except (OverflowError, ValueError):  # beyond the year 9999 of datetime
         if not pa.types.is_timestamp(column.type):
             raise
         ms = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
@@ -167,7 +165,7 @@ def _has_zone(value: object) -> bool:
 
 
 def _told_apart(names: Sequence[str]) -> list[str]:
-    """SQL allows columns of one name."""
+    """Rename equal columns, as JSON and CSV need distinct names."""
     return [name if names.count(name) == 1 else f"{name}_{at}" for at, name in enumerate(names, 1)]
 
 

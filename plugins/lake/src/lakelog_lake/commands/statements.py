@@ -1,4 +1,4 @@
-"""Text as statements of SQL: what stands between semicolons."""
+"""Splits SQL text into statements at semicolons."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _QUOTED: Final[Mapping[str, str]] = {
     "spark": r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|['"`]""",
     "duckdb": r"""'[^']*'|"[^"]*"|(\$\w*\$).*?\1|['"]|\$\w*\$""",
 }
-"""Texts and names, and what begins one and does not end it; doubled quotes make two of one."""
+"""Literals, quoted names and comments, complete or still open; a doubled quote splits a literal."""
 _OPENED: Final = ("'", '"', "`", "/*")
 
 
 def statements(texts: Iterable[str], dialect: str = "spark") -> Iterator[str]:
-    """What stands between semicolons that are in no quotes and no comment, as soon as it ends.
+    """Yield each statement as soon as its semicolon, outside of quotes and comments, is read.
 
-    :param dialect: ``spark`` or ``duckdb``: a backslash escapes in texts of the one only
+    :param dialect: ``spark`` or ``duckdb``: only Spark has backslash escapes in literals
     """
     token = re.compile(rf"{_QUOTED[dialect]}|{_COMMENT}|/\*|;", re.DOTALL)
     held = ""
@@ -27,7 +27,7 @@ def statements(texts: Iterable[str], dialect: str = "spark") -> Iterator[str]:
         start = 0
         for found in token.finditer(held):
             if found[0] in _OPENED or _is_tag(found[0]):
-                break  # what ends it has not come yet
+                break  # wait for its end
             if found[0] == ";":
                 yield from _said(held[start : found.start()])
                 start = found.end()
@@ -40,6 +40,6 @@ def _is_tag(token: str) -> bool:
 
 
 def _said(text: str) -> Iterator[str]:
-    """Nothing where nothing but comments and blanks is there."""
+    """Yield the statement unless it has only comments and blanks."""
     if re.sub(_COMMENT, "", text, flags=re.DOTALL).strip():
         yield text.strip()

@@ -1,1 +1,1 @@
-"""Messages land in a table, each exactly once: the table itself says how far they have come."""
+"""Lands messages in tables, each exactly once: the table itself stores the position reached."""

@@ -1,10 +1,10 @@
-"""Commits what was written for one table, once.
+"""Commits the files of one pass to one table exactly once.
 
-After any error of a commit the table is read again, and only what it says decides:
+After a failed commit the table is read again, and its position decides:
 
-- it has this commit: done
-- its position is where this pass began: the same files are committed again, on its new version
-- its position is elsewhere: somebody else landed the range; these files are not of the table
+- this commit is in the table: done
+- the position is that of the start of this pass: commit the same files again, on the new version
+- the position is another one: another dispatcher landed the range, so these files are discarded
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lakelog_lake.errors import Conflict, TooManyConflicts, Unreachable
-from lakelog_lake.landing.reaching import reaching, said
+from lakelog_lake.landing.table_errors import said, table_errors
 from lakelog_lake.sinks.base import Head, Sink
 from lakelog_lake.tables.file_facts import FileFacts, discard
 from lakelog_lake.tables.position import Position
@@ -24,7 +24,7 @@ from lakelog_lake.tables.position import Position
 _log = logging.getLogger("lakelog_lake")
 _TRIES: Final = 20
 _TRIES_AFTER_ERRORS: Final = 5
-"""Of those, so many after anything but a conflict."""
+"""Most tries after errors other than conflicts."""
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 2.0
 
@@ -32,7 +32,7 @@ _LONGEST_PAUSE_SECONDS: Final = 2.0
 def commit(
     sink: Sink, head: Head, store: str, files: Sequence[FileFacts], position: Position
 ) -> bool:
-    """Whether the range landed by this commit.
+    """Commit, and return whether this commit (and not another dispatcher's) landed the range.
 
     Raises :class:`~lakelog_lake.errors.TooManyConflicts` and
     :class:`~lakelog_lake.errors.Unreachable`.
@@ -43,12 +43,12 @@ def commit(
     for _ in range(_TRIES):
         try:
             sink.commit(head, store, files, position)
-        except Exception as error:  # noqa: BLE001  # whatever it was, the table says what came of it
+        except Exception as error:  # noqa: BLE001  # the table says whether the commit is in it
             failure = error
             refused += not isinstance(error, Conflict)
         else:
             return True
-        with reaching(sink.name):
+        with table_errors(sink.name):
             head = sink.head(store)
         if _mark(head) == (position.commit, position.end):
             return True
@@ -61,10 +61,10 @@ def commit(
         time.sleep(pause * random.uniform(0.5, 1.5))
         pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
     raise TooManyConflicts(
-        f"{sink.name} took no commit in {_TRIES} tries; the last error was: {failure}"
+        f"{sink.name} could not be committed to in {_TRIES} tries; the last error: {failure}"
     ) from failure
 
 
 def _mark(head: Head) -> tuple[int, int] | None:
-    """Positions that rows told have no commit."""
+    """Identify a version by commit and end; positions derived from rows have no commit number."""
     return None if head.position is None else (head.position.commit, head.position.end)

@@ -1,13 +1,13 @@
-"""Lands a store in its tables, pass by pass: positions, range, files, one commit for each table.
+"""Lands a store in its tables, pass by pass: read positions, cut a range, write files, commit.
 
-A pass begins with the positions that the tables say, and with a look at whether the log still
-holds the records they name. Its range starts at the smallest; what a table has already is left out
-by the tasks, row by row. So each table lands exactly once by its own position, whatever becomes of
-the others. What is remembered between passes is only that there was nothing for a table.
+A pass begins by reading the positions of all tables and checking that the log still holds the
+records that they name. Its range starts at the smallest position; tasks leave out the rows that a
+table already has. So each table lands exactly once by its own position, independently of the
+others. Between passes only the ends of ranges without rows for a table are kept in memory.
 
-While a pass is committed, the next one is written already, by a thread. It counts only if the
-tables then say that it begins where they are; else its files are removed, and it is written anew.
-So what decides is the same as without it, and a kill leaves files that no version names.
+While a pass commits, a thread already writes the next one. It is used only if the positions of the
+tables afterwards equal its start; otherwise its files are removed and written again. The result is
+the same as without this read-ahead, and a kill leaves files that no table version names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import attrs
 
 import lakelog
 from lakelog_lake.errors import TooManyDeadLetters
-from lakelog_lake.landing.pin import Pinning
+from lakelog_lake.landing.pin import PinWriter
 from lakelog_lake.landing.target import Settled, Target
 from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.landing.waiting import AppendWaiter
@@ -30,19 +30,19 @@ from lakelog_lake.log.range_reader import LogSpan
 from lakelog_lake.log.selection import EVERYTHING, Chosen
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.position import Position
-from lakelog_lake.tasks.ahead import ReadAhead
 from lakelog_lake.tasks.engines import Engine, drop
 from lakelog_lake.tasks.ranges import TaskLimits, next_spans
+from lakelog_lake.tasks.read_ahead import ReadAhead
 from lakelog_lake.tasks.task import Task, Written
 
 
 @attrs.frozen
 class LandingSource:
-    """A store, and what of it lands.
+    """A store, and the selection of its messages that lands.
 
     :ivar store: its identity in tables
-    :ivar skip_damage: whether damage is passed over; else a pass ends there with an error
-    :ivar accept_gaps: whether to go on where messages were deleted before they landed
+    :ivar skip_damage: whether to skip damage; otherwise a pass raises an error at it
+    :ivar accept_gaps: whether to continue where messages were deleted before they landed
     """
 
     path: Path
@@ -54,19 +54,18 @@ class LandingSource:
 
 @attrs.frozen
 class Landed:
-    """What a pass did.
+    """The result of a pass.
 
     :ivar start: of its range, in bytes of the log
-    :ivar end: of its range
-    :ivar won: whether it was this pass that landed the range, and not another dispatcher; of
-        several tables, in all
-    :ivar rows: in all tables, dead letters too; without what another dispatcher landed, but where
-        that is all
-    :ivar damaged: pieces of the log, and bodies, that were passed over
+    :ivar end: of its range, exclusive
+    :ivar won: whether this pass landed the range in every table, and not another dispatcher
+    :ivar rows: rows added to all tables, dead letters included. Rows that another dispatcher landed
+        count only if there are no others
+    :ivar damaged: ranges of the log, and bodies, that were skipped
     :ivar dead_letters: rows whose bodies do not parse
-    :ivar is_more: whether it is known that more waits to land: of the log, of a topic whose table
-        is new, or because somebody else was faster
-    :ivar commit_seconds: how long the commits to all tables took
+    :ivar is_more: whether more is known to wait: in the log, of a topic whose table is new, or
+        because another dispatcher committed first
+    :ivar commit_seconds: total time of the commits to all tables
     """
 
     start: int
@@ -81,11 +80,11 @@ class Landed:
 
 
 def _nothing(_: str) -> None:
-    """Told of phases."""
+    """Ignore a phase; the default of ``on_phase``."""
 
 
 def _never() -> bool:
-    """No pass is the last one."""
+    """The default of ``is_last``."""
     return False
 
 
@@ -96,7 +95,7 @@ def land(
     bounds: TaskLimits,
     on_phase: Callable[[str], None] = _nothing,
 ) -> Landed | None:
-    """One pass for one table; see :meth:`LandingDispatcher.one_pass`."""
+    """Run one pass for one table; see :meth:`LandingDispatcher.one_pass`."""
     targets = Targets([Target(sink)])
     return LandingDispatcher(
         source, targets, engine, bounds, on_phase, is_last=lambda: True
@@ -107,11 +106,13 @@ def land(
 class LandingDispatcher:
     """Lands ``source`` in ``targets``.
 
-    :ivar on_phase: told ``planned``, ``written`` and ``committed`` at the end of each phase, and
-        ``one committed`` after each table; by a thread ``written ahead``, of the next pass
-    :ivar max_dead_letters: so many may land by this object; a pass with more lands nothing
-    :ivar pin: renewed as each pass begins: what the one before has landed may go from the log
-    :ivar is_last: whether no pass is to follow, so that none is written ahead
+    :ivar on_phase: called with ``planned``, ``written`` and ``committed`` at the end of each phase,
+        with ``one committed`` after each table, and by a thread with ``written ahead`` for the next
+        pass
+    :ivar max_dead_letters: most dead letters that this object may land; a pass with more lands
+        nothing
+    :ivar pin: renewed at the start of each pass, so that retention may delete what has landed
+    :ivar is_last: whether no pass follows, so that none is written ahead
     """
 
     source: LandingSource
@@ -119,7 +120,7 @@ class LandingDispatcher:
     engine: Engine
     bounds: TaskLimits
     on_phase: Callable[[str], None] = _nothing
-    pin: Pinning | None = None
+    pin: PinWriter | None = None
     max_dead_letters: int | None = None
     is_last: Callable[[], bool] = _never
     _ahead: ReadAhead | None = attrs.field(default=None, init=False)
@@ -133,20 +134,20 @@ class LandingDispatcher:
 
     @property
     def newcoming(self) -> AppendWaiter:
-        """Waits for more, after a pass that found nothing."""
+        """Waits for new messages after a pass that found none."""
         return AppendWaiter(self._kept, self._durable, lambda: self._looked_to)
 
     def one_pass(self) -> Landed | None:
-        """One pass; ``None`` if there is nothing to land.
+        """Run one pass; return ``None`` if there is nothing to land.
 
-        Raises :class:`~lakelog_lake.errors.LandingError`, and what the engine and the
-        table raise; whatever happens, what was not committed lands in a later pass.
+        Raises :class:`~lakelog_lake.errors.LandingError`, and errors of the engine and tables.
+        After any error, what was not committed lands in a later pass.
         """
         self._looked_to = None
         try:
             return self._pass()
         except BaseException:
-            self.close()  # whatever it was, look at everything anew
+            self.close()  # the next pass must not rely on any cached state
             raise
 
     def _pass(self) -> Landed | None:
@@ -175,7 +176,7 @@ class LandingDispatcher:
         return attrs.evolve(landed, is_more=is_more, commit_seconds=took)
 
     def _looked(self, store: lakelog.Store) -> int:
-        """Where each table has come to; where the next range starts."""
+        """Read the positions of all tables; return the start of the next range."""
         source, targets = self.source, self.targets
         start = targets.look(store, source.store, source.chosen, accept_gaps=source.accept_gaps)
         if self.pin is not None:
@@ -183,20 +184,20 @@ class LandingDispatcher:
         return start
 
     def _planned(self, store: lakelog.Store, start: int) -> list[LogSpan]:
-        """What lands next, from ``start`` on."""
+        """The spans to land next, from ``start`` on."""
         spans = next_spans(store, start, self.bounds, self._durable)
         self._looked_to = None if spans else start
         return spans
 
     def _ahead_from(self, start: int) -> ReadAhead | None:
-        """What was written ahead, if it begins where the tables are; else it is dropped."""
+        """The pass written ahead if it starts at the tables' positions; otherwise drop it."""
         if self._ahead is not None and not self._ahead.is_of(self.targets.starts(start)):
             self._ahead.drop()
             self._ahead = None
         return self._ahead
 
     def _begin_from(self, start: int) -> None:
-        """Begin to write what follows ``start``, where the pass under way ends."""
+        """Start writing the pass after the present one, from ``start`` on, in a thread."""
         spans = next_spans(self._kept.now(), start, self.bounds, self._durable)
         tasks = self._tasks(spans)
 
@@ -209,7 +210,7 @@ class LandingDispatcher:
             self._ahead = ReadAhead.begun(spans, self.targets.starts(start), write)
 
     def close(self) -> None:
-        """Let go of the store, and of what was written ahead; another pass begins anew."""
+        """Close the store, and discard the pass written ahead."""
         ahead, self._ahead = self._ahead, None
         try:
             if ahead is not None:
@@ -218,13 +219,13 @@ class LandingDispatcher:
             self._kept.close()
 
     def finish(self) -> None:
-        """At an orderly end: move the tables that had no rows."""
+        """At an orderly end: commit the positions of tables that had no rows."""
         self.close()
         for each in self.targets.served:
             each.finish(self.source.store)
 
     def give_up(self) -> None:
-        """At an end by an error: a pin that holds a log of which nothing has landed goes again."""
+        """After an error: remove the pin if nothing of the log has landed yet."""
         self.close()
         pin = self.pin
         if pin is not None and pin.may_go and not self.targets.may_hold(self.source.store):
@@ -256,7 +257,7 @@ class LandingDispatcher:
             raise TooManyDeadLetters(count, self.max_dead_letters, spans[0].start, spans[-1].end)
 
     def _settle(self, spans: Sequence[LogSpan], written: Sequence[Written]) -> Landed:
-        """Commit to each table in its turn; what comes behind one that fails lands later."""
+        """Commit to the tables one by one; if one fails, the tables behind it land later."""
         end = spans[-1].end
         last = next((each.last for each in reversed(written) if each.last is not None), None)
         done: list[Settled] = []
@@ -271,7 +272,7 @@ class LandingDispatcher:
 
 
 def _first_places(written: Sequence[Written]) -> dict[str, int]:
-    """The topics that have no table yet, and where the first record of each stands."""
+    """The topics that have no table yet, each with the physical offset of its first record."""
     found: dict[str, int] = {}
     for each in written:
         for topic, place in each.strays.items():

@@ -1,4 +1,4 @@
-"""A whole store at once: to a table by the dispatcher's rules, or to one file of text."""
+"""Exports a whole store: to a table by the dispatcher's rules, or to one text file."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.places import TableLocation
-from lakelog_lake.landing.reaching import reaching
 from lakelog_lake.landing.runner import until_done
+from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.log.columns import NAMES
 from lakelog_lake.log.durable_end import DurableEnd
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _YEARS: Final = 400
 _CYCLE_MS: Final = 146_097 * 86_400_000
-"""After so many years, of so many days in all, the calendar repeats itself."""
+"""The Gregorian calendar repeats after 400 years; their number of days."""
 _FOUR_DIGITS: Final = range(10_000)
 
 
 def iso(ms: int) -> str:
-    """``ms`` since 1970, in UTC; years beyond four digits with their sign.
+    """Format ``ms`` since 1970 in UTC; years of more than four digits get a sign.
 
     >>> iso(1_795_262_571_687), iso(-1), iso(253_402_300_800_000)
     ('2026-11-21T12:02:51.687Z', '1969-12-31T23:59:59.999Z', '+010000-01-01T00:00:00.000Z')
@@ -53,7 +53,7 @@ def iso(ms: int) -> str:
 
 
 UNREADABLE_BODY: Final = "body_base64"
-"""Where a body is no UTF-8 it stands here, in Base64, and ``body`` is empty."""
+"""For a body that is not UTF-8: the body in Base64; ``body`` is then empty."""
 _TIMES: Final = ("born_timestamp", "store_timestamp")
 _SMALL: Final = TaskLimits(8 << 20, 8 << 20)
 
@@ -61,10 +61,10 @@ _SMALL: Final = TaskLimits(8 << 20, 8 << 20)
 def to_table(
     source: LandingSource, spec: TableSpec, engine: Engine, on_landed: Callable[[Landed], None]
 ) -> int:
-    """Land everything; the number of rows that this call added.
+    """Land everything; return the number of rows that this call added.
 
-    Raises :class:`~lakelog.errors.SettingsError` for a part of a store in a table that is there:
-    its position could not say what has landed.
+    Raises :class:`~lakelog.errors.SettingsError` if part of a store would be added to an existing
+    table, whose position could not describe it.
     """
     if source.chosen.is_partial:
         _check_new(TableLocation.of(spec.to, spec.storage), spec.table)
@@ -85,17 +85,17 @@ def to_table(
 
 
 def _check_new(place: TableLocation, table: str | None) -> None:
-    """Raise unless nothing is where a part of a store goes."""
+    """Raise unless the table does not exist yet."""
     name = place.table(table)
     if isinstance(place.path, Path):
         folder = place.path.parent if is_template(str(place.path)) else place.path
         there = [str(folder)] if folder.is_dir() and any(folder.iterdir()) else []
     else:
-        with reaching(place.text):
+        with table_errors(place.text):
             there = place.beside(name) if is_template(name) else _if_there(place, name)
     if there:
         raise SettingsError(
-            f"{there[0]} is there; a part of a store goes to a new folder or table", key="--to"
+            f"{there[0]} exists; a selection of messages needs a new folder or table", key="--to"
         )
 
 
@@ -108,16 +108,16 @@ def _if_there(place: TableLocation, name: str) -> list[str]:
 
 
 def _nobody(_done: int, _total: int) -> None:
-    """Is told."""
+    """Ignore progress; the default of ``on_read``."""
 
 
 def to_file(
     source: LandingSource, to: Path, kind: str, on_read: Callable[[int, int], None] = _nobody
 ) -> int:
-    """Write one file, which gets its name when it is whole; the number of its rows.
+    """Write one file, which gets its name once it is complete; return the number of its rows.
 
-    :param kind: ``jsonl`` or ``csv``; lists and maps stand in a CSV file as JSON
-    :param on_read: told how much of the log has been read, and how much there is, in bytes
+    :param kind: ``jsonl`` or ``csv``; in a CSV file, lists and maps are written as JSON
+    :param on_read: called with the bytes of the log read so far, and their total
     """
     if to.is_dir():
         raise SettingsError(f"{to} is a folder: name a file", key="--to")
@@ -154,7 +154,7 @@ def _csv_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
 
 
 def _rows(source: LandingSource, on_read: Callable[[int, int], None]) -> Iterator[dict[str, Any]]:
-    """What is durable now, row by row, in the order of the log."""
+    """Yield the durable messages as rows, in log order."""
     damages, durable = DamagePolicy(skip=source.skip_damage), DurableEnd()
     with lakelog.open(source.path, mode="read") as store:
         at = first = store.min_offset
@@ -171,7 +171,7 @@ def _rows(source: LandingSource, on_read: Callable[[int, int], None]) -> Iterato
 
 
 def _with_ms(table: pa.RecordBatch) -> pa.RecordBatch:
-    """Times as ms since 1970: those of Python do not have every year."""
+    """Convert times to ms since 1970, as Python's ``datetime`` lacks years beyond 9999."""
     import pyarrow as pa
 
     for name in _TIMES:

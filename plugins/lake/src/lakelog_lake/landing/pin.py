@@ -1,10 +1,10 @@
-"""The dispatcher's pin: retention keeps what the tables do not have yet, also while nobody lands.
+"""Maintains the dispatcher's pin: retention keeps what the tables do not have yet.
 
-It says what the tables say, so it is behind them or level with them, never ahead. It is not written
-where the store directory may not be written, or never belonged to lakelog, which then deletes
-nothing there either. One that cannot be written is told in the log, and landing goes on: the one
-before it holds more. A dispatcher that fails before anything has landed takes its first one back:
-nobody may come to land what it would hold.
+The pin holds the smallest position of the tables, so it is never ahead of them, and it also holds
+the log while no dispatcher runs. It is not written if the store directory is read-only or never
+belonged to lakelog, as lakelog deletes nothing there. If it cannot be written, a warning is logged
+and landing continues: the older pin keeps more of the log. A dispatcher that fails before anything
+has landed removes a pin that it created, as nobody may ever land what that would keep.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from lakelog.format.layout import OWN_DIR
 from lakelog_lake.tables.position import UNCHECKED, Position
 
 RENEW_MS: Final = 60_000
-"""One that says nothing new is written again after so long, so that it does not expire."""
+"""An unchanged pin is written again after this time, so that it does not expire."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _WORD_LENGTH: Final = 40
 _log = logging.getLogger("lakelog")
 
 
 def now_ms() -> int:
-    """The time of day, in ms since 1970."""
+    """The current time, in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 
 @attrs.define
-class Pinning:
+class PinWriter:
     """Writes one pin.
 
     :ivar path: the store directory
     :ivar name: of the pin
-    :ivar destination: where messages land, for people
+    :ivar destination: the tables, as shown to people
     """
 
     path: Path
@@ -58,7 +58,7 @@ class Pinning:
     _is_new: bool = False
 
     def renew(self, position: Position) -> None:
-        """Say that the tables have all before the end of ``position``."""
+        """Set the pin to the end of ``position``, which all tables have reached."""
         pin = self._pin(position)
         if self._is_news(pin) and self._is_allowed():
             if self._written is None:
@@ -71,11 +71,11 @@ class Pinning:
 
     @property
     def may_go(self) -> bool:
-        """Whether there was none before, and nobody else has written it since."""
+        """Whether this object created the pin and it has not been changed by others since."""
         return self._is_new and self._there() == self._written
 
     def remove(self) -> None:
-        """Let retention not wait any more."""
+        """Delete the pin, so that retention no longer waits."""
         try:
             pins.remove_pin(self.files, self.path, self.name)
         except OSError as error:
@@ -102,12 +102,12 @@ class Pinning:
 
 
 def pin_name(given: str | None, destination: str, table: str, store: str) -> str:
-    """The name of the pin: what is ``given``, or one for the destination, the same in each run.
+    """Return ``given``, or a name derived from the destination that is the same in each run.
 
     :param destination: ``KIND:PATH``, absolute
     :param store: its identity in the tables
 
-    Raises :class:`~lakelog.errors.SettingsError`.
+    Raises :class:`~lakelog.errors.SettingsError` for an invalid name.
     """
     if given is not None:
         try:

@@ -1,4 +1,4 @@
-"""Says where the tables are that ``iceberg:/data/lake``, ``catalog:NAME`` and the like mean."""
+"""Resolves the locations of tables: ``iceberg:/data/lake``, ``catalog:NAME`` and the like."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ _STORAGE: Final = "--storage"
 
 
 class Destination(Protocol):
-    """Where tables are, all of one kind; each has a name.
+    """A location of tables of one kind, each with a name.
 
     :ivar kind: ``iceberg``, ``delta`` or ``parquet``
     """
 
     @property
     def kind(self) -> str:
-        """Of every table."""
+        """The kind of all its tables."""
 
     @property
     def text(self) -> str:
-        """As it is asked for."""
+        """The location as text."""
 
     def table(self, given: str | None) -> str:
         """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
 
     def sink(self, name: str, shape: TableShape) -> Markable:
-        """A table, which may not be there yet."""
+        """The sink of a table, which may not exist yet."""
 
     def beside(self, name: str) -> list[str]:
-        """The last part of the name of each table where the table ``name`` is."""
+        """The last part of the names of all tables in the location of the table ``name``."""
 
 
 @attrs.frozen(slots=False)
 class TableLocation:
-    """Where tables are, all of one kind; each has a name, which of folders is their path.
+    """A location of tables of one kind; the name of a table in folders is its path.
 
-    :ivar path: of Iceberg the warehouse; ``None`` where a catalog chooses it
+    :ivar path: the warehouse for Iceberg; ``None`` where a catalog chooses it
     :ivar catalog: one that pyiceberg is configured for; ``None`` for the file in the warehouse
     :ivar storage: options of the object store, or properties of the catalog
     """
@@ -65,12 +65,12 @@ class TableLocation:
 
     @property
     def text(self) -> str:
-        """As it is asked for, with the whole path."""
+        """The location as ``KIND:PATH``, with the absolute path."""
         return f"catalog:{self.catalog}" if self.path is None else f"{self.kind}:{self.path}"
 
     @classmethod
     def of(cls, to: str, storage: Mapping[str, str] | None = None) -> TableLocation:
-        """``KIND:PATH``; raises :class:`~lakelog.errors.SettingsError`."""
+        """Parse ``KIND:PATH``; raises :class:`~lakelog.errors.SettingsError`."""
         kind, colon, place = to.partition(":")
         if not colon or not place or kind not in KINDS:
             known = ", ".join(KINDS)
@@ -86,12 +86,12 @@ class TableLocation:
         path = folder_of(place)
         if isinstance(path, Path):
             if storage:
-                raise SettingsError(f"{path} is a folder, and takes no options", key=_STORAGE)
+                raise SettingsError(f"{path} is a local folder: it takes no options", key=_STORAGE)
             return cls(kind, path)
         if kind == "parquet":
             raise SettingsError(
-                f"{to!r}: Parquet tables are folders of this machine, or mounted; in an object "
-                f"store land in delta:{path}, or in Iceberg by catalog:NAME",
+                f"{to!r}: a Parquet table must be in a local or mounted folder; for an object "
+                f"store use delta:{path}, or Iceberg by catalog:NAME",
                 key=_SOURCE,
             )
         if kind == "delta":
@@ -105,7 +105,7 @@ class TableLocation:
         if self.kind != "iceberg":
             if given is not None:
                 raise SettingsError(
-                    f"a {self.kind} table has no name: its folder is it", key="--table"
+                    f"a {self.kind} table has no name besides its folder", key="--table"
                 )
             return str(self.path)
         name = given or DEFAULT_TABLE
@@ -114,7 +114,7 @@ class TableLocation:
         return name
 
     def sink(self, name: str, shape: TableShape) -> Markable:
-        """A table, which may not be there yet."""
+        """The sink of a table, which may not exist yet."""
         if self.kind == "parquet":
             from lakelog_lake.sinks.parquet import ParquetSink
 
@@ -129,7 +129,7 @@ class TableLocation:
         return IcebergSink(self._catalog, name, shape, warehouse)
 
     def folder(self, name: str) -> Folder:
-        """Of the table ``name``, not of Iceberg."""
+        """The folder of the table ``name``; not for Iceberg."""
         if isinstance(self.path, Path):
             return Path(name)
         from lakelog_lake.sinks.delta import remote_folder
@@ -137,7 +137,7 @@ class TableLocation:
         return remote_folder(name, self.storage)
 
     def beside(self, name: str) -> list[str]:
-        """The last part of the name of each table where the table ``name`` is."""
+        """The last part of the names of all tables in the location of the table ``name``."""
         if self.kind != "iceberg":
             return self._names(self.folder(name.rpartition("/")[0]))
         from pyiceberg.exceptions import NoSuchNamespaceError
@@ -155,7 +155,7 @@ class TableLocation:
         return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
 
     def why_not_there(self, name: str) -> str | None:
-        """Why the table ``name`` cannot be there; a catalog is asked when it is read."""
+        """Why the table ``name`` cannot exist, or ``None``; a catalog is only asked on reading."""
         from lakelog_lake.sinks.delta import is_there
         from lakelog_lake.sinks.iceberg import CATALOG_FILE
         from lakelog_lake.sinks.parquet import MANIFESTS
@@ -164,13 +164,13 @@ class TableLocation:
             return None
         folder = self.path if self.kind == "iceberg" else self.folder(name)
         if isinstance(folder, Remote):
-            return None if is_there(folder) else f"no Delta table is at {folder}"
+            return None if is_there(folder) else f"there is no Delta table at {folder}"
         mark = {"iceberg": CATALOG_FILE, "delta": "_delta_log", "parquet": MANIFESTS}[self.kind]
         path = Path(str(folder))
         if not path.exists():
-            return f"no such folder as {path}"
+            return f"there is no folder {path}"
         if not (path / mark).exists():
-            return f"{path} has no {mark}, so that no {self.kind} table is there"
+            return f"{path} has no {mark}, so it is not the folder of a {self.kind} table"
         return None
 
     @cached_property
@@ -185,16 +185,16 @@ class TableLocation:
 
 
 def folder_of(text: str) -> Path | str:
-    """A path, or the URI of a file; or as it is, a URI of any other file system.
+    """Return a local path (also for a ``file:`` URI), or the URI of another file system unchanged.
 
-    A shell leaves ``~`` behind a colon as it is.
+    Expands ``~``, which a shell does not expand behind a colon.
     """
     path = text.removeprefix("file:")
     if "://" in path:
         scheme, _, rest = path.partition("://")
         if path != text or not scheme.isalnum() or not rest.strip("/"):
             raise SettingsError(
-                f"{text!r} is no folder: give a path, or a URI such as s3://BUCKET/FOLDER",
+                f"{text!r} is not a folder: give a path, or a URI such as s3://BUCKET/FOLDER",
                 key=_SOURCE,
             )
         return path.rstrip("/")

@@ -1,4 +1,4 @@
-"""Pass after pass, until there is nothing left or somebody says stop."""
+"""Runs pass after pass, until nothing is left or a stop is requested."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ import attrs
 
 from lakelog.runtime.signals import soon
 from lakelog_lake.errors import MayPass
-from lakelog_lake.landing.alive import Alive
 from lakelog_lake.landing.dispatcher import Landed
 from lakelog_lake.landing.waiting import AppendWaiter
+from lakelog_lake.landing.watchdog import WatchdogNotifier
 
 _log = logging.getLogger("lakelog_lake")
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 _SHARE: Final = 0.2
-"""Of the time, for commits."""
+"""Most of the time that commits may take."""
 _LOOKED_AT: Final = 8
 Pass = Callable[[], Landed | None]
 
 
 def until_done(one_pass: Pass, stop: Event, on_landed: Callable[[Landed], None]) -> bool:
-    """Land what is there now; a log that grows faster than it lands never ends this.
+    """Land all present messages; return also if the log grows faster than it lands.
 
-    Returns whether nothing was left; ``False`` where ``stop`` ended it before that was known.
+    Returns ``True`` if nothing was left, ``False`` if ``stop`` ended the run before that was known.
     """
     while not stop.is_set():
         landed = one_pass()
@@ -49,18 +49,18 @@ def until_stopped(
     on_trouble: Callable[[MayPass, float], None],
     waits: LandingWaits | None = None,
 ) -> None:
-    """Land what comes.
+    """Land messages as they arrive, until ``stop`` is set.
 
-    Passes begin ``interval_seconds`` apart, so that messages that trickle in do not make a commit
-    each; but at once if it is known that more is there, and if nothing had come for so long. Where
-    commits become dear, they begin further apart, see :class:`Spacing`.
+    Passes begin ``interval_seconds`` apart, so that a trickle of messages does not cause one commit
+    each. A pass begins at once if more messages are known, or after an idle interval. If commits
+    take long, passes begin further apart, see :class:`Spacing`.
 
-    Trouble that may pass ends nothing: ``on_trouble`` is told of it and of the seconds until the
-    next try, which become more each time.
+    A temporary error does not end the run: ``on_trouble`` is called with the error and with the
+    seconds until the next try, which increase each time.
 
-    :param waits: sleeps in between; without it, ``interval_seconds`` where nothing is left
+    :param waits: sleeps between passes; by default ``interval_seconds`` where nothing is left
     """
-    waits, spacing = waits or Pausing(stop, interval_seconds), Spacing(interval_seconds)
+    waits, spacing = waits or PollingWaits(stop, interval_seconds), Spacing(interval_seconds)
     pause = interval_seconds
     while not stop.is_set():
         begun = time.monotonic()
@@ -82,10 +82,10 @@ def until_stopped(
 
 @attrs.define
 class Spacing:
-    """How far apart passes begin: so that commits take a fifth of the time at most.
+    """The time between the starts of passes, so that commits take at most a fifth of the time.
 
-    What counts is the fastest one of the last few: a machine that is busy for a moment does not
-    make a table slower.
+    The fastest of the last few commits counts: a machine that is busy for a moment does not slow
+    the table down.
     """
 
     interval_seconds: float
@@ -93,30 +93,30 @@ class Spacing:
     _told: float = attrs.field(default=attrs.Factory(lambda self: self.interval_seconds, True))
 
     def after(self, landed: Landed) -> float:
-        """Seconds from the begin of the pass that has ``landed`` to the next one's."""
+        """Seconds from the start of the pass that has ``landed`` to the start of the next."""
         self._took.append(landed.commit_seconds)
         most = max(_LONGEST_PAUSE_SECONDS, self.interval_seconds)
         found = min(max(self.interval_seconds, min(self._took) / _SHARE), most)
         if not 1 / 2 < found / self._told < 2:
             self._told = found
             took = min(self._took)
-            _log.warning("passes begin %.1f s apart, as a commit takes %.2f s", found, took)
+            _log.warning("passes begin %.1f s apart, because a commit takes %.2f s", found, took)
         return found
 
 
 class LandingWaits(Protocol):
-    """How time is passed; each ends when somebody says stop."""
+    """Waits between passes; each wait ends early if a stop is requested."""
 
     def sleep(self, seconds: float) -> None:
-        """So long; not at all where that is no more than 0."""
+        """Sleep so long; return at once if that is 0 or less."""
 
     def for_more(self) -> None:
-        """Until a pass may find something."""
+        """Wait until a pass may find new messages."""
 
 
 @attrs.frozen
-class Pausing:
-    """Looks again and again."""
+class PollingWaits:
+    """Waits by a fixed interval, without notifications."""
 
     stop: Event
     interval_seconds: float
@@ -131,13 +131,13 @@ class Pausing:
 
 
 @attrs.frozen
-class Woken:
-    """Sleeps until there is something, and lets somebody know that all is well."""
+class NotifiedWaits:
+    """Waits for notifications of new messages, and notifies the watchdog meanwhile."""
 
     stop: Event
     interval_seconds: float
     newcoming: AppendWaiter
-    alive: Alive
+    alive: WatchdogNotifier
 
     def sleep(self, seconds: float) -> None:
         """See :class:`LandingWaits`."""
@@ -150,9 +150,9 @@ class Woken:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[Event]:
-    """An event that SIGTERM and Ctrl-C set: the pass under way is finished first.
+    """Yield an event that SIGTERM and Ctrl-C set, so that the pass under way is finished first.
 
-    A second one ends the process as usual, which harms nothing.
+    A second signal ends the process as usual, without harm to the tables.
     """
     stop = Event()
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}

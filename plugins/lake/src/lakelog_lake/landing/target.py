@@ -1,7 +1,7 @@
-"""One of the tables that passes serve: what of it is known, and how far it has come.
+"""One of the tables that passes land in: its state and its position.
 
-What counts stands in the table. A table that may be idle is not moved in each pass that holds
-nothing for it: that is remembered here, so that its position does not drag the next pass back.
+The position in the table is authoritative. A table that gets no rows from a pass is not committed
+to each time: the end reached is kept in memory, so that the next pass need not start further back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakelog.files.state.pins import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.errors import OtherChoice
 from lakelog_lake.landing.committing import commit
-from lakelog_lake.landing.reaching import reaching
+from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.log.selection import EVERYTHING, Chosen
 from lakelog_lake.sinks.base import Head, Sink
 from lakelog_lake.tables.parquet_writer import ParquetCompression
@@ -28,7 +28,7 @@ from lakelog_lake.tasks.task import Outlet, TablePart
 
 @attrs.frozen
 class Settled:
-    """What became of a range in one table; :ivar won: it was not somebody else who landed it."""
+    """The result of a range for one table; :ivar won: False if another dispatcher landed it."""
 
     start: int
     end: int
@@ -40,14 +40,14 @@ class Settled:
 
 @attrs.define(eq=False)
 class Target:
-    """A table and what goes to it.
+    """A table, and the rows that go to it.
 
-    :ivar sink: is prepared
-    :ivar topics: of these only; of all without it
-    :ivar parsers: of bodies, by topic; what they refuse goes to ``dead_letters``
-    :ivar idle_bytes: so much of the log without rows is remembered rather than committed
+    :ivar sink: prepared
+    :ivar topics: only these; all if ``None``
+    :ivar parsers: body parsers by topic; bodies that do not parse go to ``dead_letters``
+    :ivar idle_bytes: up to so many bytes of the log without rows are kept in memory, not committed
     :ivar compression: of its data files
-    :ivar start: records before this place are in the table, or are none of its rows
+    :ivar start: records before this physical offset are in the table, or are none of its rows
     """
 
     sink: Sink
@@ -72,11 +72,11 @@ class Target:
         *,
         accept_gaps: bool,
     ) -> None:
-        """Find out where it goes on.
+        """Read the position, and set ``start``.
 
-        :param first: where it begins that has no position yet
+        :param first: returns the start for a table without a position
 
-        Raises what :func:`~lakelog_lake.tasks.ranges.first_offset` raises, and
+        Raises the errors of :func:`~lakelog_lake.tasks.ranges.first_offset`, and
         :class:`~lakelog_lake.errors.OtherChoice`.
         """
         if self._head is None or not self.idle_bytes:
@@ -91,24 +91,24 @@ class Target:
         self.start = first_offset(store, self._reached, self.sink.name, accept_gaps=accept_gaps)
 
     def newest(self, identity: str) -> Head:
-        """What the table says now."""
-        with reaching(self.sink.name):
+        """Read the newest version of the table."""
+        with table_errors(self.sink.name):
             return self.sink.head(identity)
 
     def has_landed(self, identity: str) -> bool:
-        """Whether the store has a position in it."""
+        """Whether the table has a position of the store."""
         self._head = self._head or self.newest(identity)
         return self._head.position is not None
 
     @property
     def landed(self) -> Position:
-        """What the table said when it was looked at last; all behind its end must still land."""
+        """The position at the last :meth:`look`; everything behind its end has yet to land."""
         position = None if self._head is None else self._head.position
         return Position(self.start, self.start) if position is None else position
 
     @property
     def _reached(self) -> Position | None:
-        """The position, or what is known beyond it."""
+        """The position in the table, or a later one kept in memory."""
         position = None if self._head is None else self._head.position
         known = self._empty_to
         if position is None or (known is not None and known.end > position.end):
@@ -116,7 +116,7 @@ class Target:
         return position
 
     def outlet(self, number: int, numbers: Mapping[Target, int]) -> Outlet:
-        """What tasks are told of it."""
+        """The description of this table for tasks."""
         dead = None if self.dead_letters is None else numbers[self.dead_letters]
         return Outlet(
             number,
@@ -132,7 +132,7 @@ class Target:
     def settle(
         self, identity: str, end: int, last: Fingerprint | None, parts: Sequence[TablePart]
     ) -> Settled | None:
-        """Take what was written up to ``end`` into the table; ``None`` if that changed nothing."""
+        """Commit what was written up to ``end``; return ``None`` if the table was not changed."""
         if self._head is None or end <= self.start:
             return None
         position = self._next(end, last, parts)
@@ -157,19 +157,19 @@ class Target:
         return Position(begins, end, last, ends, chosen=self._chosen, took_ms=took_ms)
 
     def _begins(self, before: Position | None) -> int:
-        """Behind what the table has, unless messages are gone between."""
+        """The end of the last position, or ``start`` if messages between them were deleted."""
         reached = self._reached
         if before is None or reached is None or reached.end < self.start:
             return self.start
         return before.end
 
     def _may_wait(self, position: Position) -> bool:
-        """Not without a position: it would be looked for again at each start."""
+        """Whether to keep a position in memory; not the first one, which is slow to find again."""
         has_one = self._head is not None and self._head.position is not None
         return has_one and position.end - position.start < self.idle_bytes
 
     def finish(self, identity: str) -> None:
-        """Commit what is only remembered."""
+        """Commit a position that is only in memory."""
         known, head = self._empty_to, self._head
         if known is not None and head is not None and head.position is not None:
             commit(self.sink, head, identity, [], known)

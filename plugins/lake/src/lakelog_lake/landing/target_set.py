@@ -1,9 +1,10 @@
-"""The tables that passes serve: one, with or without dead letters, or one for each topic.
+"""All tables that passes land in: one, with or without dead letters, or one for each topic.
 
-A table for a topic is made when a record of the topic is met, before anything of that pass is
-committed; it lands from the next pass on. It starts at the topic's first record, which the queues
-tell; where they do not, or begin behind what was met, or nothing has landed in any table yet, at
-the first record of the log. So it does not matter where a process was killed in between.
+The table of a topic is created when a pass meets a record of the topic, before anything of that
+pass is committed; it gets rows from the next pass on. It starts at the topic's first record, which
+its consume queues name. If they do not, or begin behind the record that was met, or if nothing has
+landed in any table yet, it starts at the first record of the log. So a kill between these steps
+loses nothing.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from lakelog_lake.tasks.task import Outlet
 
 
 class TopicTables(Protocol):
-    """A table for each topic."""
+    """Finds and creates the table of each topic."""
 
     def topics(self) -> Iterable[str]:
-        """Those that have a table now."""
+        """The topics that have a table now."""
 
     def target(self, topic: str) -> Target:
-        """Its table, which is made if it is not there."""
+        """The table of a topic, created if it does not exist."""
 
 
 class Targets:
-    """See the module."""
+    """The tables of a dispatcher; see the module."""
 
     def __init__(self, fixed: Iterable[Target] = (), tables: TopicTables | None = None) -> None:
-        """Of ``tables``, those that are there or needed come by themselves."""
+        """Start with ``fixed``; those of ``tables`` are added when they are found or needed."""
         self._targets = list(fixed)
         self._tables = tables
         self._of_topics: set[str] = set()
@@ -47,35 +48,35 @@ class Targets:
 
     @property
     def served(self) -> list[Target]:
-        """All tables; those of dead letters come before those whose they are.
+        """All tables, each table of dead letters before the table it belongs to.
 
-        One without a position begins where the other one does, and so must have its first
-        position before that one goes on.
+        A table without a position starts at that of the table it belongs to, so its first position
+        must be committed before the other one moves.
         """
         dead = [each.dead_letters for each in self._targets if each.dead_letters is not None]
         return [*dead, *self._targets]
 
     def landed(self) -> Position | None:
-        """The least of what the tables said, right after :meth:`look`; ``None`` without tables."""
+        """The smallest position at the last :meth:`look`; ``None`` without tables."""
         return min((each.landed for each in self.served), key=lambda each: each.end, default=None)
 
     def outlets(self) -> tuple[Outlet, ...]:
-        """What tasks are told of them."""
+        """The descriptions of the tables for tasks."""
         numbers = {each: number for number, each in enumerate(self.served)}
         return tuple(each.outlet(number, numbers) for each, number in numbers.items())
 
     def starts(self, at: int) -> list[tuple[Target, int]]:
-        """Where each table goes on behind a pass that ends ``at``, in the order of outlets.
+        """The start of each table after a pass up to ``at``, in the order of :meth:`outlets`.
 
-        A task whose range begins there writes the same before and after the commit of that pass:
-        what a table has behind ``at`` is left out, and nothing before it is read.
+        A task for a range from ``at`` on writes the same rows before and after the commit of that
+        pass: rows that a table has behind ``at`` are left out, and nothing before ``at`` is read.
         """
         return [(each, max(each.start, at)) for each in self.served]
 
     def look(
         self, store: lakelog.Store, identity: str, chosen: Chosen, *, accept_gaps: bool
     ) -> int:
-        """Find out how far each has come; where the next range starts."""
+        """Read the position of each table; return the start of the next range."""
         asked = _Asked(store, identity, chosen, accept_gaps)
         if self._tables is None or self._looked:
             return self._start(asked)
@@ -93,10 +94,10 @@ class Targets:
         return any(each.has_landed(identity) for each in self._targets)
 
     def may_hold(self, identity: str) -> bool:
-        """Whether the store has a position in any table, or one of them cannot say so now."""
+        """Whether any table has a position of the store; True as well if one cannot be read."""
         try:
             return any(each.newest(identity).position is not None for each in self.served)
-        except Exception:  # noqa: BLE001  # asked after an error, which is the one that counts
+        except Exception:  # noqa: BLE001  # called after an error, which must not be hidden
             return True
 
     def _start(self, asked: _Asked) -> int:
@@ -114,7 +115,7 @@ class Targets:
         return min((each.start for each in self.served), default=begun)
 
     def _first(self, asked: _Asked, topics: Iterable[str]) -> int:
-        """Where the first record of ``topics`` may stand; without any, of the log."""
+        """The first offset at which a record of ``topics`` may be; of the log if there are none."""
         minimum = asked.store.min_offset
         places = [self._first_of(asked, each) for each in topics]
         return max(minimum, min((each or 0 for each in places), default=0))
@@ -124,25 +125,25 @@ class Targets:
         return None if place is None or (met is not None and met < place) else place
 
     def make(self, topics: Iterable[str]) -> None:
-        """See to it that ``topics`` have tables."""
+        """Create the tables of ``topics`` that do not exist."""
         for topic in topics:
             if self._tables is not None and topic not in self._of_topics:
                 self._targets.append(self._tables.target(topic))
                 self._of_topics.add(topic)
 
     def met(self, places: Mapping[str, int]) -> None:
-        """Make the tables of topics that were met, each first at one of ``places``."""
+        """Create the tables of new topics, given the physical offset of a first record of each."""
         self._met.update(places)
         self.make(places)
 
     def read_to(self, end: int) -> None:
-        """Remember that all before ``end`` was read: only what lies behind has unknown topics."""
+        """Record that the log was read up to ``end``: only the rest may have new topics."""
         self._read_to = max(self._read_to, end)
 
 
 @attrs.define(slots=False)
 class _Asked:
-    """What a look is about."""
+    """The parameters of one :meth:`Targets.look`."""
 
     store: lakelog.Store
     identity: str
@@ -150,12 +151,12 @@ class _Asked:
     accept_gaps: bool
 
     def look(self, target: Target, first: Callable[[], int]) -> None:
-        """Find out where ``target`` goes on."""
+        """Read the position of ``target``."""
         target.look(self.store, self.identity, first, self.chosen, accept_gaps=self.accept_gaps)
 
     @cached_property
     def first_places(self) -> dict[str, int]:
-        """Where the first record of each topic stands; not of topics whose queues do not tell."""
+        """The physical offset of the first record by topic, where its consume queues contain it."""
         path = self.store.path
         found: dict[str, int | None] = dict.fromkeys(topics_of_batches(path))
         with queue_files(path) as queues:

@@ -1,4 +1,4 @@
-"""Says which tables a text such as ``iceberg:/data/lake`` means, and who a store is in them."""
+"""Makes the tables that a text such as ``iceberg:/data/lake`` names, and identifies stores."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import attrs
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.bodies.base import BodyParser
-from lakelog_lake.landing.pin import Pinning, pin_name
+from lakelog_lake.landing.pin import PinWriter, pin_name
 from lakelog_lake.landing.places import Destination, TableLocation, folder_of
-from lakelog_lake.landing.reaching import reaching
+from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.log.columns import store_name
@@ -24,7 +24,7 @@ from lakelog_lake.tables.fields import (
     message_columns,
     parsed_columns,
 )
-from lakelog_lake.tables.kept import kept
+from lakelog_lake.tables.history_setting import kept
 from lakelog_lake.tables.parquet_writer import ParquetCompression
 from lakelog_lake.tables.partitions import DEFAULT
 from lakelog_lake.tables.topic_names import DEAD_LETTERS, is_template, named, topics_beside
@@ -42,10 +42,10 @@ def sink_for(
     shape: TableShape | None = None,
     storage: Mapping[str, str] | None = None,
 ) -> Sink:
-    """The table ``KIND:PATH``.
+    """The sink of the table ``KIND:PATH``.
 
-    :param table: of Iceberg, its name in the catalog, ``NAMESPACE.TABLE``
-    :param shape: that of all messages without it
+    :param table: for Iceberg, its name in the catalog, ``NAMESPACE.TABLE``
+    :param shape: by default that of all messages
     :param storage: options of the object store, or properties of the catalog
 
     Raises :class:`~lakelog.errors.SettingsError`.
@@ -56,16 +56,17 @@ def sink_for(
 
 @attrs.frozen
 class TableSpec:
-    """What messages should land in.
+    """The tables in which messages should land.
 
-    :ivar to: ``KIND:PATH``; of folders PATH may have a place for the topic
-    :ivar table: of Iceberg, ``NAMESPACE.TABLE``, which may have a place for the topic
-    :ivar parsers: of bodies, by topic; :data:`.task.ANY_TOPIC` for all others
-    :ivar dead_letters: the table of what they refuse, if not the default
+    :ivar to: ``KIND:PATH``; a PATH of folders may contain ``{topic}``
+    :ivar table: for Iceberg, ``NAMESPACE.TABLE``, which may contain ``{topic}``
+    :ivar parsers: body parsers by topic; :data:`.task.ANY_TOPIC` for all others
+    :ivar dead_letters: the table of bodies that do not parse, if not the default
     :ivar storage: options of the object store, or properties of the catalog
     :ivar compression: of data files
-    :ivar history: how much of it the tables are to keep, see :mod:`~lakelog_lake.tables.kept`;
-        without it, what each says itself
+    :ivar history: how much history the tables keep, see
+    :mod:`~lakelog_lake.tables.history_setting`; by
+        default each table's own setting
     """
 
     to: str
@@ -83,9 +84,9 @@ class TableSpec:
 
 
 def targets_for(spec: TableSpec, place: Destination | None = None) -> Targets:
-    """The tables, made if they are not there; raises :class:`~lakelog.errors.SettingsError`.
+    """Create the tables that do not exist; raises :class:`~lakelog.errors.SettingsError`.
 
-    :param place: where they are, if not where the spec says
+    :param place: their location, if it is not that of the spec
     """
     place = place or TableLocation.of(spec.to, spec.storage)
     name = place.table(spec.table)
@@ -95,9 +96,9 @@ def targets_for(spec: TableSpec, place: Destination | None = None) -> Targets:
 
 
 def target_of(spec: TableSpec, topic: str | None) -> Target:
-    """One of the tables; it is there afterwards, with that of its dead letters.
+    """The target of one table, which is created if needed, with its table of dead letters.
 
-    :param topic: whose it is; ``None`` where it is for all
+    :param topic: the only topic of the table; ``None`` for all topics
     """
     place = TableLocation.of(spec.to, spec.storage)
     name = place.table(spec.table)
@@ -106,7 +107,7 @@ def target_of(spec: TableSpec, topic: str | None) -> Target:
 
 
 def dead_letters_of(place: Destination, name: str, given: str | None) -> str:
-    """The name of the table of dead letters of the table ``name``, or a template.
+    """The name, or template, of the table of dead letters for the table ``name``.
 
     Raises :class:`~lakelog.errors.SettingsError`.
     """
@@ -116,8 +117,8 @@ def dead_letters_of(place: Destination, name: str, given: str | None) -> str:
     dead = text if place.kind == "iceberg" else str(folder_of(text))
     if is_template(dead) is not is_template(name) or dead == name:
         raise SettingsError(
-            f"{given!r} must be another table, and have {{topic}} in it if and only if the tables "
-            "of messages have",
+            f"{given!r} must be another table, and contain {{topic}} exactly if the name of the "
+            "tables of messages does",
             key="--dead-letters",
         )
     return dead
@@ -125,12 +126,12 @@ def dead_letters_of(place: Destination, name: str, given: str | None) -> str:
 
 def pin_for(
     path: Path, store: str, spec: TableSpec, given: str | None, place: Destination | None = None
-) -> Pinning:
+) -> PinWriter:
     """The pin of a dispatcher that lands the store in ``path``; see :func:`.pin.pin_name`."""
     place = place or TableLocation.of(spec.to, spec.storage)
     table, destination = place.table(spec.table), place.text
     shown = f"{destination} {table}" if place.kind == "iceberg" else destination
-    return Pinning(path, pin_name(given, destination, table, store), shown)
+    return PinWriter(path, pin_name(given, destination, table, store), shown)
 
 
 @attrs.frozen
@@ -143,17 +144,17 @@ class _Tables:
     spec: TableSpec
 
     def topics(self) -> Iterable[str]:
-        """Those of the tables that say that they are a topic's; others are somebody else's."""
-        with reaching(self._said(self.name)):
+        """The topics of the tables that store a topic; other tables there are not lakelog's."""
+        with table_errors(self._said(self.name)):
             beside = self.place.beside(self.name)
         yield from topics_beside(self.name, beside, self._marked)
 
     def _marked(self, name: str) -> str | None:
-        with reaching(self._said(name)):
+        with table_errors(self._said(name)):
             return self.place.sink(name, TableShape()).marked()
 
     def target(self, topic: str | None) -> Target:
-        """The table of a topic, or of all; it is there afterwards, with that of dead letters."""
+        """The table of a topic, or of all topics; created if needed, with that of dead letters."""
         parsers = self._parsers(topic)
         shape = TableShape(self._columns(topic, parsers), self.spec.partition, topic)
         dead = None
@@ -188,7 +189,7 @@ class _Tables:
 
     def _made(self, name: str, shape: TableShape) -> Sink:
         name = name if shape.topic is None else named(name, shape.topic)
-        with reaching(self._said(name)):
+        with table_errors(self._said(name)):
             sink = self.place.sink(name, shape)
             history = self.spec.history
             if history is None:
@@ -200,12 +201,12 @@ class _Tables:
         return sink
 
     def _said(self, name: str) -> str:
-        """Before there is a table that could tell its name."""
+        """The name of a table in messages, before the table exists."""
         return f"{self.place.text}, table {name}," if self.place.kind == "iceberg" else name
 
 
 def _trimmed(sink: Sink) -> Trimmed:
-    """Raises :class:`~lakelog.errors.SettingsError` for a kind that keeps what others say."""
+    """Raises :class:`~lakelog.errors.SettingsError` for a kind of table without this setting."""
     if not isinstance(sink, Trimmed):
         raise SettingsError(
             f"{sink.name} keeps its history until 'lakelog lake expire', or its engine, removes it",
@@ -215,14 +216,14 @@ def _trimmed(sink: Sink) -> Trimmed:
 
 
 def identity_of(path: Path, store_id: str | None) -> str:
-    """Who the store in ``path`` is: what is given, else its UUID, else the name of its folder.
+    """The identity of the store in ``path``: ``store_id``, else its UUID, else its folder's name.
 
-    Two folders of one name are told apart by what they hold: the second one is refused. Raises
-    :class:`~lakelog.errors.NotAStore`, before any table is made, and
-    :class:`~lakelog.errors.SettingsError` for a name without any character to see.
+    Two stores in folders of one name are distinguished by their records: the second one is
+    refused. Raises :class:`~lakelog.errors.NotAStore` before any table is created, and
+    :class:`~lakelog.errors.SettingsError` for a name without a visible character.
     """
     if store_id is not None and not store_id.strip():
-        raise SettingsError(f"{store_id!r} is no name of a store", key="--store-id")
+        raise SettingsError(f"{store_id!r} is not a name of a store", key="--store-id")
     with lakelog.open(path, mode="read"):
         pass
     return store_id or store_name(path)

@@ -1,8 +1,8 @@
-"""Waits until more may land than the last pass found, at next to no cost.
+"""Waits, at almost no cost, until more may land than the last pass found.
 
-A living owner of lakelog wakes who waits for what becomes durable. Beside RocketMQ, and after a
-crash, only a pass can tell, so there is one whenever the time is over. A store that is closed is
-looked at by the times of its files.
+The owner of an open lakelog store notifies waiting readers when messages become durable. For a
+store that RocketMQ has open, and after a crash, only a pass can find out, so one runs after each
+interval. For a closed store the modification times of its files are checked.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from lakelog_lake.log.cached_store import CachedStore
 from lakelog_lake.log.durable_end import DurableEnd
 
 TICK_SECONDS: Final = 0.5
-"""How soon it is seen that somebody says stop."""
+"""Longest time until a requested stop is noticed."""
 LONGEST_SECONDS: Final = 30.0
-"""A pass at least so often: pins are renewed, and what has become of log and tables is seen."""
+"""Longest time between passes, which renew pins and check the log and the tables."""
 
 
 @attrs.frozen
 class AppendWaiter:
-    """For one dispatcher.
+    """Waits on behalf of one dispatcher.
 
-    :ivar durable: knows the states of the files that the last pass went by
-    :ivar looked_to: where the last pass found nothing that could land
+    :ivar durable: the state of the files as of the last pass
+    :ivar looked_to: the end of the log up to which the last pass found nothing to land
     """
 
     kept: CachedStore
@@ -36,9 +36,9 @@ class AppendWaiter:
     looked_to: Callable[[], int | None]
 
     def wait(self, stop: Event, interval_seconds: float, on_tick: Callable[[], None]) -> None:
-        """Sleep until a pass may find something, or ``stop``.
+        """Sleep until a pass may find messages, or until ``stop``.
 
-        :param interval_seconds: how often to look where nobody wakes us
+        :param interval_seconds: time between checks where no notification comes
         """
         end = time.monotonic() + max(LONGEST_SECONDS, interval_seconds)
         while not stop.is_set() and time.monotonic() < end:
@@ -51,7 +51,7 @@ class AppendWaiter:
                 return
 
     def _may_be_told(self) -> bool | None:
-        """Whether there is more, after a tick at most; ``None`` at once where nobody tells."""
+        """Wait one tick for a notification; whether there is more, or ``None`` without an owner."""
         behind, store = self.looked_to(), self.kept.kept
         if behind is None or store is None:
             return None

@@ -1,1 +1,1 @@
-"""What landing and reading by Spark ask of a log: where it ends, and which records are wanted."""
+"""Access to a log for landing and reading: its durable end, and the records wanted."""

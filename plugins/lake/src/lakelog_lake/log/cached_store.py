@@ -1,9 +1,9 @@
-"""The store that passes read, open from one to the next while its log can only grow.
+"""Keeps the store open between passes as long as its log can only grow.
 
-That is so while somebody has it open, the same as before: who opens a store makes ``abort`` anew,
-and before that nobody recovers, cuts or replaces a log. A store that nobody has open is opened for
-each pass: by hand anything may have been done to it meanwhile. Nothing is asked of an open store
-that builds queues in memory: those grow for as long as it stays open.
+That holds while the store stays open in the same process, as shown by an unchanged ``abort`` file:
+every open for writing creates it anew, and a log is recovered, cut or replaced only before that. A
+store that no process has open is opened again for each pass, as its files may have been changed by
+hand. Callers use the log of the kept reader only: queues built in memory would grow without bound.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ _FILES: Final = (
 
 @attrs.define
 class CachedStore:
-    """Opens it when it is asked for, if need be."""
+    """Opens the store on demand."""
 
     path: Path
     _store: lakelog.Store | None = None
     _marks: _Marks = ()
 
     def now(self) -> lakelog.Store:
-        """The store as it is now, open for reading."""
+        """The present store, open for reading."""
         store = self.kept
         if store is None:
             self.close()
-            marks = _marks(self.path)  # older than what is read
+            marks = _marks(self.path)  # taken before the store is opened
             store = self._store = lakelog.open(self.path, mode="read")
             self._marks = marks
         return store
 
     @property
     def kept(self) -> lakelog.Store | None:
-        """The store, if it is open and need not be opened anew."""
+        """The open store, unless it has to be opened again."""
         is_same = self._marks == _marks(self.path) and is_open_somewhere(self.path)
         return self._store if is_same else None
 
     def close(self) -> None:
-        """Look at everything anew the next time."""
+        """Close the store, so that the next use opens it again."""
         store, self._store = self._store, None
         if store is not None:
             store.close()
 
 
 def _marks(path: Path) -> _Marks:
-    """What is another one when another store is there, or another owner."""
-    place = str(path)  # paths by hand: this is asked twice a second while nothing happens
+    """File attributes that change if the store is replaced or gets another owner."""
+    place = str(path)  # plain strings: this runs twice a second when idle
     folders = (_stat(f"{place}/{name}", with_time=False) for name in _FOLDERS)
     return (*folders, *(_stat(f"{place}/{name}", with_time=True) for name in _FILES))
 

@@ -29,16 +29,16 @@ TYPES: Final = {
     "reconsume_times": "int",
     "prepared_transaction_offset": "bigint",
 }
-"""Spark's type of each column, in their order."""
+"""The Spark type of each column, in column order."""
 
 NAMES: Final = tuple(TYPES)
 DDL: Final = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
 ERROR: Final = "error"
-"""What is wrong with a row: a column of ``corrupt=collect`` only, behind all others."""
+"""The column of errors, which is last, and present with ``corrupt=collect`` only."""
 
 
 def store_name(path: Path) -> str:
-    """What the column ``store`` says: the store's UUID, or where it has none the folder's name."""
+    """The value of the column ``store``: the store's UUID, or without one the folder's name."""
     from lakelog.files.filesystem import RealFileSystem
     from lakelog.files.state.identity import read_identity
 

@@ -1,4 +1,4 @@
-"""Sees to it that a task accounts for every byte of its range: as records, blank or damage."""
+"""Checks that a task accounts for every byte of its range: as records, blank or damage."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def record_batches(
 ) -> Iterator[RecordBatch]:
     """The records among ``pieces``, which must cover ``part``.
 
-    A scan passes over bytes that nothing follows in silence if they are zero, and over segments
-    that are not there: at the end of a log that is right, inside of it that is damage.
+    A scan silently skips trailing zeros and missing segments. At the end of a log that is right;
+    inside of it, it is damage.
     """
     at = part.low
     for piece in pieces:
@@ -33,7 +33,7 @@ def record_batches(
 
 
 def edges(piece: Piece) -> tuple[int, int]:
-    """From where to where a piece of the log stands."""
+    """The start and the end offset of a piece of the log."""
     if isinstance(piece, Damage):
         return piece.offset, piece.end_offset
     if isinstance(piece, Blank):

@@ -1,9 +1,9 @@
-"""Up to where a log is durable, asked again only when it may have changed.
+"""Finds the durable end of a log, and caches it until it may have changed.
 
-For a store that is closed the answer takes a scan of its last segment: as long as landing some
-hundred MiB. What was durable is so for as long as no segment file is another one, longer, or
-written to. That nothing followed holds for as long as, besides, the store stays closed: whoever
-opens it makes ``abort``, which moves the time of the directory, also when it is gone again.
+For a closed store the answer takes a scan of its last segment, which costs as much as landing some
+hundred MiB. It stays durable as long as no segment file was replaced, extended or written to. That
+no record follows it holds only while the store also stays closed: an open creates ``abort``, which
+changes the directory's modification time, even after ``abort`` is removed.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from lakelog.format.layout import ABORT_FILE, COMMITLOG_DIR
 
 _State: TypeAlias = frozenset[tuple[str, int, int, int]]
 _SETTLED_NS: Final = 2_000_000_000
-"""Times of files may be so coarse that a second change right after the first one moves none."""
+"""File times may be so coarse that a second change right after the first does not show."""
 
 
 @attrs.define
 class DurableEnd:
-    """Remembers one log's."""
+    """Caches the durable end of one log."""
 
     _end: int = 0
     _state: _State | None = None
     _closed: _State | None = None
 
     def behind(self, store: lakelog.Store, start: int) -> int | None:
-        """Where what is durable ends; ``None`` if nobody says.
+        """The durable end; ``None`` if it is not known.
 
-        What is remembered of a store that is open is given only where it is behind ``start``: it
-        is durable still, but it cannot say that nothing followed.
+        For an open store, a cached end is returned only if it is behind ``start``: it is still
+        durable, but newer records may have become durable since.
         """
         closed = _closed(store.path)
         state = _state(store.path / COMMITLOG_DIR)
@@ -44,12 +44,12 @@ class DurableEnd:
         end = store.flushed_offset
         if not end and not store.is_flushed_known:
             return None
-        self._end, self._state = end, state  # the states are older than the answer
+        self._end, self._state = end, state  # the states were taken before the answer
         self._closed = closed
         return end
 
     def is_still(self, path: Path) -> bool:
-        """Whether a store is closed, and nothing has become of it since it was asked last."""
+        """Whether the store is closed, and its files have not changed since the last call."""
         return self._is_still(_closed(path)) and _state(path / COMMITLOG_DIR) == self._state
 
     def _is_still(self, closed: _State | None) -> bool:
@@ -57,9 +57,9 @@ class DurableEnd:
 
 
 def _closed(folder: Path) -> _State | None:
-    """When a store that is closed was opened or closed last; ``None`` if it is open, or just was.
+    """The time of the last open or close of a closed store; ``None`` if it is open or was just now.
 
-    After a crash it is not closed either.
+    A store after a crash does not count as closed.
     """
     if (folder / ABORT_FILE).exists():
         return None
@@ -69,7 +69,7 @@ def _closed(folder: Path) -> _State | None:
 
 
 def _state(folder: Path) -> _State:
-    """Which files there are, and when they were written to."""
+    """Names, sizes and times of the log's files."""
     return frozenset(_stated(folder.iterdir() if folder.is_dir() else ()))
 
 
@@ -77,6 +77,6 @@ def _stated(paths: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
     for path in paths:
         try:
             known = path.stat()
-        except FileNotFoundError:  # deleted meanwhile, which changes the answer of the next look
+        except FileNotFoundError:  # deleted meanwhile; the next call sees that
             continue
         yield path.name, known.st_ino, known.st_size, known.st_mtime_ns

@@ -1,7 +1,7 @@
-"""Where a log ends, where it is durable, and up to where the files of its queues can be believed.
+"""Finds the readable and durable end of a log, and how far its queue files are complete.
 
-The end is found behind the last record that a queue leads to, so that little of the log is read;
-only after a crash, and where queues are missing or far behind, the last segment is.
+The end follows the last record that a queue names, so little of the log is read. Only after a
+crash, or if queues are missing or far behind, the last segment is scanned.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _ZEROS: Final = 64 << 10
 
 
 def followed_end(marks: Landmarks, *, is_open: bool) -> int | None:
-    """Behind the last whole record; ``None`` where that is not sure, or too far from any unit.
+    """The end of the last whole record; ``None`` if it is not certain, or too far from any unit.
 
-    :param is_open: whether somebody writes the log: what is no record is then not finished yet
+    :param is_open: whether a process writes the log; then an incomplete record is not an error
     """
     at = marks.last()
     for _ in range(_MOST_RECORDS if at is not None else 0):
@@ -47,7 +47,7 @@ def followed_end(marks: Landmarks, *, is_open: bool) -> int | None:
 
 
 def _behind_blank(marks: Landmarks, at: int) -> int | None:
-    """Where the next segment starts, if a blank fills the rest of this one."""
+    """The start of the next segment, if a blank fills the rest of this one."""
     head = _read(marks, at, BLANK.size)
     if len(head) < BLANK.size or BLANK.unpack(head)[1] != MAGIC_BLANK:
         return None
@@ -55,7 +55,7 @@ def _behind_blank(marks: Landmarks, at: int) -> int | None:
 
 
 def _is_end(marks: Landmarks, at: int) -> bool:
-    """Whether nothing but zeros stands there, and behind it, as far as one looks."""
+    """Whether only zeros follow ``at``, as far as one read shows."""
     return not any(_read(marks, at, _ZEROS))
 
 
@@ -73,17 +73,18 @@ def _read(marks: Landmarks, at: int, length: int) -> bytes:
 
 
 READABLE: Final = "readable"
-"""Where a read stops that takes all that can be read, durable or not."""
+"""Reads up to this end return everything readable, durable or not."""
 NOT_YET_QUEUED_BYTES: Final = 16 << 20
-"""Beside an owner, units this far behind the last one are all there: they come in the log's order,
-and the owner dispatches runs of 4 MiB."""
+"""With an owner, all units this far before the last one are written: they are written in log
+order, and the owner dispatches runs of 4 MiB.
+"""
 _FLOCK: Final = Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
 _log = logging.getLogger("lakelog_lake")
 
 
 def readable_end(marks: Landmarks) -> int:
-    """Behind the last whole record that can be read now."""
+    """The end of the last whole record that can be read now."""
     is_clean = not (marks.store.path / ABORT_FILE).exists()
     is_open = not is_clean and is_open_somewhere(marks.store.path)
     end = followed_end(marks, is_open=is_open) if is_clean or is_open else None
@@ -91,7 +92,7 @@ def readable_end(marks: Landmarks) -> int:
 
 
 def _searched_end(marks: Landmarks) -> int:
-    """After a crash whole records may stand behind damaged ones: all that is there is read."""
+    """After a crash whole records may follow damaged ones, so all present bytes are read."""
     last, written = marks.last(), marks.last_written()
     if last is None or (written is not None and marks.segment_of(last) < written):
         return marks.store.max_offset
@@ -105,15 +106,15 @@ def _searched_end(marks: Landmarks) -> int:
 
 
 def end_of(marks: Landmarks, until: str | None) -> int:
-    """Where a read stops; what leaves the store must not be taken back by a crash.
+    """The end of a read; by default a crash must not take back anything that was returned.
 
     :param until: ``flushed``, ``readable``, or ``None`` for the former where that is known
 
-    Raises :class:`~lakelog_lake.errors.NotKnown` for ``flushed`` where that is not known.
+    Raises :class:`~lakelog_lake.errors.NotKnown` for ``flushed`` if the durable end is not known.
     """
     store, readable = marks.store, readable_end(marks)
     if until == READABLE or not (store.path / ABORT_FILE).exists():
-        return readable  # a clean stop leaves everything durable
+        return readable  # after a clean stop all is durable
     if not store.is_flushed_known:
         if until is None:
             return readable
@@ -130,9 +131,9 @@ def end_of(marks: Landmarks, until: str | None) -> int:
 
 
 def queued_end(marks: Landmarks, end: int) -> int:
-    """Every record before it that belongs into a queue has its unit in the queue's file.
+    """The offset before which every record of a queue has its unit in the queue's file.
 
-    After a crash nothing is sure: a power cut takes what it wants.
+    After a crash this is ``minimum``: a power cut may lose any unit.
     """
     if not (marks.store.path / ABORT_FILE).exists():
         return end

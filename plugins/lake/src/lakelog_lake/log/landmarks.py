@@ -1,7 +1,7 @@
-"""Places of a log where a record is known to start, found without reading what is between them.
+"""Known starts of records in a log, found without reading the bytes between them.
 
-A segment starts with a record. Inside of segments, queues say where records start, and the record
-itself is read to prove it: one record per place.
+A segment starts with a record. Inside of segments, consume queues name the starts of records, and
+the record itself is read to verify it: one record per place.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from lakelog_lake.log.queue_files import QueueFiles, queue_files
 
 FEW: Final = 4
 MANY: Final = 64
-"""So many queues, the longest ones, are asked where to cut: few for thousands of cuts."""
+"""Most queues, longest first, that are searched for a cut."""
 
 
 @attrs.define(eq=False)
 class Landmarks:
-    """What is known of one log.
+    """The known record starts of one log.
 
     :ivar queues: all queues with units
-    :ivar starts: where each segment starts
+    :ivar starts: the start offset of each segment
     """
 
     store: lakelog.Store
@@ -42,29 +42,29 @@ class Landmarks:
     @classmethod
     @contextmanager
     def of(cls, store: lakelog.Store, files: FileSystem | None = None) -> Iterator[Landmarks]:
-        """Look at the directory of a store."""
+        """Open the queue files of a store."""
         with queue_files(store.path, files) as queues:
             yield cls(store, queues, segment_starts(store))
 
     @cached_property
     def longest(self) -> list[QueueFiles]:
-        """The queues, those with most units first."""
+        """All queues, those with most units first."""
         return sorted(self.queues, key=lambda each: each.first - each.end)
 
     def segment_of(self, offset: int) -> int:
-        """Where the segment starts that holds ``offset``, or the one before it."""
+        """The start of the segment with ``offset``, or of the last one before it."""
         at = bisect_right(self.starts, offset)
         return self.starts[at - 1] if at else (self.starts[0] if self.starts else 0)
 
     def message(self, offset: int) -> lakelog.StoredMessage | None:
-        """The record at ``offset``, if a whole one stands there."""
+        """The record at ``offset``, or ``None`` if there is no whole one."""
         try:
             return self.store.look_up(offset)
         except (CorruptRecord, OffsetOutOfRange):
             return None
 
     def behind(self, target: int, limit: int, asked: int = FEW) -> int | None:
-        """The first known start of a record at or behind ``target`` and before ``limit``."""
+        """The first known start of a record from ``target`` on and before ``limit``."""
         found = set()
         for queue in self.longest[:asked]:
             place = queue.place(queue.first_from(target))
@@ -73,7 +73,7 @@ class Landmarks:
         return next((each for each in sorted(found) if self.message(each) is not None), None)
 
     def before(self, target: int, minimum: int) -> int:
-        """The last known start of a record at or before ``target``; ``minimum`` at least."""
+        """The last known start of a record up to ``target``; at least ``minimum``."""
         found = set()
         for queue in self.longest[:MANY]:
             place = queue.place(queue.first_from(target + 1) - 1)
@@ -83,13 +83,13 @@ class Landmarks:
         return max(minimum, self.segment_of(target), next(proved, minimum))
 
     def last(self) -> int | None:
-        """The start of the last record that a queue leads to."""
+        """The start of the last record that a queue names."""
         places = (each.place(each.end - 1) for each in self.queues)
         found = sorted({place[0] for place in places if place is not None}, reverse=True)
         return next((each for each in found[:MANY] if self.message(each) is not None), None)
 
     def last_written(self) -> int | None:
-        """Where the last segment starts in which anything stands."""
+        """The start of the last segment with any data."""
         folder = log_folder(self.store)
         for start in reversed(self.starts):
             with (folder / f"{start:0{SEGMENT_NAME_DIGITS}d}").open("rb") as file:
@@ -99,12 +99,12 @@ class Landmarks:
 
 
 def log_folder(store: lakelog.Store) -> Path:
-    """Where the segments stand."""
+    """The folder of the log's segments."""
     return store.settings.core.commitlog(store.path)
 
 
 def segment_starts(store: lakelog.Store) -> list[int]:
-    """Where the segments that are there start."""
+    """The start offsets of the existing segments."""
     folder = log_folder(store)
     names = os.listdir(folder) if folder.is_dir() else []
     digits = [each for each in names if len(each) == SEGMENT_NAME_DIGITS]

@@ -1,7 +1,7 @@
-"""The files of the queues as they stand: where records start, without reading the log.
+"""Reads consume queue files directly, to find starts of records without reading the log.
 
-They are hints, read without the store's own care about them, which would cost a scan of what they
-may lack: whatever they say of the log is proved by the record that stands there. A unit is
+They are hints, read without the checks of an open store, which would scan the part of the log that
+queues may lack: the record at each offset verifies them. A unit is
 ``offset i64 | size i32 | tags i64``, big-endian (RocketMQ's ``ConsumeQueue``).
 """
 
@@ -30,9 +30,9 @@ Raw = NDArray[Any]
 
 @attrs.define(eq=False)
 class QueueFiles:
-    """One queue; queue offsets count its units.
+    """The files of one queue; units are counted by queue offset.
 
-    :ivar first: the first unit that a file has; :ivar end: behind the last one that was written
+    :ivar first: the first unit in a file; :ivar end: behind the last written unit
     """
 
     queue: Queue
@@ -45,7 +45,7 @@ class QueueFiles:
     _open: dict[int, File] = attrs.field(factory=dict)
 
     def load(self) -> QueueFiles:
-        """Find out where it ends: behind the last unit with a length, in the last file with any."""
+        """Find the end: behind the last unit with a size, in the last file that has one."""
         self.first = self.end = self._bases[0] // UNIT.itemsize if self._bases else 0
         for number in reversed(range(len(self._bases))):
             low = self._bases[number] // UNIT.itemsize
@@ -66,7 +66,7 @@ class QueueFiles:
         return low
 
     def units(self, first: int, count: int) -> Raw:
-        """At most ``count`` units from ``first`` on, of one file or of several."""
+        """Return at most ``count`` units from ``first`` on, which may span files."""
         parts = []
         at, stop = first * UNIT.itemsize, (first + count) * UNIT.itemsize
         for number, (base, length) in enumerate(zip(self._bases, self._lengths, strict=True)):
@@ -78,7 +78,7 @@ class QueueFiles:
 
     def _file(self, number: int) -> File:
         if number not in self._open:
-            self.close()  # a search stays in one file for most of its steps
+            self.close()  # most steps of a search use one file
             path = self._folder / f"{self._bases[number]:0{_NAME_DIGITS}d}"
             self._open[number] = self._files.open(path)
         return self._open[number]
@@ -97,20 +97,20 @@ class QueueFiles:
         return low
 
     def place(self, unit: int) -> tuple[int, int] | None:
-        """Where the record of a unit stands, and its length, in bytes; ``None`` for a filler."""
+        """Physical offset and size in bytes of a unit's record; ``None`` for a filler."""
         raw = self.units(unit, 1) if self.first <= unit < self.end else None
         if raw is None or not len(raw) or not real(raw)[0]:
             return None
         return int(raw["offset"][0]), int(raw["size"][0])
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close the open file."""
         while self._open:
             self._open.popitem()[1].close()
 
 
 def real(raw: Raw) -> NDArray[np.bool_]:
-    """Which units lead to a record; the others are fillers, or were never written."""
+    """Which units name a record; the others are fillers, or were never written."""
     found: NDArray[np.bool_] = (raw["size"] > 0) & ~(
         (raw["size"] == _FILLER_SIZE) & (raw["offset"] == 0)
     )
@@ -119,7 +119,7 @@ def real(raw: Raw) -> NDArray[np.bool_]:
 
 @contextmanager
 def queue_files(path: Path, files: FileSystem | None = None) -> Iterator[list[QueueFiles]]:
-    """The queues of the store directory ``path`` of which anything was written."""
+    """The queues of the store directory ``path`` that have written units."""
     seam = files or RealFileSystem()
     opened: list[QueueFiles] = []
     try:
@@ -148,7 +148,7 @@ def _folders(root: Path) -> Iterator[tuple[Path, Queue]]:
 
 
 def topics_of_batches(path: Path) -> frozenset[str]:
-    """Topics whose queues are of batches, whose units are others."""
+    """Topics with batch consume queues, whose units have another layout."""
     root = path / BATCHCONSUMEQUEUE_DIR
     return frozenset(os.listdir(root)) if root.is_dir() else frozenset()
 

@@ -1,4 +1,4 @@
-"""Reads one range of the log as one run of records, whatever windows it was read in."""
+"""Reads one range of the log as a single batch, independent of the windows of the scan."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class LogSpan:
-    """Records that start from ``start`` up to ``end``: offsets in the log, in bytes."""
+    """Records that start in ``start`` (inclusive) to ``end`` (exclusive), in bytes of the log."""
 
     start: int
     end: int
 
 
 def one_batch(batches: Iterator[RecordBatch], span: LogSpan) -> RecordBatch | None:
-    """All records as one batch, over one copy of their bytes; ``None`` if there are none.
+    """Copy all records into one batch; ``None`` if there are none.
 
-    Each window is copied when it comes and then let go: its memory serves for the next one, and
-    the pages of a range are touched once.
+    Each window is copied and released at once, so its memory is reused, and each page of the range
+    is touched once.
     """
     from lakelog.codec import RecordBatch
 
@@ -60,9 +60,9 @@ _log = logging.getLogger("lakelog_lake")
 
 @attrs.define
 class DamagePolicy:
-    """Either passes damage over, with a line in the log for each, or ends the task.
+    """Either skips damage, with a line in the log each time, or ends the task.
 
-    :ivar count: how many pieces of the log were passed over
+    :ivar count: number of damaged ranges and bodies skipped
     """
 
     skip: bool
@@ -73,22 +73,22 @@ class DamagePolicy:
         return whole.record_batches(pieces, wanted.NumberSpan(span.start, span.end), self.met)
 
     def met(self, damage: Damage) -> None:
-        """Bytes that are no records; raises :class:`~lakelog_lake.errors.CorruptLog`."""
+        """Handle bytes that are no record; may raise :class:`~lakelog_lake.errors.CorruptLog`."""
         if not self.skip:
             raise CorruptLog(damage)
         self.count += 1
         _log.warning("%s", damage)
 
     def bodies(self, errors: Mapping[int, CorruptRecord]) -> None:
-        """Whole records whose bodies cannot be unpacked, by row; raises :class:`CorruptBody`."""
+        """Handle bodies that cannot be unpacked, by row; may raise :class:`CorruptBody`."""
         for error in errors.values():
             if not self.skip:
                 raise CorruptBody(error)
-            _log.warning("%s; its row has the body as it is stored", error)
+            _log.warning("%s; its row has the stored body", error)
 
 
 def steps(batch: RecordBatch, rows: NDArray[np.int64], step_bytes: int) -> Iterator[RecordBatch]:
-    """``rows`` of a batch in parts of about so many bytes, or of one larger record."""
+    """Split ``rows`` of a batch into parts of about ``step_bytes``, or of one larger record."""
     behind = np.cumsum(batch.sizes[rows], dtype=np.int64) // step_bytes
     for part in np.split(rows, np.flatnonzero(np.diff(behind)) + 1):
         if len(part):

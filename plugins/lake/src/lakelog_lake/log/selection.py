@@ -1,4 +1,4 @@
-"""Which records become rows."""
+"""The selection of records that become rows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Chosen:
-    """What is wanted of the records that stand in a queue.
+    """A condition on queued records.
 
-    :ivar system_topics: whether RocketMQ's own topics are
-    :ivar topics: only these; ``None`` is all
-    :ivar since_ms: stored at that time or later, in ms since 1970
+    :ivar system_topics: whether RocketMQ's own topics are included
+    :ivar topics: only these; ``None`` for all
+    :ivar since_ms: stored at this time or later, in ms since 1970
     """
 
     system_topics: bool = False
@@ -36,7 +36,7 @@ class Chosen:
     def of(
         cls, topics: Sequence[str] | None, since: datetime | None, *, system_topics: bool = False
     ) -> Chosen:
-        """As people say it; a time without a zone is in UTC."""
+        """Build from options; a time without a zone is in UTC."""
         at = None
         if since is not None:
             aware = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
@@ -45,13 +45,13 @@ class Chosen:
 
     @property
     def is_partial(self) -> bool:
-        """Whether users' messages are left out."""
+        """Whether some messages of users are left out."""
         return self.topics is not None or self.since_ms is not None
 
     def said(self, *, of_one_topic: bool = False) -> str:
-        """For people, and to tell a choice from another one.
+        """Describe the selection, for people and for comparison with another selection.
 
-        :param of_one_topic: what it says of a table that is for one of the topics chosen
+        :param of_one_topic: whether to describe a table of a single chosen topic
         """
         if of_one_topic:
             what = "all messages of its topic"
@@ -67,18 +67,18 @@ class Chosen:
         return what + since
 
     def takes(self, topic: str) -> bool:
-        """Whether messages of ``topic`` are wanted; one that is named is."""
+        """Whether messages of ``topic`` are selected; a topic given by name always is."""
         if self.topics is not None:
             return topic in self.topics
         return self.system_topics or not is_system_topic(topic)
 
 
 EVERYTHING: Final = Chosen()
-"""All users' messages."""
+"""All messages of users."""
 
 
 def coded_topics(batch: RecordBatch) -> tuple[list[str], NDArray[np.int64]]:
-    """The different topics of ``batch``, and for each record the place of its topic among them."""
+    """The distinct topics of ``batch``, and the index of each record's topic among them."""
     from lakelog_queues.arrow import to_arrow
 
     column = to_arrow(batch, columns=["topic"]).column(0).dictionary_encode()
@@ -89,10 +89,10 @@ def coded_topics(batch: RecordBatch) -> tuple[list[str], NDArray[np.int64]]:
 def chosen_rows(
     batch: RecordBatch, topics: Sequence[str], codes: NDArray[np.int64], chosen: Chosen
 ) -> NDArray[np.int64]:
-    """Places of the records of ``batch`` that become rows.
+    """The indices of the records of ``batch`` that become rows.
 
-    :param topics: the different topics of the batch
-    :param codes: for each record the place of its topic among them
+    :param topics: the distinct topics of the batch
+    :param codes: for each record the index of its topic
     """
     wanted = (batch.sys_flags & PREPARED) == 0
     of_topic = np.array([chosen.takes(each) for each in topics], np.bool_)

@@ -1,7 +1,7 @@
-"""Topics that a broker, or a repair, keeps for its own ends (RocketMQ's ``TopicValidator``).
+"""Topics of a broker's or a repair's internal use (RocketMQ's ``TopicValidator``).
 
-Messages that wait in them come again under their real topic, once they are delivered: as rows they
-would be there twice.
+Delayed messages wait in them and are stored again under their real topic on delivery, so rows of
+both would duplicate them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PREFIXES: Final = ("rmq_sys_", "%RETRY%")
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether ``topic`` is one of them; that of dead letters, ``%DLQ%``, is not.
+    """Whether ``topic`` is internal; a topic of dead letters, ``%DLQ%``, is not.
 
     >>> is_system_topic("%RETRY%group"), is_system_topic("orders")
     (True, False)

@@ -1,4 +1,4 @@
-"""Bodies as their senders gave them; one that cannot be unpacked stays as it is stored."""
+"""Unpacks bodies to the bytes that were sent; a body that cannot be unpacked stays as stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def unpacked(
     batch: RecordBatch, names: Sequence[str]
 ) -> tuple[pa.RecordBatch, Mapping[int, CorruptRecord]]:
-    """The columns ``names``, and what is wrong with bodies that stay packed, by row."""
+    """The columns ``names``, and by row the errors of bodies that stay packed."""
     from lakelog_queues.arrow import to_arrow
 
     try:
@@ -46,7 +46,7 @@ def _packed_for_good(batch: RecordBatch) -> dict[int, CorruptRecord]:
 def _partly_unpacked(
     batch: RecordBatch, names: Sequence[str], packed: Sequence[int]
 ) -> pa.RecordBatch:
-    """In the order of ``batch``, whatever of it is unpacked."""
+    """The batch in its order, with every body unpacked that can be."""
     import pyarrow as pa
 
     from lakelog_queues.arrow import to_arrow

@@ -1,6 +1,6 @@
-"""Which records a read wants: a value that travels to the tasks, and a mask over records.
+"""The condition of a read: a value that is sent to tasks and computes a mask over records.
 
-Everything is checked on the records themselves, whatever queues or index led to them.
+Conditions are checked on the records themselves, whichever queue or index was used to find them.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ LAST: Final = (1 << 63) - 1
 
 @attrs.frozen
 class NumberSpan:
-    """Whole numbers from ``low`` up to ``end``."""
+    """Whole numbers from ``low`` (inclusive) to ``end`` (exclusive)."""
 
     low: int = -LAST
     end: int = LAST
 
     def both(self, other: NumberSpan) -> NumberSpan:
-        """What is in both."""
+        """The intersection."""
         return NumberSpan(max(self.low, other.low), min(self.end, other.end))
 
     @property
     def is_all(self) -> bool:
-        """Whether every number is in it."""
+        """Whether it contains every number."""
         return self == ALL
 
     def flags(self, values: Any) -> Flags:
-        """Which of ``values`` are in it."""
+        """Whether it contains each of ``values``."""
         return cast("Flags", (values >= self.low) & (values < self.end))
 
 
@@ -51,19 +51,19 @@ ALL: Final = NumberSpan()
 
 @attrs.frozen
 class RecordCondition:
-    """What a record has to be; everything that is given has to be true of it.
+    """A conjunction of conditions on records; those not given hold always.
 
-    :ivar topics: its topic is one of them
-    :ivar queue_ids: its queue id is one of them
-    :ivar queues: its topic and queue id are one of them
-    :ivar physical: where it starts in the log
-    :ivar times_ms: when it was stored
-    :ivar queue_offsets: its number in its queue
-    :ivar by_queue: the same, for single queues
-    :ivar tags: its tag is one of them
-    :ivar key: its unique key, or one of its keys
-    :ivar unqueued: whether prepared and rollback records are wanted too
-    :ivar system_topics: whether those of system topics are
+    :ivar topics: the topic is one of them
+    :ivar queue_ids: the queue id is one of them
+    :ivar queues: topic and queue id are one of them
+    :ivar physical: span of physical offsets, in bytes
+    :ivar times_ms: span of store times, in ms since 1970
+    :ivar queue_offsets: span of queue offsets
+    :ivar by_queue: spans of queue offsets of single queues
+    :ivar tags: the tag is one of them
+    :ivar key: the unique key, or one of the keys
+    :ivar unqueued: whether prepared and rollback records of transactions match
+    :ivar system_topics: whether records of system topics match
     """
 
     topics: frozenset[str] | None = None
@@ -79,7 +79,7 @@ class RecordCondition:
     system_topics: bool = False
 
     def has_topic(self, topic: str) -> bool:
-        """Whether records of ``topic`` are wanted."""
+        """Whether records of ``topic`` can match."""
         if self.topics is not None and topic not in self.topics:
             return False
         if self.queues is not None and all(topic != name for name, _ in self.queues):
@@ -87,18 +87,18 @@ class RecordCondition:
         return self.system_topics or not is_system_topic(topic)
 
     def has_queue(self, queue: Queue) -> bool:
-        """Whether records of ``queue`` are wanted."""
+        """Whether records of ``queue`` can match."""
         if self.queue_ids is not None and queue[1] not in self.queue_ids:
             return False
         return self.has_topic(queue[0]) and (self.queues is None or queue in self.queues)
 
     def span_of(self, queue: Queue) -> NumberSpan:
-        """Which queue offsets of ``queue`` are wanted."""
+        """The queue offsets of ``queue`` that can match."""
         return self.queue_offsets.both(self.by_queue.get(queue, ALL))
 
     @property
     def names_queues(self) -> bool:
-        """Whether queues, or places in them, were chosen."""
+        """Whether the condition names queues, or offsets in queues."""
         return not (
             self.topics is None
             and self.queues is None
@@ -107,7 +107,7 @@ class RecordCondition:
         )
 
     def flags(self, batch: RecordBatch) -> Flags:
-        """Which records of ``batch`` are wanted."""
+        """Whether each record of ``batch`` matches."""
         good = self._by_numbers(batch)
         if good.any():
             good &= self._by_topic(batch)

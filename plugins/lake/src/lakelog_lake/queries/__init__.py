@@ -1,1 +1,1 @@
-"""SQL over the messages of a store, in this process."""
+"""SQL over the messages of a store, run in this process."""

@@ -1,4 +1,4 @@
-"""SQL over the messages of a store by DuckDB: no Java, and no session to start."""
+"""SQL over the messages of a store with DuckDB: no Java, and no session to start."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _BATCH_ROWS: Final = 1 << 16
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "python_enable_replacements": False
 }
-"""A name in a statement is no variable of this program."""
+"""Names in statements must not refer to Python variables."""
 
 
 def is_installed() -> bool:
-    """Whether DuckDB is."""
+    """Whether DuckDB is installed."""
     return find_spec("duckdb") is not None
 
 
@@ -33,9 +33,9 @@ def answers(
 ) -> Iterator[Answer]:
     """See :meth:`lakelog_lake.engine_provider.EngineProvider.answers`.
 
-    Raises :class:`~lakelog.errors.SettingsError` where DuckDB is missing, and for wrong options;
-    :class:`~lakelog_lake.errors.StatementRefused`,
-    :class:`~lakelog_lake.errors.QueryFailed`, and what reading the store raises.
+    Raises :class:`~lakelog.errors.SettingsError` without DuckDB or for wrong options,
+    :class:`~lakelog_lake.errors.StatementRefused`, :class:`~lakelog_lake.errors.QueryFailed`, and
+    the errors of reading the store.
     """
     if not is_installed():
         raise SettingsError(f"DuckDB is not installed: {EXTRA}", key="--engine")
@@ -46,7 +46,7 @@ def answers(
 
     read = ReadOptions.of({**options, "path": str(store)})
     with duckdb.connect() as connection:
-        connection.execute("SET python_enable_replacements = false")  # names are no variables here
+        connection.execute("SET python_enable_replacements = false")  # see _CONFIG
         connection.execute("SET TimeZone = 'UTC'")  # as Spark's sessions here have it
         for statement in statements:
             messages = Messages(read)
@@ -57,7 +57,7 @@ def answers(
 
 
 def _answer(found: Any, limit: int) -> Answer:
-    """Of a relation, which a statement such as CREATE may not have."""
+    """Convert a relation, which is ``None`` after a statement such as CREATE."""
     import pyarrow as pa
 
     if found is None:
@@ -82,7 +82,7 @@ def _next(reader: Any) -> Any:
 
 @contextmanager
 def _told(messages: Messages) -> Iterator[None]:
-    """Raise what ended a scan, or :class:`.StatementRefused`, or :class:`.QueryFailed`."""
+    """Raise the error that ended a scan, or :class:`.StatementRefused` or :class:`.QueryFailed`."""
     import duckdb
     import pyarrow as pa
 

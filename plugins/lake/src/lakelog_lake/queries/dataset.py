@@ -1,8 +1,8 @@
-"""The messages of a store as a data set of Arrow, which others may scan as often as they like.
+"""The messages of a store as an Arrow data set, which can be scanned repeatedly.
 
-DuckDB takes any subclass of :class:`pyarrow.dataset.Dataset`, and asks it for a scanner with the
-columns and the filter of each scan. Arrow's own scanners read ahead in threads that outlive a
-query which wants no more: here is none.
+DuckDB accepts any subclass of :class:`pyarrow.dataset.Dataset`, and requests a scanner with the
+columns and the filter of each scan. Arrow's own scanners read ahead in threads, which outlive a
+query that stops early; this one has no threads.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """The rows that ``options`` name, up to where the log ends now: every scan gives these.
+    """The rows selected by ``options``, up to the present end of the log, in each scan.
 
-    :ivar error: what ended a scan; those who scan see but its text
+    :ivar error: the error that ended a scan; DuckDB passes on only its text
     """
 
     error: LakelogError | None = None
 
-    def __init__(self, options: ReadOptions) -> None:  # the one of Dataset refuses
+    def __init__(self, options: ReadOptions) -> None:  # Dataset's own __init__ raises
         with lakelog.open(options.path, mode="read") as store, Landmarks.of(store) as marks:
             self._name = options.store_id or store_name(options.path)
             end = end_of(marks, options.until)
@@ -61,7 +61,7 @@ class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
         filter: pc.Expression | None = None,  # noqa: A002  # Arrow's name
         **_: Any,
     ) -> Scan:
-        """One scan; other arguments of Arrow's scanners are about speed."""
+        """One scan; the other arguments of Arrow's scanners only tune speed."""
         return Scan(self, self.schema.names if columns is None else list(columns), filter)
 
     def batches(
@@ -94,7 +94,7 @@ class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
 @attrs.frozen
 class Scan:
-    """What DuckDB wants of a scanner."""
+    """The part of a scanner's interface that DuckDB uses."""
 
     messages: Messages
     columns: Sequence[str]
@@ -102,11 +102,11 @@ class Scan:
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """Of the rows that come."""
+        """The schema of the rows."""
         return _schema(self.columns)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows, as they are read."""
+        """The rows, read on demand."""
         rows = self.messages.batches(self.columns, self.condition)
         return pa.RecordBatchReader.from_batches(self.projected_schema, rows)
 

@@ -1,7 +1,7 @@
-"""What a filter of Arrow says of single columns, as limits of a read.
+"""Converts an Arrow filter to limits of single columns, where possible.
 
-Arrow gives no way to look into an expression but its text. What is not understood limits nothing:
-whoever reads filters the rows again.
+Arrow expressions can only be inspected as text. A part that is not recognised limits nothing, as
+the reader's caller filters the rows again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def limits_of(condition: pc.Expression) -> Mapping[str, Limit]:
-    """Values that columns can have where ``condition`` is true."""
+    """The values that columns can have where ``condition`` is true."""
     text = str(condition)
     if text.count(_STRINGS) > sum(1 for found in _AMONG.finditer(text) if _STRINGS in found[0]):
-        return {}  # Arrow does not escape quotes in lists: what follows one cannot be told
+        return {}  # Arrow does not escape quotes in lists, so the rest is ambiguous
     return _limits(text)
 
 
@@ -42,7 +42,7 @@ def _limits(text: str) -> dict[str, Limit]:
     found = _AMONG.fullmatch(text)
     if found is not None:
         values = [each.strip().rstrip(",") for each in found[2].split("\n") if each.strip()]
-        # A tag may hold what ends a value in the text of a list; no topic does.
+        # A tag may contain the characters that end a list's value; a topic cannot.
         return {} if found[1] == "tags" else _one_of(found[1], values)
     inner = text[1:-1]
     middle = list(_middles(inner))
@@ -70,7 +70,7 @@ def _one_of(name: str, constants: list[str]) -> dict[str, Limit]:
 
 
 def _middles(text: str) -> Iterator[tuple[int, int]]:
-    """Where ``and`` or ``or`` stands between the two sides; more than once is not Arrow's."""
+    """The span of the ``and`` or ``or`` between two sides; Arrow writes exactly one."""
     depth = 0
     for found in _TOKEN.finditer(text):
         token = found[0]
@@ -83,7 +83,7 @@ def _middles(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _number(constant: str) -> int:
-    """As it is; of a moment µs since 1970."""
+    """A number as it is; a timestamp in µs since 1970."""
     if constant.endswith("Z"):
         moment = datetime.fromisoformat(constant)
         return (moment - _EPOCH) // timedelta(microseconds=1)

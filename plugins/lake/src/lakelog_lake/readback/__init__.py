@@ -1,1 +1,1 @@
-"""Tables that messages have landed in, read again."""
+"""Reads tables in which messages have landed."""

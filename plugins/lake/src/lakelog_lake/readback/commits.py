@@ -1,4 +1,4 @@
-"""What the last commits of a table added, by what the table says of itself."""
+"""The last commits of a table, from the table's own metadata."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from lakelog_lake.sinks.parquet import ParquetSink
 
 Texts: TypeAlias = "Mapping[str, str]"
-"""Positions by store."""
+"""Texts of positions by store."""
 MOST: Final = 40
-"""So many of the last ones are looked at."""
+"""Number of commits to show."""
 
 
 @attrs.frozen
 class TableCommit:
     """One commit.
 
-    :ivar at_ms: when, in ms since 1970
-    :ivar rows: that it added; :ivar files: data files that it added; :ivar bytes: how long they are
-    :ivar took_ms: how long it took, which a later commit of its writer says; ``None`` before that
+    :ivar at_ms: its time, in ms since 1970
+    :ivar rows: rows added; :ivar files: data files added; :ivar bytes: their total size
+    :ivar took_ms: its duration, as stored by the writer's next commit; ``None`` until then
     """
 
     at_ms: int
@@ -41,7 +41,7 @@ class TableCommit:
 
 
 def of_iceberg(table: Table) -> list[TableCommit]:
-    """By the summaries of snapshots, the oldest first."""
+    """From the summaries of snapshots, oldest first."""
     snapshots = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)[-MOST:]
     names = ("added-records", "added-data-files", "added-files-size")
     found = []
@@ -53,7 +53,7 @@ def of_iceberg(table: Table) -> list[TableCommit]:
 
 
 def of_delta(folder: Path) -> list[TableCommit]:
-    """By the log of a table on this machine; what a clean-up took away is not there."""
+    """From the log of a local table, as far as it has not been cleaned up."""
     paths = sorted(each for each in (folder / "_delta_log").glob("*.json") if each.stem.isdigit())
     found = []
     for path in paths[-MOST:]:
@@ -78,7 +78,7 @@ def _of_actions(actions: Iterable[Mapping[str, Any]]) -> tuple[TableCommit, Text
 
 
 def of_parquet(sink: ParquetSink) -> list[TableCommit]:
-    """By the manifests that are kept."""
+    """From the manifests that are kept."""
     return _with_times(list(_of_manifests(sink)))
 
 
@@ -92,14 +92,14 @@ def _of_manifests(sink: ParquetSink) -> Iterator[tuple[TableCommit, Texts]]:
 
 
 def _positions(texts: Texts) -> Iterator[Position]:
-    """Without those that no lakelog wrote: a picture can do without them."""
+    """The valid positions; others were not written by lakelog and are ignored."""
     for text in texts.values():
         with suppress(ValueError):
             yield from_text(text)
 
 
 def _with_times(found: Sequence[tuple[TableCommit, Texts]]) -> list[TableCommit]:
-    """Each commit with how long it took, by its number, which is new in its positions."""
+    """Add the duration of each commit, which is found by its number in a later position."""
     said = [list(_positions(texts)) for _, texts in found]
     took = dict(each.took_ms for positions in said for each in positions if each.took_ms)
     commits, before = [], set[int]()

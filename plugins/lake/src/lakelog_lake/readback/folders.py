@@ -1,4 +1,4 @@
-"""Rows of Delta and Parquet tables: both are a list of files in a folder."""
+"""Rows of Delta and Parquet tables: both are lists of files in a folder."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class ParquetRows:
-    """:ivar sink: which has its manifests."""
+    """Reads a Parquet table; :ivar sink: the table."""
 
     sink: ParquetSink
 
     @property
     def name(self) -> str:
-        """The folder."""
+        """The table's name in messages."""
         return self.sink.name
 
     def columns(self) -> Mapping[str, str]:
-        """Of all files; those that it would have while it has none."""
+        """The columns of all files; of an empty table, those of its future files."""
         schema = self.sink.schema() or self.sink.layout.columns
         return {each.name: str(each.type) for each in schema}
 
     def position(self, store: str) -> Position | None:
-        """As the newest manifest has it."""
+        """The position in the newest manifest."""
         return self.sink.position(store)
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """File by file, each of which is open while it is read."""
+        """Read file by file; a file is only open while it is read."""
         from pyarrow import dataset
 
         schema = self.sink.schema()
@@ -55,27 +55,27 @@ class ParquetRows:
             yield from _scanned(rows, store, columns)
 
     def data_files(self) -> list[DataFile]:
-        """With all their columns."""
+        """All files; they contain all columns."""
         return [(str(path), {}) for path in self.sink.paths()]
 
     def size(self) -> TableSize:
-        """By the manifests."""
+        """From the manifests."""
         files = self.sink.files()
         rows, size = (sum(int(each[name]) for each in files) for name in ("rows", "size_bytes"))
         return TableSize(rows, len(files), size, self.sink.versions())
 
     def commits(self) -> list[TableCommit]:
-        """By the manifests."""
+        """From the manifests."""
         return of_parquet(self.sink)
 
 
 @attrs.frozen
 class Added:
-    """A file of a Delta table.
+    """One file of a Delta table.
 
-    :ivar named: as the log names it; :ivar path: where it is
+    :ivar named: its path in the log; :ivar path: its location
     :ivar partition: the columns that the file does not hold
-    :ivar begins: its least physical offset; ``None`` where the log of the table does not say it
+    :ivar begins: its smallest physical offset; ``None`` if the log has no statistics for it
     """
 
     named: str
@@ -87,42 +87,42 @@ class Added:
 
 @attrs.frozen
 class DeltaRows:
-    """:ivar sink: which knows where it is."""
+    """Reads a Delta table; :ivar sink: the table."""
 
     sink: DeltaSink
 
     @property
     def name(self) -> str:
-        """The folder."""
+        """The table's name in messages."""
         return self.sink.name
 
     def columns(self) -> Mapping[str, str]:
-        """Those of the newest version."""
+        """The columns of the newest version."""
         fields = self._table().schema().fields
         return {each.name: str(getattr(each.type, "type", each.type)) for each in fields}
 
     def position(self, store: str) -> Position | None:
-        """As the transaction identifiers have it."""
+        """The position in the newest version."""
         return self.sink.head(store).position
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """By deltalake, through Arrow."""
+        """Read with deltalake, through Arrow."""
         from deltalake.exceptions import DeltaProtocolError
 
         try:
             rows = self._table().to_pyarrow_dataset()
         except DeltaProtocolError as error:
             raise NotLakelogs(
-                self.name, f"it has features that Arrow does not read ({error})"
+                self.name, f"it uses features that Arrow cannot read ({error})"
             ) from error
         yield from _scanned(rows, store, columns)
 
     def data_files(self) -> list[DataFile]:
-        """The columns of partitions stand in no file."""
+        """All files; partition columns are not in them."""
         return [(str(each.path), each.partition) for each in self.actions()]
 
     def size(self) -> TableSize:
-        """By the log; files without statistics count no rows."""
+        """From the log; files without statistics count as 0 rows."""
         import pyarrow as pa
 
         table = self._table()
@@ -132,11 +132,11 @@ class DeltaRows:
         return TableSize(rows, len(actions), size, len(table.history()))
 
     def commits(self) -> list[TableCommit]:
-        """By the log; of an object store they are not looked up."""
+        """From the log of a local table; none for an object store."""
         return of_delta(self.sink.path) if isinstance(self.sink.path, Path) else []
 
     def actions(self) -> list[Added]:
-        """The files of the newest version; raises what :meth:`data_files` does."""
+        """The files of the newest version; raises the errors of :meth:`data_files`."""
         import pyarrow as pa
 
         table = self._table()
@@ -166,17 +166,17 @@ class DeltaRows:
         try:
             return opened(self.sink.path)
         except TableNotFoundError as error:
-            raise NoTable(str(self.sink.path), "no Delta table is there") from error
+            raise NoTable(str(self.sink.path), "there is no Delta table") from error
 
 
 def _found(folder: Path, path: str) -> Path:
-    """Where a file of the log is: its path may have been encoded as in a URI."""
+    """The location of a file of the log, whose path may be percent-encoded."""
     plain = folder / path
     return plain if plain.exists() else folder / unquote(path)
 
 
 def _scanned(rows: Any, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The data set must not filter: deltalake's takes a column without statistics for empty."""
+    """Filter here and not in the data set, which treats a column without statistics as empty."""
     import pyarrow.compute as pc
 
     if not set(columns) <= set(rows.schema.names):

@@ -1,4 +1,4 @@
-"""Rows of an Iceberg table, by pyiceberg: no JVM."""
+"""Rows of an Iceberg table, read with pyiceberg, without a JVM."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class IcebergRows:
-    """:ivar sink: which has the catalog and the table's name."""
+    """Reads an Iceberg table; :ivar sink: the table."""
 
     sink: IcebergSink
 
     @property
     def name(self) -> str:
-        """The table."""
+        """The table's name in messages."""
         return self.sink.name
 
     def columns(self) -> Mapping[str, str]:
-        """Those of the newest version."""
+        """The columns of the newest version."""
         return {each.name: str(each.field_type) for each in self.table().schema().fields}
 
     def position(self, store: str) -> Position | None:
-        """As its snapshots, or its property, have it."""
+        """The position in the newest snapshot, or in the table's property."""
         return self.sink.head(store).position
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """By a scan, in parts of a bounded number of rows."""
+        """Scan in batches of a bounded number of rows."""
         from pyiceberg.expressions import AlwaysTrue, EqualTo
 
         condition = AlwaysTrue() if store is None else EqualTo("store", store)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
@@ -49,7 +49,7 @@ class IcebergRows:
                 yield batch.slice(at, BATCH_ROWS)
 
     def data_files(self) -> list[DataFile]:
-        """With all their columns; they are not the rows where others deleted some beside them."""
+        """All files, with all columns; raises :class:`.NeedsEngine` if there are delete files."""
         tasks = list(self.table().scan().plan_files())
         if any(each.delete_files for each in tasks):
             raise NeedsEngine(
@@ -58,7 +58,7 @@ class IcebergRows:
         return [(each.file.file_path, {}) for each in tasks]
 
     def size(self) -> TableSize:
-        """By the summary of the newest snapshot."""
+        """From the summary of the newest snapshot."""
         table = self.table()
         snapshot = table.current_snapshot()
         said = None if snapshot is None else snapshot.summary
@@ -69,7 +69,7 @@ class IcebergRows:
         return TableSize(rows, files, size, len(table.metadata.snapshots))
 
     def commits(self) -> list[TableCommit]:
-        """By the snapshots that are kept."""
+        """From the snapshots that are kept."""
         return of_iceberg(self.table())
 
     def table(self) -> Table:

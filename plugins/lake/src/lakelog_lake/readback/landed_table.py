@@ -1,4 +1,4 @@
-"""What every kind of table gives to those who care for it: rows, files, and how far it has come."""
+"""The interface of all kinds of tables for maintenance: rows, files, size and position."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 KEY: Final = ("store", "topic", "queue_id", "queue_offset", "physical_offset")
-"""Without these columns rows cannot be told apart."""
+"""The columns that identify a row."""
 BATCH_ROWS: Final = 16_384
 
 DataFile: TypeAlias = "tuple[str, Mapping[str, Any]]"
-"""A path or URI, and columns that the file itself does not hold."""
+"""A path or URI, and the columns that the file itself does not hold."""
 
 
 @attrs.frozen
 class TableSize:
-    """What a table consists of.
+    """The size of a table.
 
-    :ivar rows: of the newest version, deleted ones of Iceberg's delete files too
-    :ivar files: data files of it; :ivar bytes: how long they are
-    :ivar versions: that are kept: snapshots of Iceberg, versions of Delta, manifests of Parquet
+    :ivar rows: of the newest version, including rows that Iceberg delete files remove
+    :ivar files: its data files; :ivar bytes: their total size
+    :ivar versions: kept snapshots of Iceberg, versions of Delta, or manifests of Parquet
     """
 
     rows: int
@@ -38,56 +38,59 @@ class TableSize:
 
 
 class LandedTable(Protocol):
-    """One table, of any kind; each call sees its newest version."""
+    """One table of any kind; each call reads its newest version."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The table's name in messages."""
 
     def columns(self) -> Mapping[str, str]:
-        """Their names and types, as the kind of table writes those; raises :class:`NoTable`."""
+        """Types by column name, as the kind of table writes them; raises :class:`NoTable`."""
 
     def position(self, store: str) -> Position | None:
-        """How far ``store`` has landed."""
+        """The position of ``store``."""
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Rows of ``store``, or of all, in any order."""
+        """Rows of ``store``, or of all stores, in any order."""
 
     def data_files(self) -> list[DataFile]:
-        """Those that the newest version consists of.
+        """The data files of the newest version.
 
-        Raises :class:`~lakelog_lake.errors.NeedsEngine` where they alone are not the rows.
+        Raises :class:`~lakelog_lake.errors.NeedsEngine` if delete files change their rows.
         """
 
     def size(self) -> TableSize:
-        """How large it is, by what it says of itself: no data file is read."""
+        """The size from the table's metadata; no data file is read."""
 
     def commits(self) -> list[TableCommit]:
-        """What the last commits added, the oldest first; nothing where that is not known."""
+        """The last commits, oldest first; empty if not known."""
 
 
 @attrs.frozen
 class WithDeadLetters:
-    """:ivar main: which says how far both have come; dead letters are committed before its rows."""
+    """A table with its dead letters; dead letters are committed before the rows of the main table.
+
+    :ivar main: its position counts for both
+    """
 
     main: LandedTable
     dead: LandedTable
 
     @property
     def name(self) -> str:
-        """That of the table."""
+        """The name of the main table."""
         return self.main.name
 
     def columns(self) -> Mapping[str, str]:
-        """Those of the table."""
+        """The columns of the main table."""
         return self.main.columns()
 
     def position(self, store: str) -> Position | None:
-        """That of the table."""
+        """The position in the main table."""
         return self.main.position(store)
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Of both; without dead letters of what is to land next."""
+        """Rows of both; dead letters behind the position of the main table are left out."""
         import pyarrow.compute as pc
 
         yield from self.main.batches(store, columns)
@@ -99,13 +102,13 @@ class WithDeadLetters:
                 yield batch.filter(pc.less(batch.column("physical_offset"), position.end))
 
     def data_files(self) -> list[DataFile]:
-        """Of both."""
+        """The data files of both."""
         return [*self.main.data_files(), *self.dead.data_files()]
 
     def size(self) -> TableSize:
-        """Of the table."""
+        """The size of the main table."""
         return self.main.size()
 
     def commits(self) -> list[TableCommit]:
-        """Of the table."""
+        """The commits of the main table."""
         return self.main.commits()

@@ -1,6 +1,6 @@
-"""Opens a table that is there; makes none.
+"""Opens existing tables; never creates one.
 
-A table is named as for ``dispatch``.
+A table is named as for ``lakelog dispatch``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import attrs
 
 from lakelog_lake.errors import NoTable, NotLakelogs, NotLanded, Unreadable
 from lakelog_lake.landing.places import TableLocation
-from lakelog_lake.landing.reaching import reaching
+from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.landing.targets import dead_letters_of
 from lakelog_lake.readback.landed_table import KEY, LandedTable, WithDeadLetters
 from lakelog_lake.tables.fields import TableShape
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Raise :class:`Unreadable` for what Arrow and the file system raise inside of the block."""
+    """Convert errors of Arrow and the file system in the block to :class:`Unreadable`."""
     import pyarrow as pa
 
     try:
@@ -37,9 +37,9 @@ def readable(name: str) -> Iterator[None]:
 
 @attrs.frozen
 class OpenTable:
-    """One of the tables that a target means.
+    """One of the tables that a target names.
 
-    :ivar topic: the only one that it is for; ``None`` if it is for all
+    :ivar topic: the only topic of the table; ``None`` for all
     :ivar dead_letters: the table of bodies that did not parse
     """
 
@@ -49,20 +49,20 @@ class OpenTable:
 
     @property
     def whole(self) -> LandedTable:
-        """All rows that the messages became."""
+        """The table together with its dead letters."""
         dead = self.dead_letters
         return self.table if dead is None else WithDeadLetters(self.table, dead)
 
     @property
     def each(self) -> list[LandedTable]:
-        """The tables one by one."""
+        """The table and its dead letters, one by one."""
         return [self.table, *([] if self.dead_letters is None else [self.dead_letters])]
 
 
 def opened(
     to: str, table: str | None = None, storage: Mapping[str, str] | None = None
 ) -> LandedTable:
-    """The table ``KIND:PATH``; raises :class:`NoTable` and :class:`NotLakelogs`."""
+    """Open the table ``KIND:PATH``; raises :class:`NoTable` and :class:`NotLakelogs`."""
     place = TableLocation.of(to, storage)
     return _one(place, to, place.table(table))
 
@@ -73,12 +73,12 @@ def all_opened(
     dead_letters: str | None = None,
     storage: Mapping[str, str] | None = None,
 ) -> list[OpenTable]:
-    """The table, or with a place for the topic in its name those of all topics.
+    """Open the table, or for a name with ``{topic}`` those of all topics.
 
-    :param dead_letters: the name of the table of dead letters, if it is not the usual one
+    :param dead_letters: the name of the table of dead letters, if it is not the default
     :param storage: options of the object store, or properties of the catalog
 
-    Raises :class:`NoTable` where there is none, and :class:`NotLakelogs`.
+    Raises :class:`NoTable` if there is none, and :class:`NotLakelogs`.
     """
     place = TableLocation.of(to, storage)
     name = place.table(table)
@@ -87,10 +87,10 @@ def all_opened(
         return [OpenTable(_one(place, to, name), None, _if_there(place, to, dead))]
     if place.kind == "iceberg":
         _check_there(place, to, name)
-    with reaching(to):
+    with table_errors(to):
         topics = sorted(_topics(place, name))
     if not topics:
-        raise NoTable(to, f"no table of a topic is there under {name}")
+        raise NoTable(to, f"there is no table of a topic under {name}")
     return [
         OpenTable(
             _one(place, to, named(name, topic)), topic, _if_there(place, to, named(dead, topic))
@@ -100,16 +100,16 @@ def all_opened(
 
 
 def _topics(place: TableLocation, template: str) -> Iterator[str]:
-    """Those of tables that say that they are a topic's."""
+    """The topics of the tables that are marked with one."""
     beside = place.beside(template)
     yield from topics_beside(template, beside, lambda name: place.sink(name, TableShape()).marked())
 
 
 def _one(place: TableLocation, to: str, name: str) -> LandedTable:
     _check_there(place, to, name)
-    with reaching(to):
+    with table_errors(to):
         found = _of_kind(place.kind, place.sink(name, TableShape()))
-    with reaching(found.name), readable(found.name):
+    with table_errors(found.name), readable(found.name):
         missing = set(KEY) - set(found.columns())
     if missing:
         raise NotLakelogs(found.name, f"it has no column {', '.join(sorted(missing))}")
@@ -124,7 +124,7 @@ def _if_there(place: TableLocation, to: str, name: str) -> LandedTable | None:
 
 
 def _check_there(place: TableLocation, to: str, name: str) -> None:
-    with reaching(to):
+    with table_errors(to):
         why = place.why_not_there(name)
     if why is not None:
         raise NoTable(to, why)
@@ -140,7 +140,7 @@ def _of_kind(kind: str, sink: Any) -> LandedTable:
 
 
 def position_of(table: LandedTable, store: str) -> Position:
-    """How far ``store`` has landed; raises :class:`NotLanded`."""
+    """The position of ``store``; raises :class:`NotLanded`."""
     position = table.position(store)
     if position is None:
         raise NotLanded(table.name, store, _stores(table))

@@ -1,1 +1,1 @@
-"""What a query reads of a store: options, runs of the log for single tasks, and their rows."""
+"""Reads of a store by queries: options, ranges of the log for single tasks, and their rows."""

@@ -1,7 +1,8 @@
-"""Runs of units instead of runs of the log, where a small part of the records is wanted.
+"""Plans reads of single units of queues instead of log ranges, where few records are wanted.
 
-The files of the queues say where these are. Only for topics that were named and have queues, and
-up to where the queues are known to be complete; half of the log or more is better read in one go.
+Queue files name the offsets of the records. They are used only for topics that are named and have
+queues, and only as far as the queues are known to be complete. If half of the log or more is
+wanted, one sequential read is faster.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ _SAMPLE = 64
 _WORTH = 0.5
 _FINEST_BYTES = 4096
 _OF_A_BROKER = "config/topics.json"
-"""Every broker of RocketMQ writes it when it starts."""
+"""A topic that every RocketMQ broker writes when it starts."""
 
 
 @attrs.frozen
 class UnitsOf:
-    """Units of one queue, from ``first`` up to ``end``.
+    """Units of one queue, from ``first`` (inclusive) to ``end`` (exclusive).
 
-    :ivar record_bytes: about how long a record is
+    :ivar record_bytes: approximate size of a record
     """
 
     queue: QueueFiles
@@ -35,22 +36,22 @@ class UnitsOf:
 
     @property
     def bytes(self) -> int:
-        """About how long their records are together."""
+        """Approximate total size of the records."""
         return (self.end - self.first) * self.record_bytes
 
     def named(self) -> tuple[str, int, int, int]:
-        """Topic, queue id, first unit, and the one behind the last."""
+        """Topic, queue id, first unit, and end (exclusive)."""
         return (*self.queue.queue, self.first, self.end)
 
     def split(self, offset: int) -> tuple[UnitsOf, UnitsOf]:
-        """Those of records before an offset in the log, and the others."""
+        """Split into the units of records before a physical offset, and the others."""
         middle = self.queue.first_from(offset, self.first, self.end)
         return attrs.evolve(self, end=middle), attrs.evolve(self, first=middle)
 
 
 @attrs.frozen
 class QueueRun:
-    """What one task reads: units of records in one part of the log."""
+    """The work of one task: units whose records are in one part of the log."""
 
     part: NumberSpan
     units: Sequence[tuple[str, int, int, int]]
@@ -59,7 +60,7 @@ class QueueRun:
 def queue_runs(
     marks: Landmarks, part: NumberSpan, wanted: RecordCondition, most_bytes: int
 ) -> list[QueueRun] | None:
-    """Runs of at most about ``most_bytes`` of wanted records; ``None``: read all of ``part``."""
+    """Runs of about ``most_bytes`` of wanted records at most; ``None`` to read all of ``part``."""
     topics = named_topics(wanted)
     if topics is None or wanted.unqueued or part.low >= part.end:
         return None
@@ -75,11 +76,11 @@ def queue_runs(
 
 
 def queued_from(marks: Landmarks, wanted: RecordCondition) -> int:
-    """Where in the log queues begin to lead to every record of the topics that were named.
+    """The physical offset from which the queues name every record of the named topics.
 
-    Before its first unit a topic may have records all the same: of queues that were deleted before
-    it got these. Queues of a topic are deleted together, so the first unit of any of them counts.
-    Deleted by lakelog, a queue goes on with its number; by a broker, it begins again with 0.
+    Before the first unit of a topic there may be records of queues that were deleted. The queues of
+    a topic are deleted together, so the smallest first unit of any of them counts. A queue deleted
+    by lakelog continues its offsets; one deleted by a broker starts again at 0.
     """
     topics, has_broker = named_topics(wanted) or (), (marks.store.path / _OF_A_BROKER).exists()
     begin: dict[str, int] = {}
@@ -91,8 +92,8 @@ def queued_from(marks: Landmarks, wanted: RecordCondition) -> int:
 
 
 def _first_place(queue: QueueFiles, has_broker: bool) -> int:
-    """Where the record of its first unit stands; 0 if it has that of its first message."""
-    unit = queue.first_from(1)  # units of deleted queues lead nowhere, and say 0
+    """The physical offset of a queue's first unit; 0 if that is of its first message."""
+    unit = queue.first_from(1)  # units of deleted queues have offset 0
     if queue.place(unit - 1) is not None or (unit == 0 and not has_broker):
         return 0
     found = queue.place(unit)
@@ -100,7 +101,7 @@ def _first_place(queue: QueueFiles, has_broker: bool) -> int:
 
 
 def named_topics(wanted: RecordCondition) -> frozenset[str] | None:
-    """The topics that records may be of, where they were named."""
+    """The topics that records may have; ``None`` if topics were not named."""
     if wanted.queues is not None:
         of_queues = frozenset(topic for topic, _ in wanted.queues)
         return of_queues if wanted.topics is None else of_queues & wanted.topics

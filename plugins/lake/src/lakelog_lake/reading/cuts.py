@@ -1,7 +1,7 @@
-"""Cuts a stretch of a log into runs that single tasks read, each of a bounded size.
+"""Cuts a range of a log into parts of bounded size, one per task.
 
-They are cut where segments start, which nobody has to look for, and inside of large segments
-where a record is known to start.
+Cuts are made at the starts of segments, which need no search, and inside of large segments at known
+starts of records.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from lakelog_lake.log.landmarks import MANY, Landmarks
 from lakelog_lake.log.wanted import NumberSpan
 
 Finds = Callable[[int, int], int | None]
-"""The first known start of a record at or behind a place, before another one; or ``None``."""
+"""Returns the first known start of a record in a range of offsets, or ``None``."""
 
 
 def runs(
     part: NumberSpan, segment_size_bytes: int, most_bytes: int, finds: Finds
 ) -> list[NumberSpan]:
-    """What to read one by one; only where no record is known to start, a run is longer."""
+    """The parts of ``part``; one is longer than asked only if no record start is known inside."""
     edges = [part.low]
     for target in _targets(part, segment_size_bytes, most_bytes):
         if target % segment_size_bytes == 0:
@@ -34,7 +34,7 @@ def runs(
 
 
 def _targets(part: NumberSpan, segment: int, most: int) -> list[int]:
-    """Where to cut, about."""
+    """Approximate offsets of cuts."""
     first = part.low - part.low % segment
     if most >= segment:
         step = most // segment * segment
@@ -55,9 +55,9 @@ def _next_segment(offset: int, segment: int) -> int:
 def batch_end(
     marks: Landmarks, part: NumberSpan, most_bytes: int | None, most_rows: int | None
 ) -> int:
-    """How far a batch from ``part.low`` on goes, ``part.end`` at most.
+    """The end of a batch that starts at ``part.low``; at most ``part.end``.
 
-    A batch always gets on: a record, or a stretch that no queue leads into, is never cut.
+    A batch always makes progress: neither a record nor a range that no queue names is cut.
     """
     if part.low >= part.end:
         return part.end
@@ -70,7 +70,7 @@ def batch_end(
 
 
 def _cut(marks: Landmarks, part: NumberSpan, target: int) -> int:
-    """The last known start of a record up to ``target``, or else the first one behind it."""
+    """The last known start of a record up to ``target``, else the first one behind it."""
     if target >= part.end:
         return part.end
     before = marks.before(target, part.low)
@@ -82,7 +82,7 @@ def _cut(marks: Landmarks, part: NumberSpan, target: int) -> int:
 
 
 def _behind_rows(marks: Landmarks, part: NumberSpan, most: int) -> int:
-    """The place up to which at most ``most`` records have units."""
+    """The largest offset before which at most ``most`` records have units."""
     low, high = part.low, part.end
     if _rows(marks, part) <= most:
         return high
@@ -99,5 +99,5 @@ def _rows(marks: Landmarks, part: NumberSpan) -> int:
     return sum(
         each.first_from(part.end) - each.first_from(part.low)
         for each in marks.queues
-        if not each.queue[0].startswith("%LMQ%")  # its messages stand in queues of their own, too
+        if not each.queue[0].startswith("%LMQ%")  # light queues repeat messages
     )

@@ -1,8 +1,8 @@
-"""What a predicate says of single columns, as an option of a read: which rows can be true of it.
+"""Limits of single columns derived from a predicate, as an option of a read.
 
-Limits are JSON, such as ``{"topic": ["a", "b"], "queue_offset": [5, null]}``: values that a column
-may have, or numbers from the first one up to the second one, which is left out; of times in ms.
-They may let too much through: whoever sets them filters the rows again.
+Limits are JSON, such as ``{"topic": ["a", "b"], "queue_offset": [5, null]}``: the values that a
+column may have, or the first number and the exclusive end of a span; times are in ms. Limits may
+admit too many rows, as the caller filters the rows again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SPANS: Final = {
     "store_timestamp": "times_ms",
 }
 SETS: Final = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}
-"""Columns, and what of :class:`~lakelog_lake.log.wanted.RecordCondition` they are."""
+"""Columns with limits, and their fields of :class:`~lakelog_lake.log.wanted.RecordCondition`."""
 _WHERE: Final = "where"
 
 
@@ -33,9 +33,9 @@ _MICROS_PER_MS: Final = 1000
 
 
 def compared(operator: str, name: str, value: int) -> dict[str, Limit]:
-    """What column ``name`` can be where it is ``<``, ``<=``, ``>`` or ``>=`` a number.
+    """The limit of column ``name`` for a comparison (``<``, ``<=``, ``>``, ``>=``) with a number.
 
-    Times are in µs since 1970: a row of that ms may be on either side.
+    Times are in µs since 1970; the ms that contains the number is included on both sides.
     """
     if name not in SPANS:
         return {}
@@ -47,7 +47,7 @@ def compared(operator: str, name: str, value: int) -> dict[str, Limit]:
 
 
 def among(name: str, values: Sequence[Any]) -> dict[str, Limit]:
-    """What column ``name`` can be where it is one of some constants; none of them is null."""
+    """The limit of column ``name`` for membership in a list of constants without null."""
     if name not in {*SPANS, *SETS} or not values:
         return {}
     if name in SETS:
@@ -61,7 +61,7 @@ def _number(name: str, value: int) -> int:
 
 
 def both(one: Mapping[str, Limit], other: Mapping[str, Limit]) -> dict[str, Limit]:
-    """Where both are true."""
+    """Limits of a conjunction."""
     found = {**one, **other}
     for name in one.keys() & other.keys():
         left, right = one[name], other[name]
@@ -73,7 +73,7 @@ def both(one: Mapping[str, Limit], other: Mapping[str, Limit]) -> dict[str, Limi
 
 
 def either(one: Mapping[str, Limit], other: Mapping[str, Limit]) -> dict[str, Limit]:
-    """Where one of them is true; numbers between two spans are let through."""
+    """Limits of a disjunction; a gap between two spans of numbers is included."""
     found: dict[str, Limit] = {}
     for name in one.keys() & other.keys():
         left, right = one[name], other[name]
@@ -85,7 +85,7 @@ def either(one: Mapping[str, Limit], other: Mapping[str, Limit]) -> dict[str, Li
 
 
 def to_option(limits: Mapping[str, Limit]) -> str:
-    """As an option of the reader is written."""
+    """Write limits as an option of the reader."""
     return json.dumps({name: _plain(each) for name, each in limits.items()})
 
 
@@ -96,7 +96,7 @@ def _plain(limit: Limit) -> list[Any]:
 
 
 def limited(wanted: RecordCondition, text: str | None) -> RecordCondition:
-    """What of ``wanted`` the limits leave; raises :class:`~lakelog.errors.SettingsError`."""
+    """Restrict ``wanted`` by limits; raises :class:`~lakelog.errors.SettingsError`."""
     if text is None:
         return wanted
     changed: dict[str, Any] = {}
@@ -119,7 +119,7 @@ def _read(text: str) -> dict[str, list[Any]]:
     if not isinstance(found, dict) or not found.keys() <= {*SPANS, *SETS}:
         raise refused(
             _WHERE,
-            f"{text!r} is not what lakelog_spark.read writes: call lakelog_spark.read(spark, path, "
+            f"{text!r} was not written by lakelog_spark.read: call lakelog_spark.read(spark, path, "
             "where=...) with the predicate, which sets this option",
         )
     return found

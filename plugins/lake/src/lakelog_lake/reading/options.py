@@ -1,4 +1,4 @@
-"""What a read of a store can be told, by Spark or DuckDB; anything else is refused."""
+"""Options of a read by Spark or DuckDB; unknown options are refused."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _PLACE_KEYS: Final = ("offset", "store", "version")
 
 @attrs.frozen
 class ReadBoundary:
-    """One end of a read; exactly one of these is given.
+    """The start or end of a read; exactly one of the first four fields is given.
 
     :ivar word: ``earliest`` or ``latest``
-    :ivar time_ms: a store time
-    :ivar offset: a place in the log, in bytes
-    :ivar queues: queue offsets by topic and queue id; other queues are not bound
-    :ivar store: the store that ``offset`` is of, where that was said
+    :ivar time_ms: a store time, in ms since 1970
+    :ivar offset: a physical offset, in bytes
+    :ivar queues: queue offsets by topic and queue id; other queues are not bounded
+    :ivar store: the store that ``offset`` belongs to, if known
     """
 
     word: str | None = None
@@ -51,9 +51,9 @@ class ReadBoundary:
 
 
 def place(key: str, text: str) -> ReadBoundary:
-    """What ``text`` means: ``earliest``, ``latest``, a time, or JSON.
+    """Parse ``earliest``, ``latest``, a time, or JSON.
 
-    JSON is ``{"offset": BYTES}``, as a streaming query's offsets are written, or queue offsets,
+    JSON is ``{"offset": BYTES}``, as in the offsets of a streaming query, or queue offsets,
     ``{"TOPIC": {"0": 12, "1": 7}}``. Raises :class:`~lakelog.errors.SettingsError`.
     """
     short = text.strip()
@@ -62,7 +62,7 @@ def place(key: str, text: str) -> ReadBoundary:
     if short.startswith("{"):
         return _of_json(key, mapping(key, short))
     if short.isalpha():
-        raise refused(key, f"{text!r} is no place; {nearest(short.lower(), (EARLIEST, LATEST))}")
+        raise refused(key, f"{text!r} is not a place; {nearest(short.lower(), (EARLIEST, LATEST))}")
     return ReadBoundary(time_ms=time_ms(key, short))
 
 
@@ -126,39 +126,39 @@ DEFAULTS: Final[dict[str, str | None]] = {
     "max_rows_per_batch": None,
     "trigger": AVAILABLE_NOW,
 }
-"""Every option, and what it is where it is not given."""
+"""Every option with its default."""
 
 
 @attrs.frozen
 class ReadOptions:
-    """Options of a read, checked.
+    """The checked options of a read.
 
     :ivar path: the store directory, absolute
-    :ivar archive: instead of it the URL of a store's folder in an archive
-    :ivar store_id: what the column ``store`` says, if not the store's own UUID
-    :ivar wanted: which records
-    :ivar start: where to begin; :ivar end: where to stop, itself left out
-    :ivar until: ``flushed``: up to what is durable, which no crash takes back; ``readable``: all
-        that can be read; ``None``: ``flushed`` where it is known, and else ``readable``. It is
-        not known beside a living RocketMQ, and after its crash
-    :ivar bodies: whether rows have bodies; :ivar decompress: as their senders gave them
-    :ivar corrupt: what damage does: ``fail`` ends the read, ``skip`` passes over it and logs it,
-        ``collect`` makes a row of it whose column ``error`` says what is wrong
-    :ivar lost: whether a start that the log does not reach back to any more ends the read
-        (``fail``), or the first record that is there is taken for it (``skip``)
-    :ivar times_ms: store times of ``start`` and ``end``: by these, parts of the log are left out.
-        Not by those of a predicate, whose answer no clock may change
-    :ivar max_partition_bytes: how much of the log one task reads
-    :ivar max_bytes_per_batch: how much of the log a batch of a streaming query takes, if bounded
-    :ivar max_rows_per_batch: how many records one takes, if bounded
-    :ivar trigger: what kind of trigger the query has, see :mod:`.streaming`
+    :ivar archive: URL of a store's folder in an archive, instead of ``path``
+    :ivar store_id: value of the column ``store``; by default the store's UUID
+    :ivar wanted: the records
+    :ivar start: start of the read; :ivar end: its end, exclusive
+    :ivar until: ``flushed``: only durable records, which no crash takes back; ``readable``: all
+        readable records; ``None``: ``flushed`` if the durable end is known, else ``readable``. It
+        is not known while RocketMQ has the store open, and after its crash
+    :ivar bodies: whether rows have bodies; :ivar decompress: whether bodies are unpacked
+    :ivar corrupt: at damage, ``fail`` ends the read, ``skip`` skips it with a log line,
+        ``collect`` returns a row with its cause in the column ``error``
+    :ivar lost: if messages after the start were deleted, ``fail`` ends the read, ``skip`` starts
+        at the first existing record
+    :ivar times_ms: store times of ``start`` and ``end``, used to skip parts of the log. Times of a
+        predicate are not, as its result must not depend on clocks
+    :ivar max_partition_bytes: bytes of the log that one task reads
+    :ivar max_bytes_per_batch: bytes of the log per batch of a streaming query, if bounded
+    :ivar max_rows_per_batch: records per batch, if bounded
+    :ivar trigger: the kind of trigger of the query, see :mod:`.streaming`
     """
 
     path: Path
     store_id: str | None = None
-    wanted: RecordCondition = RecordCondition()  # noqa: RUF009  # frozen, so that all may share it
-    start: ReadBoundary = ReadBoundary(word=EARLIEST)  # frozen, so that all may share it
-    end: ReadBoundary = ReadBoundary(word=LATEST)  # frozen, so that all may share it
+    wanted: RecordCondition = RecordCondition()  # noqa: RUF009  # frozen: may be shared
+    start: ReadBoundary = ReadBoundary(word=EARLIEST)  # frozen: may be shared
+    end: ReadBoundary = ReadBoundary(word=LATEST)  # frozen: may be shared
     until: str | None = None
     bodies: bool = True
     decompress: bool = True
@@ -173,7 +173,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
-        """Check what Spark was given; raises :class:`~lakelog.errors.SettingsError`."""
+        """Check options given as text; raises :class:`~lakelog.errors.SettingsError`."""
         for key in given:
             _check_known(key)
         if not given.get(PATH):
@@ -181,7 +181,7 @@ class ReadOptions:
         option = {**DEFAULTS, **given}
         start, end = place("start", str(option["start"])), place("end", str(option["end"]))
         if end.word == EARLIEST:
-            raise refused("end", "a read that ends at the earliest message has none")
+            raise refused("end", "a read that ends at the earliest message is empty")
         until, most_bytes = option["until"], option["max_bytes_per_batch"]
         most_rows = option["max_rows_per_batch"]
         return cls(
@@ -214,15 +214,15 @@ def _check_known(key: str) -> None:
     if key == "pushdown":
         raise refused(
             key,
-            "it is gone, as it gave wrong rows where a frame was used twice: use "
-            "lakelog_spark.read(spark, path, where=...), which reads as little and is never wrong",
+            "it was removed, as it gave wrong rows where a frame was used twice: use "
+            "lakelog_spark.read(spark, path, where=...), which is as fast and right",
         )
     if key not in DEFAULTS:
         raise UnknownSetting(f"no such option; {nearest(key, DEFAULTS)}", key=key, source=SOURCE)
 
 
 def _local(path: str) -> Path:
-    """The directory: executors open it as a folder that each of them sees under the same name."""
+    """Return an absolute path, as executors open the same directory under the same name."""
     parts = urlsplit(path)
     if parts.scheme == "file":
         return Path(unquote(parts.path)).absolute()
@@ -267,7 +267,7 @@ def _by_queue(start: ReadBoundary, end: ReadBoundary) -> dict[tuple[str, int], N
 def _queues(
     text: str | None,
 ) -> tuple[frozenset[int] | None, frozenset[tuple[str, int]] | None]:
-    """Queue ids of any topic, or queues as ``TOPIC/ID``."""
+    """Parse queue ids of any topic, or queues as ``TOPIC/ID``."""
     if text is None:
         return None, None
     given = names("queues", text)
@@ -277,17 +277,17 @@ def _queues(
     for each in sorted(given):
         topic, slash, queue_id = each.rpartition("/")
         if not slash or not topic or not queue_id.isdigit():
-            raise refused("queues", f"{each!r} is no queue; write 0,1 or TOPIC/0,TOPIC/1")
+            raise refused("queues", f"{each!r} is not a queue; write 0,1 or TOPIC/0,TOPIC/1")
         queues.add((topic, int(queue_id)))
     return None, frozenset(queues)
 
 
 def names_of(options: ReadOptions) -> tuple[str, ...]:
-    """The columns that a read gives: no ``body`` with ``include=headers``."""
+    """The columns of a read; without ``body`` for ``include=headers``."""
     kept = tuple(name for name in NAMES if options.bodies or name != "body")
     return (*kept, ERROR) if options.corrupt == "collect" else kept
 
 
 def ddl_of(options: ReadOptions) -> str:
-    """The same, with their types."""
+    """The columns of a read with their types, as Spark DDL."""
     return ", ".join(f"{name} {TYPES.get(name, 'string')}" for name in names_of(options))

@@ -1,7 +1,7 @@
-"""What single tasks read: runs of the log between known places; the driver scans nothing.
+"""Plans a read: ranges of the log between known places, for single tasks; scans nothing.
 
-A record stands in exactly one run: the one in which it starts. Where few records are wanted, a run
-says in which units of which queues they are, and the task reads those only.
+A record belongs to exactly one range: the one in which it starts. Where few records are wanted, a
+range lists units of queues, and the task reads only their records.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from lakelog_lake.reading.options import SKIP, ReadOptions
 from lakelog_lake.reading.times import part_of_times
 
 UnitRun: TypeAlias = tuple[str, int, int, int]
-"""Topic, queue id, first unit, and the one behind the last."""
+"""Topic, queue id, first unit, and end (exclusive)."""
 
 
 @attrs.frozen
 class LogRange:
-    """Records that start from ``start`` up to ``end``, offsets in the log in bytes.
+    """Records that start in ``start`` (inclusive) to ``end`` (exclusive), in bytes of the log.
 
-    :ivar units: only those that these units lead to
-    :ivar places: only those that start at these offsets
+    :ivar units: if given, only the records of these units
+    :ivar places: if given, only the records at these physical offsets
     """
 
     start: int
@@ -41,10 +41,10 @@ class LogRange:
 
 
 def plan(store: lakelog.Store, options: ReadOptions) -> list[LogRange]:
-    """The runs of what the store holds now.
+    """The ranges of a store's present content.
 
-    Raises :class:`~lakelog_lake.errors.NotKnown` for ``until=flushed`` where that is not known,
-    and :class:`~lakelog_lake.errors.OffsetGone`.
+    Raises :class:`~lakelog_lake.errors.NotKnown` for ``until=flushed`` if the durable end is not
+    known, and :class:`~lakelog_lake.errors.OffsetGone`.
     """
     with Landmarks.of(store) as marks:
         end = end_of(marks, options.until)
@@ -53,14 +53,14 @@ def plan(store: lakelog.Store, options: ReadOptions) -> list[LogRange]:
 
 
 def plan_between(marks: Landmarks, part: NumberSpan, options: ReadOptions) -> list[LogRange]:
-    """The runs of one part of the log, which must begin where a record does."""
+    """The ranges of one part of the log, which must begin at the start of a record."""
     wanted = options.wanted
     if part.low >= part.end:
         return []
     key = wanted.key
     part = _narrowed(marks, part, options)
     places = None
-    if key is not None and " " not in key and not wanted.unqueued:  # no key of the index has one
+    if key is not None and " " not in key and not wanted.unqueued:  # keys have no spaces
         places = _by_key(marks, part, wanted, key)
     if places is not None:
         return [LogRange(part.low, part.end, places=places)] if places else []
@@ -76,7 +76,7 @@ def plan_between(marks: Landmarks, part: NumberSpan, options: ReadOptions) -> li
 
 
 def _queued(marks: Landmarks, part: NumberSpan, wanted: RecordCondition) -> NumberSpan:
-    """What of ``part`` has its records, those of the named topics, in the files of their queues."""
+    """The span within ``part`` whose records of the named topics are all in queue files."""
     end = queued_end(marks, part.end)
     end = part.end if end >= part.end else marks.before(end, part.low)
     low = min(max(part.low, queued_from(marks, wanted)), part.end)
@@ -84,7 +84,7 @@ def _queued(marks: Landmarks, part: NumberSpan, wanted: RecordCondition) -> Numb
 
 
 def _narrowed(marks: Landmarks, part: NumberSpan, options: ReadOptions) -> NumberSpan:
-    """What of ``part`` can hold what is wanted; it begins where a record does."""
+    """The span within ``part`` that can hold wanted records; starts at a record."""
     part = part_of_times(marks, part, options.times_ms)
     within = options.wanted.physical.both(part)
     if within.low >= within.end:
@@ -96,7 +96,7 @@ def _narrowed(marks: Landmarks, part: NumberSpan, options: ReadOptions) -> Numbe
 def _by_key(
     marks: Landmarks, part: NumberSpan, wanted: RecordCondition, key: str
 ) -> list[int] | None:
-    """Where the index says that records with ``key`` are; ``None`` where none is kept."""
+    """The physical offsets of records with ``key`` in the index; ``None`` without an index."""
     store = marks.store
     topics = named_topics(wanted)
     try:
@@ -112,7 +112,7 @@ def _by_key(
 
 
 def check_start(marks: Landmarks, options: ReadOptions, end: int) -> None:
-    """Raise :class:`~lakelog_lake.errors.OffsetGone` unless the log reaches back to the start."""
+    """Raise :class:`~lakelog_lake.errors.OffsetGone` unless the start is still in the log."""
     start, minimum = options.start, marks.store.min_offset
     if start.offset is not None and start.offset > end:
         raise OffsetGone(marks.store.path, start.offset, minimum, end)

@@ -1,4 +1,4 @@
-"""What one task does: opens the store by itself, and turns its part of the log into rows."""
+"""The work of one task: open the store, and convert its part of the log to rows."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _log = logging.getLogger("lakelog_lake")
 
 
 def rows(options: ReadOptions, name: str, part: LogRange) -> Iterator[pa.RecordBatch]:
-    """Every record of ``part`` that is wanted, in the log's order.
+    """Yield the wanted records of ``part``, in log order.
 
-    Raises :class:`CorruptLog` at damage, unless that is to be skipped or collected.
+    Raises :class:`CorruptLog` at damage, unless that is skipped or collected.
     """
     with lakelog.open(options.path, mode="read") as store:
         yield from rows_in(store, options, name, part)
@@ -39,9 +39,9 @@ def rows_in(
     part: LogRange,
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The same of a store that is open.
+    """Yield the wanted records of ``part`` from an open store.
 
-    :param columns: only these; without it all that the options say
+    :param columns: only these; by default all columns of the options
     """
     from lakelog_lake.reading.tables import Tables, joined
 
@@ -70,7 +70,7 @@ def _rows(
 def _collected(
     damages: list[Damage], tables: Tables, wanted: RecordCondition
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the damage that was met; of what it was nothing is known but its place."""
+    """Rows for damage, with only its place and cause."""
     found = [each for each in damages if _is_in(each, wanted.physical)]
     damages.clear()
     if found:

@@ -1,4 +1,4 @@
-"""Which bytes of the log one task reads: all of its run, or around records that it is led to."""
+"""The byte spans that one task reads: its whole range, or the surroundings of known records."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
 
 GAP_BYTES: Final = 64 << 10
-"""Records with less than this between them are read in one go."""
+"""Records with smaller gaps between them are read together."""
 _log = logging.getLogger("lakelog_lake")
 
 
 def stretches(store: lakelog.Store, part: LogRange) -> Iterator[NumberSpan]:
-    """What to read, in the order of the log; each stretch begins where a record should."""
+    """The spans to read, in log order; each starts where a record should."""
     if part.places is not None:
         yield from _joined(*_at_places(store, part.places))
     elif part.units is not None:
@@ -37,7 +37,7 @@ def stretches(store: lakelog.Store, part: LogRange) -> Iterator[NumberSpan]:
 
 
 def _at_places(store: lakelog.Store, places: Sequence[int]) -> tuple[Longs, Longs]:
-    """The same for what an index said, which may lead to what is gone."""
+    """Start and end of records at offsets from an index, which may name deleted records."""
     import numpy as np
 
     found: list[tuple[int, int]] = []
@@ -45,13 +45,13 @@ def _at_places(store: lakelog.Store, places: Sequence[int]) -> tuple[Longs, Long
         try:
             found.append((place, place + store.look_up(place).size))
         except (CorruptRecord, OffsetOutOfRange) as error:
-            _log.warning("the key index leads to no whole record: %s", error)
+            _log.warning("the key index names an offset without a whole record: %s", error)
     both = np.array(found, np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
 
 def _led_to(path: Path, part: LogRange) -> tuple[Longs, Longs]:
-    """Where the records of the units stand, and where they end; sorted."""
+    """Start and end of the records of the units, sorted."""
     import numpy as np
 
     offsets, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -69,7 +69,7 @@ def _led_to(path: Path, part: LogRange) -> tuple[Longs, Longs]:
 
 
 def _joined(starts: Longs, ends: Longs) -> Iterator[NumberSpan]:
-    """Neighbours together."""
+    """Merge neighbouring records to spans."""
     import numpy as np
 
     if not len(starts):

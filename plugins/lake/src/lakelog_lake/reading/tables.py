@@ -1,4 +1,4 @@
-"""Records, and damage, as the rows that Spark gets."""
+"""Converts records and damage to Arrow rows."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _BYTES: Final = 4 << 20
 class Tables:
     """Makes rows.
 
-    :ivar store: what the column ``store`` says
-    :ivar names: the columns, in the order of a table's
+    :ivar store: the value of the column ``store``
+    :ivar names: the columns, in table order
     :ivar unpack: whether bodies are unpacked
-    :ivar lenient: whether a body that cannot be unpacked is given as it is; else it raises
+    :ivar lenient: whether a body that cannot be unpacked is returned as stored, instead of an error
     """
 
     store: str
@@ -38,7 +38,7 @@ class Tables:
     lenient: bool
 
     def of_records(self, batch: RecordBatch) -> pa.RecordBatch:
-        """A row for each record; raises :class:`~lakelog.errors.CorruptRecord`."""
+        """One row for each record; raises :class:`~lakelog.errors.CorruptRecord`."""
         errors: Mapping[int, CorruptRecord] = {}
         if self.unpack and self.lenient:
             fields, errors = unpacked(batch, self._fields)
@@ -54,7 +54,7 @@ class Tables:
         return pa.array([_said(errors.get(row)) for row in range(count)], pa.string())
 
     def of_damage(self, damages: Sequence[Damage]) -> pa.RecordBatch:
-        """A row for each, with its place, its length and what is wrong; all else is null."""
+        """One row for each damage, with its place, length and cause; other columns are null."""
         count = len(damages)
         known: dict[str, list[Any]] = {
             "physical_offset": [each.offset for each in damages],
@@ -91,7 +91,7 @@ def _said(error: CorruptRecord | None) -> str | None:
 
 
 def joined(tables: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small ones together: each costs Spark about a millisecond."""
+    """Join small batches, as each one costs Spark about a millisecond."""
     held: list[pa.RecordBatch] = []
     count = size = 0
     for table in tables:

@@ -1,6 +1,6 @@
-"""Which part of a log holds the records of some time, found by the heads of a few of them.
+"""Finds the part of a log with the records of a time span, from the headers of a few records.
 
-Store times rise with the log. Where a clock was set back they fall a little, so that a minute is
+Store times increase with the log, except slightly where a clock was set back, so a minute is
 added on both sides; the records themselves are compared exactly.
 """
 
@@ -19,7 +19,7 @@ SLACK_MS: Final = 60_000
 def part_of_times(
     marks: Landmarks, part: NumberSpan, times_ms: NumberSpan, slack_ms: int = SLACK_MS
 ) -> NumberSpan:
-    """What of ``part``, in bytes of the log, can hold records stored in ``times_ms``."""
+    """The bytes of ``part`` that can hold records stored in ``times_ms``."""
     low, end = part.low, part.end
     if times_ms.low > slack_ms:
         low = _edge(marks, part, times_ms.low - slack_ms)[0]
@@ -29,7 +29,7 @@ def part_of_times(
 
 
 def _edge(marks: Landmarks, part: NumberSpan, time_ms: int) -> tuple[int, int]:
-    """A record that is older than ``time_ms``, and the first known one behind it that is not."""
+    """A record older than ``time_ms``, and the first known one behind it that is not older."""
     starts = [part.low, *(each for each in marks.starts if part.low < each < part.end)]
 
     def is_older(offset: int) -> bool | None:
@@ -47,7 +47,7 @@ def _edge(marks: Landmarks, part: NumberSpan, time_ms: int) -> tuple[int, int]:
 def _edge_in(
     queue: QueueFiles, part: NumberSpan, is_older: Callable[[int], bool | None]
 ) -> tuple[int, int]:
-    """The same, as near as one queue can tell."""
+    """The same, as exact as one queue allows."""
     first = queue.first_from(part.low)
     count = queue.first_from(part.end, first) - first
     low, end = part.low, part.end
@@ -65,9 +65,9 @@ def _edge_in(
 
 
 def _narrow(low: int, high: int, is_older: Callable[[int], bool | None]) -> tuple[int, int]:
-    """The last place that is older, or one before ``low``; and the first that is not, or ``high``.
+    """The last place that is older, or ``low - 1``; and the first that is not, or ``high``.
 
-    A place that cannot be read narrows nothing more.
+    A place that cannot be read ends the search.
     """
     before, behind = low - 1, high
     while before + 1 < behind:

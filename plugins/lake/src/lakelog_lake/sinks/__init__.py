@@ -1,1 +1,1 @@
-"""Where messages land: each kind of table behind one protocol, :class:`.base.Sink`."""
+"""The kinds of tables in which messages land, behind one protocol, :class:`.base.Sink`."""

@@ -1,8 +1,8 @@
-"""What every kind of table does, and what those have in common that are folders: Delta and Parquet.
+"""The protocol of all kinds of tables, and the common part of tables in folders: Delta and Parquet.
 
-The laws: a commit carries files and position at once, and the positions of all other stores in the
-table; it names the version of the table whose position was read, and is refused when that is no
-longer the newest; nothing is tried again in here.
+The laws: a commit adds files and positions atomically, including the positions of all other
+stores in the table; it names the version of the table whose position was read, and fails if that
+is no longer the newest; sinks never retry.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from lakelog_lake.tables.remote import Folder, Remote
 class Head:
     """One version of a table.
 
-    :ivar position: what it says of one store; ``None`` if that never landed in it
-    :ivar version: the sink's own, by which a commit names it
+    :ivar position: of one store; ``None`` if that store never landed in the table
+    :ivar version: the sink's own name of the version, passed to a commit
     """
 
     position: Position | None
@@ -36,18 +36,18 @@ class Sink(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name of the table in messages."""
 
     @property
     def folder(self) -> Folder:
-        """Where tasks put data files; it is there once :meth:`prepare` is done."""
+        """The folder for data files; it exists after :meth:`prepare`."""
 
     @property
     def layout(self) -> Layout:
-        """What stands in data files."""
+        """The columns and partitions of data files."""
 
     def prepare(self) -> None:
-        """Make the table if it is not there; raise ``TableMismatch`` if it is another one."""
+        """Create the table if it does not exist; raise ``TableMismatch`` if it does not fit."""
 
     def head(self, store: str) -> Head:
         """Read the newest version, past every cache."""
@@ -55,26 +55,26 @@ class Sink(Protocol):
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
     ) -> None:
-        """Add ``files`` and move the position of ``store``, both or nothing.
+        """Add ``files`` and set the position of ``store`` atomically.
 
-        Raises :class:`~lakelog_lake.errors.Conflict` when ``head`` is not the newest
-        version any more, and then nothing was done. After any other error, either may be.
+        Raises :class:`~lakelog_lake.errors.Conflict` if ``head`` is no longer the newest version;
+        then nothing was committed. After any other error the commit may or may not have happened.
         """
 
 
 class Markable(Sink, Protocol):
-    """A table that can be the only one of a topic."""
+    """A table that can be marked as that of a single topic."""
 
     def marked(self) -> str | None:
-        """The topic that the table says it is for; ``None`` also where there is no table."""
+        """The only topic of the table; ``None`` if it has all topics or does not exist."""
 
 
 @runtime_checkable
 class Trimmed(Protocol):
-    """A table from which commits take what its history is not to keep."""
+    """A table whose commits also remove old versions, as its history setting says."""
 
     def keep(self, history: str) -> None:
-        """Have the table keep so much, see :mod:`lakelog_lake.tables.kept`."""
+        """Set how much history the table keeps, see :mod:`lakelog_lake.tables.history_setting`."""
 
 
 DATA: Final = "data"
@@ -85,7 +85,7 @@ _Path = TypeVar("_Path", Path, "Path | Remote")
 
 @attrs.frozen
 class FolderTable(Generic[_Path]):
-    """:ivar path: the table's folder; :ivar shape: what it should be."""
+    """:ivar path: the table's folder; :ivar shape: the expected columns and partitions."""
 
     kind: ClassVar[str]
     path: _Path
@@ -93,16 +93,16 @@ class FolderTable(Generic[_Path]):
 
     @property
     def name(self) -> str:
-        """The folder."""
+        """The kind and folder of the table, for messages."""
         return f"the {self.kind} table {self.path}"
 
     @property
     def folder(self) -> _Path:
-        """Of the data files."""
+        """The folder of the data files."""
         return self.path / DATA
 
     def within(self, path: str) -> str:
-        """A data file as the table names it: below its folder."""
+        """The path of a data file relative to the table's folder."""
         if isinstance(self.path, Remote):
             return path.removeprefix(f"{self.path.uri}/")
         return str(Path(path).relative_to(self.path))

@@ -1,4 +1,4 @@
-"""Catalogs of Iceberg tables that pyiceberg is configured for: REST, Glue, Hive, SQL and others."""
+"""The catalogs of Iceberg tables configured for pyiceberg: REST, Glue, Hive, SQL and others."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 SYNCED: Final = {"py-io-impl": "lakelog_lake.tables.synced_io.SyncedFileIO"}
-"""Pyiceberg's FileIO by Arrow, which makes durable what is on this machine."""
+"""The subclass of pyiceberg's Arrow FileIO that syncs local files."""
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _ANY_REGION: Final = "us-east-1"
 
 
 def default_catalog() -> str:
-    """The name of the catalog that pyiceberg takes where none is named."""
+    """The name of pyiceberg's default catalog."""
     from pyiceberg.utils.config import Config
 
     return Config().get_default_catalog_name()
 
 
 def configured_catalog(name: str, given: Mapping[str, str]) -> Catalog:
-    """The catalog ``name`` as pyiceberg's files and environment have it.
+    """Load the catalog ``name`` from pyiceberg's files and environment variables.
 
-    :param given: properties that come before those
+    :param given: properties that override the configured ones
 
-    Raises :class:`~lakelog.errors.SettingsError` where it is not configured, or a package is
-    missing, and whatever pyiceberg raises for one that cannot be reached.
+    Raises :class:`~lakelog.errors.SettingsError` if it is not configured or a package is missing,
+    and pyiceberg's errors if it cannot be reached.
     """
     from pyiceberg.catalog import load_catalog
     from pyiceberg.exceptions import NotInstalledError
@@ -54,7 +54,7 @@ def configured_catalog(name: str, given: Mapping[str, str]) -> Catalog:
 
 
 def _from_environment(properties: Mapping[str, object]) -> dict[str, str]:
-    """What Arrow's S3 does not take from there by itself."""
+    """S3 properties from environment variables that Arrow does not read by itself."""
     found = {}
     endpoint = _first(_ENDPOINTS)
     if endpoint is not None:

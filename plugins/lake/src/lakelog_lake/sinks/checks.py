@@ -1,4 +1,4 @@
-"""Whether a table that is there is one that messages can land in; all kinds are asked alike."""
+"""Checks whether messages can land in an existing table, for all kinds of tables alike."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from lakelog_lake.errors import TableMismatch
 from lakelog_lake.tables.partitions import said
 
 KEY: Final = ("store", "topic", "queue_id", "queue_offset", "physical_offset")
-"""Columns that a table must have; others are added where they are missing."""
+"""Columns that a table must have; missing others are added."""
 
 
 @attrs.frozen
 class Kinds:
-    """:ivar types: by column; :ivar required: those that must not be null."""
+    """:ivar types: by column; :ivar required: columns that must not be null."""
 
     types: Mapping[str, str]
     required: frozenset[str] = frozenset()
 
 
 def _never(_column: str) -> bool:
-    """No column grows."""
+    """The default of ``grows``: no column can change its type."""
     return False
 
 
 def missing(
     name: str, found: Kinds, ours: Kinds, grows: Callable[[str], bool] = _never
 ) -> list[str]:
-    """The columns that a table still lacks; raises ``TableMismatch`` where it cannot take rows.
+    """Return the columns to add; raises ``TableMismatch`` if the table cannot take the rows.
 
-    :param grows: whether a column of another type can become one of ours, or takes it as it is
+    :param grows: whether a column of another type can be changed to, or accepts, our type
     """
     wrong = [
         f"{each} is {found.types[each]}, not {kind}"
@@ -50,20 +50,20 @@ def missing(
 
 
 def check_partition(name: str, found: Sequence[str], ours: Sequence[str]) -> None:
-    """Raise ``TableMismatch`` unless a table is partitioned as it should be."""
+    """Raise ``TableMismatch`` unless a table is partitioned as requested."""
     if tuple(found) != tuple(ours):
         raise TableMismatch(
-            f"{name} has other columns or partitions than lakelog's: it is partitioned by "
-            f"{said(found)}, and not by {said(ours)}: give that by --partition, or land in a new "
+            f"{name} has other partitions than requested: it is partitioned by "
+            f"{said(found)}, not by {said(ours)}: give that as --partition, or land in a new "
             "table"
         )
 
 
 def check_topic(name: str, found: str | None, ours: str | None) -> None:
-    """Raise ``TableMismatch`` if a table is for one topic, and should be for others."""
+    """Raise ``TableMismatch`` unless a table is marked with the expected topic."""
     if found != ours:
         holds = "all topics" if found is None else f"the topic {found!r}"
         raise TableMismatch(
-            f"{name} holds the messages of {holds}, and not those of "
+            f"{name} holds the messages of {holds}, not those of "
             f"{'all topics' if ours is None else repr(ours)}: give another --table"
         )

@@ -1,8 +1,8 @@
-"""A Delta table, by deltalake: no JVM.
+"""A Delta table, written with deltalake, without a JVM.
 
-The positions of all stores are in the ``userMetadata`` of each commit, which stays with the version
-that the commit made: transaction identifiers do not go back with a table that is restored, and
-go away as its settings say. One of them marks that a store has been in the table::
+The positions of all stores are in the ``userMetadata`` of each commit, and so belong to the version
+that the commit makes. Transaction identifiers would not do: they are not restored with a table, and
+expire as its settings say. One of them only marks that a store has landed in the table::
 
     lakelog/STORE    end of what has landed, in bytes of the log
 """
@@ -31,7 +31,7 @@ from lakelog_lake.sinks.history import KnownPositions
 from lakelog_lake.tables.fields import Layout
 from lakelog_lake.tables.file_facts import BOUNDED, FileFacts
 from lakelog_lake.tables.growth import adds, fits
-from lakelog_lake.tables.kept import HISTORY, kept
+from lakelog_lake.tables.history_setting import HISTORY, kept
 from lakelog_lake.tables.partitions import as_text
 from lakelog_lake.tables.position import Position, key, to_text
 from lakelog_lake.tables.remote import DeltaFiles, Folder, Remote, pairs, sync
@@ -43,47 +43,47 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lakelog_lake")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TOPIC: Final = "lakelog.topic"
-"""Of the table's configuration: the topic whose table it is."""
+"""The property of the table's configuration with its only topic."""
 _CHECKPOINTS: Final = "delta.checkpointInterval"
 _CLEANED: Final = {"delta.enableExpiredLogCleanup": "true"}
 _RETENTION: Final = "delta.logRetentionDuration"
 _SHORT_LOG: Final = {HISTORY: "2000"}
-"""Of a folder, whose log each commit lists; of object stores it is listed from the newest on."""
+"""The history of a local table: each commit lists its whole log; object stores list new files."""
 _TRIM_EVERY: Final = 20
 _VERSION: Final = re.compile(r"(\d{20})\.(checkpoint\.parquet$)?")
 _ENDPOINTS: Final = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint")
 
 
 def remote_folder(uri: str, options: Mapping[str, str]) -> Remote:
-    """The folder of a table in an object store, or of several.
+    """A folder in an object store.
 
-    :param options: of deltalake; the environment has what they lack
+    :param options: of deltalake; missing ones come from the environment
     """
-    os.environ.setdefault("RUST_LOG", "error")  # deltalake warns of each place without credentials
+    os.environ.setdefault("RUST_LOG", "error")  # no warnings of missing credentials
     root, known = uri.rstrip("/"), dict(options)
     lower = {name.lower(): it for name, it in (*os.environ.items(), *options.items())}
     endpoints = [lower[name] for name in _ENDPOINTS if name in lower]
     if any(each.startswith("http://") for each in endpoints):
-        known.setdefault("allow_http", "true")  # who names such a place means it
+        known.setdefault("allow_http", "true")  # an http URL was given on purpose
     return Remote(root, DeltaFiles(root, pairs(known)))
 
 
 def opened(path: Folder) -> DeltaTable:
-    """The newest version; raises ``TableNotFoundError`` of deltalake."""
+    """Open the newest version; raises deltalake's ``TableNotFoundError``."""
     from deltalake import DeltaTable
 
     return DeltaTable(str(path), storage_options=options_of(path))
 
 
 def options_of(path: Folder) -> dict[str, str] | None:
-    """Storage options, as deltalake takes them."""
+    """Storage options for deltalake."""
     if isinstance(path, Remote) and isinstance(path.files, DeltaFiles):
         return dict(path.files.options)
     return None
 
 
 def is_there(path: Folder) -> bool:
-    """Whether a Delta table is in a folder."""
+    """Whether a folder has a Delta table."""
     from deltalake import DeltaTable
 
     return bool(DeltaTable.is_deltatable(str(path), options_of(path)))
@@ -91,7 +91,7 @@ def is_there(path: Folder) -> bool:
 
 @attrs.frozen
 class _Version:
-    """:ivar table: as the position was read from it; :ivar known: of all stores."""
+    """:ivar table: the handle from which positions were read; :ivar known: of all stores."""
 
     table: DeltaTable
     known: KnownPositions
@@ -99,7 +99,7 @@ class _Version:
 
 @attrs.frozen
 class DeltaSink(FolderTable[Folder]):
-    """A Delta table."""
+    """A sink that is a Delta table."""
 
     kind: ClassVar[str] = "Delta"
     _known: dict[tuple[object, int], KnownPositions] = attrs.field(
@@ -108,7 +108,7 @@ class DeltaSink(FolderTable[Folder]):
 
     @property
     def layout(self) -> Layout:
-        """Without the columns of partitions: they stand in the log of the table."""
+        """Without partition columns, whose values are only in the table's log."""
         import pyarrow as pa
 
         shape = self.shape
@@ -116,7 +116,7 @@ class DeltaSink(FolderTable[Folder]):
         return Layout(pa.schema(stored), shape.partition)
 
     def prepare(self) -> None:
-        """Make the table, or add to it the columns, and fields of columns, that it lacks."""
+        """Create the table, or add missing columns and fields of columns."""
         from deltalake import DeltaTable
 
         shape = self.shape
@@ -130,8 +130,9 @@ class DeltaSink(FolderTable[Folder]):
             configuration={
                 **_CLEANED,
                 **(_SHORT_LOG if isinstance(self.path, Path) else {}),
-                _CHECKPOINTS: str(_TRIM_EVERY),  # a commit reads each that came since the last one
-                "delta.dataSkippingStatsColumns": bounded,  # or a filter on others finds nothing
+                _CHECKPOINTS: str(_TRIM_EVERY),  # a commit reads every later version
+                # Filters treat a file without statistics for a column as empty.
+                "delta.dataSkippingStatsColumns": bounded,
                 **topic,
             },
             raise_if_key_not_exists=False,
@@ -161,13 +162,14 @@ class DeltaSink(FolderTable[Folder]):
         lacks = missing(self.name, _kinds(table.schema()), _kinds(wanted), grows)
         there = [each for each in ours if each.name not in lacks]
         lacks += [each.name for each in there if adds(known.field(each.name).type, each.type)]
-        if lacks:  # of a struct that is there, this adds the fields that it lacks
+        if lacks:  # this also adds fields to structs
             table.alter.add_columns([each for each in wanted.fields if each.name in lacks])
 
     def keep(self, history: str) -> None:
-        """A time or ``off`` by settings that all engines follow; see :class:`.base.Trimmed`.
+        """Keep versions for a time, or all, by settings that all engines follow.
 
-        Raises :class:`~lakelog.errors.SettingsError` for a number of versions in an object store.
+        See :class:`.base.Trimmed`. Raises :class:`~lakelog.errors.SettingsError` for a number of
+        versions in an object store.
         """
         setting = kept(history)
         wanted = {**_CLEANED, HISTORY: history}
@@ -177,7 +179,7 @@ class DeltaSink(FolderTable[Folder]):
             wanted[_RETENTION] = f"interval {setting.seconds} seconds"
         elif not isinstance(self.path, Path):
             raise SettingsError(
-                f"{history!r} is a number, and in an object store Delta keeps its log by time: "
+                f"{history!r} is a number, but in an object store Delta keeps its log by time: "
                 "write 12h, or off",
                 key="--history",
             )
@@ -187,13 +189,13 @@ class DeltaSink(FolderTable[Folder]):
             table.alter.set_table_properties(wanted, raise_if_not_exists=False)
 
     def marked(self) -> str | None:
-        """The topic that the table says it is for; ``None`` also where there is no table."""
+        """The only topic of the table; ``None`` if it has all topics or does not exist."""
         if not is_there(self.path):
             return None
         return opened(self.path).metadata().configuration.get(_TOPIC)
 
     def head(self, store: str) -> Head:
-        """Read the log of the table."""
+        """Read the newest version from the table's log."""
         table = opened(self.path)
         version = (table.metadata().id, table.version())
         if version not in self._known:
@@ -205,7 +207,7 @@ class DeltaSink(FolderTable[Folder]):
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
     ) -> None:
-        """One commit on the very handle that the position was read by."""
+        """Commit on the handle from which the position was read."""
         actions = [
             added(
                 self.within(each.path),
@@ -223,7 +225,7 @@ class DeltaSink(FolderTable[Folder]):
         actions: Sequence[AddAction | RemoveAction],
         position: Position,
     ) -> None:
-        """One commit, as for :meth:`commit`; :param actions: files to add and to remove."""
+        """Commit as :meth:`commit` does; :param actions: files to add and to remove."""
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import CommitProperties, Transaction
 
@@ -245,25 +247,25 @@ class DeltaSink(FolderTable[Folder]):
                 ),
             )
         except CommitFailedError as error:
-            raise Conflict(f"{self.name} was changed by somebody else: {error}") from error
+            raise Conflict(f"{self.name} was changed by another writer: {error}") from error
         self.sync_version(next_version)
         if not next_version % _TRIM_EVERY:
             self._trim(table, next_version)
 
     def _trim(self, table: DeltaTable, version: int) -> None:
-        """Take old versions off a folder's log, if its history is a number of them.
+        """Remove old versions from a local log, if the history is a number of versions.
 
-        The commit is done: whatever goes wrong here is logged, and tried again by a later one.
+        The commit is already done: an error here is only logged, and a later commit tries again.
         """
         try:
             setting = kept(table.metadata().configuration.get(HISTORY))
             if isinstance(self.path, Path) and setting is not None and not setting.seconds:
                 drop_versions(self.path / "_delta_log", version - setting.versions)
         except (OSError, SettingsError) as error:
-            _log.warning("%s keeps more versions than it should: %s", self.name, error)
+            _log.warning("%s cannot remove old versions: %s", self.name, error)
 
     def sync_version(self, version: int) -> None:
-        """Make a version durable; a clean-up of the log may have been faster."""
+        """Sync the file of a version; another process may already have removed it."""
         log = self.path / "_delta_log"
         with suppress(FileNotFoundError):
             sync(log / f"{version:020d}.json")
@@ -271,9 +273,9 @@ class DeltaSink(FolderTable[Folder]):
 
 
 def drop_versions(log: Path, first: int) -> None:
-    """Remove what a Delta log has of versions before the newest checkpoint up to ``first``.
+    """Remove a Delta log's files up to the newest checkpoint at or before version ``first``.
 
-    In their order, so that the log has no hole at any time; the checkpoint is durable before.
+    Oldest first, so that the log never has a gap, and only after the checkpoint is durable.
     """
     found = [each for each in map(_VERSION.match, sorted(os.listdir(log))) if each]
     checkpoints = (int(each[1]) for each in found if each[2])
@@ -293,7 +295,7 @@ def added(
     *,
     data_change: bool = True,
 ) -> AddAction:
-    """A file to add.
+    """Build the action that adds a file.
 
     :param partition: its values as the log has them
     :param data_change: whether its rows are new in the table
@@ -316,7 +318,7 @@ def _kinds(schema: Schema) -> Kinds:
 
 
 def _statistics(facts: FileFacts, partition: Collection[str]) -> str:
-    """Counts and bounds as Delta writes them: JSON, times with milliseconds, rounded outwards."""
+    """Counts and bounds in Delta's JSON: times in milliseconds, rounded outwards."""
     names = [name for name in facts.lower if name not in partition]
     return json.dumps(
         {

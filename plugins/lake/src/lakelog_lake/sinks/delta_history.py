@@ -1,4 +1,4 @@
-"""The commits that led to a version of a Delta table, and its rows, by deltalake."""
+"""The commits that led to a version of a Delta table, and its rows, read with deltalake."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _STEPS: Final = (1, 16, 256, None)
-"""How many commits to read: mostly the newest one tells all."""
+"""Commits to read at once; usually the newest one has all positions."""
 _OLDER: Final = ("RESTORE", "CLONE")
 _REPLACING: Final = ("REPLACE", "CREATE OR REPLACE", "CONVERT")
 
@@ -34,7 +34,7 @@ class DeltaHistory:
     _oldest: int = -1
 
     def commits(self) -> Iterator[PositionedVersion]:
-        """As far as the log has not been cleaned up."""
+        """Up to the oldest version that log clean-up has left."""
         told = 0
         for count in _STEPS:
             found = self._table.history(count)
@@ -46,15 +46,15 @@ class DeltaHistory:
                 return
 
     def begins(self) -> bool:
-        """The first version is 0."""
+        """Whether the log still has version 0."""
         return self._oldest == 0
 
     def marks(self) -> Collection[str] | None:
-        """Deltalake does not list them."""
+        """``None``: deltalake cannot list transaction identifiers."""
         return None
 
     def mark(self, store: str) -> str | None:
-        """A transaction identifier of it, which a restored table has, too; it says nothing else."""
+        """Empty if the store has a transaction identifier; a restored table keeps those as well."""
         return None if self._table.transaction_version(app_of(store)) is None else ""
 
     def last_rows(self) -> Iterator[pa.RecordBatch]:
@@ -63,7 +63,7 @@ class DeltaHistory:
         yield from rows.to_batches(columns=list(LAST_ROWS), fragment_readahead=1)
 
     def holds(self, store: str) -> bool:
-        """By the column; deltalake's filters take one without statistics for empty."""
+        """Filter by the column; deltalake's own filters treat one without statistics as empty."""
         import pyarrow.compute as pc
 
         rows = self._table.to_pyarrow_dataset()
@@ -72,7 +72,7 @@ class DeltaHistory:
 
 
 def texts_of(said: Any) -> dict[str, str]:
-    """The positions that a commit says; before, it was one, as ``NAME=TEXT``."""
+    """The positions in a commit; older commits have a single one, as ``NAME=TEXT``."""
     text = str(said or "")
     if text.startswith(PREFIX):
         name, _, rest = text.partition("={")
@@ -85,7 +85,7 @@ def texts_of(said: Any) -> dict[str, str]:
 
 
 def _left(commit: Mapping[str, Any]) -> Left:
-    """What a commit has left, by the operation that it says."""
+    """How a commit changed earlier rows, by its operation."""
     operation = str(commit.get("operation", ""))
     given = commit.get("operationParameters") or {}
     if operation.startswith(_OLDER):

@@ -1,15 +1,16 @@
-"""How far each store has landed in one version of a table, by the commits that led to it.
+"""The position of each store in one version of a table, found from the commits that led to it.
 
-Each commit of lakelog's says the positions of all stores. Going back from the version, the newest
-commit that says any counts, as long as what lies between has left in the table what had landed:
-appends, compactions, deletes. Where it has not, or where the line has been cut by expiry:
+Each commit of lakelog has the positions of all stores. Going back from a version, the newest commit
+with positions counts, provided that the commits after it keep all landed rows: appends,
+compactions, deletes. Otherwise, or if expiry has removed the commits before:
 
-- the table was restored, or cloned: its rows count, as the commits up to some version are in it
-- the line is cut, and the table has a mark of the store: likewise; a mark that says a position
-  counts where its last record is the store's last row
-- the table was replaced, or nothing tells where rows of the store come from: it is refused
+- the table was restored or cloned: positions follow from its rows, which are those of the commits
+  up to some version
+- commits are missing, and the table has a mark of the store: likewise; a mark with a position
+  counts if its last record is that of the store's last row
+- the table was replaced, or the origin of a store's rows is unknown: an error
 
-A store that has been in the table, and has no row in it, lands again from the beginning.
+A store that has been in the table but has no row in it lands again from the beginning.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ LAST_ROWS: Final = (
     *("store", "topic", "queue_id"),
     *("queue_offset", "physical_offset", "store_size"),
 )
-"""The columns that tell how far a store has come."""
+"""The columns from which positions follow."""
 _BEGINNING: Final = Position(0, 0, commit=0)
 
 
 class Left(Enum):
-    """What a commit has left of the rows that were there before it."""
+    """The part of the earlier rows that a commit keeps."""
 
     ALL = auto()
     THOSE_OF_AN_OLDER_VERSION = auto()
@@ -46,39 +47,39 @@ class Left(Enum):
 
 @attrs.frozen
 class PositionedVersion:
-    """:ivar texts: the positions it says, by store; :ivar left: of the rows before."""
+    """:ivar texts: the commit's positions, by store; :ivar left: the earlier rows that it keeps."""
 
     texts: Mapping[str, str]
     left: Left = Left.ALL
 
 
 class TableHistory(Protocol):
-    """One version of a table."""
+    """The history of one version of a table."""
 
     def commits(self) -> Iterator[PositionedVersion]:
-        """From the newest back, as far as they are known."""
+        """The known commits, newest first."""
 
     def begins(self) -> bool:
-        """Whether the last one of :meth:`commits` is the table's first."""
+        """Whether the last one of :meth:`commits` is the table's first commit."""
 
     def marks(self) -> Collection[str] | None:
-        """The stores of which the table says elsewhere that they landed; not all can list them."""
+        """The stores with marks outside of commits; ``None`` where marks cannot be listed."""
 
     def mark(self, store: str) -> str | None:
-        """What the table says elsewhere of ``store``: the newest position, or nothing but itself.
+        """The mark of ``store`` outside of commits: its newest position, or an empty text.
 
-        It does not go back with the rows. ``None`` for a store that never landed.
+        Marks are not rolled back with the rows. ``None`` for a store that never landed.
         """
 
     def last_rows(self) -> Iterable[pa.RecordBatch]:
-        """:data:`LAST_ROWS` of the last row of each queue, and of any others."""
+        """:data:`LAST_ROWS` of the last row of each queue; may include other rows."""
 
     def holds(self, store: str) -> bool:
         """Whether the table has a row of ``store``."""
 
 
 class KnownPositions:
-    """What one version of a table says."""
+    """The positions of all stores in one version of a table."""
 
     def __init__(self, line: TableHistory, name: str) -> None:
         """:param name: of the table, for messages."""
@@ -89,7 +90,7 @@ class KnownPositions:
         self._is_cut = self._walk()
 
     def _walk(self) -> bool:
-        """Go back to a commit that says all; whether the line ends before."""
+        """Go back to a commit with the positions of all stores; return whether none was found."""
         for commit in self._line.commits():
             if self._left is Left.ALL:
                 self._texts = {**commit.texts, **self._texts}
@@ -101,7 +102,10 @@ class KnownPositions:
         return not self._line.begins()
 
     def position(self, store: str) -> Position | None:
-        """Of ``store``; raises :class:`~lakelog_lake.errors.NoPosition`, and ``TableMismatch``."""
+        """The position of ``store``, or ``None``.
+
+        Raises :class:`~lakelog_lake.errors.NoPosition` and ``TableMismatch``.
+        """
         text = self._texts.get(store) or self._from_rows.get(store)
         if text is not None:
             return _parsed(text, self._name)
@@ -111,7 +115,7 @@ class KnownPositions:
         return _BEGINNING if has_been else None
 
     def texts(self) -> dict[str, str]:
-        """Of all stores, as the next commit says them."""
+        """The positions of all stores, for the next commit."""
         if self._left is Left.ALL and (not self._is_cut or self._has_all_marks()):
             return self._texts
         return {**self._from_rows, **self._texts}
@@ -122,7 +126,7 @@ class KnownPositions:
 
     @cached_property
     def _from_rows(self) -> Mapping[str, str]:
-        """The positions of stores whose rows are all that there were up to the last one."""
+        """The positions of stores, where the rows are known to be complete up to the last one."""
         is_older = self._left is Left.THOSE_OF_AN_OLDER_VERSION
         if not is_older and not (self._left is Left.ALL and self._is_cut):
             return {}
@@ -133,7 +137,7 @@ class KnownPositions:
         }
 
     def _confirmed(self, store: str, position: Position) -> str | None:
-        """The mark's text, which says more than rows do, if its last record is the last row."""
+        """The mark's text, more complete than rows, if it ends at the record of the last row."""
         text = self._line.mark(store)
         last = _parsed(text, self._name).last if text else None
         same = last is not None and (last.offset, last.size) == _place(position)
@@ -154,7 +158,7 @@ def _parsed(text: str, name: str) -> Position:
 
 @attrs.define
 class _Last:
-    """Of one store: the record of its last row, and where its queues go on."""
+    """The last row of a store by physical offset, and the next offset of each of its queues."""
 
     offset: int = -1
     size: int | None = None
@@ -168,11 +172,11 @@ class _Last:
 
 
 def positions_of(batches: Iterable[pa.RecordBatch], name: str) -> dict[str, Position]:
-    """Behind the last row of each store.
+    """The positions after the last row of each store.
 
     :param batches: with :data:`LAST_ROWS`
 
-    Raises ``TableMismatch`` for a row that does not say how long its record is.
+    Raises ``TableMismatch`` for a row without the size of its record.
     """
     found: dict[str, _Last] = {}
     for batch in batches:
@@ -182,7 +186,7 @@ def positions_of(batches: Iterable[pa.RecordBatch], name: str) -> dict[str, Posi
 
 
 def _last_of_queues(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """One row for each queue in ``batch``; its greatest offsets are those of one record."""
+    """One row for each queue in ``batch``; its largest offsets are all of one record."""
     import pyarrow as pa
 
     table = pa.table(batch).sort_by("physical_offset")
@@ -198,8 +202,8 @@ def _last_of_queues(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 def _behind(last: _Last, name: str) -> Position:
     if last.size is None:
         raise TableMismatch(
-            f"{name}: its last row, at physical offset {last.offset}, has no store_size, so that "
-            "where to go on is not known: land in a new table"
+            f"{name}: its last row, at physical offset {last.offset}, has no store_size, so "
+            "the position is not known: land in a new table"
         )
     end = last.offset + last.size
     mark = Fingerprint(last.offset, last.size, UNCHECKED)

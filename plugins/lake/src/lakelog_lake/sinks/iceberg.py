@@ -1,12 +1,13 @@
-"""An Iceberg table, by pyiceberg: no JVM.
+"""An Iceberg table, written with pyiceberg, without a JVM.
 
 The positions of all stores are properties of the snapshot that a commit makes
-(``lakelog.position.STORE``, see :mod:`lakelog_lake.tables.position`); that of the store which lands
-is, in the same commit, a property of the table, which only marks that the store has been there.
+(``lakelog.position.STORE``, see :mod:`lakelog_lake.tables.position`). The same commit sets the
+position of the landing store as a property of the table, which only marks that the store has
+landed there.
 
-A commit requires that the branch still is at the snapshot that the position was read from. After a
-refusal pyiceberg would rebase the append and try again by itself, which lands a range twice; it is
-kept from that by taking its list of producers away (checked with the one version asked for).
+A commit requires that the branch is still at the snapshot from which the position was read. After a
+conflict, pyiceberg would rebase the append and retry it, and so land a range twice. Emptying its
+list of snapshot producers prevents that (checked with the pinned version).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from lakelog_lake.sinks.iceberg_state import IcebergHistory, Snapshot, is_local,
 from lakelog_lake.sinks.iceberg_types import ids
 from lakelog_lake.tables.fields import Layout, TableShape
 from lakelog_lake.tables.file_facts import FileFacts
-from lakelog_lake.tables.kept import HISTORY
+from lakelog_lake.tables.history_setting import HISTORY
 from lakelog_lake.tables.position import Position, key, to_text
 from lakelog_lake.tables.remote import Folder, IcebergFiles, Pairs, Remote, pairs, sync
 
@@ -40,14 +41,14 @@ if TYPE_CHECKING:
     from lakelog_lake.sinks.iceberg_upkeep import Upkeep
 
 CATALOG: Final = "lake"
-"""Spark's catalog must have the same name to see the tables."""
+"""The name of the catalog; Spark's must be the same to find the tables."""
 CATALOG_FILE: Final = "catalog.db"
 
 
 def sqlite_catalog(warehouse: Path) -> Catalog:
-    """A catalog in a file of the warehouse, which Spark's JDBC catalog opens too.
+    """A catalog in a file of the warehouse, which Spark's JDBC catalog can open too.
 
-    What it points to is durable before it does: SQLite sees to itself, ``syncedio`` to the rest.
+    SQLite syncs the catalog; ``synced_io`` syncs the files that it points to before that.
     """
     from pyiceberg.catalog.sql import SqlCatalog
 
@@ -63,12 +64,12 @@ def sqlite_catalog(warehouse: Path) -> Catalog:
 
 @attrs.define(slots=False)
 class IcebergSink:
-    """A table.
+    """A sink that is an Iceberg table.
 
     :ivar catalog: any of pyiceberg's
     :ivar table: ``NAMESPACE.TABLE``
-    :ivar warehouse: a URI under which a new table is made, else where the catalog makes it
-    :ivar clock: seconds since 1970, by which history is kept
+    :ivar warehouse: the URI below which to create the table; by default the catalog chooses
+    :ivar clock: returns seconds since 1970, for the retention of versions
     """
 
     catalog: Catalog
@@ -83,23 +84,23 @@ class IcebergSink:
 
     @property
     def name(self) -> str:
-        """The table."""
+        """The catalog and name of the table, for messages."""
         return f"the Iceberg table {self.catalog.name}.{self.table}"
 
     @property
     def folder(self) -> Folder:
-        """Of the data files."""
+        """The folder of the data files."""
         if is_local(self._location):
             return local_folder(self._location) / "data"
         return Remote(self._location.rstrip("/"), IcebergFiles(self._properties)) / "data"
 
     @property
     def layout(self) -> Layout:
-        """With the ids that the table gives to its fields."""
+        """With the field ids of the table."""
         return self._layout
 
     def prepare(self) -> None:
-        """Make the table, or add to it the columns that it lacks."""
+        """Create the table, or add missing columns."""
         made = make(self.catalog, self.table, self.shape, self._place())
         table = fitted(made, self.name, self.shape)
         self._location, self._properties = table.location(), pairs(table.io.properties)
@@ -116,7 +117,7 @@ class IcebergSink:
         return "/".join([self.warehouse.rstrip("/"), *self.table.split(".")])
 
     def marked(self) -> str | None:
-        """The topic that the table says it is for; ``None`` also where there is no table."""
+        """The only topic of the table; ``None`` if it has all topics or does not exist."""
         from pyiceberg.exceptions import NoSuchTableError
 
         try:
@@ -128,7 +129,7 @@ class IcebergSink:
         """Load the table from the catalog."""
         table = self.catalog.load_table(self.table)
         version = table.metadata_location
-        self._properties = pairs(table.io.properties)  # credentials may be for a time
+        self._properties = pairs(table.io.properties)  # credentials may expire
         if version not in self._known:
             self._known.clear()
             self._known[version] = KnownPositions(IcebergHistory(_History(table)), self.name)
@@ -138,7 +139,7 @@ class IcebergSink:
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
     ) -> None:
-        """One transaction, tried once."""
+        """Commit one transaction, without retries."""
         from lakelog_lake.sinks.iceberg_upkeep import SteadyTransaction
 
         self.finish(SteadyTransaction(head.version.table), head, store, files, position)
@@ -151,7 +152,7 @@ class IcebergSink:
         files: Sequence[FileFacts],
         position: Position,
     ) -> None:
-        """Add ``files`` and the position to what a transaction does, and commit it."""
+        """Add ``files`` and the position to a transaction, and commit it."""
         from pyiceberg.exceptions import CommitFailedException
 
         text = to_text(position)
@@ -165,7 +166,7 @@ class IcebergSink:
         try:
             transaction.commit_transaction()
         except CommitFailedException as error:
-            raise Conflict(f"{self.name} was changed by somebody else: {error}") from error
+            raise Conflict(f"{self.name} was changed by another writer: {error}") from error
         committed()
 
     @cached_property
@@ -175,13 +176,13 @@ class IcebergSink:
         return Upkeep(self.clock)
 
     def keep(self, history: str) -> None:
-        """Have the table keep so much of its history, see :mod:`lakelog_lake.tables.kept`."""
+        """Set how much history the table keeps, see :mod:`lakelog_lake.tables.history_setting`."""
         table = self.catalog.load_table(self.table)
         if table.properties.get(HISTORY) != history:
             table.transaction().set_properties({HISTORY: history}).commit_transaction()
 
     def _uri(self, path: str) -> str:
-        """A data file as the table names it: below its location."""
+        """The URI of a data file, below the table's location."""
         if not is_local(self._location):
             return path
         within = Path(path).relative_to(local_folder(self._location))
@@ -190,7 +191,7 @@ class IcebergSink:
 
 @attrs.frozen
 class _Version:
-    """:ivar table: as the position was read from it; :ivar known: of all stores."""
+    """:ivar table: from which positions were read; :ivar known: of all stores."""
 
     table: Table
     known: KnownPositions
@@ -198,7 +199,7 @@ class _Version:
 
 @attrs.frozen
 class _History:
-    """What pyiceberg knows of a version."""
+    """A version's snapshots and rows, from pyiceberg."""
 
     table: Table
 
@@ -218,7 +219,7 @@ class _History:
     def holds(self, store: str) -> bool:
         from pyiceberg.expressions import EqualTo
 
-        scan = self.table.scan(EqualTo("store", store), selected_fields=("store",), limit=1)  # type: ignore[call-arg,arg-type]  # its __init__ takes them
+        scan = self.table.scan(EqualTo("store", store), selected_fields=("store",), limit=1)  # type: ignore[call-arg,arg-type]  # pyiceberg's __init__ takes them
         return bool(scan.to_arrow().num_rows)
 
 

@@ -1,4 +1,4 @@
-"""The table as Iceberg sees it: its schema, its partitions, and data files with their bounds."""
+"""Iceberg's view of a table: schema, partition spec, and data files with their bounds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakelog_lake.sinks.iceberg_types import in_table, kinds, wanted
 from lakelog_lake.tables.fields import TableShape
 from lakelog_lake.tables.file_facts import FileFacts
 from lakelog_lake.tables.growth import fits
-from lakelog_lake.tables.kept import DEFAULT_HISTORY, HISTORY
+from lakelog_lake.tables.history_setting import DEFAULT_HISTORY, HISTORY
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -31,13 +31,13 @@ TABLE_PROPERTIES: Final = {
     HISTORY: DEFAULT_HISTORY,
 }
 TOPIC: Final = "lakelog.topic"
-"""A property of a table: the only topic that it is for."""
+"""The table property with the only topic of a table."""
 
 
 def make(catalog: Catalog, name: str, shape: TableShape, location: str | None = None) -> Table:
-    """The table ``name``, made if it is not there; somebody else may make it at the same time.
+    """Create the table ``name`` if it does not exist; tolerates a concurrent creation.
 
-    :param location: of a new one, where the catalog is not to choose it
+    :param location: of a new table, if the catalog should not choose it
     """
     from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 
@@ -61,7 +61,7 @@ def make(catalog: Catalog, name: str, shape: TableShape, location: str | None = 
 
 
 def fitted(table: Table, name: str, shape: TableShape) -> Table:
-    """``table`` with all columns; raises ``TableMismatch`` where it cannot take rows."""
+    """Return ``table`` with all columns; raises ``TableMismatch`` if it cannot take the rows."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     ours, found = wanted(shape.columns), kinds(table.schema())
@@ -81,7 +81,7 @@ def fitted(table: Table, name: str, shape: TableShape) -> Table:
 
 
 def partition_of(table: Table) -> tuple[str, ...]:
-    """By which keys, in our words; ``bucket[8](queue_id)`` and the like where we have none."""
+    """The partition keys; ``bucket[8](queue_id)`` and the like for other transforms."""
     schema = table.schema()
     parts = (
         (schema.find_column_name(each.source_id) or "", str(each.transform))
@@ -114,7 +114,7 @@ def _partitions(schema: Schema, keys: Sequence[str]) -> PartitionSpec:
 
 
 def data_file(table: Table, facts: FileFacts, uri: str) -> DataFile:
-    """What a manifest says of a file."""
+    """The manifest entry of a file."""
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.typedef import Record
 
@@ -145,7 +145,7 @@ def data_file(table: Table, facts: FileFacts, uri: str) -> DataFile:
 
 
 def _bounds(schema: Schema, values: Any) -> dict[str, bytes]:
-    """Bounds in Iceberg's binary form of single values."""
+    """Bounds in Iceberg's single-value binary serialization."""
     from pyiceberg.conversions import to_bytes
 
     return {

@@ -1,7 +1,7 @@
-"""The snapshots that led to a version of an Iceberg table, whoever reads it: pyiceberg, or Java.
+"""The snapshots that led to a version of an Iceberg table, read by pyiceberg or by Java.
 
-A property of the table marks that a store has been in it. It says the newest position, and does not
-go back with a table that is rolled back.
+A table property with the newest position marks that a store has landed in the table. It is not
+rolled back with the table.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Snapshot:
-    """One commit.
+    """One snapshot.
 
-    :ivar number: in the order of commits, the first is 1
+    :ivar number: its sequence number; the first is 1
     :ivar operation: such as ``append``
     :ivar summary: its properties
     """
@@ -36,9 +36,9 @@ class Snapshot:
 
     @property
     def is_first(self) -> bool:
-        """Whether there was nothing before it in the table; also of one that was replaced.
+        """Whether the table was empty before it; also true after a replacement.
 
-        That it has no parent does not say so: expiry takes parents away.
+        A missing parent does not prove this: expiry removes parents.
         """
         added, total = (self.summary.get(f"{each}-data-files") for each in ("added", "total"))
         return self.number == 1 or (self.operation in _ADDING and added == total != "0")
@@ -48,19 +48,19 @@ _ADDING: Final = ("append", "overwrite")
 
 
 class History(Protocol):
-    """One version of a table."""
+    """The state of one version of a table."""
 
     def properties(self) -> Mapping[str, str]:
-        """Of the table."""
+        """The properties of the table."""
 
     def ancestors(self) -> Iterator[Snapshot]:
-        """The snapshots from the newest back, as far as they have not expired."""
+        """The snapshots that have not expired, newest first."""
 
     def last_rows(self) -> Iterable[pa.RecordBatch]:
         """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
 
     def holds(self, store: str) -> bool:
-        """Likewise."""
+        """See :class:`~lakelog_lake.sinks.history.TableHistory`."""
 
 
 @attrs.define
@@ -71,21 +71,21 @@ class IcebergHistory:
     _is_cut: bool = False
 
     def commits(self) -> Iterator[PositionedVersion]:
-        """As far as snapshots have not expired."""
+        """From the snapshots that have not expired."""
         for each in self._history.ancestors():
             self._is_cut = not each.is_first
             yield PositionedVersion(texts_in(each.summary))
 
     def begins(self) -> bool:
-        """The oldest snapshot that is there began with an empty table."""
+        """Whether the oldest known snapshot was the first of the table."""
         return not self._is_cut
 
     def marks(self) -> Collection[str]:
-        """By the table's properties."""
+        """From the properties of the table."""
         return texts_in(self._history.properties())
 
     def mark(self, store: str) -> str | None:
-        """Likewise: the newest position."""
+        """From the properties of the table: the newest position."""
         return self._history.properties().get(key(store))
 
     def last_rows(self) -> Iterable[pa.RecordBatch]:
@@ -93,21 +93,21 @@ class IcebergHistory:
         return self._history.last_rows()
 
     def holds(self, store: str) -> bool:
-        """Likewise."""
+        """Whether the table has a row of ``store``."""
         return self._history.holds(store)
 
 
 def is_local(location: str) -> bool:
-    """Whether a table is in a folder of this machine."""
+    """Whether a table is in a local folder."""
     return urlsplit(location).scheme in ("", "file")
 
 
 def local_folder(location: str) -> Path:
-    """The folder of a table on this machine; raises ``TableMismatch`` for any other."""
+    """The local folder of a table; raises ``TableMismatch`` for any other location."""
     parts = urlsplit(location)
     if not is_local(location):
         raise TableMismatch(
-            f"{location} is no folder of this machine: tasks write data files to folders that are "
-            "mounted; give the catalog a warehouse of file://"
+            f"{location} is not a local folder: tasks write data files to local or mounted "
+            "folders; give the catalog a warehouse of file://"
         )
     return Path(unquote(parts.path))

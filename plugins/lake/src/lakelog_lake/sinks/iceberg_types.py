@@ -1,4 +1,4 @@
-"""Columns as Iceberg has them: types as texts without ids, such as ``list<string>``, and ids."""
+"""Types of columns as texts without ids, such as ``list<string>``, and Iceberg's field ids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IN_FILES: Final = (
 
 
 def wanted(columns: pa.Schema) -> Schema:
-    """``columns`` with ids in the order of the fields, nested ones behind all others."""
+    """``columns`` with ids in the order of the fields, those of nested fields last."""
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
     from pyiceberg.schema import assign_fresh_schema_ids
 
@@ -28,7 +28,7 @@ def wanted(columns: pa.Schema) -> Schema:
 
 
 def text_of(kind: Any) -> str:
-    """A type without ids."""
+    """A type as text, without ids."""
     from pyiceberg.types import ListType, MapType, StructType
 
     if isinstance(kind, ListType):
@@ -41,13 +41,13 @@ def text_of(kind: Any) -> str:
 
 
 def kinds(schema: Schema) -> Kinds:
-    """Of the top columns of ``schema``."""
+    """The types of the top-level columns of ``schema``."""
     types = {each.name: text_of(each.field_type) for each in schema.fields}
     return Kinds(types, frozenset(each.name for each in schema.fields if each.required))
 
 
 def ids(schema: Schema) -> dict[str, int]:
-    """The id of each column, those inside of others too."""
+    """The id of each column by its name, nested ones included."""
     return dict(_ids("", schema.as_struct()))
 
 
@@ -71,7 +71,7 @@ def _ids(prefix: str, kind: Any) -> Iterator[tuple[str, int]]:
 
 
 def in_table(name: str) -> str:
-    """The name of a column of a Parquet file in its table.
+    """Convert a column path of a Parquet file to the column's name in the table.
 
     >>> in_table("properties.key_value.key"), in_table("a.list.element.b"), in_table("body")
     ('properties.key', 'a.element.b', 'body')

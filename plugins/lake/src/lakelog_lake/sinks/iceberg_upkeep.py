@@ -1,14 +1,14 @@
-"""What a commit does beside adding its files, so that the next one costs no more than this one.
+"""Keeps the metadata of an Iceberg table small while messages land, as part of each commit.
 
-A commit of pyiceberg's reads and writes all of a table's metadata, and names each manifest. So in
-the same commit the oldest snapshots expire, as the table's setting says
-(:mod:`lakelog_lake.tables.kept`), and manifests of one size become one: ten with up to nine files,
-ten of those, and so on. A snapshot that expires here is one that an atomic commit replaced, so no
-kill and no other writer comes between.
+A pyiceberg commit reads and writes all metadata of the table, including the list of all manifests,
+so its cost would grow with the number of commits. Therefore the same commit expires the oldest
+snapshots, as the table's setting says (:mod:`lakelog_lake.tables.history_setting`), and merges
+manifests of similar size: ten with up to nine files each become one, ten of those again, and so on.
+As both are part of one atomic commit, neither kills nor other writers can interfere.
 
-Metadata files that only expired snapshots name are removed an hour later: who has loaded the table
-meanwhile reads on. What a process that ended before has left goes when it is a day old. Data files
-are not touched.
+Metadata files of expired snapshots are removed an hour later, so that readers which loaded the
+table before can continue. Files that a killed process left are removed after a day. Data files are
+not touched.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from pyiceberg.table.update.snapshot import (
 from pyiceberg.utils.properties import property_as_bool, property_as_int
 
 from lakelog_lake.sinks.iceberg_state import is_local, local_folder
-from lakelog_lake.tables.kept import HISTORY, kept
+from lakelog_lake.tables.history_setting import HISTORY, kept
 from lakelog_lake.tables.remote import FoundFile, IcebergFiles, pairs
 from lakelog_lake.tables.tiers import FANOUT, Weight, mergeable
 
 GRACE_SECONDS: Final = 3600.0
-"""How long files stay that only expired snapshots name."""
+"""Seconds until the files of expired snapshots are removed."""
 ABANDONED_SECONDS: Final = 86_400.0
-"""How long files stay that nobody names: who made them may be about to."""
+"""Seconds until unreferenced files are removed; a writer may be about to reference newer ones."""
 _SWEPT_EVERY: Final = 256
-"""After so many commits what was abandoned is looked for, by whoever makes that commit."""
+"""Commits between two searches for unreferenced files."""
 _MOST_AT_ONCE: Final = 100
-"""Snapshots that expire in one commit: each takes the reading of a file."""
+"""Most snapshots that one commit expires; each requires reading a file."""
 _LARGEST_BYTES: Final = 2 << 20
-"""A merge that makes more takes seconds."""
+"""Most files in a merged manifest; a merge of more would take seconds."""
 _NEWEST_FORMAT: Final = 2
 
 
 def line_of(metadata: TableMetadata, at: int | None) -> list[Snapshot]:
-    """A snapshot and those before it, as far as they have not expired."""
+    """The snapshot ``at`` and its ancestors that have not expired."""
     by_id = {each.snapshot_id: each for each in metadata.snapshots}
     found = []
     while at is not None and at in by_id:
@@ -66,34 +66,34 @@ def line_of(metadata: TableMetadata, at: int | None) -> list[Snapshot]:
 
 
 def expirable(metadata: TableMetadata, keep: int, cutoff: float) -> list[Snapshot]:
-    """The oldest of the current snapshot's line, up to the first one that must stay.
+    """The oldest snapshots of the current branch, up to the first that must stay.
 
-    :param keep: so many of the newest stay
-    :param cutoff: in seconds since 1970; what was replaced later stays
+    :param keep: number of newest snapshots that stay
+    :param cutoff: seconds since 1970; snapshots replaced later stay
 
-    What a tag or branch holds keeps all that came after it: a line that is cut anywhere but at its
-    end would look like a table that was rolled back.
+    A snapshot referenced by a tag or branch keeps all later ones: a chain cut anywhere but at its
+    old end would look like a table that was rolled back.
     """
     line = line_of(metadata, metadata.current_snapshot_id)
     while keep < len(line) and line[keep - 1].timestamp_ms / 1000 >= cutoff:
-        keep += 1  # what took its place did so only then
+        keep += 1  # the next snapshot replaced it at its own time
     places = {each.snapshot_id: at for at, each in enumerate(line)}
     for name, ref in metadata.refs.items():
         if name == "main" and not keep:
-            continue  # it moves on with the commit that is being made
+            continue  # the present commit moves this branch
         roots = (each.snapshot_id for each in line_of(metadata, ref.snapshot_id))
         keep = max(keep, next((places[each] + 1 for each in roots if each in places), len(line)))
     return line[keep:]
 
 
 class SteadyTransaction(Transaction):
-    """Pyiceberg's own copies all metadata, deeply, whenever it looks: a dozen times a commit."""
+    """A transaction without pyiceberg's deep copies of the metadata, about a dozen per commit."""
 
     _known: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """With what was staged; nobody changes it in place."""
+        """The metadata with the staged updates applied; callers must not modify it."""
         if not self._updates:
             return self._table.metadata
         if self._known is None or self._known[0] is not self._updates:
@@ -155,9 +155,9 @@ def _below(uri: str, io: FileIO) -> Iterable[FoundFile]:
 
 @attrs.define
 class Upkeep:
-    """Of one table, from commit to commit.
+    """Expires snapshots and removes files of one table, from commit to commit.
 
-    :ivar clock: seconds since 1970
+    :ivar clock: returns seconds since 1970
     """
 
     clock: Callable[[], float] = time.time
@@ -167,7 +167,7 @@ class Upkeep:
     def append(
         self, transaction: Transaction, files: Iterable[Any], said: dict[str, str]
     ) -> Callable[[], None]:
-        """Stage an append of data files, and what is due; what to call once it is committed.
+        """Stage an append of data files and due expiry; return a function to call after the commit.
 
         :param said: properties of the snapshot
         """
@@ -192,25 +192,25 @@ class Upkeep:
             newest = table.current_snapshot()
             number = 1 if newest is None else newest.sequence_number or 1
             if kept(table.properties.get(HISTORY)) is not None and not number % _SWEPT_EVERY:
-                with suppress(Exception):  # it is about tidiness, and is tried again
+                with suppress(Exception):  # only cleaning; a later commit tries again
                     self._sweep(table, now - ABANDONED_SECONDS)
 
         return committed
 
     def _due(self, metadata: TableMetadata) -> list[Snapshot]:
-        """Those that expire with a commit on this version, the oldest ones."""
+        """The oldest snapshots, which expire with a commit on this version."""
         setting = kept(metadata.properties.get(HISTORY))
         if setting is None:
             return []
-        if setting.seconds:  # the newest one is only just being replaced
+        if setting.seconds:  # the newest one is replaced just now
             return expirable(metadata, 1, self.clock() - setting.seconds)[-_MOST_AT_ONCE:]
         return expirable(metadata, setting.versions - 1, float("inf"))[-_MOST_AT_ONCE:]
 
     def _only_in(self, gone: list[Snapshot], table: Table, append: TieredAppend) -> set[str]:
-        """What no snapshot names that stays.
+        """The metadata files that only expired snapshots reference.
 
-        A manifest that a snapshot does not have, none of those after it has. With others beside
-        the line nothing is known of the manifests.
+        A manifest missing from a snapshot is missing from all later ones as well. If there are
+        snapshots outside of the branch, only manifest lists are returned.
         """
         lists = {each.manifest_list for each in gone}
         line = line_of(table.metadata, table.metadata.current_snapshot_id)
@@ -227,7 +227,7 @@ class Upkeep:
         return self._named[snapshot.snapshot_id]
 
     def _sweep(self, table: Table, before: float) -> None:
-        """Remove manifests, and lists of them, that no snapshot names and that are old."""
+        """Remove old manifests and manifest lists that no snapshot references."""
         named = {each.manifest_list for each in table.metadata.snapshots}
         for each in table.metadata.snapshots:
             named |= self._manifests(each, table.io)
@@ -241,5 +241,5 @@ class Upkeep:
     def _remove(self, io: FileIO, before: float) -> None:
         while self._retired and self._retired[0][0] <= before:
             _, uri = self._retired.popleft()
-            with suppress(Exception):  # it may be gone; what stays, `lake expire` removes
+            with suppress(Exception):  # already gone, or left to `lake expire`
                 io.delete(uri)

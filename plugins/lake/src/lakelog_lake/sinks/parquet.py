@@ -1,22 +1,22 @@
-"""Parquet files, and a manifest that says which of them are the table.
+"""A table of Parquet files, with manifests that say which files belong to it.
 
 ``PATH/data`` has the files, ``PATH/_lakelog`` the manifests: ``N.json`` for each commit, N with 20
-digits, from 0 on. One is written under another name, synced, and then linked to its own, which
-fails if somebody has made that version already. Its members::
+digits, from 0 on. A manifest is written under another name, synced, and then linked to its own
+name, which fails if another writer has made that version already. Its members::
 
     version    1, of this format
-    files      the table's files, if ``whole``; else those that this commit adds. Each has path
-               (below PATH), size_bytes, rows, and the values of its partition by their keys
-    whole      whether ``files`` is everything up to this version; every WHOLE_EVERY-th is
-    positions  {store: position} of all stores, see landing.position
+    files      if ``whole``, all files of the table; else those that this commit adds. Each has
+               path (below PATH), size_bytes, rows, and the values of its partition by their keys
+    whole      whether ``files`` lists the whole table; true in every WHOLE_EVERY-th
+    positions  {store: position} of all stores, see tables.position
     columns    {name: Arrow type} of the table; older files may lack some of them
-    partition  its keys
-    topic      the only one, in a table that is for one; else null
+    partition  the partition keys
+    topic      the only topic of the table; null if it has all topics
 
-The last three are not in manifests of older versions, which have none but the first columns.
+Manifests of older versions lack the last three; their tables have the original columns only.
 
-A file in ``data`` that the newest version does not name has a hidden name, see
-:mod:`lakelog_lake.tables.visible_files`: whoever reads the folder reads the table.
+A data file that the newest version does not list has a hidden name, see
+:mod:`lakelog_lake.tables.visible_files`, so any reader of the folder reads exactly the table.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ _KEPT: Final = ("columns", "partition", "topic")
 
 @attrs.frozen
 class ParquetSink(FolderTable[Path]):
-    """Parquet files and their manifests."""
+    """A sink of Parquet files and their manifests."""
 
     kind: ClassVar[str] = "Parquet"
 
     @property
     def layout(self) -> Layout:
-        """With the columns of partitions."""
+        """Partition columns are stored in the files as well."""
         return Layout(self.shape.stored(), self.shape.partition, is_hidden=True)
 
     def prepare(self) -> None:
-        """Make the folders; a table without rows has no manifest, unless it is for one topic."""
+        """Create the folders; an empty table gets a manifest only if it is for one topic."""
         if self.path.is_dir() and not self._manifests.is_dir() and any(self.path.iterdir()):
-            raise TableMismatch(f"{self.path} holds something else: give an empty or new folder")
+            raise TableMismatch(f"{self.path} holds other files: give an empty or new folder")
         for folder in (self._manifests, self.folder):
             folder.mkdir(parents=True, exist_ok=True)
         sync(self.path)
@@ -89,14 +89,14 @@ class ParquetSink(FolderTable[Path]):
             check_topic(self.name, found.get("topic"), self.shape.topic)
 
     def _grows(self, column: str) -> bool:
-        """Readers of the folder put structs together, but not int and bigint."""
+        """Readers of a folder can merge structs, but not int and bigint."""
         known, ours = self.schema(), self.shape.stored()
         return column in known.names and fits(
             known.field(column).type, ours.field(column).type, widens=False
         )
 
     def schema(self) -> pa.Schema:
-        """Of all files together; empty without any."""
+        """The schema of all files together; empty without files."""
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -105,7 +105,7 @@ class ParquetSink(FolderTable[Path]):
         return pa.unify_schemas(found, promote_options="permissive") if found else pa.schema([])
 
     def marked(self) -> str | None:
-        """The topic that the table says it is for; ``None`` also where there is no table."""
+        """The only topic of the table; ``None`` if it has all topics or does not exist."""
         topic = self._latest().get("topic")
         return None if topic is None else str(topic)
 
@@ -113,30 +113,30 @@ class ParquetSink(FolderTable[Path]):
         return {each.name: str(each.type) for each in self.shape.stored()}
 
     def _described(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        """What a manifest says of the table; columns that only it knows stay."""
+        """The table's description in a manifest; keeps columns that only the table has."""
         columns = {**before.get("columns", {}), **self._columns()}
         described = (columns, self.shape.partition, self.shape.topic)
         return {"version": _FORMAT, "whole": False, **dict(zip(_KEPT, described, strict=True))}
 
     def head(self, store: str) -> Head:
-        """Read the newest manifest; its files have their names then."""
+        """Read the newest manifest, and make its files visible."""
         newest, content = self._shown_version()
         text = content["positions"].get(store)
         return Head(None if text is None else from_text(text), (newest, content))
 
     def position(self, store: str) -> Position | None:
-        """Of ``store``, for those who only read."""
+        """The position of ``store``; changes nothing."""
         text = self._latest().get("positions", {}).get(store)
         return None if text is None else from_text(text)
 
     def _shown_version(self) -> tuple[int, Mapping[str, Any]]:
-        """The newest version, whose files others see."""
+        """The newest version, with its files made visible."""
         newest = self._newest()
         self._show(newest)
         return newest, self._read(newest) if newest >= 0 else {"positions": {}}
 
     def _show(self, version: int, *, is_all: bool = False) -> None:
-        """Let others see the files of ``version``, or of a newer one."""
+        """Make the files of ``version``, or of a newer one, visible."""
         while version >= 0:
             content = self._read(version)
             if is_all or content["whole"]:
@@ -154,7 +154,7 @@ class ParquetSink(FolderTable[Path]):
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
     ) -> None:
-        """Link the next manifest into place."""
+        """Link the next manifest to its name."""
         version, before = head.version
         added = [self._entry(each) for each in files]
         whole = (version + 1) % WHOLE_EVERY == 0
@@ -168,19 +168,19 @@ class ParquetSink(FolderTable[Path]):
         self._show(version + 1)
 
     def files(self) -> list[dict[str, Any]]:
-        """The files of the newest version; each as its manifest has it."""
+        """The entries of all files of the newest version."""
         return self._entries(self._newest())
 
     def versions(self) -> int:
-        """How many manifests are kept."""
+        """The number of manifests kept."""
         return sum(path.stem.isdigit() for path in self._manifests.glob("*.json"))
 
     def history(
         self, most: int
     ) -> Iterator[tuple[int, dict[str, str], list[dict[str, Any]], bool]]:
-        """Of the last manifests when, in ms since 1970, positions, files, and if these are all.
+        """Yield of each recent manifest: ms since 1970, positions, files, whether these are all.
 
-        The first one names all files, too, so that it can be told what the next one adds.
+        The first one always lists all files, so that the files added by the next can be computed.
         """
         newest = self._newest()
         first = max(0, newest - most + 1)
@@ -193,14 +193,14 @@ class ParquetSink(FolderTable[Path]):
             yield at_ms, read["positions"], entries, version == first or read["whole"]
 
     def paths(self) -> list[Path]:
-        """Where they are."""
+        """The paths of the data files of the newest version."""
         return [visible_files.found(path) for path in self._paths(self.files())]
 
     def _paths(self, entries: Iterable[Mapping[str, Any]]) -> list[Path]:
         return [self.path / each["path"] for each in entries]
 
     def open_files(self) -> Iterator[IO[bytes]]:
-        """Each file of the newest version in its turn; one that was renamed meanwhile, too."""
+        """Open each file of the newest version in turn, also if it is renamed meanwhile."""
         for path in self._paths(self.files()):
             for _ in range(_TRIES):
                 with suppress(FileNotFoundError), visible_files.found(path).open("rb") as file:
@@ -214,12 +214,12 @@ class ParquetSink(FolderTable[Path]):
         return self.path / MANIFESTS
 
     def _newest(self) -> int:
-        """The newest version; -1 without any."""
+        """The newest version; -1 if there is none."""
         names = (path.stem for path in self._manifests.glob("*.json"))
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def _latest(self) -> Mapping[str, Any]:
-        """The newest manifest; nothing without any."""
+        """The newest manifest; empty if there is none."""
         newest = self._newest()
         return self._read(newest) if newest >= 0 else {}
 
@@ -231,13 +231,13 @@ class ParquetSink(FolderTable[Path]):
         try:
             content = json.loads(path.read_text())
             if content["version"] != _FORMAT:
-                raise ValueError(f"version {content['version']}; this lakelog knows {_FORMAT}")
+                raise ValueError(f"version {content['version']}, but lakelog reads {_FORMAT}")
             return dict(content)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise TableMismatch(f"{path} is no manifest of lakelog: {error}") from None
+            raise TableMismatch(f"{path} is not a manifest of lakelog: {error}") from None
 
     def _entries(self, version: int) -> list[dict[str, Any]]:
-        """All files up to ``version``."""
+        """The entries of all files as of ``version``."""
         parts: list[list[dict[str, Any]]] = []
         while version >= 0:
             content = self._read(version)
@@ -264,7 +264,7 @@ class ParquetSink(FolderTable[Path]):
         try:
             os.link(temporary, self._at(version))
         except FileExistsError:
-            raise Conflict(f"version {version} of {self.name} is somebody else's") from None
+            raise Conflict(f"version {version} of {self.name} was made by another writer") from None
         finally:
             temporary.unlink()
         sync(self._manifests)

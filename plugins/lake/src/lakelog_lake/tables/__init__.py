@@ -1,1 +1,1 @@
-"""What tables of every kind have in common: columns, partitions, positions, files."""
+"""The common parts of all kinds of tables: columns, partitions, positions, files."""

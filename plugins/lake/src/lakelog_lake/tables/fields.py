@@ -1,4 +1,4 @@
-"""Which columns a table has, and how they stand in its data files: their order and field ids."""
+"""The columns of a table, and their order and field ids in data files."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ REPEATING: Final = (
     *("store", "topic", "queue_id", "flag", "sys_flag", "tags", "transaction_type"),
     *("born_host", "store_host", "reconsume_times", "properties.key_value.key", DAY, HOUR),
 )
-"""The columns worth a dictionary; never the body."""
+"""Columns with dictionary encoding; never the body."""
 
 
 def message_columns() -> pa.Schema:
-    """The columns of a message as it is."""
+    """The columns of a message with its raw body."""
     import pyarrow as pa
 
     from lakelog_queues.arrow import schema
@@ -32,19 +32,19 @@ def message_columns() -> pa.Schema:
 
 
 def dead_letter_columns() -> pa.Schema:
-    """The same, and what is wrong with the body."""
+    """The same, with the error of the body."""
     import pyarrow as pa
 
     return message_columns().append(pa.field(ERROR, pa.string()))
 
 
 def parsed_columns(parsers: Iterable[pa.Schema], *, keep_body: bool) -> pa.Schema:
-    """The columns of messages whose bodies are parsed.
+    """The columns of messages with parsed bodies.
 
-    :param parsers: the fields of each parser; they stand where ``body`` does
-    :param keep_body: whether there also are messages that nobody parses
+    :param parsers: the fields of each parser; they take the place of ``body``
+    :param keep_body: whether there are also messages without a parser
 
-    Raises :class:`~lakelog.errors.SettingsError` for names that are taken.
+    Raises :class:`~lakelog.errors.SettingsError` for duplicate names.
     """
     import pyarrow as pa
 
@@ -71,11 +71,11 @@ def _is_ours(name: str) -> bool:
 
 @attrs.frozen
 class TableShape:
-    """What a table should be when it is made, or found.
+    """The expected form of a table.
 
-    :ivar columns: all of them, but for those that only tell partitions apart
+    :ivar columns: all of them, except those that exist only as partitions
     :ivar partition: some of :data:`lakelog_lake.tables.partitions.KEYS`
-    :ivar topic: the only one that the table is for, where each has its own
+    :ivar topic: the only topic of the table, where each topic has its own
     """
 
     columns: pa.Schema = attrs.field(factory=message_columns)
@@ -83,7 +83,7 @@ class TableShape:
     topic: str | None = None
 
     def stored(self) -> pa.Schema:
-        """The columns with those by which a table without hidden partitions is partitioned."""
+        """The columns, and those that a table without hidden partitions is partitioned by."""
         import pyarrow as pa
 
         kinds = {DAY: pa.date32(), HOUR: pa.string()}
@@ -93,12 +93,12 @@ class TableShape:
 
 @attrs.frozen
 class Layout:
-    """What stands in a data file.
+    """The content of a data file.
 
     :ivar columns: in their order
-    :ivar partition: by what files are told apart
+    :ivar partition: the partition keys; all rows of a file have the same values
     :ivar field_ids: of each column by its name in the table, nested ones as ``keys.element``,
-        ``properties.key``, ``properties.value``, ``order.price``; none without it
+        ``properties.key``, ``properties.value``, ``order.price``; ``None`` if there are none
     :ivar is_hidden: whether a file has a hidden name until it is committed
     """
 
@@ -109,7 +109,7 @@ class Layout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns."""
+        """The names of the columns."""
         return tuple(self.columns.names)
 
 

@@ -1,4 +1,4 @@
-"""What a commit has to know about a data file; taken from the writer, so that no file is read."""
+"""Metadata of a data file that a commit needs; from the writer, so that no file is read again."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ import attrs
 from lakelog_lake.tables.remote import Files
 
 BOUNDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
-"""The columns whose least and greatest values a table knows of each file."""
+"""The columns with smallest and largest values per file."""
 
 
 @attrs.frozen
 class FileFacts:
-    """One Parquet file, all rows of which are of one partition.
+    """Metadata of one Parquet file whose rows all belong to one partition.
 
-    Columns have their Parquet paths as names, such as ``keys.list.element``.
+    Columns are named by their Parquet paths, such as ``keys.list.element``.
 
     :ivar path: absolute, or a URI
     :ivar size_bytes: its length
-    :ivar partition: what its rows have in common, by the keys of its table's partitions; days and
-        hours of store time count from 1970, in UTC
-    :ivar column_sizes: bytes of each column as stored
+    :ivar partition: the values of its partition by the table's keys; days and hours of store time
+        count from 1970, in UTC
+    :ivar column_sizes: stored bytes of each column
     :ivar value_counts: of each column
     :ivar null_counts: of the columns in :data:`BOUNDED`
-    :ivar lower: their least values; times are microseconds since 1970
-    :ivar upper: their greatest
-    :ivar row_groups: where each begins in the file
-    :ivar files: by which it can be removed, where it is not on this machine
+    :ivar lower: their smallest values; times are microseconds since 1970
+    :ivar upper: their largest values
+    :ivar row_groups: offset of each in the file
+    :ivar files: the file system that can remove it, if it is not local
     """
 
     path: str
@@ -48,19 +48,19 @@ class FileFacts:
 
     @property
     def topic(self) -> str:
-        """Of all rows, in a table that is partitioned by it."""
+        """The topic of all rows, in a table partitioned by topic."""
         return str(self.partition["topic"])
 
     @property
     def day(self) -> int:
-        """Likewise."""
+        """The day of all rows, in a table partitioned by day."""
         return int(self.partition["day"])
 
 
 def facts_of(
     metadata: Any, path: str, size_bytes: int, partition: Mapping[str, int | str]
 ) -> FileFacts:
-    """Facts from a ``pyarrow.parquet.FileMetaData``."""
+    """Convert a ``pyarrow.parquet.FileMetaData``."""
     columns = _Columns()
     starts = []
     for number in range(metadata.num_row_groups):
@@ -78,7 +78,7 @@ def facts_of(
 
 @attrs.define
 class _Columns:
-    """What the row groups of a file say, column by column."""
+    """Sums over the row groups of a file, by column."""
 
     column_sizes: dict[str, int] = attrs.Factory(dict)
     value_counts: dict[str, int] = attrs.Factory(dict)
@@ -112,7 +112,7 @@ def _plain(value: Any) -> int | str:
 
 
 def hidden(path: Path) -> Path:
-    """The name of a data file that nobody is to read.
+    """The hidden name of a data file, which readers of the folder ignore.
 
     >>> hidden(Path("data/1.parquet")).as_posix()
     'data/.1.parquet.hidden'
@@ -121,9 +121,9 @@ def hidden(path: Path) -> Path:
 
 
 def discard(files: Iterable[FileFacts]) -> None:
-    """Remove them, if they are there."""
+    """Remove files, if they exist."""
     for each in files:
-        with suppress(Exception):  # it is about tidiness only, and may be about a disk that fails
+        with suppress(Exception):  # only cleaning; the disk may be failing
             if each.files is None:
                 Path(each.path).unlink(missing_ok=True)
             else:

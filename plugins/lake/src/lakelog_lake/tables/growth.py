@@ -1,7 +1,7 @@
-"""Columns that grow: fields inside of structs, lists and maps come later, and numbers get wider.
+"""Schema evolution: new fields inside of structs, lists and maps, and wider numbers.
 
-A table that has grown further takes narrower rows, too: so dispatchers with the schema of before
-go on beside those with the new one.
+A table with a newer schema still takes rows of the older one, so dispatchers with the old and the
+new schema can run together.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def fits(found: pa.DataType, ours: pa.DataType, *, widens: bool) -> bool:
-    """Whether a column of type ``found`` can become one that takes ``ours``, or is one already.
+    """Whether a column of type ``found`` accepts ``ours``, or can be changed so that it does.
 
     :param widens: whether int may become bigint, float double, and a decimal one of more digits
     """
@@ -55,7 +55,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _plain(kind: Any) -> str:
-    """Arrow has two of some types: for much, and for very much."""
+    """The name of a type, without Arrow's variants for large values."""
     return str(kind).removeprefix("large_")
 
 

@@ -1,7 +1,7 @@
-"""How data files are written: which columns get a dictionary and bounds, and how they are packed.
+"""Writes data files: dictionary encoding, statistics and compression by column.
 
-Half of what landing costs is zstd, by far most of it for bodies. Those that do not shrink, such as
-images, or what its sender has encrypted, are not worth that.
+Half of the cost of landing is zstd, mostly for bodies. Bodies that do not shrink, such as images or
+encrypted data, are therefore not compressed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LEVEL: Final = 1
-"""Of zstd: 3 costs three times as much for next to nothing."""
+"""The zstd level; level 3 takes three times as long for almost no gain."""
 _SAMPLE_BYTES: Final = 256 << 10
 _SAMPLE_ROWS: Final = (16, 4096)
 _TOO_FEW_BYTES: Final = 4096
@@ -25,7 +25,7 @@ _LEAST_GAIN: Final = 0.1
 
 
 class ParquetCompression(StrEnum):
-    """Of data files; auto is zstd, but for bodies that do not shrink by it."""
+    """Compression of data files; ``auto`` is zstd, except for bodies that do not shrink."""
 
     AUTO = "auto"
     ZSTD = "zstd"
@@ -35,7 +35,7 @@ class ParquetCompression(StrEnum):
 
     @classmethod
     def of(cls, text: str) -> ParquetCompression:
-        """Raises :class:`~lakelog.errors.SettingsError`."""
+        """Parse a name; raises :class:`~lakelog.errors.SettingsError`."""
         try:
             return cls(text)
         except ValueError:
@@ -52,7 +52,7 @@ def parquet_writer(
 ) -> Any:
     """A ``pyarrow.parquet.ParquetWriter``.
 
-    :param first: rows of the file, by which ``auto`` decides; it packs everything without them
+    :param first: rows of the file, from which ``auto`` decides; without them all is compressed
     """
     from pyarrow import parquet
 
@@ -74,14 +74,14 @@ def parquet_writer(
 
 
 def _has_bytes(schema: pa.Schema) -> bool:
-    """A parser may give the name to something else; text always shrinks by a tenth."""
+    """A parser's column of this name may have another type; text always shrinks by a tenth."""
     import pyarrow as pa
 
     return BODY in schema.names and bool(pa.types.is_binary(schema.field(BODY).type))
 
 
 def shrinks(bodies: pa.Array) -> bool:
-    """Whether zstd makes a sample of ``bodies`` smaller by a tenth at least; few bytes always."""
+    """Whether zstd shrinks a sample of ``bodies`` by at least a tenth; True for few bytes."""
     import numpy as np
     import pyarrow as pa
 
@@ -97,7 +97,7 @@ def shrinks(bodies: pa.Array) -> bool:
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
-    """The columns as Parquet names them, nested ones too."""
+    """The leaf columns by Parquet path."""
     import pyarrow as pa
     from pyarrow import parquet
 

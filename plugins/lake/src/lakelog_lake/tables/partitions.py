@@ -1,7 +1,7 @@
-"""By what the files of a table are told apart: topic, day or hour of store time, and store.
+"""Partition keys of tables: topic, day or hour of store time, and store.
 
-A table with hidden partitions (Iceberg) takes days and hours from ``store_timestamp``. The others
-get a column of that name: ``day`` as a date, ``hour`` as text such as ``2026-11-21-10``, in UTC.
+A table with hidden partitions (Iceberg) derives days and hours from ``store_timestamp``. Others get
+a column: ``day`` as a date, ``hour`` as text such as ``2026-11-21-10``, in UTC.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HOUR: Final = "hour"
 STORE: Final = "store"
 KEYS: Final = (TOPIC, DAY, HOUR, STORE)
 TIMES: Final = {DAY: 86_400_000, HOUR: 3_600_000}
-"""How long each is, in ms."""
+"""Length of each time partition, in ms."""
 DEFAULT: Final = (TOPIC, DAY)
 _NONE: Final = "none"
 _EPOCH: Final = date(1970, 1, 1).toordinal()
@@ -27,7 +27,7 @@ _HOURS: Final = 24
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """What ``--partition`` says.
+    """Parse ``--partition``.
 
     >>> parse("topic, hour"), parse("none")
     (('topic', 'hour'), ())
@@ -51,7 +51,7 @@ def said(keys: Sequence[str]) -> str:
 
 
 def as_text(key: str, value: int | str) -> str:
-    """A value as partition columns have it.
+    """Format a value for a partition column.
 
     >>> as_text("topic", "orders"), as_text("day", 20_000), as_text("hour", 480_005)
     ('orders', '2024-10-04', '2024-10-04-05')
@@ -65,7 +65,7 @@ def as_text(key: str, value: int | str) -> str:
 
 
 def day_text(day: int) -> str:
-    """A day as ISO 8601 has it; what no calendar has becomes its first or last day.
+    """Format a day as ISO 8601; days outside the calendar become its first or last day.
 
     >>> day_text(0), day_text(20_000), day_text(10**8)
     ('1970-01-01', '2024-10-04', '9999-12-31')

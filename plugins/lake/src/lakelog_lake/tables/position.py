@@ -1,19 +1,19 @@
-"""How far a store has landed in a table: a range, and the last record of it as a fingerprint.
+"""The position of a store in a table: a range of the log, and the fingerprint of its last record.
 
-The table is the only place that counts: a commit adds files and moves the position at once. As
-text it is one line of compact JSON under :func:`key`, with these members::
+The table is the only authority: a commit adds files and sets the position atomically. Its text is
+one line of compact JSON under :func:`key`, with these members::
 
-    v        2; commits of version 1 said the position of one store only, and nothing of ``chosen``
+    v        2; commits of version 1 have the position of one store only, and no ``chosen``
     start    first byte of the log that the commit landed
-    end      behind the last one; the next range starts there
+    end      end (exclusive); the next range starts there
     last     [offset, size, crc] of the last record before ``end``, CRC-32 of all of its bytes, or
              UNCHECKED; null while nothing has landed
-    next     {topic: {queue id: next queue offset}}, of what has landed so far
-    commit   number of the commit, by chance, by which its writer knows it again
-    chosen   which messages land, see log.selection; null where that is not known
-    took     [commit, ms]: how long the writer's commit before this one took; null for its first
+    next     {topic: {queue id: next queue offset}}, of all rows so far
+    commit   random number of the commit, by which its writer recognises it
+    chosen   the selection of messages, see log.selection; null if not known
+    took     [commit, ms]: duration of the writer's previous commit; null for its first
 
-A commit says the positions of all stores in the table.
+A commit has the positions of all stores in the table.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from lakelog.files.state.pins import Fingerprint
 
 PREFIX: Final = "lakelog.position."
 UNCHECKED: Final = 1 << 32
-"""In the place of a CRC-32: rows told where the record stands, and they do not have it."""
+"""In place of a CRC-32, for positions derived from rows, which do not have it."""
 _VERSION: Final = 2
 _VERSIONS: Final = (1, _VERSION)
-_COMMIT_BITS: Final = 53  # what every JSON reader keeps exactly
+_COMMIT_BITS: Final = 53  # integers that every JSON reader keeps exactly
 
 QueueEnds: TypeAlias = "Mapping[str, Mapping[int, int]]"
-"""By topic and queue id the offset that the next message of that queue takes."""
+"""By topic and queue id, the offset of the queue's next message."""
 
 
 @attrs.frozen
 class Position:
-    """What a commit says of one store.
+    """The position of one store in a commit.
 
     :ivar start: first byte of the range that this commit landed
-    :ivar end: behind its last byte
+    :ivar end: end of the range, exclusive
     :ivar last: the last record before ``end``; ``None`` while no record has landed
     :ivar next_offsets: see :data:`QueueEnds`
-    :ivar commit: by which a writer knows its own commit again
-    :ivar chosen: which messages land, as a text; ``None`` where that is not known
-    :ivar took_ms: an earlier commit of the same writer, by its number, and how long it took
+    :ivar commit: random number by which a writer recognises its own commit
+    :ivar chosen: the selection of messages as text; ``None`` if not known
+    :ivar took_ms: number and duration of an earlier commit of the same writer
     """
 
     start: int
@@ -61,12 +61,12 @@ class Position:
 
 
 def key(store: str) -> str:
-    """The name of the property that holds the position of ``store``."""
+    """The name of the property with the position of ``store``."""
     return PREFIX + store
 
 
 def to_text(position: Position) -> str:
-    """One line of JSON."""
+    """Write one line of JSON."""
     last = position.last
     return json.dumps(
         {
@@ -85,11 +85,11 @@ def to_text(position: Position) -> str:
 
 
 def from_text(text: str) -> Position:
-    """The position that ``text`` says; raises ``ValueError`` for what no lakelog wrote."""
+    """Parse a position; raises ``ValueError`` for other text."""
     try:
         found = json.loads(text)
         if found["v"] not in _VERSIONS:
-            raise ValueError(f"it has version {found['v']}; this lakelog knows {_VERSION}")
+            raise ValueError(f"it has version {found['v']}, but lakelog reads {_VERSION}")
         last = None if found["last"] is None else Fingerprint(*map(int, found["last"]))
         ends = {
             topic: {int(queue): int(end) for queue, end in queues.items()}
@@ -99,7 +99,7 @@ def from_text(text: str) -> Position:
         took = found.get("took") and tuple(map(int, found["took"]))
         return Position(*at, last, ends, commit, found.get("chosen"), took)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{text[:200]!r} is no position: {error!r}") from None
+        raise ValueError(f"{text[:200]!r} is not a position: {error!r}") from None
 
 
 def texts_in(properties: Mapping[str, str]) -> dict[str, str]:
@@ -112,10 +112,10 @@ def texts_in(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def says_all(texts: Iterable[str]) -> bool:
-    """Whether the commit that has these texts says the positions of all stores in the table."""
+    """Whether a commit with these texts has the positions of all stores in the table."""
     return any(text.startswith(f'{{"v":{_VERSION},') for text in texts)
 
 
 def merged(old: QueueEnds, new: QueueEnds) -> QueueEnds:
-    """Where each queue ends after ``new`` has landed behind ``old``."""
+    """The next offset of each queue after ``new`` has landed behind ``old``."""
     return {topic: {**old.get(topic, {}), **new.get(topic, {})} for topic in sorted({*old, *new})}

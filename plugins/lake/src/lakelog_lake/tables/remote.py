@@ -1,7 +1,7 @@
-"""Files of object stores and other file systems that a URI names, by the libraries of the tables.
+"""Files at a URI, in object stores and other file systems, through the libraries of the tables.
 
-A file is there once its stream was closed: uploads in parts are completed by that. What was never
-closed, as its writer was killed, no reader sees; the store's own rules remove such parts.
+A file exists once its stream is closed, which completes multipart uploads. Readers never see files
+whose writer was killed before that; lifecycle rules of the object store remove such parts.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class FoundFile:
-    """A file that is there; :ivar written: seconds since 1970, if the store says it."""
+    """An existing file; :ivar written: seconds since 1970, if the store provides it."""
 
     uri: str
     written: float | None
 
 
 class Files(Protocol):
-    """How the library of a table reaches files; goes to other processes with tasks."""
+    """File access through the library of a table; can be sent to other processes."""
 
     def create(self, uri: str) -> Any:
-        """A stream to write to."""
+        """Open a stream for writing."""
 
     def remove(self, uri: str) -> None:
-        """Raises what the library raises, also where nothing is there."""
+        """Remove a file; raises the library's error, also if it does not exist."""
 
     def below(self, uri: str) -> Iterator[FoundFile]:
-        """All files below a folder; none where it is not there."""
+        """All files below a folder; none if it does not exist."""
 
 
 @attrs.frozen
 class Remote:
-    """A folder or file.
+    """A remote folder or file.
 
     :ivar uri: without a slash at its end
-    :ivar files: opens it
+    :ivar files: the library that opens it
     """
 
     uri: str
@@ -58,7 +58,7 @@ class Remote:
         return Remote(f"{self.uri}/{name}", self.files)
 
     def create(self) -> Any:
-        """A stream to write to; raises ``OSError``, whatever the library raises."""
+        """Open a stream for writing; raises ``OSError`` for any error of the library."""
         try:
             return self.files.create(self.uri)
         except OSError:
@@ -86,29 +86,29 @@ Pairs: TypeAlias = "tuple[tuple[str, str], ...]"
 
 
 def pairs(options: Mapping[str, Any]) -> Pairs:
-    """Options that can go to other processes; those that are objects of this one stay here."""
+    """The options that can be sent to other processes, without Python objects."""
     return tuple(sorted((key, it) for key, it in options.items() if isinstance(it, str)))
 
 
 @attrs.frozen
 class IcebergFiles:
-    """By pyiceberg's FileIO.
+    """Files through pyiceberg's FileIO.
 
-    :ivar properties: of the table's own, which may have credentials that its catalog gave for it
+    :ivar properties: of the table, possibly with credentials from its catalog
     """
 
-    properties: Pairs = attrs.field(repr=False)  # there may be secrets among them
+    properties: Pairs = attrs.field(repr=False)  # may contain secrets
 
     def create(self, uri: str) -> Any:
         """See :class:`Files`."""
-        return _io(self, _scheme(uri)).new_output(uri).create(overwrite=True)  # names are new
+        return _io(self, _scheme(uri)).new_output(uri).create(overwrite=True)  # names are unique
 
     def remove(self, uri: str) -> None:
         """See :class:`Files`."""
         _io(self, _scheme(uri)).delete(uri)
 
     def below(self, uri: str) -> Iterator[FoundFile]:
-        """See :class:`Files`; by Arrow, as FileIO does not list."""
+        """See :class:`Files`; uses Arrow, as FileIO cannot list."""
         from pyarrow import fs
         from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -127,7 +127,7 @@ def _scheme(uri: str) -> str:
 
 @lru_cache(maxsize=16)
 def _io(files: IcebergFiles, scheme: str) -> FileIO:
-    """One for all files of a table: it keeps its connections."""
+    """One FileIO for all files of a table, to reuse its connections."""
     from pyiceberg.io import load_file_io
 
     return load_file_io(dict(files.properties), scheme)
@@ -141,14 +141,14 @@ def _all_below(path: str) -> fs.FileSelector:
 
 @attrs.frozen
 class DeltaFiles:
-    """By deltalake's file system.
+    """Files through deltalake's file system.
 
-    :ivar root: of the table; it reaches nothing else
-    :ivar options: storage options, as deltalake has them
+    :ivar root: of the table; other files cannot be accessed
+    :ivar options: storage options, as for deltalake
     """
 
     root: str
-    options: Pairs = attrs.field(repr=False)  # there may be secrets among them
+    options: Pairs = attrs.field(repr=False)  # may contain secrets
 
     def create(self, uri: str) -> Any:
         """See :class:`Files`."""
@@ -167,7 +167,7 @@ class DeltaFiles:
                 yield FoundFile(f"{self.root}/{each.path}", None)
 
     def names(self) -> list[str]:
-        """Of what is right below the root."""
+        """The names directly below the root."""
         from pyarrow import fs
 
         selector = fs.FileSelector("", allow_not_found=True)
@@ -185,9 +185,9 @@ def _handler(files: DeltaFiles) -> Any:
 
 
 def sync(path: Folder) -> None:
-    """Make a file's bytes, or the names in a folder, durable: a power cut then finds them.
+    """Sync a file's bytes, or the names in a folder; does nothing in an object store.
 
-    An object store has what it has answered for.
+    An object store has made durable what it has acknowledged.
     """
     if isinstance(path, Remote):
         return

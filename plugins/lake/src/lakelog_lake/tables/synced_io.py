@@ -1,7 +1,7 @@
-"""Files of pyiceberg's that are durable once they are closed, where they are on this machine.
+"""Local files of pyiceberg that are synced when they are closed.
 
-A catalog that points to metadata which a power cut took away is a table lost. Data files are not
-written here.
+A catalog that points to metadata lost in a power cut is a lost table. Data files are not written
+through this class.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _LOCAL: Final = "file"
 
 
 class SyncedFileIO(PyArrowFileIO):
-    """As pyiceberg's own, but for :meth:`new_output`."""
+    """Pyiceberg's own FileIO, except for :meth:`new_output`."""
 
     def new_output(self, location: str) -> PyArrowFile:
-        """A file that is synced, with its name, when it is closed."""
+        """A file that is synced, with its folder, when it is closed."""
         made = super().new_output(location)
         if self.parse_location(location, self.properties)[0] != _LOCAL:
             return made
@@ -34,7 +34,7 @@ class _SyncedFile(PyArrowFile):
 
 
 class _Stream:
-    """What Avro's writer and ``with`` need of a stream."""
+    """The methods that Avro's writer and ``with`` need of a stream."""
 
     def __init__(self, inner: Any, path: Path) -> None:
         self._inner, self._path = inner, path

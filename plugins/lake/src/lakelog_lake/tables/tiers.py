@@ -1,7 +1,7 @@
-"""Which of many small things become one, so that none is written again more than a few times.
+"""Chooses groups of small items to merge, so that each is rewritten only a few times.
 
-Things of one size, within a factor of ten, become one where there are ten or more of them. So each
-is written once for each power of ten, and of each size nine at most stay.
+Ten or more items of one size, within a factor of ten, are merged. So each is rewritten once per
+power of ten, and at most nine of each size remain.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Final
 import attrs
 
 FANOUT: Final = 10
-"""So many of one size become one."""
+"""Number of items of one size that are merged."""
 
 
 @attrs.frozen
 class Weight:
-    """:ivar count: by which sizes are compared; :ivar bytes: that are written again."""
+    """:ivar count: the size class; :ivar bytes: to be rewritten."""
 
     count: int
     bytes: int
 
 
 def mergeable(things: Sequence[Weight], most_bytes: int) -> list[list[int]]:
-    """Which of them become one, by their places.
+    """Return groups of indices of items to merge.
 
     :param most_bytes: more are not written at once
 

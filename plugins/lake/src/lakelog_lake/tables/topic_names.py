@@ -1,10 +1,10 @@
-"""Topics as names of tables and folders, from which the topics can be told again.
+"""Encodes topics as names of tables and folders, and decodes them.
 
-Letters, digits, ``-`` and ``_`` stand for themselves; all else, and what could be mistaken, as
-``_xHH_`` with the number of the character in hexadecimal: ``_`` before an ``x``, both at the
-beginning, and the ``d`` of ``dead_letters`` at the end, with which the tables of dead letters end.
-A name that would be too long is cut, with a hash of the topic behind it; then only the table itself
-tells the topic.
+Letters, digits, ``-`` and ``_`` stand for themselves. All other characters, and ambiguous ones, are
+written as ``_xHH_`` with the code point in hexadecimal: ``_`` before an ``x``, both at the
+beginning, and the ``d`` of a final ``dead_letters``, which ends the names of tables of dead
+letters. A name that would be too long is cut and gets a hash of the topic; then only the table's
+own mark has the topic.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _ESCAPE: Final = re.compile(r"_x([0-9A-F]+)_")
 _PIECE: Final = re.compile(r"_x[0-9A-F]+_|.")
 _HASH_LENGTH: Final = 16
 _CUT: Final = re.compile(rf"[A-Za-z0-9_-]+_xsha[0-9a-f]{{{_HASH_LENGTH}}}", re.ASCII)
-"""No topic is encoded so: an ``s`` never follows ``_x``."""
+"""Separates the hash; not part of any encoded topic, as an ``s`` never follows ``_x``."""
 
 
 def encoded(topic: str) -> str:
-    """The name of ``topic``.
+    """The encoded name of ``topic``.
 
     >>> encoded("orders"), encoded("%RETRY%a"), encoded("a.b"), encoded("a_x25_")
     ('orders', '_x25_RETRY_x25_a', 'a_x2E_b', 'a_x5F_x25_')
@@ -37,7 +37,7 @@ def encoded(topic: str) -> str:
 
 
 def decoded(name: str) -> str | None:
-    """The topic whose name is ``name``; ``None`` if it is no topic's.
+    """The topic encoded as ``name``; ``None`` if ``name`` is not an encoded topic.
 
     >>> decoded("_x25_RETRY_x25_a"), decoded("a_dead_letters"), decoded("a b")
     ('%RETRY%a', None, None)
@@ -47,25 +47,25 @@ def decoded(name: str) -> str | None:
 
 
 def is_template(text: str) -> bool:
-    """Whether ``text`` has a place for the topic.
+    """Whether ``text`` contains ``{topic}``.
 
-    Raises :class:`~lakelog.errors.SettingsError` for one that is not in its last part, or twice.
+    Raises :class:`~lakelog.errors.SettingsError` if it is not in the last part, or there twice.
     """
     if TOPIC not in text:
         return False
     if text.count(TOPIC) > 1 or TOPIC not in re.split(r"[./]", text)[-1]:
-        raise SettingsError(f"{text!r} must have {TOPIC} once, in its last part", key="--table")
+        raise SettingsError(f"{text!r} must contain {TOPIC} once, in its last part", key="--table")
     return True
 
 
 def named(template: str, topic: str) -> str:
-    """The table of a topic; what stands for the topic has 200 characters at most."""
+    """The table of a topic; the part for the topic has at most 200 characters."""
     name = encoded(topic)
     return template.replace(TOPIC, name if len(name) <= _MOST else _cut(name, topic))
 
 
 def _cut(name: str, topic: str) -> str:
-    """As much of ``name`` as fits before a hash; no escape is cut in two."""
+    """The longest part of ``name`` that fits before a hash; escapes are not split."""
     digest = hashlib.sha256(topic.encode(errors="surrogatepass")).hexdigest()[:_HASH_LENGTH]
     mark = f"_xsha{digest}"
     short = ""
@@ -79,10 +79,10 @@ def _cut(name: str, topic: str) -> str:
 def topics_beside(
     template: str, names: Iterable[str], marked: Callable[[str], str | None]
 ) -> Iterator[str]:
-    """The topics that have tables under ``template``; what is somebody else's is left out.
+    """The topics with tables under ``template``; tables of others are left out.
 
-    :param names: the last part of the name of each table that is there
-    :param marked: the topic that a table, of which it is given the whole name, says it is for
+    :param names: the last part of the name of each existing table
+    :param marked: returns the topic with which a table, given by its full name, is marked
     """
     before, _, behind = re.split(r"[./]", template)[-1].partition(TOPIC)
     for last in names:

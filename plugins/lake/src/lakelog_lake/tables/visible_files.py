@@ -1,10 +1,10 @@
-"""Which data files of a Parquet table others see: those of its newest version, and no others.
+"""Keeps exactly the data files of a Parquet table's newest version visible to other readers.
 
-A file is written under a hidden name, which every reader of folders passes over, as it begins with
-``.`` and does not end with ``.parquet``. The commit is the manifest; behind it the files get their
-names, and those that the version does not name any more, after a compaction, are hidden. Who is
-killed between leaves that to the next one, who does it before anything else. A table has read its
-newest version again after it renamed, so that of several the last one leaves it as it should be.
+A file is written under a hidden name, which readers of folders ignore, as it begins with ``.`` and
+does not end with ``.parquet``. The manifest is the commit; after it the files get their names, and
+files that a compaction has removed from the version are hidden. After a kill in between, the next
+process does that first. Each process reads the newest version again after renaming, so that the
+last of several concurrent ones leaves the right names.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from typing import Final
 from lakelog_lake.tables.file_facts import hidden
 
 PATTERNS: Final = ("*.parquet", ".*.parquet.hidden")
-"""Of data files that are seen, and of hidden ones."""
+"""Name patterns of visible and of hidden data files."""
 
 
 def shown(paths: Iterable[Path]) -> bool:
-    """Give files their names; whether any of them was hidden."""
+    """Give files their visible names; return whether any was hidden."""
     found = [_renamed(hidden(path), path) for path in paths if not path.exists()]
     return any(found)
 
 
 def only(seen: Iterable[Path], paths: Iterable[Path]) -> bool:
-    """Show ``paths`` and hide all others; whether that changed anything.
+    """Show ``paths`` and hide all others; return whether that changed anything.
 
-    :param seen: what others saw before it was asked which ones they should see: what is committed
-        later must not be hidden
+    :param seen: the files visible before ``paths`` was read, so that later commits are not hidden
     """
     wanted = set(paths)
     gone = [_renamed(path, hidden(path)) for path in seen if path not in wanted]
@@ -38,23 +37,23 @@ def only(seen: Iterable[Path], paths: Iterable[Path]) -> bool:
 
 
 def seen_in(folder: Path) -> list[Path]:
-    """The data files that others see."""
+    """The visible data files."""
     return [path for path in folder.glob(PATTERNS[0]) if not path.name.startswith(".")]
 
 
 def named(path: str) -> str:
-    """The name that a hidden file gets."""
+    """The visible name of a hidden file."""
     at = Path(path)
     return str(at.with_name(at.name.removeprefix(".").removesuffix(".hidden")))
 
 
 def found(path: Path) -> Path:
-    """Where a file is now: under its name, or its hidden one."""
+    """The present location of a file: its visible or its hidden name."""
     return hidden(path) if not path.exists() and hidden(path).exists() else path
 
 
 def _renamed(before: Path, after: Path) -> bool:
-    """Whether it was this call; somebody else may be faster."""
+    """Rename; return whether this call did it, and not another process."""
     with suppress(FileNotFoundError):
         before.rename(after)
         return True

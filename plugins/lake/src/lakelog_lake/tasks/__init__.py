@@ -1,1 +1,1 @@
-"""The work of a pass: ranges of the log become data files."""
+"""The tasks of a pass, which convert ranges of the log to data files."""

@@ -1,4 +1,4 @@
-"""Who runs tasks: this process, or a pool of processes; Spark runs the same function."""
+"""Engines that run tasks: this process, or a pool of processes; Spark runs the same function."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from lakelog_lake.tasks.task import Task, Written, write
 
 
 class Engine(Protocol):
-    """Runs tasks, in any order; gives their results in the order of the tasks."""
+    """Runs tasks in any order; returns their results in the order of the tasks."""
 
     def __call__(self, tasks: Sequence[Task]) -> Sequence[Written]:
-        """Raises :class:`TaskFailed` where one of them cannot be done."""
+        """Raises :class:`TaskFailed` if any task fails."""
 
 
 def _not_open(_path: Path) -> None:
-    """Nobody has it open."""
+    """The default of ``opened``: the store is not open."""
 
 
 def in_process(
@@ -42,10 +42,10 @@ def in_process(
     on_done: Callable[[], None] = nothing,
     opened: Callable[[Path], lakelog.Store | None] = _not_open,
 ) -> Sequence[Written]:
-    """One after the other, here.
+    """An engine that runs tasks one by one in this process.
 
-    :param on_done: called after each
-    :param opened: gives a store that is open
+    :param on_done: called after each task
+    :param opened: returns the store if it is open
     """
     done: list[Written] = []
     try:
@@ -60,7 +60,7 @@ def in_process(
 
 @contextmanager
 def processes(count: int | None = None, on_done: Callable[[], None] = nothing) -> Iterator[Engine]:
-    """Up to ``count`` processes, one per core without it; a single task runs here.
+    """An engine of up to ``count`` processes, by default one per core; a single task runs here.
 
     :param on_done: called after each task, in their order
     """
@@ -75,9 +75,9 @@ def processes(count: int | None = None, on_done: Callable[[], None] = nothing) -
 
 
 class _Pool:
-    """Processes that start when they are needed, and anew after one of them was killed.
+    """Processes that are started on demand, and again after one of them was killed.
 
-    What runs here finds the store open from one pass to the next.
+    Tasks run in this process use a store that stays open between passes.
     """
 
     def __init__(self, count: int | None) -> None:
@@ -106,7 +106,7 @@ class _Pool:
         return self._kept.now()
 
     def run_here(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> Sequence[Written]:
-        """After an error everything is looked at anew."""
+        """Run tasks in this process; after an error the store is opened again."""
         try:
             return in_process(tasks, on_done, self._opened)
         except BaseException:
@@ -133,14 +133,14 @@ def _told(
 
 
 def pool(count: int | None = None) -> ProcessPoolExecutor:
-    """Processes that end with this one, however it ends; they start with the first task."""
+    """A pool of processes that end with this one, even if killed; started by the first task."""
     context = multiprocessing.get_context("forkserver")
     count = count or len(os.sched_getaffinity(0))
     return ProcessPoolExecutor(count, context, initializer=_follow_parent)
 
 
 def _follow_parent() -> None:
-    """In a process of the pool: end with the one that gives it tasks, and leave signals to it."""
+    """In a worker: end with the parent process, and leave signals to it."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -162,9 +162,9 @@ def _end_with(sentinel: int) -> None:
 
 @attrs.frozen
 class Failed:
-    """An error on its way between processes, which not every error survives.
+    """An error sent between processes, as not every exception can be pickled.
 
-    :ivar may_pass: whether it is worth another try
+    :ivar may_pass: whether it is a temporary error
     """
 
     what: str
@@ -172,7 +172,7 @@ class Failed:
 
 
 def guarded(task: Task) -> Written | Failed:
-    """Do a task in another process; its error comes back as a value."""
+    """Run a task in another process; return its error as a value."""
     try:
         return write(task)
     except LakelogError as error:
@@ -180,7 +180,7 @@ def guarded(task: Task) -> Written | Failed:
 
 
 def checked(results: Sequence[Written | Failed]) -> list[Written]:
-    """What was written; raises :class:`TaskFailed`, and removes all of it, if a task failed."""
+    """Return the results; if a task failed, remove all files and raise :class:`TaskFailed`."""
     done = [each for each in results if isinstance(each, Written)]
     for each in results:
         if isinstance(each, Failed):
@@ -190,6 +190,6 @@ def checked(results: Sequence[Written | Failed]) -> list[Written]:
 
 
 def drop(done: Sequence[Written]) -> None:
-    """Remove the files of tasks: a range lands as a whole, or other files of it do."""
+    """Remove the files of tasks, as a range lands as a whole or is written again."""
     for each in done:
         discard(file for part in each.parts.values() for file in part.files)

@@ -1,4 +1,4 @@
-"""The rows of a task, by the partitions of a table and in the order of queues inside of each."""
+"""Groups the rows of a task by table partition, in the order of queues inside of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lakelog.codec import RecordBatch
 
-_LAST_MS: Final = ((1 << 63) - 1) // 1000  # as the columns have it
+_LAST_MS: Final = ((1 << 63) - 1) // 1000  # largest ms that fits in a column of µs
 _INNER_NUMBER: Final = "INNER_NUM"
 
 
@@ -26,8 +26,8 @@ _INNER_NUMBER: Final = "INNER_NUM"
 class Group:
     """Rows of one partition.
 
-    :ivar values: by key
-    :ivar rows: places in the batch, by topic, queue and offset
+    :ivar values: partition values by key
+    :ivar rows: indices in the batch, sorted by topic, queue and offset
     """
 
     values: Mapping[str, int | str]
@@ -36,11 +36,11 @@ class Group:
 
 @attrs.frozen
 class ChosenRows:
-    """The records of a batch that become rows of some table.
+    """The records of a batch that become rows of any table.
 
-    :ivar topics: all that the batch has
-    :ivar codes: for each record the place of its topic among them
-    :ivar order: places in the batch by topic, queue and offset
+    :ivar topics: the distinct topics of the batch
+    :ivar codes: for each record the index of its topic
+    :ivar order: indices in the batch, sorted by topic, queue and offset
     """
 
     batch: RecordBatch
@@ -51,7 +51,7 @@ class ChosenRows:
 
     @classmethod
     def of(cls, batch: RecordBatch, store: str, chosen: Chosen) -> ChosenRows:
-        """Those of ``batch`` that are wanted."""
+        """Select from ``batch``."""
         topics, codes = coded_topics(batch)
         rows = chosen_rows(batch, topics, codes, chosen)
         keys = (batch.queue_offsets, batch.queue_ids, codes)
@@ -59,11 +59,11 @@ class ChosenRows:
         return cls(batch, store, topics, codes, order)
 
     def by_topic(self) -> dict[str, NDArray[np.int64]]:
-        """The rows of each."""
+        """The rows of each topic."""
         return {self.topics[self.codes[rows[0]]]: rows for rows in runs(self.order, self.codes)}
 
     def groups(self, rows: NDArray[np.int64], partition: Sequence[str]) -> Iterator[Group]:
-        """``rows``, which are some of ``order`` in its order, partition by partition."""
+        """Split ``rows``, a subsequence of ``order``, by partition."""
         columns = [self._column(key) for key in partition if key != STORE]
         if columns:
             rows = rows[np.lexsort(tuple(each[rows] for each in reversed(columns)))]
@@ -87,7 +87,7 @@ class ChosenRows:
         return int(self._times(key)[row])
 
     def next_offsets(self, rows: NDArray[np.int64]) -> QueueEnds:
-        """Behind the last of ``rows`` of each queue; they are some of ``order`` in its order."""
+        """The offset behind the last row of each queue; ``rows`` is a subsequence of ``order``."""
         ends: dict[str, dict[int, int]] = {}
         for queue in runs(rows, self.codes, self.batch.queue_ids):
             at = int(queue[-1])
@@ -98,7 +98,7 @@ class ChosenRows:
         return ends
 
     def _takes(self, at: int) -> int:
-        """How many queue offsets a record takes."""
+        """The number of queue offsets that a record takes."""
         if not int(self.batch.sys_flags[at]) & INNER_BATCH:
             return 1
         stated = self.batch[at : at + 1].properties[0].get(_INNER_NUMBER, "1")
@@ -106,7 +106,7 @@ class ChosenRows:
 
 
 def runs(rows: NDArray[np.int64], *columns: NDArray[Any]) -> Iterator[NDArray[np.int64]]:
-    """``rows`` cut where one of the columns changes."""
+    """Split ``rows`` where the value of a column changes."""
     if len(rows):
         changes = np.zeros(len(rows) - 1, np.bool_)
         for column in columns:

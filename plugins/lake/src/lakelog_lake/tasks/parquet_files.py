@@ -1,6 +1,6 @@
-"""Writes the rows of one partition to Parquet files; each is whole and synced before it counts.
+"""Writes the rows of one partition to Parquet files; each is complete and synced when returned.
 
-Their names hold no topic, and a number by chance: a task that runs again writes other files.
+File names contain a random number and no topic: a repeated task writes other files.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class FilePlacement:
-    """Where files go.
+    """The location and form of data files.
 
-    :ivar schema: of each of them
-    :ivar prefix: what their names begin with
-    :ivar file_bytes: a file of this size is ended, and another one begun
+    :ivar schema: of each file
+    :ivar prefix: of their names
+    :ivar file_bytes: a file of this size is closed, and another one started
     :ivar is_hidden: whether names are hidden
     :ivar compression: of the files; ``auto`` is decided for each
     """
@@ -47,7 +47,7 @@ class FilePlacement:
 def write_files(
     place: FilePlacement, values: Mapping[str, int | str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[FileFacts]:
-    """Write ``batches``, all rows of which are of the partition that ``values`` name."""
+    """Write ``batches``, all of whose rows belong to the partition ``values``."""
     constants = _constants(place.store, values)
     file: _File | None = None
     try:
@@ -73,7 +73,7 @@ def write_files(
 
 @contextmanager
 def writing(folder: Folder) -> Iterator[None]:
-    """Raises :class:`~lakelog_lake.errors.NotWritten` for what the disk says."""
+    """Convert errors of the block to :class:`~lakelog_lake.errors.NotWritten`."""
     try:
         yield
     except OSError as error:
@@ -98,8 +98,8 @@ class _File:
         return int(self.raw.tell())
 
     def dropped(self) -> None:
-        """Remove what there is of it; a stream to an object store would stay open else."""
-        with suppress(OSError):  # what could not be written before fails again, at its end
+        """Remove an unfinished file; also closes a stream to an object store."""
+        with suppress(OSError):  # closing repeats the error of a failed write
             self.writer.close()
         with suppress(OSError):
             self.raw.close()
@@ -136,7 +136,7 @@ def _constants(store: str, values: Mapping[str, int | str]) -> Mapping[str, Any]
 def _in_layout(
     batch: pa.RecordBatch, constants: Mapping[str, Any], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """``batch`` under the columns of a file; what it does not have is null there."""
+    """``batch`` in the columns of a file; missing columns are null."""
     import pyarrow as pa
 
     given = set(batch.schema.names)

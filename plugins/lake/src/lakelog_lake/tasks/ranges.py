@@ -1,4 +1,4 @@
-"""What of a log may land next: only what no crash takes back, and only behind what has landed."""
+"""Chooses the range of a log that may land next: durable, and directly behind the landed part."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from lakelog_lake.tables.remote import sync
 
 FILE_BYTES: Final = 128 << 20
 _MOST_TOPICS: Final = 100
-"""To look at the queues of more takes as long as to walk through the log."""
+"""Most queues to search for cuts; for more, scanning the log is as fast."""
 _MOST_LONGER: Final = 8
-"""A range may be longer than asked for by this part of it, to end where a queue says."""
+"""A range may exceed the requested size by this fraction, to end at a known record start."""
 
 
 @attrs.frozen
 class TaskLimits:
-    """How much lands at once, in bytes of the log; a single record may be larger.
+    """The most to land at once, in bytes of the log; a single record may be larger.
 
     :ivar pass_bytes: in one commit
-    :ivar task_bytes: by one task, which holds them in memory
-    :ivar file_bytes: how long a data file becomes, at most and roughly
-    :ivar at_once: so many tasks run at a time: ranges are cut so that they end together
+    :ivar task_bytes: in one task, which holds them in memory
+    :ivar file_bytes: approximate largest size of a data file
+    :ivar at_once: number of concurrent tasks, for which ranges of equal size are cut
     """
 
     pass_bytes: int = 512 << 20
@@ -46,13 +46,13 @@ class TaskLimits:
     at_once: int = 1
 
     def cuts(self, size: int) -> list[int]:
-        """Where a pass over so many bytes is cut, about, as distances from its start.
+        """Approximate ends of the parts of a pass over ``size`` bytes, from its start.
 
         >>> Bounds(task_bytes=100, at_once=2).cuts(210)
         [52, 105, 157, 210]
         """
         count = -(-size // self.task_bytes)
-        if count > 1 and self.at_once <= 2 * count:  # else they would be too small
+        if count > 1 and self.at_once <= 2 * count:  # more parts would be too small
             count = -(-count // self.at_once) * self.at_once
         return [size * number // count for number in range(1, count + 1)]
 
@@ -60,9 +60,9 @@ class TaskLimits:
 def first_offset(
     store: lakelog.Store, position: Position | None, table: str, *, accept_gaps: bool = False
 ) -> int:
-    """Where the next range starts; makes sure that the log is the one that has landed.
+    """The start of the next range, after checking that the log is the one that has landed.
 
-    Raises :class:`WrongLog`, and :class:`Gone` where messages were deleted before they landed.
+    Raises :class:`WrongLog`, and :class:`Gone` if messages were deleted before they landed.
     """
     if position is None:
         return store.min_offset
@@ -77,12 +77,12 @@ def first_offset(
 
 
 def _first_before(store: lakelog.Store, offset: int) -> int:
-    """The first byte that can be read; an archive is asked only where the log does not reach."""
+    """The first readable byte; asks an archive only if the log begins behind ``offset``."""
     return store.min_offset if store.min_offset <= offset else store.oldest_offset
 
 
 def _check(store: lakelog.Store, last: Fingerprint, end: int, table: str) -> None:
-    """The log must hold exactly that record; where retention took it, nobody can tell any more."""
+    """Require exactly that record in the log, unless retention has deleted it."""
     if _first_before(store, last.offset) > last.offset:
         return
     behind = last.offset + last.size
@@ -116,11 +116,11 @@ def _fingerprint_at(store: lakelog.Store, offset: int, end: int) -> Fingerprint 
 def next_spans(
     store: lakelog.Store, start: int, bounds: TaskLimits, durable: DurableEnd | None = None
 ) -> list[LogSpan]:
-    """What may land from ``start`` on, cut between records for single tasks.
+    """The durable ranges from ``start`` on, cut between records, one per task.
 
-    Where nobody says up to where the log is durable, makes durable what was read.
+    Where the durable end is not known, the bytes read are synced first.
 
-    :param durable: what is known from before
+    :param durable: the cached durable end
     """
     flushed = (durable or DurableEnd()).behind(store, start)
     if flushed is not None:
@@ -132,15 +132,15 @@ def next_spans(
 
 
 def _cut_to(store: lakelog.Store, start: int, end: int, bounds: TaskLimits) -> Iterator[LogSpan]:
-    """Spans from ``start`` on, up to ``end`` at most, where a record ends.
+    """Ranges from ``start`` up to the last record end at or before ``end``.
 
-    Queues say where records start; where they do not, the log is read, from record to record.
+    Cuts are at record starts named by queues, or else found by scanning.
     """
     cuts = [start + each for each in bounds.cuts(min(end - start, bounds.pass_bytes))]
     at = start
     with _marks(store) if cuts[0] < end else nullcontext() as marks:
         for target in cuts:
-            if target > at:  # else a record reaches that far
+            if target > at:  # otherwise a record spans the cut
                 found = end if target >= end else _known_start(marks, at, target, end)
                 found = found or _walked(store, at, target, end)
                 yield LogSpan(at, found)
@@ -155,7 +155,7 @@ def _marks(store: lakelog.Store) -> AbstractContextManager[Landmarks | None]:
 
 
 def _known_start(marks: Landmarks | None, at: int, target: int, end: int) -> int | None:
-    """The first record not far behind ``target`` that a queue knows, if there is one."""
+    """The first record not far behind ``target`` that a queue names, if there is one."""
     if marks is None:
         return None
     limit = min(end, target + max(1, (target - at) // _MOST_LONGER))
@@ -163,7 +163,7 @@ def _known_start(marks: Landmarks | None, at: int, target: int, end: int) -> int
 
 
 def _walked(store: lakelog.Store, at: int, target: int, end: int) -> int:
-    """A place between records behind ``target``, found by reading from ``at`` on."""
+    """The first record end at or behind ``target``, found by scanning from ``at``."""
     for piece in store.scan_pieces(at, end, verify=False):
         if (behind := edges(piece)[1]) >= target:
             return behind
@@ -171,16 +171,16 @@ def _walked(store: lakelog.Store, at: int, target: int, end: int) -> int:
 
 
 def _cut(store: lakelog.Store, start: int, bounds: TaskLimits) -> Iterator[LogSpan]:
-    """Spans from ``start`` on, up to the last whole record: what follows may be in the making.
+    """Ranges from ``start`` up to the last whole record; what follows may be incomplete.
 
-    A blank behind damage is no such record, since a recovery cuts both where no message follows.
+    A blank behind damage does not count: recovery cuts both if no message follows.
     """
     begun = at = start
     is_torn = False
     for piece in store.scan_pieces(start):
         is_torn = isinstance(piece, Damage) or (is_torn and isinstance(piece, Blank))
         if is_torn:
-            continue  # it counts once a whole record follows
+            continue  # counts only if a whole record follows
         at = edges(piece)[1]
         if at - begun >= bounds.task_bytes:
             yield LogSpan(begun, at)
@@ -192,7 +192,7 @@ def _cut(store: lakelog.Store, start: int, bounds: TaskLimits) -> Iterator[LogSp
 
 
 def sync_segments(store_path: Path, start: int, end: int) -> None:
-    """Make the log from ``start`` to ``end`` durable, without changing a byte of it."""
+    """Sync the log from ``start`` to ``end``, without changing a byte of it."""
     folder = store_path / COMMITLOG_DIR
     for path in _segments(folder, start, end):
         sync(path)
@@ -200,7 +200,7 @@ def sync_segments(store_path: Path, start: int, end: int) -> None:
 
 
 def _segments(folder: Path, start: int, end: int) -> Iterator[Path]:
-    """The segment files that hold any of a range."""
+    """The segment files that overlap a range."""
     found = sorted(path for path in folder.iterdir() if path.name.isdigit())
     for path in found:
         first = int(path.name)

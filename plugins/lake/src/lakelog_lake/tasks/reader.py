@@ -1,4 +1,4 @@
-"""Records of a task as columns: bodies unpacked, and parsed where somebody wants that."""
+"""Reads the records of a task as columns, with bodies unpacked and optionally parsed."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _NAMES: Final = NAMES[1:]
 
 @attrs.define
 class Rejects:
-    """Rows whose bodies do not parse, and why.
+    """Rows whose bodies do not parse, with their errors.
 
-    :ivar from_offset: of records before it nobody wants to know
+    :ivar from_offset: records before this physical offset are ignored
     """
 
     from_offset: int
     errors: dict[int, str] = attrs.field(factory=dict)
 
     def add(self, offsets: NDArray[np.int64], parsed: Parsed) -> None:
-        """Keep those of ``offsets``, one for each body, that are not good."""
+        """Add the rows of ``offsets``, one for each body, that did not parse."""
         for offset, error in zip(offsets[~parsed.good].tolist(), parsed.errors, strict=True):
             if offset >= self.from_offset:
                 self.errors[offset] = error
 
     def add_packed(self, batch: RecordBatch, errors: Mapping[int, CorruptRecord]) -> None:
-        """Keep those whose bodies cannot be unpacked, by row of ``batch``."""
+        """Add rows whose bodies cannot be unpacked, by index in ``batch``."""
         for row, error in errors.items():
             offset = int(batch.physical_offsets[row])
             if offset >= self.from_offset:
@@ -51,16 +51,16 @@ class Rejects:
 
 @attrs.frozen
 class Reader:
-    """The records of one task; rows are places in ``batch``."""
+    """The records of one task; rows are indices in ``batch``."""
 
     batch: RecordBatch
     damages: DamagePolicy
     step_bytes: int
 
     def columns(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        """The rows, in steps; bodies that cannot be unpacked are as they are stored.
+        """Yield the rows in steps; bodies that cannot be unpacked are returned as stored.
 
-        Raises :class:`~lakelog_lake.errors.CorruptBody` for those where damage ends a task.
+        Raises :class:`~lakelog_lake.errors.CorruptBody` for those if damage ends a task.
         """
         for part in steps(self.batch, rows, self.step_bytes):
             columns, errors = unpacked(part, _NAMES)
@@ -68,17 +68,17 @@ class Reader:
             yield columns
 
     def refused(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        """The rows of dead letters, in steps; a body may be one because it cannot be unpacked."""
+        """Yield rows of dead letters in steps, including bodies that cannot be unpacked."""
         for part in steps(self.batch, rows, self.step_bytes):
             yield unpacked(part, _NAMES)[0]
 
     def parsed(
         self, rows: NDArray[np.int64], parser: BodyParser, rejects: Rejects
     ) -> Iterator[pa.RecordBatch]:
-        """The same with the parser's columns instead of ``body``, without those that do not parse.
+        """Yield rows that parse, in steps, with the parser's columns instead of ``body``.
 
-        One that cannot be unpacked does not parse, and ends nothing. Raises
-        :class:`~lakelog_lake.errors.BadParser` for a parser that breaks its rules.
+        A body that cannot be unpacked counts as not parsed, without an error. Raises
+        :class:`~lakelog_lake.errors.BadParser` for a parser that violates its contract.
         """
         for part in steps(self.batch, rows, self.step_bytes):
             columns, errors = unpacked(part, _NAMES)
@@ -107,8 +107,8 @@ def _check(parser: BodyParser, parsed: Parsed, rows: int) -> None:
     )
     if found != expected:
         raise BadParser(
-            f"{parser!r} gave (flags, rows, errors, columns) {found} for {expected}: it breaks the "
-            "rules of lakelog_lake.bodies.base"
+            f"{parser!r} gave (flags, rows, errors, columns) {found} for {expected}: it violates "
+            "the contract of lakelog_lake.bodies.base"
         )
 
 

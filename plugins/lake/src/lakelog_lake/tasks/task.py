@@ -1,4 +1,4 @@
-"""One task: a range of the log, read once, becomes data files of each table; returns facts only."""
+"""One task: reads a range of the log once, and writes data files for each table."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 _STEP_BYTES: Final = 8 << 20
 ANY_TOPIC: Final = "*"
-"""In the place of a topic: each that is not named."""
+"""A topic key that stands for all topics that are not named."""
 
 
 @attrs.frozen
 class Outlet:
-    """What of a task goes to one table.
+    """The part of a task for one table.
 
-    :ivar number: by which the answer names it
-    :ivar folder: where the files go; it is there
-    :ivar from_offset: records before it have landed there
-    :ivar topics: of these only; of all without it
+    :ivar number: of the table, in the results
+    :ivar folder: existing folder for the files
+    :ivar from_offset: records before this physical offset have landed there
+    :ivar topics: only these; all if ``None``
     :ivar parsers: of bodies, by topic
-    :ivar dead_letters: the outlet that takes what they do not parse, by its number
+    :ivar dead_letters: number of the outlet for bodies that do not parse
     :ivar compression: of the files
     """
 
@@ -62,19 +62,19 @@ class Outlet:
     compression: ParquetCompression = ParquetCompression.AUTO
 
     def parser(self, topic: str) -> BodyParser | None:
-        """Of the bodies of ``topic``."""
+        """The parser for the bodies of ``topic``."""
         return self.parsers.get(topic) or self.parsers.get(ANY_TOPIC)
 
 
 @attrs.frozen
 class Task:
-    """What one process does.
+    """The work of one process.
 
     :ivar store_path: the store directory
-    :ivar store: what the column ``store`` says
-    :ivar outlets: one for each table; those of dead letters too
-    :ivar skip_damage: whether damage is passed over and counted; else it ends the task
-    :ivar file_bytes: how long a data file becomes, at most and roughly
+    :ivar store: the value of the column ``store``
+    :ivar outlets: one for each table, including tables of dead letters
+    :ivar skip_damage: whether damage is skipped and counted; otherwise it ends the task
+    :ivar file_bytes: approximate largest size of a data file
     """
 
     store_path: Path
@@ -88,25 +88,25 @@ class Task:
 
 @attrs.frozen
 class TablePart:
-    """What a task did for one table; :ivar next_offsets: behind the rows of each queue."""
+    """The result of a task for one table; :ivar next_offsets: behind the rows of each queue."""
 
     files: tuple[FileFacts, ...] = ()
     next_offsets: QueueEnds = attrs.field(factory=dict)
 
     @property
     def rows(self) -> int:
-        """Of all files."""
+        """The number of rows in all files."""
         return sum(each.rows for each in self.files)
 
 
 @attrs.frozen
 class Written:
-    """What a task did.
+    """The result of a task.
 
     :ivar parts: by the number of the outlet
-    :ivar last: the last record of the range, whether it is a row or not
-    :ivar damaged: pieces of the log, and bodies, that were passed over
-    :ivar strays: topics with rows that no outlet takes, and where the first of each stands
+    :ivar last: the last record of the range, whether or not it became a row
+    :ivar damaged: damaged ranges of the log, and bodies, that were skipped
+    :ivar strays: topics with rows but without an outlet, each with its first physical offset
     """
 
     parts: Mapping[int, TablePart] = attrs.field(factory=dict)
@@ -116,9 +116,9 @@ class Written:
 
 
 def _records(task: Task, store: lakelog.Store | None) -> tuple[RecordBatch | None, DamagePolicy]:
-    """What is to be written. What a store that was kept open finds damaged is looked at anew.
+    """Read the records; if an open store has damage, check again with a newly opened one.
 
-    The directory may have been removed, or replaced, since it was opened.
+    The directory may have been removed or replaced since the store was opened.
     """
     if store is not None:
         with suppress(LakelogError):
@@ -136,9 +136,9 @@ def _scanned(task: Task, store: lakelog.Store) -> tuple[RecordBatch | None, Dama
 
 
 def write(task: Task, store: lakelog.Store | None = None) -> Written:
-    """Do ``task``; raises :class:`~lakelog_lake.errors.CorruptLog` at damage.
+    """Run ``task``; raises :class:`~lakelog_lake.errors.CorruptLog` at damage.
 
-    :param store: the store, where it is open
+    :param store: the store, if it is open
     """
     batch, damages = _records(task, store)
     if batch is None:
@@ -147,7 +147,7 @@ def write(task: Task, store: lakelog.Store | None = None) -> Written:
     parts: dict[int, TablePart] = {}
     try:
         for number, part in work.parts():
-            parts[number] = part  # noqa: PERF403  # what is done is needed when one fails
+            parts[number] = part  # noqa: PERF403  # partial results are needed on errors
         for outlet in task.outlets:
             if parts[outlet.number].files:
                 with writing(outlet.folder):
@@ -170,7 +170,7 @@ _ColumnsOf: TypeAlias = "Callable[[Outlet, NDArray[np.int64]], Iterator[pa.Recor
 class _Work:
     """A task with its records.
 
-    :ivar rejects: what does not parse, by the number of the outlet that takes it
+    :ivar rejects: rows that do not parse, by the number of the outlet that takes them
     """
 
     task: Task
@@ -202,7 +202,7 @@ class _Work:
         }
 
     def parts(self) -> Iterator[tuple[int, TablePart]]:
-        """What each outlet gets; dead letters are known when all others are done."""
+        """Yield the part of each outlet; dead letters are complete after all others."""
         for outlet in self.task.outlets:
             if outlet.number not in self.rejects:
                 yield outlet.number, self._of_messages(outlet)
@@ -226,7 +226,7 @@ class _Work:
     def _only_for_dead_letters(
         self, outlet: Outlet, rows: NDArray[np.int64], places: NDArray[np.int64]
     ) -> Iterator[pa.RecordBatch]:
-        """Parse what has landed already, where the table of dead letters is not that far."""
+        """Parse rows that have landed already, if the table of dead letters lags behind."""
         if outlet.dead_letters is not None:
             first = self.rejects[outlet.dead_letters].from_offset
             yield from self._columns(
@@ -261,7 +261,7 @@ class _Work:
         return TablePart(tuple(files), self.rows.next_offsets(rows))
 
     def _columns(self, outlet: Outlet, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-        """Of messages; those whose bodies do not parse are among the rejects afterwards."""
+        """The columns of messages; collects bodies that do not parse in the rejects."""
         if outlet.dead_letters is None:
             yield from self.reader.columns(rows)
             return

@@ -1,1 +1,1 @@
-"""Compares a landed table with the log it landed from."""
+"""Compares a table with the log that landed in it."""

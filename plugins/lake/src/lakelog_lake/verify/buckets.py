@@ -1,6 +1,7 @@
-"""Facts of rows that come in any order, by parts of the log: on disk, so that memory is bounded.
+"""Stores the compared values of rows that arrive in any order, by part of the log, on disk.
 
-A part is :data:`PART_BYTES` of the log. At 56 bytes a row this takes far less than the table.
+A part is :data:`PART_BYTES` of the log. At 56 bytes a row this takes far less than the table, and
+memory is bounded.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ PART_BYTES: Final = 128 << 20
 
 @attrs.define
 class Buckets:
-    """:ivar folder: an empty one, of its own."""
+    """:ivar folder: an empty folder for this object only."""
 
     folder: Path
     part_bytes: int = PART_BYTES
     parts: set[int] = attrs.field(factory=set)
 
     def add(self, facts: Facts) -> None:
-        """Put each row into its part."""
+        """Add each row to its part."""
         numbers = self.numbers(facts)
         for part in np.unique(numbers).tolist():
             self.parts.add(part)
@@ -36,11 +37,11 @@ class Buckets:
                 file.write(facts[numbers == part].tobytes())
 
     def numbers(self, facts: Facts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The part that each row is of."""
+        """The index of each row's part."""
         return np.asarray(facts["at"] // self.part_bytes, np.int64)
 
     def take(self, part: int) -> Facts:
-        """All rows of a part, which are forgotten then."""
+        """Return all rows of a part, and remove them."""
         if part not in self.parts:
             return np.zeros(0, FACT)
         self.parts.remove(part)

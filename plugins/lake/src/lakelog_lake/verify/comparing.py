@@ -1,4 +1,4 @@
-"""Compares the rows of one part of a log with those that a table has of it."""
+"""Compares the rows of one part of a log with those of a table."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class VerifiableEnds:
-    """Up to where something can be told, in bytes of the log.
+    """The bounds of a comparison, in bytes of the log.
 
-    :ivar low: what the log begins with
-    :ivar end: behind what the table said had landed, before its rows were read
-    :ivar landed: behind what it said afterwards: dispatchers may have been at work meanwhile
+    :ivar low: start of the log
+    :ivar end: position of the table before its rows were read
+    :ivar landed: its position afterwards, as dispatchers may have committed meanwhile
     """
 
     low: int
@@ -46,9 +46,9 @@ class VerifiableEnds:
 
 @attrs.define
 class Comparison:
-    """Goes through a log and a table, part by part, in the order of the log.
+    """Compares a log and a table part by part, in log order.
 
-    :ivar bodies_may_lack: rows without a body are those whose body was parsed
+    :ivar bodies_may_lack: whether rows without a body are valid, as their body was parsed
     """
 
     limits: VerifiableEnds
@@ -57,7 +57,7 @@ class Comparison:
     _next: dict[int, int] = attrs.field(factory=dict)
 
     def part(self, log: Facts, table: Facts) -> None:
-        """One part; all rows of it, in any order."""
+        """Compare one part, given all of its rows in any order."""
         table = _sorted(self._told(table))
         again = np.zeros(len(table), np.bool_)
         again[1:] = table["at"][1:] == table["at"][:-1]
@@ -73,12 +73,12 @@ class Comparison:
         self._both(_sorted(log), rows[~older & ~ahead])
 
     def _is_older(self, rows: Facts) -> NDArray[np.bool_]:
-        """What the log holds no more; a row that says no place was never there."""
+        """Rows of messages deleted from the log; a row without a place was never in it."""
         found: NDArray[np.bool_] = (rows["at"] >= 0) & (rows["at"] < self.limits.low)
         return found
 
     def _told(self, table: Facts) -> Facts:
-        """Without what landed while the table was read: some of it may have come too late."""
+        """The rows without those that landed while the table was read, which may be incomplete."""
         meanwhile = (table["at"] >= self.limits.end) & (table["at"] < self.limits.landed)
         return table[~meanwhile]
 
@@ -99,9 +99,9 @@ class Comparison:
         self.found.add(COLUMNS, left[left["rest"] != right["rest"]])
 
     def _gaps(self, rows: Facts) -> None:
-        """Queue offsets that no row has, between two that have rows.
+        """Report queue offsets without a row between two offsets with rows.
 
-        :param rows: in the order of the log; it may begin anew in a queue that was removed
+        :param rows: in log order; offsets of a removed queue may start again at 0
         """
         ordered = rows[np.argsort(rows["queue"], kind="stable")]
         cuts = np.flatnonzero(np.diff(ordered["queue"])) + 1
@@ -118,7 +118,7 @@ class Comparison:
 
 
 def _gap(queue: int, run: Facts, wanted: int, at: int) -> Range:
-    """Before the row at ``at`` of ``run``."""
+    """The gap before the row at ``at`` of ``run``."""
     place, end = int(run["at"][at]), int(run["offset"][at])
     return Range(GAP, queue, wanted, end - 1, place, place, end - wanted)
 

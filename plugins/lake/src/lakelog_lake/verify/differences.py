@@ -1,7 +1,7 @@
-"""What a comparison found: ranges of a queue for people, and counts for each queue.
+"""The result of a comparison: ranges of differing rows, and counts for each queue.
 
-Ranges of one kind that touch are one, whatever order they were found in by piece; beyond
-:data:`MOST_RANGES` they are counted only.
+Adjacent ranges of one kind are merged, in whatever order they are found; beyond
+:data:`MOST_RANGES` they are only counted.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ PLACE: Final = "place"
 CRC: Final = "crc"
 GAP: Final = "gap"
 MEANINGS: Final = {
-    MISSING: "in the log before the table's position, and not in the table",
-    EXTRA: "in the table, and no such record is in the log",
-    AHEAD: "in the table behind its own position",
+    MISSING: "in the log before the table's position, but not in the table",
+    EXTRA: "in the table, but not in the log",
+    AHEAD: "in the table behind its position",
     DOUBLED: "more than once in the table",
     PLACE: "in another queue, or at another queue offset, than in the log",
     BODY: "with another body than in the log",
     COLUMNS: "with another value than in the log in a column that is not the body",
-    CRC: "with a body that its own checksum does not fit; the log holds it no more",
-    GAP: "queue offsets that no row has; the log holds them no more",
+    CRC: "with a body that does not match its checksum; no longer in the log",
+    GAP: "queue offsets without a row; no longer in the log",
 }
-"""Every kind of difference; a gap is none, since nothing is left to compare it with."""
+"""The kinds that count as differences; a gap does not, as there is nothing to compare it with."""
 MOST_RANGES: Final = 1000
 
 
 @attrs.define
 class Range:
-    """Rows of one queue that differ alike, one behind the other.
+    """Adjacent rows of one queue with the same kind of difference.
 
-    :ivar first: queue offset of the first; :ivar last: of the last one
-    :ivar start: physical offset of the first; :ivar end: of the last one
+    :ivar first: queue offset of the first row; :ivar last: of the last row
+    :ivar start: physical offset of the first row; :ivar end: of the last row
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Range:
     rows: int
 
     def takes(self, other: Range) -> bool:
-        """Whether ``other`` touches it, and is taken in."""
+        """Merge ``other`` into this range if they are adjacent; return whether that was done."""
         touches = other.first <= self.last + 1 and other.last >= self.first - 1
         if touches:
             self.first, self.last = min(self.first, other.first), max(self.last, other.last)
@@ -70,9 +70,9 @@ class Tally:
     """Counts of one queue.
 
     :ivar log: records that should be rows
-    :ivar table: rows where the log can tell
-    :ivar older: rows of what the log holds no more
-    :ivar gaps: queue offsets between rows that no row has
+    :ivar table: rows that were compared
+    :ivar older: rows of messages deleted from the log
+    :ivar gaps: missing queue offsets between rows
     :ivar kinds: rows by kind of difference
     """
 
@@ -85,7 +85,7 @@ class Tally:
 
 @attrs.define
 class Differences:
-    """Collects."""
+    """Collects counts and ranges."""
 
     tallies: dict[int, Tally] = attrs.field(factory=dict)
     ranges: list[Range] = attrs.field(factory=list)
@@ -94,7 +94,7 @@ class Differences:
 
     @property
     def rows(self) -> int:
-        """How many rows differ."""
+        """The number of differing rows."""
         return sum(
             count
             for tally in self.tallies.values()
@@ -107,14 +107,14 @@ class Differences:
         return self.tallies.setdefault(queue, Tally())
 
     def count(self, which: str, facts: Facts) -> None:
-        """Add the rows of each queue to its ``log``, ``table`` or ``older``."""
+        """Add the number of rows of each queue to its ``log``, ``table`` or ``older``."""
         queues, counts = np.unique(facts["queue"], return_counts=True)
         for queue, rows in zip(queues.tolist(), counts.tolist(), strict=True):
             tally = self.of(queue)
             setattr(tally, which, getattr(tally, which) + rows)
 
     def add(self, kind: str, facts: Facts) -> None:
-        """These rows differ."""
+        """Add differing rows, to counts and ranges."""
         if not len(facts):
             return
         order = np.lexsort((facts["at"], facts["offset"], facts["queue"]))
@@ -125,7 +125,7 @@ class Differences:
             self.add_range(_range(kind, run))
 
     def add_range(self, found: Range) -> None:
-        """One range, all of its rows told already or not."""
+        """Add one range; its rows need not be counted yet."""
         tally = self.of(found.queue)
         tally.kinds[found.kind] = tally.kinds.get(found.kind, 0) + found.rows
         last = self._last.get((found.kind, found.queue))
@@ -138,13 +138,13 @@ class Differences:
         self._last[found.kind, found.queue] = found
 
     def each(self) -> Iterator[Range]:
-        """The ranges, by kind and in the order of the log."""
+        """The ranges, by kind and in log order."""
         kinds = list(MEANINGS)
         yield from sorted(self.ranges, key=lambda each: (kinds.index(each.kind), each.start))
 
 
 def _range(kind: str, run: Any) -> Range:
-    """:param run: rows of one queue."""
+    """:param run: adjacent rows of one queue."""
     takes = np.maximum(run["takes"], 1)
     return Range(
         kind,

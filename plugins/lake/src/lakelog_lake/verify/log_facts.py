@@ -1,4 +1,4 @@
-"""What of a log should be rows of a table, as facts; and where the log is damaged."""
+"""The records of a log that should be rows of a table, as compared values; and its damage."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _STEP_BYTES = 8 << 20
 
 @attrs.define
 class _Noted(DamagePolicy):
-    """Remembers where the damage is."""
+    """Collects the places of damage."""
 
     places: list[LogSpan] = attrs.field(factory=list)
 
     def met(self, damage: Damage) -> None:
-        """Bytes that are no records."""
+        """Note bytes that are no record."""
         self.places.append(LogSpan(damage.offset, damage.end_offset))
 
 
 @attrs.define
 class LogFacts:
-    """:ivar columns: those that are compared, the key's among them."""
+    """:ivar columns: the columns to compare, including the key."""
 
     chosen: Chosen
     columns: Sequence[str]
@@ -46,11 +46,11 @@ class LogFacts:
 
     @property
     def damaged(self) -> list[LogSpan]:
-        """Where no records are."""
+        """The damaged ranges."""
         return self.damages.places
 
     def between(self, store: lakelog.Store, span: LogSpan) -> Iterator[Facts]:
-        """In the order of the log, a few MiB at a time."""
+        """Yield the compared values in log order, a few MiB of the log at a time."""
         if span.end <= span.start:
             return
         for batch in self.damages.records(store.scan_pieces(span.start, span.end), span):

@@ -1,4 +1,4 @@
-"""What is kept of a row to compare it: 56 bytes, whatever its body has."""
+"""The compared values of a row: 56 bytes, whatever the size of its body."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 FACT: Final = np.dtype(
     [
         ("at", np.int64),  # physical offset
-        ("offset", np.int64),  # in its queue
-        ("takes", np.int32),  # how many offsets of its queue
+        ("offset", np.int64),  # queue offset
+        ("takes", np.int32),  # number of queue offsets
         ("queue", np.int32),  # number of its topic and queue id, see Queues
         ("size", np.int32),  # of its record
         ("crc", np.int32),  # of the body: CRC_GOOD, CRC_BAD or CRC_UNKNOWN
@@ -42,13 +42,13 @@ _INNER_NUMBER: Final = "INNER_NUM"
 
 @attrs.define
 class Queues:
-    """Numbers for topics and queue ids, in the order in which they were met."""
+    """Numbers queues (topic and queue id) in order of appearance."""
 
     names: list[tuple[str, int]] = attrs.field(factory=list)
     _numbers: dict[tuple[str, int], int] = attrs.field(factory=dict)
 
     def numbers(self, topics: Any, queue_ids: Any) -> NDArray[np.int32]:
-        """One for each row of two Arrow arrays."""
+        """The number of the queue of each row, given two Arrow arrays."""
         coded = topics.cast(pa.string()).dictionary_encode()
         known = coded.dictionary.to_pylist()
         codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -62,7 +62,7 @@ class Queues:
         return np.array(mine, np.int32)[places.reshape(-1)]
 
     def number(self, topic: str, queue_id: int) -> int:
-        """That of one queue."""
+        """The number of one queue."""
         found = self._numbers.setdefault((topic, queue_id), len(self.names))
         if found == len(self.names):
             self.names.append((topic, queue_id))
@@ -70,23 +70,23 @@ class Queues:
 
 
 def compared(columns: Mapping[str, str]) -> tuple[str, ...]:
-    """Those of lakelog's columns that a table has, in lakelog's order.
+    """The columns of lakelog that a table has, in lakelog's order.
 
-    :param columns: types by name; a body that was parsed is another thing than the log holds
+    :param columns: types by name; parsed bodies cannot be compared and are left out
     """
     is_whole = columns.get("body") in _WHOLE
     return tuple(name for name in NAMES if name in columns and (name != "body" or is_whole))
 
 
 def has_parsed(columns: Iterable[str]) -> bool:
-    """Whether there are columns of bodies that were parsed: rows that have them may lack a body."""
+    """Whether there are columns of parsed bodies; their rows may have no body."""
     return bool(set(columns) - {*NAMES, DAY, HOUR, ERROR})
 
 
 def facts_of(batch: pa.RecordBatch, queues: Queues) -> Facts:
-    """A row of facts for each row.
+    """Compute the compared values of each row.
 
-    :param batch: with the key's columns, and any others of lakelog's
+    :param batch: with the columns of the key, and any others of lakelog's
     """
     facts = np.zeros(batch.num_rows, FACT)
     if not batch.num_rows:
@@ -115,7 +115,7 @@ def _longs(batch: pa.RecordBatch, name: str) -> NDArray[np.int64]:
 
 
 def _crc(batch: pa.RecordBatch, facts: Facts) -> NDArray[np.int32]:
-    """The checksum is of the body as stored: one that was unpacked cannot be checked by it."""
+    """Compare with the checksum of the stored body; unknown for a body that was unpacked."""
     if not {"body_crc", "sys_flag"} <= set(batch.schema.names):
         return np.full(batch.num_rows, CRC_UNKNOWN, np.int32)
     good = (crcs(facts["body"]) & CRC31_MASK) == _longs(batch, "body_crc")
@@ -124,7 +124,7 @@ def _crc(batch: pa.RecordBatch, facts: Facts) -> NDArray[np.int32]:
 
 
 def _takes(batch: pa.RecordBatch) -> NDArray[np.int32]:
-    """How many queue offsets each row takes: 1, but for batches."""
+    """The number of queue offsets of each row: 1, except for batches."""
     takes = np.ones(batch.num_rows, np.int32)
     if not {"sys_flag", "properties"} <= set(batch.schema.names):
         return takes

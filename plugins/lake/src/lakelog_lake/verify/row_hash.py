@@ -1,8 +1,8 @@
-"""Numbers that tell values apart: one of 64 bits per row, by NumPy over Arrow's buffers.
+"""Hashes values to 64 bits per row, with NumPy over Arrow's buffers.
 
-A value of variable length is a polynomial of its elements, modulo 2**64, from running sums: no
-step goes row by row. They guard against accidents, not against somebody who wants two values to
-look alike. Bodies are long, and get what is faster for them: CRC-32 and Adler-32.
+A value of variable length is a polynomial of its elements, modulo 2**64, computed from running sums
+without a loop over rows. The hashes detect accidental differences, not deliberate collisions.
+Bodies, which are long, get the faster CRC-32 and Adler-32 instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOW: Final = 0xFFFFFFFF
 
 
 def of_columns(batch: pa.RecordBatch) -> Words:
-    """One number for all columns of each row; only equal rows have equal ones, but for chance."""
+    """One hash over all columns of each row."""
     total = np.zeros(batch.num_rows, np.uint64)
     for column in batch.columns:
         total = _mixed(total * np.uint64(_BASE) + of_values(column))
@@ -40,7 +40,7 @@ def of_columns(batch: pa.RecordBatch) -> Words:
 
 
 def of_values(array: Any) -> Words:
-    """One number for each value of an array of any plain type, of lists or of maps."""
+    """One hash for each value of an array of any scalar type, of lists or of maps."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return of_values(array.cast(kind.value_type))
@@ -69,7 +69,7 @@ def of_bodies(array: Any) -> Words:
 
 
 def crcs(bodies: Words) -> Longs:
-    """The CRC-32 of bodies, out of what :func:`of_bodies` says of them."""
+    """Extract the CRC-32 from the results of :func:`of_bodies`."""
     return (bodies & np.uint64(_LOW)).astype(np.int64)
 
 
@@ -94,7 +94,7 @@ def _of_text(array: Any) -> Words:
 
 
 def _bytes(array: Any) -> tuple[NDArray[np.uint8], Longs]:
-    """What stands back to back in an array of texts, and where each begins and ends."""
+    """The concatenated bytes of an array of texts, and the offsets of its values."""
     wide = array.cast(pa.large_binary())
     _, places, data = wide.buffers()
     first = wide.offset
@@ -109,7 +109,7 @@ def _offsets(array: Any) -> Longs:
 
 
 def _folded(elements: Words, offsets: Longs) -> Words:
-    """For each run of ``elements`` the sum of (element + 1) * BASE**place, and its length."""
+    """For each run of ``elements``, mix the sum of (element + 1) * BASE**index with its length."""
     if len(offsets) < 2:
         return np.zeros(0, np.uint64)
     low, end = int(offsets[0]), int(offsets[-1])
@@ -122,7 +122,7 @@ def _folded(elements: Words, offsets: Longs) -> Words:
 
 
 def _powers(base: int, count: int) -> Words:
-    """BASE**0 and those that follow; what was computed once is kept, by a few sizes."""
+    """BASE**0 and following powers, cached for a few sizes."""
     return _many_powers(base, max(count.bit_length(), _LEAST_BITS))[:count]
 
 
@@ -136,7 +136,7 @@ def _many_powers(base: int, bits: int) -> Words:
 
 
 def _mixed(words: Words) -> Words:
-    """Spread what differs in some bits over all of them."""
+    """Mix the bits of each word, so that small differences affect all bits."""
     words = words ^ (words >> np.uint64(30))
     words = words * _MIX
     return words ^ (words >> np.uint64(27))

@@ -1,8 +1,8 @@
-"""Compares a landed table with the log it landed from: every row with its record.
+"""Compares a table with the log that landed in it: every row with its record.
 
-Each side is read once. The table's rows become facts first, on disk by parts of the log; then the
-log is read in its order, and each part compared. What the log holds no more is compared with
-nothing: there only doubled rows, bodies with a wrong checksum and gaps can be told.
+Each side is read once. First the compared values of the table's rows are stored on disk by parts of
+the log; then the log is read in order, and each part compared. For rows of messages deleted from
+the log, only duplicates, wrong checksums of bodies, and gaps are reported.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class VerifyRequest:
-    """What to compare.
+    """The parameters of a comparison.
 
-    :ivar store: its name in the table
-    :ivar chosen: what of the log should have landed
+    :ivar store: its identity in the table
+    :ivar chosen: the selection of messages that should have landed
     """
 
     path: Path
@@ -52,7 +52,7 @@ class VerifyRequest:
 
 @attrs.frozen
 class LogBounds:
-    """:ivar low: what the log begins with; :ivar end: behind its last whole record."""
+    """:ivar low: start of the log; :ivar end: end of its last whole record."""
 
     low: int
     end: int
@@ -61,10 +61,10 @@ class LogBounds:
 
 @attrs.frozen
 class Verified:
-    """What was found.
+    """The result of a comparison.
 
-    :ivar columns: those of lakelog's columns that were compared
-    :ivar damaged: parts of the log that are no records, and were not compared
+    :ivar columns: the columns of lakelog that were compared
+    :ivar damaged: damaged ranges of the log, which were not compared
     """
 
     asked: VerifyRequest
@@ -77,7 +77,7 @@ class Verified:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the table holds what it should, as far as that can be told."""
+        """Whether no difference was found."""
         return self.log.problem is None and not self.differences.rows
 
 
@@ -89,9 +89,9 @@ def verify_here(
 ) -> Verified:
     """Compare in this process.
 
-    :param on_rows: told how many rows more have been read, of either side
+    :param on_rows: called with the number of further rows read, of either side
 
-    Raises what reading the table raises, and :class:`~lakelog_lake.errors.NotLanded`.
+    Raises the errors of reading the table, and :class:`~lakelog_lake.errors.NotLanded`.
     """
     position = position_of(asked.table, asked.store)
     columns = compared(asked.table.columns())
@@ -118,20 +118,20 @@ def _rows(asked: VerifyRequest, columns: Sequence[str]) -> Iterator[pa.RecordBat
 
 
 def bounds_of(store: lakelog.Store, position: Position, table: str) -> LogBounds:
-    """Where the log begins and ends, and whether it is the one that landed."""
+    """The start and end of the log; checks that it is the log that landed."""
     low, end = store.min_offset, store.max_offset
     try:
         first_offset(store, position, table, accept_gaps=True)
     except WrongLog as error:
         return LogBounds(low, end, str(error))
     if end < position.end:
-        why = f"{store.path} ends at offset {end}, and {table} holds what is before {position.end}"
+        why = f"{store.path} ends at offset {end}, but {table} has rows up to {position.end}"
         return LogBounds(low, end, f"{why}: the log was cut, or restored from an older copy")
     return LogBounds(low, end)
 
 
 def _chosen(asked: VerifyRequest, queues: Queues) -> Chosen:
-    """RocketMQ's own topics are compared where the table has any of them."""
+    """The selection, with RocketMQ's own topics if the table has any of them."""
     if asked.chosen.topics is None and any(is_system_topic(topic) for topic, _ in queues.names):
         return attrs.evolve(asked.chosen, system_topics=True)
     return asked.chosen
@@ -169,7 +169,7 @@ def _compare(  # each is one collaborator
 
 
 def _older_parts(comparison: Comparison, buckets: Buckets, before: int | None) -> None:
-    """Parts of which the log has nothing."""
+    """Compare the parts of which the log has nothing."""
     for part in sorted(buckets.parts):
         if before is None or part < before:
             comparison.part(np.zeros(0, FACT), buckets.take(part))

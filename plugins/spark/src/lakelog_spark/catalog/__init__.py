@@ -1,1 +1,1 @@
-"""Iceberg tables in any catalog that a Spark session knows."""
+"""Iceberg tables in any catalog of a Spark session."""

@@ -1,17 +1,16 @@
-"""An Iceberg table in any catalog that a Spark session knows, by Iceberg's Java classes.
+"""An Iceberg table in any catalog of a Spark session, through Iceberg's Java classes.
 
-The position stands where :mod:`lakelog_lake.sinks.iceberg` puts it, under the same keys, so that
-both may take turns on one table.
+The position is stored as by :mod:`lakelog_lake.sinks.iceberg`, under the same keys, so that both
+can write to one table in turn.
 
-A commit is an append and the property in one change of the table's metadata, which is then handed
-to the catalog as "from the version that the position was read from, to this one". Iceberg's own
-``commit`` would, after a refusal, lay the same append over the newer version, and land a range
-twice; its check for conflicting data files does not see a commit that only moves a position. So
-nothing of it is used behind the making of the metadata. Whatever changed the table first, even a
-compaction, is a conflict.
+A commit is an append and the property in one change of the table's metadata, which the catalog
+accepts only if the table still has the version from which the position was read. Iceberg's own
+``commit`` would, after a conflict, rebase the append on the newer version and land a range twice;
+its check for conflicting data files misses commits that only change a position. So Iceberg only
+builds the metadata here. Any other change of the table, even a compaction, is a conflict.
 
-Where the table is on this machine its manifests are synced before the commit; the metadata file,
-which Java writes within the commit, right after it.
+For a local table, manifests are synced before the commit, and the metadata file, which Java writes
+during the commit, directly after it.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ from lakelog_lake.tables.partitions import DAY
 from lakelog_lake.tables.position import Position, key, to_text
 from lakelog_lake.tables.remote import sync
 from lakelog_spark.catalog.iceberg_json import TRANSFORMS, data_file, partition_of, schema_of
-from lakelog_spark.sessions.fitting import check_jar
 from lakelog_spark.sessions.package import ICEBERG_JAR
+from lakelog_spark.sessions.versions import check_jar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,15 +55,14 @@ def spark_iceberg_sink(
 ) -> SparkIcebergSink:
     """A table of a catalog of ``session``: ``CATALOG.NAMESPACE.TABLE``.
 
-    :param shape: what it should be, else one for all topics with messages as they are
+    :param shape: its expected form; by default all topics with raw bodies
 
     Raises :class:`~lakelog.errors.SettingsError`, and
-    :class:`~lakelog_lake.errors.WrongSpark` where the session lacks Iceberg's jar.
+    :class:`~lakelog_lake.errors.WrongSpark` if the session lacks Iceberg's jar.
     """
     if type(session).__module__.startswith("pyspark.sql.connect"):
         raise SettingsError(
-            "a session of Spark Connect has no JVM here: land by a session of this process, or by "
-            "pyiceberg",
+            "a Spark Connect session has no JVM in this process: use a local session, or pyiceberg",
             key="session",
         )
     if len(table.split(".")) < _LEAST_PARTS or not all(table.split(".")):
@@ -75,7 +73,7 @@ def spark_iceberg_sink(
 
 @attrs.frozen
 class _Version:
-    """The table, in Java, as the position was read from it; :ivar known: of all stores."""
+    """The Java table from which positions were read; :ivar known: positions of all stores."""
 
     operations: Any
     metadata: Any
@@ -84,7 +82,7 @@ class _Version:
 
 @attrs.frozen
 class _Found:
-    """The table as :meth:`SparkIcebergSink.prepare` left it."""
+    """The table after :meth:`SparkIcebergSink.prepare`."""
 
     location: str
     schema: Schema
@@ -92,7 +90,7 @@ class _Found:
 
 @attrs.define
 class SparkIcebergSink:
-    """One table of a session of this process.
+    """One table, through a session of this process.
 
     :ivar table: ``CATALOG.NAMESPACE.TABLE``
     :ivar shape: its columns and partitions
@@ -106,21 +104,21 @@ class SparkIcebergSink:
 
     @property
     def name(self) -> str:
-        """The table."""
+        """The name of the table in messages."""
         return f"the Iceberg table {self.table}"
 
     @property
     def folder(self) -> Path:
-        """Of the data files."""
+        """The folder of the data files."""
         return local_folder(self._prepared.location) / "data"
 
     @property
     def layout(self) -> Layout:
-        """With the ids that the table gives to its fields."""
+        """With the field ids of the table."""
         return Layout(self.shape.columns, self.shape.partition, ids(self._prepared.schema))
 
     def prepare(self) -> None:
-        """Make the table, or add to it the columns that it lacks."""
+        """Create the table, or add missing columns."""
         if not self._is_there():
             namespace = _quoted(self.table.rpartition(".")[0])
             self.session.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
@@ -136,7 +134,7 @@ class SparkIcebergSink:
         sync(self.folder.parent)
 
     def _check(self, table: Any) -> list[str]:
-        """The columns that it lacks; raises ``TableMismatch``."""
+        """The columns to add; raises ``TableMismatch``."""
         schema = self._schema(table)
         spec = json.loads(self._iceberg.PartitionSpecParser.toJson(table.spec()))
         lacks = missing(self.name, kinds(schema), kinds(wanted(self.shape.columns)))
@@ -148,7 +146,7 @@ class SparkIcebergSink:
         return schema_of(self._iceberg.SchemaParser.toJson(table.schema()))
 
     def marked(self) -> str | None:
-        """The topic that the table says it is for; ``None`` also where there is no table."""
+        """The only topic of the table; ``None`` if it has all topics or does not exist."""
         found = self._load().properties().get(TOPIC) if self._is_there() else None
         return None if found is None else str(found)
 
@@ -167,7 +165,7 @@ class SparkIcebergSink:
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
     ) -> None:
-        """One change of the metadata, tried once."""
+        """Commit one change of the metadata, without retries."""
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 
         version: _Version = head.version
@@ -181,11 +179,11 @@ class SparkIcebergSink:
             if found.getClass().getName() != _REFUSED:
                 raise
             raise Conflict(
-                f"{self.name} was changed by somebody else: {found.getMessage()}"
+                f"{self.name} was changed by another writer: {found.getMessage()}"
             ) from error
 
     def _changed(self, version: _Version, store: str, text: str, files: Sequence[FileFacts]) -> Any:
-        """The metadata with ``files`` and the position; its manifests are written."""
+        """The metadata with ``files`` and the position; writes its manifests."""
         transaction = self._iceberg.Transactions.newTransaction(self.table, version.operations)
         transaction.updateProperties().set(key(store), text).commit()
         append = transaction.newAppend()
@@ -205,7 +203,7 @@ class SparkIcebergSink:
             yield self._iceberg.ContentFileParser.fromJson(mapper.readTree(text), specs)
 
     def _sync_manifests(self, metadata: Any) -> None:
-        """What the snapshot refers to; the catalog is not to know of it before."""
+        """Sync the files of the snapshot before the catalog refers to them."""
         snapshot = metadata.currentSnapshot()
         for each in snapshot.allManifests(self._load().io()):
             if each.snapshotId() == snapshot.snapshotId():
@@ -218,17 +216,17 @@ class SparkIcebergSink:
         sync(path.parent)
 
     def _value(self, key: str, value: int | str) -> int | str:
-        """A partition's, as Iceberg's JSON has it: a day as Java writes it, hours as a number."""
+        """A partition value in Iceberg's JSON: a day in Java's format, an hour as a number."""
         if key != DAY:
             return value
         try:
             return date.fromordinal(_EPOCH + int(value)).isoformat()
-        except (ValueError, OverflowError):  # Java knows years before 1 and after 9999 too
+        except (ValueError, OverflowError):  # Java also has years before 1 and after 9999
             java: Any = self.session._jvm
             return str(java.java.time.LocalDate.ofEpochDay(int(value)).toString())
 
     def _uri(self, path: str) -> str:
-        """A data file as the table names it: below its location."""
+        """The URI of a data file, below the table's location."""
         location = self._prepared.location
         return f"{location.rstrip('/')}/{Path(path).relative_to(local_folder(location))}"
 
@@ -236,7 +234,7 @@ class SparkIcebergSink:
         return self.session.catalog.tableExists(_quoted(self.table))
 
     def _load(self) -> Any:
-        """The table, at its newest version, past the catalog's cache."""
+        """The newest version of the table, past the catalog's cache."""
         util = self._iceberg.spark.Spark3Util
         table = util.loadIcebergTable(self.session._jsparkSession, _quoted(self.table))
         table.refresh()
@@ -250,14 +248,14 @@ class SparkIcebergSink:
 
     @property
     def _iceberg(self) -> Any:
-        """Its Java package."""
+        """Iceberg's Java package."""
         java: Any = self.session._jvm
         return java.org.apache.iceberg
 
 
 @attrs.frozen
 class _History:
-    """Of Java's ``TableMetadata``; each call of it takes a fraction of a millisecond.
+    """A version's snapshots and rows from Java's ``TableMetadata``, a fraction of a ms per call.
 
     :ivar table: quoted
     """

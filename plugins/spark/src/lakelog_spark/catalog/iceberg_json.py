@@ -1,4 +1,4 @@
-"""Iceberg's own JSON, by which its Java classes are told of partitions and data files."""
+"""Iceberg's JSON for partitions and data files, as parsed by its Java classes."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ TRANSFORMS: Final = {
     DAY: ("store_timestamp", "day"),
     HOUR: ("store_timestamp", "hour"),
 }
-"""Each key of partitions as a column and a transform."""
+"""The column and transform of each partition key."""
 _KEYS: Final = {part: key for key, part in TRANSFORMS.items()}
 
 
 def schema_of(text: str) -> Schema:
-    """A schema as Java's ``SchemaParser`` writes it."""
+    """Parse a schema in the format of Java's ``SchemaParser``."""
     from pyiceberg.schema import Schema
 
     return Schema.model_validate_json(text)
 
 
 def partition_of(schema: Schema, spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """By which keys, in our words; ``bucket[8](queue_id)`` and the like where we have none."""
+    """The partition keys; ``bucket[8](queue_id)`` and the like for other transforms."""
     parts = (
         (str(schema.find_column_name(e["source-id"])), str(e["transform"])) for e in spec["fields"]
     )
@@ -41,9 +41,9 @@ def partition_of(schema: Schema, spec: Mapping[str, Any]) -> tuple[str, ...]:
 def data_file(
     facts: FileFacts, uri: str, spec_id: int, schema: Schema, values: Sequence[int | str]
 ) -> str:
-    """What a manifest says of a file.
+    """The manifest entry of a file.
 
-    :param values: of its partition, as JSON has them
+    :param values: of its partition, in Iceberg's JSON
     """
 
     def by_id(values: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -70,7 +70,7 @@ def data_file(
 
 
 def _bounds(schema: Schema, values: Mapping[str, int | str]) -> dict[str, str]:
-    """Bounds in Iceberg's binary form of single values, in hexadecimal."""
+    """Bounds in Iceberg's single-value binary serialization, in hexadecimal."""
     from pyiceberg.conversions import to_bytes
 
     return {

@@ -1,1 +1,1 @@
-"""Sessions of Spark: Java, jars, catalogs, and what executors need."""
+"""Spark sessions: Java, jars, catalogs, and the Python packages of executors."""

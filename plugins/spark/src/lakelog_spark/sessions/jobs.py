@@ -1,4 +1,4 @@
-"""What Spark says when it ends a job or refuses a statement, as an error in one line."""
+"""Converts errors of Spark's jobs and statements to one-line errors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.runtime.threads import started
 from lakelog_lake.errors import NotNow, SparkFailed, SparkLost, StatementRefused
-from lakelog_lake.landing.reaching import is_lost
-from lakelog_spark.sessions.fitting import need_spark
+from lakelog_lake.landing.table_errors import is_lost
+from lakelog_spark.sessions.versions import need_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,17 +25,17 @@ _STATEMENT: Final = re.compile(r";?\s*line \d+ pos \d+.*", re.DOTALL)
 
 @contextmanager
 def told(what: str) -> Iterator[None]:
-    """Raise :class:`SparkFailed` for what Spark raises inside of the block.
+    """Convert Spark's errors in the block to :class:`SparkFailed`.
 
-    Raise :class:`StatementRefused` where Spark did not begin with the statement.
+    Errors raised before a statement runs become :class:`StatementRefused`.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.logger import PySparkLogger
 
-    logger = PySparkLogger.getLogger(_SPARKS_OWN)  # a plain one could not take its messages
+    logger = PySparkLogger.getLogger(_SPARKS_OWN)  # a plain logger rejects its messages
     level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)  # it prints the error too, as JSON
+    logger.setLevel(logging.CRITICAL + 1)  # it would print the error as JSON
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -47,7 +47,7 @@ def told(what: str) -> Iterator[None]:
 
 
 def _reason(text: str) -> str:
-    """The line of lakelog's own error, if a task met one; else the first line."""
+    """The line of lakelog's own error, if a task raised one; else the first line."""
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1])
@@ -60,7 +60,7 @@ _ASK_SECONDS: Final = 1.0
 
 @contextmanager
 def running_job(session: SparkSession) -> Iterator[None]:
-    """Raises :class:`.NotNow` where Spark gives up a job, and :class:`.SparkLost`."""
+    """Raises :class:`.NotNow` if Spark aborts a job, and :class:`.SparkLost`."""
     from lakelog_lake.errors import SparkFailed
 
     try:
@@ -79,18 +79,18 @@ def _noticing() -> Iterator[None]:
         yield
     except Exception as error:
         if is_lost(error):
-            raise SparkLost(f"its JVM does not answer: {error}") from error
+            raise SparkLost(f"the JVM does not answer: {error}") from error
         raise
 
 
 @contextmanager
 def answering(session: SparkSession, on_answer: Callable[[], None]) -> Iterator[None]:
-    """Ask the JVM every second, in a thread, whether it is there; tell ``on_answer`` if it is."""
+    """Ask the JVM every second, in a thread; call ``on_answer`` each time it answers."""
     over = Event()
 
     def ask() -> None:
         while not over.wait(_ASK_SECONDS):
-            with suppress(Exception):  # the thread that waits for the job hears of it, too
+            with suppress(Exception):  # the thread that waits for the job gets the error as well
                 session.sparkContext.statusTracker().getActiveStageIds()
                 on_answer()
 
@@ -103,14 +103,14 @@ def answering(session: SparkSession, on_answer: Callable[[], None]) -> Iterator[
 
 
 def stop(session: SparkSession) -> None:
-    """End a session, or what is left of it."""
-    with suppress(Exception):  # whatever it is: its JVM has ended, or does so with this process
+    """End a session, or the rest of it after a failure."""
+    with suppress(Exception):  # its JVM has ended, or ends with this process
         session.stop()
 
 
 @contextmanager
 def spark_session(warehouse: Path | None, master: str | None) -> Iterator[SparkSession]:
-    """The session that is there, or one that ends with the block."""
+    """The running session, or one that ends with the block."""
     need_spark()
     from pyspark.sql import SparkSession
 

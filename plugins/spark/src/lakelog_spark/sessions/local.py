@@ -1,4 +1,4 @@
-"""Sessions: on this machine, quiet and small; on a cluster; or the one that is there already."""
+"""Spark sessions: local and small, on a cluster, or the one that already runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NoJava, WrongSpark
-from lakelog_spark.sessions.fitting import check_spark, need_spark
 from lakelog_spark.sessions.java import Java, find_java
 from lakelog_spark.sessions.package import DELTA, ICEBERG, Package, packages
+from lakelog_spark.sessions.versions import check_spark, need_spark
 from lakelog_spark.sessions.warehouse import Config, add_tables, make_namespace, tables
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 
 def missing_java() -> str | None:
-    """Say what this machine lacks to run Spark, and how to get it; ``None`` if it has all."""
+    """A text about the missing Java and how to install it; ``None`` if Spark can run."""
     found = find_java()
     return found if isinstance(found, str) else None
 
@@ -43,25 +43,24 @@ def session(
     python: str | None = None,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Start Spark in this process, or use the session that is there.
+    """Start Spark in this process, or use the running session.
 
     :param warehouse: a folder for Iceberg tables, which get the names ``lake.SCHEMA.TABLE``; the
-        catalog is a file in it that pyiceberg opens too. The first such session on a machine
+        catalog is a file in it that pyiceberg can open too. The first such session on a machine
         downloads Iceberg's package, about 60 MB
-    :param master: of a cluster, as Spark writes it: ``spark://HOST:PORT``, ``yarn``,
-        ``k8s://...``; else this machine, or what ``spark-submit`` says
-    :param remote: a Spark Connect server, ``sc://HOST:PORT``; it brings its own catalogs
-    :param iceberg: whether Iceberg's package is wanted without a warehouse, for a catalog that
-        ``config`` names
-    :param delta: whether Delta's tables can be read and written; downloads 10 MB likewise
-    :param driver_memory: the Java heap, as Spark writes it
-    :param python: of a cluster's executors, if they have lakelog's needs in another place than
-        this process; else ``PYSPARK_PYTHON``, else the Python that runs this. On this machine it
-        always is the latter
-    :param config: of Spark, over all that is set here
+    :param master: of a cluster, in Spark's form: ``spark://HOST:PORT``, ``yarn``, ``k8s://...``; by
+        default this machine, or the master of ``spark-submit``
+    :param remote: a Spark Connect server, ``sc://HOST:PORT``; it has its own catalogs
+    :param iceberg: whether to load Iceberg's package without a warehouse, for a catalog in
+        ``config``
+    :param delta: whether Delta tables can be read and written; downloads 10 MB likewise
+    :param driver_memory: the Java heap, in Spark's form
+    :param python: the Python of a cluster's executors with lakelog's dependencies; by default
+        ``PYSPARK_PYTHON``, else the path of this Python. Without a cluster it is always this Python
+    :param config: of Spark, overrides everything set here
 
-    A session that runs already is used as it is, whatever its master; it gets the catalog if its
-    jars allow that. Sets ``PYSPARK_PYTHON``, and ``JAVA_HOME`` where the extra ``jre`` is used.
+    A running session is used as it is, whatever its master; it gets the catalog if its jars allow
+    that. Sets ``PYSPARK_PYTHON``, and ``JAVA_HOME`` if the extra ``jre`` is used.
 
     Raises :class:`~lakelog_lake.errors.NoJava` and :class:`~lakelog_lake.errors.WrongSpark`.
     """
@@ -85,7 +84,7 @@ def session(
 
 
 def _running() -> SparkSession | None:
-    """What this process has started before."""
+    """The session that this process has started before."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -143,18 +142,18 @@ def _connected(
 
     made = Connected.builder.remote(remote).config(map=dict(given)).getOrCreate()
     check_spark(made.version, f"the Spark behind {remote}")
-    return made  # type: ignore[return-value]  # the same methods, for what is public
+    return made  # type: ignore[return-value]  # same public methods
 
 
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # not even the package that it is in
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
 def _prepare_process(master: str | None, python: str | None) -> None:
-    """Say which Java runs Spark, and which Python its tasks."""
+    """Set the Java of Spark, and the Python of its tasks."""
     found = find_java()
     if not isinstance(found, Java):
         raise NoJava(found)
@@ -176,7 +175,7 @@ def _is_here(master: str | None) -> bool:
 
 
 def _own(master: str | None, driver_memory: str) -> Config:
-    """What is set unless ``config`` says otherwise."""
+    """Settings that ``config`` may override."""
     quiet = files("lakelog_spark") / "log4j2.properties"
     config: Config = {
         "spark.driver.memory": driver_memory,

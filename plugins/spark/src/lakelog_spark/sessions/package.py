@@ -1,7 +1,7 @@
-"""Jars for Spark: downloaded once, then used from where they lie.
+"""Jars for Spark: downloaded once, then used from the local cache.
 
-Spark downloads packages by Ivy, whose folder bears no two downloads at once: they wait here for
-one another. Ivy gives a file its name when it is whole.
+Spark downloads packages with Ivy, whose folder does not support concurrent downloads, so they are
+serialised here. Ivy renames a file to its final name once it is complete.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class Jar:
 
     @property
     def coordinates(self) -> str:
-        """As Spark writes them."""
+        """The coordinates in Spark's form."""
         return f"{self.group}:{self.name}:{self.version}"
 
     def within(self, ivy: Path) -> Path:
-        """Where Ivy keeps it."""
+        """Its path in Ivy's folder."""
         return ivy / "cache" / self.group / self.name / "jars" / f"{self.name}-{self.version}.jar"
 
 
 @attrs.frozen
 class Package:
-    """What is downloaded at once.
+    """A package that is downloaded as a whole.
 
-    :ivar asked: what to name to Ivy
-    :ivar brings: what that needs, which Spark does not have already
+    :ivar asked: the coordinates to request
+    :ivar brings: its dependencies that Spark does not have already
     """
 
     asked: tuple[Jar, ...]
@@ -55,7 +55,7 @@ _UNITY: Final = "0.6.0"
 
 ICEBERG_JAR: Final = Jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0")
 DELTA_JAR: Final = Jar("io.delta", "delta-spark_4.1_2.13", _DELTA)
-"""Both fit the PySpark that this distribution asks for."""
+"""Both match the PySpark version that this distribution requires."""
 
 ICEBERG: Final = Package((ICEBERG_JAR, Jar("org.xerial", "sqlite-jdbc", "3.50.3.0")))
 DELTA: Final = Package(
@@ -83,21 +83,21 @@ OF_SPARK: Final = (
     *("org.apache.parquet:*", "org.locationtech.jts:*", "org.roaringbitmap:*", "org.slf4j:*"),
     "org.xerial.snappy:*",
 )
-"""What packages ask for and Spark has in other versions, or nothing here uses: 80 MB."""
+"""Dependencies that Spark has in other versions, or that are not used here: 80 MB."""
 
 
 @contextmanager
 def packages(wanted: Sequence[Package], ivy: Path | None = None) -> Iterator[dict[str, str]]:
-    """What to tell a session about ``wanted``; start it inside of the ``with``.
+    """The Spark configuration for ``wanted``; start the session inside of the ``with``.
 
-    :param ivy: Ivy's folder, else the one that Spark uses; it is made if need be
+    :param ivy: Ivy's folder, created if needed; by default the one that Spark uses
     """
     if not wanted:
         yield {}
         return
     ivy = ivy or Path.home() / ".ivy2.5.2"
     ivy.mkdir(parents=True, exist_ok=True)
-    if (found := _found(wanted, ivy)) is not None:  # saves seconds and many lines of output
+    if (found := _found(wanted, ivy)) is not None:  # skip Ivy: saves seconds and output
         yield found
         return
     with (ivy / "lakelog.lock").open("w") as lock:
@@ -110,7 +110,7 @@ def packages(wanted: Sequence[Package], ivy: Path | None = None) -> Iterator[dic
 
 
 def _found(wanted: Sequence[Package], ivy: Path) -> dict[str, str] | None:
-    """What to say if everything is there."""
+    """The configuration if all files are there already."""
     paths = [jar.within(ivy) for package in wanted for jar in package.jars]
     if not all(path.exists() for path in paths):
         return None

@@ -1,8 +1,8 @@
-"""Brings lakelog to executors whose Python lacks it: one zip file, plugins included.
+"""Sends lakelog to executors whose Python lacks it: one zip file, with plugins.
 
-What lakelog needs (NumPy, PyArrow and others, which are not pure Python) has to be there: in the
-Python of the executors, or in an environment that ``--archives`` brings. In the zip lie the
-packages with their entry points, so that plugins are found as where they are installed.
+Its dependencies (NumPy, PyArrow and others, which are not pure Python) must be present: in the
+Python of the executors, or in an environment given by ``--archives``. The zip contains packages
+with their entry points, so that plugins are found as if installed.
 
 In an executor, :func:`forget_importers` makes the start of each task cheap.
 """
@@ -33,12 +33,12 @@ _METADATA: Final = ("METADATA", "entry_points.txt")
 
 
 def ship(session: SparkSession) -> None:
-    """Make lakelog and its plugins known to the executors of ``session``.
+    """Make lakelog and its plugins available to the executors of ``session``.
 
-    Call it before the formats are registered: what is registered earlier does without.
+    Call it before formats are registered: those registered earlier do not include the file.
     """
     context = None if _is_remote(session) else session.sparkContext
-    if context is not None:  # its server hands out the file from where it lies, until it stops
+    if context is not None:  # serves the file from its path until it stops
         path = str(write_zip(Path(str(context._temp_dir)) / _NAME))
         context.addPyFile(path)
         _show_to_planners(context.environment, path)
@@ -48,11 +48,11 @@ def ship(session: SparkSession) -> None:
 
 
 def forget_importers() -> None:
-    """Forget the importers of Spark's own zip files; call it in each task.
+    """Drop the importers of Spark's own zip files; call it in each task.
 
-    A worker that is used again begins each task with ``importlib.invalidate_caches()``. Every
-    importer of a zip file then reads the directory of the whole file, 5 to 40 ms each, and there
-    is one for each of PySpark's sub-packages. The next import makes those that it needs.
+    A reused worker begins each task with ``importlib.invalidate_caches()``. Every importer of a zip
+    file then reads the directory of the whole file again, 5 to 40 ms each, and there is one for
+    each of PySpark's sub-packages. The next import creates the importers that it needs.
     """
     for path, importer in list(sys.path_importer_cache.items()):
         archive = importer.archive if isinstance(importer, zipimporter) else ""
@@ -61,7 +61,7 @@ def forget_importers() -> None:
 
 
 def _show_to_planners(environ: dict[str, str], path: str) -> None:
-    """Streams are planned beside the driver, by the executors' Python, without such files."""
+    """Streams are planned in a process of the executors' Python, which does not get such files."""
     environ[_PATH] = os.pathsep.join(filter(None, (environ.get(_PATH), path)))
 
 
@@ -70,7 +70,7 @@ def _is_remote(session: SparkSession) -> bool:
 
 
 def write_zip(path: Path) -> Path:
-    """Write the zip file, for ``spark-submit --py-files`` too; gives ``path``.
+    """Write the zip file, for ``spark-submit --py-files`` as well; returns ``path``.
 
     Plugins with compiled parts are left out: they have to be installed.
     """
@@ -82,7 +82,7 @@ def write_zip(path: Path) -> Path:
 
 
 def _shipped() -> Iterator[tuple[Distribution, str]]:
-    """Each distribution with its package: the core's, and those of plugins."""
+    """Each distribution with its package: the core and plugins."""
     by_name = {each.name: each for each in distributions()}
     yield by_name[_CORE[0]], _CORE[1]
     seen = set()
@@ -94,7 +94,7 @@ def _shipped() -> Iterator[tuple[Distribution, str]]:
 
 
 def _files(distribution: Distribution, package: str) -> Iterator[tuple[bytes, str]]:
-    """Contents and name in the zip of each file."""
+    """Content and name in the zip of each file."""
     spec = find_spec(package)
     places = [] if spec is None else [*(spec.submodule_search_locations or [])]
     found = [(place, path) for place in places for path in sorted(Path(place).rglob("*"))]

@@ -1,4 +1,4 @@
-"""What a session is told so that it has tables: the Iceberg catalog ``lake``, and Delta.
+"""The Spark configuration for tables: the Iceberg catalog ``lake``, and Delta.
 
 The catalog is a file in the warehouse. pyiceberg opens it too (:func:`.sqlite_catalog` in
 :mod:`lakelog_lake.sinks.iceberg`), under the same name, so that both see the same tables.
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lakelog_lake.errors import WrongSpark
 from lakelog_lake.sinks.iceberg import CATALOG, CATALOG_FILE
-from lakelog_spark.sessions.fitting import check_jar
 from lakelog_spark.sessions.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR, Package
+from lakelog_spark.sessions.versions import check_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 Config: TypeAlias = "dict[str, bool | float | int | str | None]"
 
 NAMESPACE: Final = "rocketmq"
-"""Is there in each warehouse, so that ``lake.rocketmq.TABLE`` can be made at once."""
+"""The namespace of each warehouse, so that ``lake.rocketmq.TABLE`` can be created at once."""
 _LAKE: Final = f"spark.sql.catalog.{CATALOG}"
-_WAIT_MS: Final = 30_000  # for others who change the catalog
+_WAIT_MS: Final = 30_000  # for the lock of the SQLite catalog
 _ICEBERG_EXTENSION: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _DELTA_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 
 
 def lake(warehouse: Path) -> Config:
-    """The catalog."""
+    """The configuration of the catalog."""
     place = warehouse.absolute()
     return {
         _LAKE: "org.apache.iceberg.spark.SparkCatalog",
@@ -38,12 +38,12 @@ def lake(warehouse: Path) -> Config:
         f"{_LAKE}.jdbc.busy_timeout": str(_WAIT_MS),
         f"{_LAKE}.jdbc.schema-version": "V1",
         f"{_LAKE}.warehouse": f"file://{place}",
-        f"{_LAKE}.cache-enabled": "false",  # or it would not see what others commit
+        f"{_LAKE}.cache-enabled": "false",  # to see commits of other processes
     }
 
 
 def delta_catalog() -> Config:
-    """Delta's tables, by path and by name; few tasks for what is small."""
+    """Configuration for Delta tables by path and name, with few tasks for small tables."""
     return {
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "2",
@@ -52,7 +52,7 @@ def delta_catalog() -> Config:
 
 
 def tables(warehouse: Path | None, wanted: Sequence[Package]) -> Config:
-    """For a session that is to be started with the packages ``wanted``."""
+    """Configuration for a new session with the packages ``wanted``."""
     config: Config = {}
     extensions = []
     if ICEBERG in wanted:
@@ -66,7 +66,7 @@ def tables(warehouse: Path | None, wanted: Sequence[Package]) -> Config:
 
 
 def add_tables(session: SparkSession, warehouse: Path | None, *, delta: bool) -> None:
-    """Give them to a session that runs; raises :class:`~lakelog_lake.errors.WrongSpark`."""
+    """Configure a running session; raises :class:`~lakelog_lake.errors.WrongSpark`."""
     if warehouse is not None:
         check_jar(session, ICEBERG_JAR)
         _add_lake(session, lake(warehouse))
@@ -91,8 +91,8 @@ def _add_lake(session: SparkSession, config: Config) -> None:
 def _check_extension(session: SparkSession, name: str) -> None:
     if name not in _listed(session.conf.get("spark.sql.extensions", None)):
         raise WrongSpark(
-            f"this Spark session was started without {name} in spark.sql.extensions, and takes "
-            "no more of them: stop it, or start it with lakelog_spark.session(delta=True)"
+            f"this Spark session was started without {name} in spark.sql.extensions, and cannot "
+            "add any: stop it, or start it with lakelog_spark.session(delta=True)"
         )
 
 
@@ -101,6 +101,6 @@ def _listed(text: str | None) -> Sequence[str]:
 
 
 def make_namespace(session: SparkSession, warehouse: Path) -> None:
-    """Make the warehouse, and :data:`NAMESPACE` in it."""
+    """Create the warehouse, and :data:`NAMESPACE` in it."""
     warehouse.mkdir(parents=True, exist_ok=True)
     session.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}")

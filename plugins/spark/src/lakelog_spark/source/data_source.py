@@ -1,11 +1,11 @@
-"""The data source ``lakelog``, also under the name ``rocketmq``: batch and streaming.
+"""The data source ``lakelog``, also named ``rocketmq``: batch and streaming.
 
-Spark makes these objects in processes of its own, and sends them to its executors.
+Spark creates these objects in separate processes, and sends them to its executors.
 
-The reader takes no filters from Spark. Spark 4.1 keeps one reader for the whole frame that was
-loaded: once the filters of a query had narrowed it, another query of that frame, or the other side
-of a union, would silently read no more than the first one asked for. Instead,
-:mod:`lakelog_spark.where` narrows a frame of its own for each call.
+The reader accepts no filters from Spark. Spark 4.1 keeps one reader per loaded frame: once the
+filters of a query had narrowed it, another query of that frame, or the other side of a union, would
+silently read only what the first one asked for. Instead, :mod:`lakelog_spark.where` creates a
+narrowed frame for each call.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
 
 
 class LakelogReader(DataSourceReader):
-    """Reads one store; its end is looked up once, so that one read sees one state of the log."""
+    """Reads one store; looks up its end once, so that one read sees one state of the log."""
 
     def __init__(self, options: ReadOptions) -> None:
         if options.start.word == LATEST:
             raise SettingsError("start=latest is for streaming queries", key="start")
-        with lakelog.open(options.path, mode="read"):  # what is no store is told at once
+        with lakelog.open(options.path, mode="read"):  # fail early if it is not a store
             self._name = options.store_id or store_name(options.path)
         if options.start.store not in (None, self._name):
             raise OtherStore(options.path, str(options.start.store), self._name)
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Runs of records; called once per query."""
+        """The ranges of records; called once per query."""
         with lakelog.open(self._options.path, mode="read") as store:
             return [InputPartition(each) for each in plan(store, self._options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one run; where there are none Spark gives one partition ``None``."""
+        """The rows of one range; Spark passes ``None`` if there are no partitions."""
         if partition is not None:
             forget_importers()
             yield from rows(self._options, self._name, partition.value)
@@ -71,7 +71,7 @@ class LakelogSource(DataSource):
         return ddl_of(ReadOptions.of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Look at the store, or its archive, as it is now."""
+        """A reader of the store, or its archive, as it is now."""
         options = self._checked(schema)
         if options.archive is not None:
             from lakelog_spark.archived import ArchivedReader
@@ -80,20 +80,20 @@ class LakelogSource(DataSource):
         return LakelogReader(options)
 
     def streamReader(self, schema: StructType) -> LakelogStreamReader:  # noqa: N802  # Spark's name
-        """Follow the store."""
+        """A reader that follows the store."""
         options = self._checked(schema)
         if options.archive is not None:
             raise SettingsError(f"{options.archive} is an archive: read it in a batch", key="path")
         return LakelogStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> LakelogWriter:
-        """Append rows to the store, as its owner or beside it."""
+        """A writer that appends rows to the store, as its owner or beside another."""
         return LakelogWriter(schema, WriteOptions.of(self.options), overwrite=overwrite)
 
     def streamWriter(  # noqa: N802  # Spark's name
         self, schema: StructType, overwrite: bool
     ) -> LakelogStreamWriter:
-        """Append the rows of a streaming query to the store, each micro-batch once."""
+        """A writer that appends the rows of a streaming query, each micro-batch once."""
         options, checkpoint = WriteOptions.of_stream(self.options)
         return LakelogStreamWriter(schema, options, checkpoint, overwrite=overwrite)
 
@@ -105,7 +105,7 @@ class LakelogSource(DataSource):
 
 
 class RocketMQSource(LakelogSource):
-    """The same under the name of those who wrote most such directories."""
+    """The same data source under the name of RocketMQ."""
 
     @classmethod
     def name(cls) -> str:
@@ -114,6 +114,6 @@ class RocketMQSource(LakelogSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats ``lakelog`` and ``rocketmq`` known to a session."""
+    """Register the formats ``lakelog`` and ``rocketmq`` in a session."""
     for source in (LakelogSource, RocketMQSource):
         spark.dataSource.register(source)

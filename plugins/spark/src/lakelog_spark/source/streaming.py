@@ -1,13 +1,12 @@
-"""``spark.readStream.format("lakelog")``: what is new in a log, batch by batch.
+"""``spark.readStream.format("lakelog")``: the new messages of a log, batch by batch.
 
 An offset is JSON, ``{"version": 1, "store": ID, "offset": BYTES}``: everything before ``BYTES`` was
-read. With ``max_bytes_per_batch`` or ``max_rows_per_batch`` a batch ends sooner than the log does.
+read. With ``max_bytes_per_batch`` or ``max_rows_per_batch`` a batch may end before the log does.
 
-Spark 4.1 does not tell a Python source where a query stands when it asks for the latest offset,
-nor which trigger it has. Under ``AvailableNow`` it asks once, and ends after that: an offset that
-was cut would leave the rest unread without a word. So batches are cut only with the option
-``trigger=processing-time``; else a batch takes all that is there, and the bounds are those of
-its tasks.
+Spark 4.1 gives a Python source neither the query's position when it asks for the latest offset, nor
+the trigger. With ``AvailableNow`` it asks once and then ends: a bounded offset would silently leave
+the rest unread. So batches are bounded only with the option ``trigger=processing-time``; otherwise
+a batch takes everything, and the limits apply to its tasks.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ _log = logging.getLogger("lakelog_spark")
 class LakelogStreamReader(DataSourceStreamReader):
     """Follows one store.
 
-    The only thing it remembers is how far the query has come, which it is told by
-    :meth:`partitions`; after a restart Spark calls that with the last offset twice.
+    Its only state is the query's position, taken from the calls of :meth:`partitions`; after a
+    restart Spark calls that with the last offset twice.
     """
 
     def __init__(self, options: ReadOptions) -> None:
-        with lakelog.open(options.path, mode="read"):  # what is no store is told at once
+        with lakelog.open(options.path, mode="read"):  # fail early if it is not a store
             self._name = options.store_id or store_name(options.path)
         self._options = _for_tasks(options)
         self._initial: int | None = None
@@ -55,14 +54,14 @@ class LakelogStreamReader(DataSourceStreamReader):
         self._asked = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Where a new query starts, as the option ``start`` says."""
+        """The start of a new query, by the option ``start``."""
         if self._initial is None:
             with lakelog.open(self._options.path, mode="read") as store, Landmarks.of(store) as log:
                 self._initial = _first(log, self._options)
         return self._offset(self._initial)
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Up to where the next batch reads."""
+        """The end of the next batch."""
         reached, self._asked = self._reached, True
         if reached is None:
             reached = int(self.initialOffset()["offset"])
@@ -79,7 +78,7 @@ class LakelogStreamReader(DataSourceStreamReader):
         return self._offset(end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The runs of one batch."""
+        """The ranges of one batch."""
         part = NumberSpan(self._place(start), self._place(end))
         self._tell_of_unfinished(part)
         self._reached = max(self._reached or 0, part.end)
@@ -90,7 +89,7 @@ class LakelogStreamReader(DataSourceStreamReader):
         return [InputPartition(each) for each in found]
 
     def _tell_of_unfinished(self, part: NumberSpan) -> None:
-        """A batch that an earlier run planned and did not finish comes before all others."""
+        """Warn about an unfinished batch of an earlier run, after which the query may end."""
         if not self._asked and part.low < part.end:
             _log.warning(
                 "%s: an earlier run left the batch from %d to %d unfinished; under AvailableNow "
@@ -99,17 +98,17 @@ class LakelogStreamReader(DataSourceStreamReader):
             )
 
     def _there(self, log: Landmarks, part: NumberSpan) -> NumberSpan:
-        """What of a batch is still in the log."""
+        """The part of a batch that is still in the log."""
         minimum = log.store.min_offset
         if part.low >= minimum:
             return part
         if self._options.lost != SKIP:
             raise OffsetGone(log.store.path, part.low, minimum, part.end)
-        _log.warning("%s: %d to %d is gone", log.store.path, part.low, minimum)
+        _log.warning("%s: the log from %d to %d was deleted", log.store.path, part.low, minimum)
         return NumberSpan(minimum, max(minimum, part.end))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one run."""
+        """The rows of one range."""
         if partition is not None:
             forget_importers()
             yield from rows(self._options, self._name, partition.value)
@@ -124,7 +123,7 @@ class LakelogStreamReader(DataSourceStreamReader):
 
 
 def _for_tasks(options: ReadOptions) -> ReadOptions:
-    """A task never reads more than a batch should."""
+    """Limit the size of a task to that of a batch."""
     most = options.max_bytes_per_batch
     if most is None or most >= options.max_partition_bytes:
         return options
@@ -132,7 +131,7 @@ def _for_tasks(options: ReadOptions) -> ReadOptions:
 
 
 def _first(log: Landmarks, options: ReadOptions) -> int:
-    """The place in the log that ``start`` means, where a record starts or the log ends."""
+    """The physical offset for ``start``: a start of a record, or the end of the log."""
     minimum, start = log.store.min_offset, options.start
     end = max(minimum, end_of(log, options.until))
     if start.word == LATEST:

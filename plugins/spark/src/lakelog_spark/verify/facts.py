@@ -1,4 +1,4 @@
-"""What of a row is compared, computed by Spark: a few numbers, as ``row_facts`` makes them."""
+"""The compared values of a row, computed by Spark as ``row_facts`` does."""
 
 from __future__ import annotations
 

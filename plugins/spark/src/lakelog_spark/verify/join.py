@@ -1,4 +1,4 @@
-"""Log and table joined by the place in the log, counted, and what differs brought to the driver."""
+"""Joins log and table by physical offset, counts, and collects differences in the driver."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MOST_ROWS: Final = 100_000
-"""Rows that differ and are told as ranges; more are counted only."""
+"""Most differing rows that are listed as ranges; others are only counted."""
 _BUT_DOUBLED: Final = (CRC, AHEAD, MISSING, EXTRA, PLACE, BODY, COLUMNS)
 
 
 def joined_with(
     log: DataFrame, table: DataFrame, limits: VerifiableEnds, *, may_lack: bool
 ) -> DataFrame:
-    """A row for each place in the log that either side has."""
+    """One row for each physical offset in either side."""
     from pyspark.sql import functions as f
 
     fields = ("topic", "queue_id", "offset", "takes", "body", "rest", "bad_crc")
@@ -75,7 +75,7 @@ def joined_with(
 
 
 def counts(joined: DataFrame) -> tuple[Differences, Queues]:
-    """How many rows of each queue there are, and differ; no ranges yet."""
+    """The numbers of rows and of differing rows by queue; without ranges."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -107,7 +107,7 @@ def counts(joined: DataFrame) -> tuple[Differences, Queues]:
 
 
 def add_differing(found: Differences, queues: Queues, joined: DataFrame) -> None:
-    """Ranges; the counts have all rows already."""
+    """Add ranges; their rows are already counted."""
     differing = joined.where("size(kinds) > 0").orderBy("at").limit(MOST_ROWS).collect()
     counts = {queue: dict(tally.kinds) for queue, tally in found.tallies.items()}
     for kind in (DOUBLED, *_BUT_DOUBLED):

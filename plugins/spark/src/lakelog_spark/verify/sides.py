@@ -1,4 +1,4 @@
-"""The two sides of a comparison as Spark reads them: the table's rows, and the log's records."""
+"""The two sides of a comparison as Spark frames: the table's rows, and the log's records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]
 
 
 def before_end(rows: DataFrame, limits: VerifiableEnds) -> DataFrame:
-    """Without what landed while the table's files were looked up; a place may be null."""
+    """The rows without those that landed while files were listed; an offset may be null."""
     from pyspark.sql import functions as f
 
     at = f.col("physical_offset")
@@ -56,7 +56,7 @@ def _files(spark: SparkSession, paths: Sequence[DataFile | str], constants: Any)
 
 
 def _escaped(path: Any) -> str:
-    """Spark takes some letters of a path for a pattern."""
+    """Escape characters that Spark reads as a glob pattern."""
     text = str(path)
     return "".join(f"\\{each}" if each in "[]{}*?\\" else each for each in text)
 

@@ -1,7 +1,7 @@
-"""The same comparison as a Spark job: a join of the store, read as a table, with the table.
+"""The comparison as a Spark job: joins the store, read as a table, with the table.
 
-Both sides are reduced to a few numbers per row before they are joined by their place in the log;
-what comes to the driver is counts per queue, and rows that differ, up to a bound.
+Both sides are reduced to a few numbers per row, and joined by physical offset; the driver gets
+counts per queue, and up to a bound the rows that differ.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
     """Compare in a Spark job; executors see the store and the table under the same paths.
 
-    Raises :class:`~lakelog_lake.errors.SparkFailed`,
-    :class:`~lakelog_lake.errors.NeedsEngine` and what looking at the table raises.
+    Raises :class:`~lakelog_lake.errors.SparkFailed`, :class:`~lakelog_lake.errors.NeedsEngine` and
+    the errors of reading the table.
     """
     from lakelog_spark.source.data_source import register
 

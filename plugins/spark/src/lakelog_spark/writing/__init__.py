@@ -1,1 +1,1 @@
-"""Rows back into a store: staged by tasks, handed over by the driver, exactly once."""
+"""Writes rows into a store: staged by tasks, appended by the driver, exactly once."""

@@ -1,6 +1,6 @@
-"""The store that rows go into: owned for the moment, or through whoever owns it; one job at a time.
+"""Opens a store for appending, as its owner or beside another, for one job at a time.
 
-Jobs of several drivers wait for one another, since each looks first for what an earlier one left.
+Jobs of several drivers wait for each other, as each first completes the state of an earlier one.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def open_to_append(
     create: bool = False,
     files: FileSystem | None = None,
 ) -> lakelog.Store:
-    """Open a store to append to it, as its owner or beside it.
+    """Open a store to append to it, as its owner or beside another.
 
-    Raises :class:`.NoSuchStore` where none is and none is to be made, and
-    :class:`~lakelog.errors.StoreLocked` where its owner lets nobody attach, as RocketMQ.
+    Raises :class:`.NoSuchStore` if there is none and none may be created, and
+    :class:`~lakelog.errors.StoreLocked` if its owner admits no other process, as RocketMQ.
     """
     if not create:
         try:
@@ -53,7 +53,7 @@ def open_to_append(
 
 
 def _is_other(path: Path) -> bool:
-    """Whether something is there that no store can be made of."""
+    """Whether the path exists and is not an empty folder."""
     return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
@@ -61,9 +61,9 @@ def _is_other(path: Path) -> bool:
 def handing_over(
     path: Path, settings: str | None = None, *, wait_seconds: float = LONGEST_WAIT_SECONDS
 ) -> Iterator[lakelog.Store]:
-    """The store at ``path`` for one job, after those that are under way.
+    """The store at ``path``, exclusively for one job; waits for other jobs.
 
-    Raises what :func:`open_to_append` raises, and :class:`~lakelog.errors.LakelogError` where
+    Raises the errors of :func:`open_to_append`, and :class:`~lakelog.errors.LakelogError` if
     another job takes longer than ``wait_seconds``.
     """
     with (
@@ -76,7 +76,7 @@ def handing_over(
 @contextmanager
 def _only_one(files: FileSystem, path: Path, wait_seconds: float) -> Iterator[None]:
     folder = folder_of(path, "any").parent
-    if not (path / OWN_DIR).is_dir():  # no store of ours: opening says what it is
+    if not (path / OWN_DIR).is_dir():  # not a store of lakelog: opening raises
         yield
         return
     files.make_dir(folder)
@@ -99,20 +99,20 @@ def _lock(file: File, folder: Path, deadline: float) -> None:
             return
         if time.monotonic() > deadline:
             raise LakelogError(
-                f"{folder / LOCK_FILE}: another job has been appending to this store all the time; "
-                "see what has become of it, and try again"
+                f"{folder / LOCK_FILE}: another job is still appending to this store; "
+                "check that job, and try again"
             )
         time.sleep(_LOOK_SECONDS)
 
 
 def finish_write(store: str | os.PathLike[str], job_id: str, *, settings: str | None = None) -> int:
-    """Append what is missing of a write that was stopped while its rows were appended.
+    """Append the missing rows of a write that was stopped while appending.
 
     Needs no Spark. Nothing is appended twice.
 
-    :returns: how many rows that were
+    :returns: the number of rows appended
 
-    Raises :class:`~lakelog_spark.writing.errors.StagingLost` where no such rows are there.
+    Raises :class:`~lakelog_spark.writing.errors.StagingLost` if there are no such rows.
     """
     path = Path(store).absolute()
     with handing_over(path, settings) as opened:

@@ -1,4 +1,4 @@
-"""What writing rows into a store can meet."""
+"""The errors of writing rows into a store."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from lakelog.errors import LakelogError
 
 
 class NoSuchStore(LakelogError):
-    """Rows should go into a store that is not there."""
+    """Rows were to be appended to a store that does not exist."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path}: no store is here; give option create=true to make one")
+        super().__init__(f"{path}: there is no store; give option create=true to create one")
 
 
 class BadRow(LakelogError):
-    """A row that no record can hold.
+    """A row that is not a valid message.
 
-    :ivar partition: the partition of the data frame; :ivar row: its number in there, from 0
+    :ivar partition: the partition of the data frame; :ivar row: its index there, from 0
     """
 
     def __init__(self, partition: int, row: int, why: str) -> None:
@@ -27,7 +27,7 @@ class BadRow(LakelogError):
 
 
 class StagingLost(LakelogError):
-    """A staged file is not as the task left it."""
+    """A staged file is missing or changed."""
 
     def __init__(self, path: Path, expected: object, found: object) -> None:
         super().__init__(
@@ -37,33 +37,33 @@ class StagingLost(LakelogError):
 
 
 class BadJournal(LakelogError):
-    """What lakelog notes about a job cannot be read."""
+    """The manifest or journal of a job cannot be read."""
 
     def __init__(self, path: Path, found: str) -> None:
-        super().__init__(f"{path}: expected what lakelog notes of a job, found {found}")
+        super().__init__(f"{path}: expected a manifest or journal of a job, found {found}")
 
 
 class LogLost(LakelogError):
-    """The log does not reach to where a job began to append: it was cut, or restored."""
+    """The log was cut or restored, and no longer has the offset at which a job began to append."""
 
     def __init__(self, job: str, offset: int, first: int, end: int) -> None:
         super().__init__(
-            f"job {job} began to append at offset {offset}, and the log holds {first} to {end}: "
-            "it was cut or restored since, and which rows are in it cannot be told; to append all "
+            f"job {job} began to append at offset {offset}, but the log has {first} to {end}: "
+            "it was cut or restored, so it is not known which rows are in it; to append all "
             "rows again, use another job_id"
         )
 
 
 class HandoverStopped(LakelogError):
-    """Some rows of a job are in the log, and others are not yet.
+    """A job was stopped with some of its rows in the log, and others missing.
 
     :ivar job: its id
     """
 
     def __init__(self, path: Path, job: str, cause: BaseException) -> None:
         super().__init__(
-            f"{path}: job {job} was stopped while its rows were appended: {cause}; to append what "
-            f"is missing, and nothing twice, call lakelog_spark.finish_write({str(path)!r}, "
+            f"{path}: job {job} was stopped while its rows were appended: {cause}; to append the "
+            f"missing rows only, call lakelog_spark.finish_write({str(path)!r}, "
             f"{job!r}), or run the same write again with option job_id={job}"
         )
         self.job = job

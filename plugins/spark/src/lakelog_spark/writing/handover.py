@@ -1,8 +1,8 @@
-"""Staged rows into the log, once each, whatever stops the driver and how often it starts again.
+"""Appends staged rows to the log, once each, however often the driver is stopped and restarted.
 
-Before each append a note of where it begins is durable, and behind it the append is, before the
-next note is. So whoever comes back finds at most one batch of which the note does not say whether
-it is in the log; then the log is asked. No two do this at once, see :mod:`.access`.
+The journal stores the offset before each append durably, and the append is durable before the next
+journal entry. So after a stop there is at most one batch of which the journal does not say whether
+it was appended; then the log is searched. Only one driver does this at a time, see :mod:`.access`.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ _READABLE_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.01
 
 At = Callable[[str], None]
-"""Told of each step that was done; a test ends the process there."""
+"""Called after each step; tests end the process there."""
 
 
 def _nothing(_step: str) -> None:
-    """Nobody listens."""
+    """The default of the hook: do nothing."""
 
 
 @attrs.frozen
 class Handover:
-    """What hands the rows of one job over.
+    """Appends the rows of one job.
 
-    :ivar store: open to append
+    :ivar store: open for appending
     """
 
     files: FileSystem
@@ -67,15 +67,15 @@ class Handover:
 
     @property
     def folder(self) -> Path:
-        """Where the job's files stand."""
+        """The folder of the job's files."""
         return folder_of(self.store.path, self.job)
 
     def run(self, parts: Sequence[StagedPart] | None = None) -> int:
-        """Append what of the job is not in the log; how many rows that were.
+        """Append the missing rows of the job; return their number.
 
-        :param parts: what was staged; without effect where an earlier call has settled it
+        :param parts: the staged files; ignored if an earlier call has stored the manifest
 
-        Raises :class:`.HandoverStopped` where some of it may be in the log.
+        Raises :class:`.HandoverStopped` if part of the job may be in the log.
         """
         settle_others(self.files, self.store, self.job)
         journal = read_journal(self.files, self.folder)
@@ -121,7 +121,7 @@ class Handover:
         return attrs.evolve(journal, part=journal.part + 1, batch=0)
 
     def _append_batch(self, staged: StagedBatches, journal: Journal) -> Journal:
-        """Append a batch, or what is left of it; the answer is about the next one."""
+        """Append a batch, or the rest of it; return the journal for the next one."""
         messages = staged.messages(journal.batch)
         if journal.left is not None:
             messages = [messages[at] for at in journal.left]
@@ -153,7 +153,7 @@ def looked_up(
     parts: Sequence[StagedPart],
     journal: Journal,
 ) -> Journal:
-    """What is known once the log was asked about the append that may have begun, if one may."""
+    """The journal, updated from the log if an append may have begun."""
     if journal.offset is None:
         return journal
     part = parts[journal.part]
@@ -168,25 +168,23 @@ def looked_up(
 
 
 def _settled(store: lakelog.Store) -> None:
-    """Wait until all that was appended can be read: what a driver that died handed over, too."""
+    """Wait until all appended records are readable, including those of a driver that died."""
     end, deadline = store.flush(), time.monotonic() + _READABLE_SECONDS
     while store.max_offset < end:
         if time.monotonic() > deadline:
-            raise LakelogError(
-                f"{store.path}: it can be read to {store.max_offset} only, and not to {end}"
-            )
+            raise LakelogError(f"{store.path}: only {store.max_offset} of {end} bytes are readable")
         time.sleep(_LOOK_SECONDS)
 
 
 def settle_others(files: FileSystem, store: lakelog.Store, job: str) -> None:
-    """Ask the log about other jobs that were stopped, before anything else comes into it."""
+    """Update the journals of other stopped jobs from the log, before anything is appended."""
     staging = folder_of(store.path, job).parent
     for folder in sorted(staging.iterdir()) if staging.is_dir() else ():
         if folder.name != job and (folder / MANIFEST).exists():
             try:
                 _settle_other(files, store, folder)
             except (LakelogError, OSError) as error:
-                _log.warning("job %s stays as it is: %s", folder.name, error)
+                _log.warning("job %s cannot be examined: %s", folder.name, error)
 
 
 def _settle_other(files: FileSystem, store: lakelog.Store, folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""What is known of how far a job's rows are in the log: written before each append, durably.
+"""The durable state of a job: its manifest, and a journal written before each append.
 
-``manifest.json`` says what is to be appended, and is written once; ``journal.json`` how far that
-has come. A job without a manifest has appended nothing; one whose journal says ``done``, all.
+``manifest.json`` lists the files to append, and is written once; ``journal.json`` stores the
+progress. A job without a manifest has appended nothing; one whose journal says ``done``, all.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _SHOWN: Final = 80
 
 @attrs.frozen
 class Journal:
-    """How far a job has come.
+    """The progress of a job.
 
-    :ivar part: which part of the manifest is next; :ivar batch: which of its batches
-    :ivar left: which messages of that batch are to be appended; ``None`` is all of them
-    :ivar offset: where the append of these began, if one may have begun: some of them may stand
-        in the log from there on
-    :ivar rows: how many rows are in the log, those of an append that may have begun left out
-    :ivar named: whether somebody gave the job its id, and may give it again at any time
+    :ivar part: index of the next part in the manifest; :ivar batch: of its batch
+    :ivar left: indices of the messages of that batch to append; ``None`` for all
+    :ivar offset: physical offset at which the append of these began, if one may have begun; some of
+        them may be in the log from there on
+    :ivar rows: rows in the log, without those of an append that may have begun
+    :ivar named: whether a user gave the job its id, and may use it again at any time
     """
 
     part: int = 0
@@ -45,7 +45,7 @@ class Journal:
 
 
 def read_journal(files: FileSystem, folder: Path) -> Journal | None:
-    """The journal of a job, if it has one; raises :class:`.BadJournal`."""
+    """The journal of a job, or ``None``; raises :class:`.BadJournal`."""
     found = _read(files, folder / JOURNAL)
     if found is None:
         return None
@@ -57,12 +57,12 @@ def read_journal(files: FileSystem, folder: Path) -> Journal | None:
 
 
 def write_journal(files: FileSystem, folder: Path, journal: Journal) -> None:
-    """Note it durably."""
+    """Write the journal durably."""
     _write(files, folder / JOURNAL, attrs.asdict(journal))
 
 
 def read_manifest(files: FileSystem, folder: Path) -> list[StagedPart] | None:
-    """What is to be appended, if that is settled; raises :class:`.BadJournal`."""
+    """The parts to append, or ``None`` before they are settled; raises :class:`.BadJournal`."""
     found = _read(files, folder / MANIFEST)
     if found is None:
         return None
@@ -73,7 +73,7 @@ def read_manifest(files: FileSystem, folder: Path) -> list[StagedPart] | None:
 
 
 def write_manifest(files: FileSystem, folder: Path, parts: Sequence[StagedPart]) -> None:
-    """Settle what is to be appended."""
+    """Write the list of parts to append durably."""
     _write(files, folder / MANIFEST, {"parts": [attrs.asdict(each) for each in parts]})
 
 
@@ -104,16 +104,16 @@ LAST_FILE: Final = "last_batch"
 
 @attrs.frozen
 class LastBatch:
-    """The note of one query.
+    """The record of the last micro-batch of one query.
 
-    :ivar folder: what belongs to the query
+    :ivar folder: the folder of the query
     """
 
     files: FileSystem
     folder: Path
 
     def read(self) -> int:
-        """The number of the last batch that is in the log; -1 before the first one."""
+        """The number of the last batch in the log; -1 before the first one."""
         content = read_file(self.files, self.folder / LAST_FILE)
         if content is None:
             return -1
@@ -123,6 +123,6 @@ class LastBatch:
             raise BadJournal(self.folder / LAST_FILE, repr(content[:80])) from None
 
     def write(self, number: int) -> None:
-        """Batch ``number`` is in the log, and all before it."""
+        """Record that batch ``number`` and all before it are in the log."""
         self.files.make_dir(self.folder)
         write_file(self.files, self.folder / LAST_FILE, b"%d\n" % number)

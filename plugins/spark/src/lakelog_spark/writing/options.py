@@ -1,4 +1,4 @@
-"""What ``df.write.format("lakelog")`` can be told; anything else is refused."""
+"""Options of ``df.write.format("lakelog")``; unknown options are refused."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lakelog_lake.reading.options import PATH, ReadOptions
 from lakelog_lake.reading.values import SOURCE, nearest, refused, switch
 
 CHECKPOINT: Final = "checkpointlocation"
-"""Spark hands a sink all options of the query, this one among them, by names of any case."""
+"""Options of the query that Spark passes to a sink as well, in any case."""
 _METADATA: Final = "metadata"
 
 
 def query_id(location: str | None) -> str:
-    """The id of the query whose checkpoint is at ``location``, which Spark has made by then.
+    """The id of the query whose checkpoint is at ``location``, where Spark has stored it.
 
-    Raises :class:`~lakelog.errors.SettingsError` where it cannot be told.
+    Raises :class:`~lakelog.errors.SettingsError` if it cannot be read.
     """
     if not location:
         raise _refused("the query has no checkpoint")
@@ -40,8 +40,8 @@ def query_id(location: str | None) -> str:
 
 def _refused(why: str) -> SettingsError:
     return SettingsError(
-        f"{why}; give option checkpointLocation, a folder of this machine, or name the query "
-        "yourself by option job_id, by another name whenever its checkpoint is a new one",
+        f"{why}; give option checkpointLocation, a local folder, or name the query "
+        "with option job_id, and change that name whenever its checkpoint is new",
         key="job_id",
     )
 
@@ -54,21 +54,21 @@ DEFAULTS: Final[dict[str, str | None]] = {
     "ignore_position_columns": "false",
     "decompress": "true",
 }
-"""Every option, and what it is where it is not given."""
+"""Every option with its default."""
 _JOB: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 @attrs.frozen
 class WriteOptions:
-    """Options of a write, checked.
+    """The checked options of a write.
 
-    :ivar path: the store directory, absolute; executors see it under the same name
-    :ivar create: whether a store is made where none is
-    :ivar settings: a file of settings to open the store with, beside its own
-    :ivar job: names the rows: what was appended under it is not appended again
-    :ivar named: whether somebody gave that name
-    :ivar ignore_position_columns: whether columns that only the store can fill are passed over
-    :ivar decompress: whether bodies are as their senders gave them, whatever ``sys_flag`` says
+    :ivar path: the store directory, absolute; executors see it under the same path
+    :ivar create: whether to create a store that does not exist
+    :ivar settings: a file of settings to open the store with, besides its own
+    :ivar job: id of the rows: rows appended under it are not appended again
+    :ivar named: whether a user gave that id
+    :ivar ignore_position_columns: whether to ignore columns that only the store can fill
+    :ivar decompress: whether bodies are unpacked, whatever ``sys_flag`` says
     """
 
     path: Path
@@ -81,13 +81,13 @@ class WriteOptions:
 
     @classmethod
     def of_stream(cls, given: Mapping[str, str]) -> tuple[WriteOptions, str | None]:
-        """The same for a stream, and where its checkpoint is."""
+        """The same for a stream, and the location of its checkpoint."""
         checkpoint = next((given[key] for key in given if key.lower() == CHECKPOINT), None)
         return cls.of({key: given[key] for key in given if key.lower() != CHECKPOINT}), checkpoint
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> WriteOptions:
-        """Check what Spark was given; raises :class:`~lakelog.errors.SettingsError`."""
+        """Check the options given to Spark; raises :class:`~lakelog.errors.SettingsError`."""
         for key in given:
             if key not in DEFAULTS:
                 hint = nearest(key, DEFAULTS)
@@ -100,7 +100,7 @@ class WriteOptions:
         if place.archive is not None:
             raise refused(
                 PATH,
-                f"{place.archive} is no directory: mount it, under the same path on every executor",
+                f"{place.archive} is not a directory: mount it, under one path on all executors",
             )
         return cls(
             path=place.path,
@@ -116,7 +116,7 @@ class WriteOptions:
 
 
 def checked_job(job: str) -> str:
-    """A job's id, which names a folder."""
+    """Check that a job's id is a valid folder name."""
     if not _JOB.fullmatch(job):
         raise refused(
             "job_id", f"{job!r} cannot name a folder; give up to 100 letters, digits, '_-.'"

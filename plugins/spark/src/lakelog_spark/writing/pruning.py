@@ -1,6 +1,6 @@
-"""What jobs leave in the store's folder: notes of those that are done, rows of those that died.
+"""Removes old files of jobs: journals of finished ones, staged rows of dead ones.
 
-The note of a streaming query stays: it may be started again at any time.
+The record of a streaming query stays, as the query may be restarted at any time.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from lakelog_spark.writing.staging import folder_of, remove
 
 _DAY_SECONDS: Final = 24 * 3600
 DONE_DAYS: Final = 30
-"""How long a job is remembered that nobody gave an id; others are for ever."""
+"""Days to keep the journal of a job without a user's id; those with one are kept for ever."""
 DEAD_DAYS: Final = 7
-"""How long rows are kept that nobody has handed over."""
+"""Days to keep staged rows that were not appended."""
 
 
 def prune(files: FileSystem, store: Path, now: float | None = None) -> None:
-    """Remove what nobody can ask for any more; to be called by the owner of the store."""
+    """Remove old files; to be called while holding the store for a job."""
     days = (time.time() if now is None else now) / _DAY_SECONDS
     for folder in list(_folders(store)):
-        with suppress(OSError, LakelogError):  # another time then
+        with suppress(OSError, LakelogError):  # the next call tries again
             _prune(files, folder, days)
 
 
@@ -38,7 +38,7 @@ def _folders(store: Path) -> Iterator[Path]:
 
 
 def _prune(files: FileSystem, folder: Path, days: float) -> None:
-    age = days - folder.stat().st_mtime / _DAY_SECONDS  # each new name in a folder moves its time
+    age = days - folder.stat().st_mtime / _DAY_SECONDS  # each new name updates the folder's time
     if age < min(DEAD_DAYS, DONE_DAYS):
         return
     names = [name for name, _ in files.list(folder)]

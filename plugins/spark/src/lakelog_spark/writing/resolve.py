@@ -1,8 +1,8 @@
-"""After a stop: which messages of a batch are in the log, and which are to be appended.
+"""Finds the messages of an interrupted batch in the log.
 
-A batch is appended at once and in its order, behind an offset that was noted before. A stop leaves
-a part of it: its front, or, after a power cut, whole records with damage between them. Among and
-behind these may be what others appended.
+A batch is appended in order, behind an offset that was stored before. An interruption leaves a part
+of it: its first messages or, after a power cut, whole records with damage between them. Between and
+behind them there may be messages of other producers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _Waiting: TypeAlias = "defaultdict[tuple[object, ...], deque[int]]"
 
 
 def missing(store: lakelog.Store, job: str, offset: int, messages: Sequence[Message]) -> list[int]:
-    """Which of ``messages``, appended behind ``offset`` if at all, are not in the log.
+    """The indices of ``messages``, appended behind ``offset`` if at all, that are not in the log.
 
-    Raises :class:`.LogLost` where the log cannot tell.
+    Raises :class:`.LogLost` if the log no longer reaches back to ``offset``.
     """
     if not store.min_offset <= offset <= store.max_offset:
         raise LogLost(job, offset, store.min_offset, store.max_offset)
@@ -43,7 +43,7 @@ def missing(store: lakelog.Store, job: str, offset: int, messages: Sequence[Mess
 
 
 def _found(numbers: deque[int] | None, messages: Sequence[Message], record: StoredMessage) -> int:
-    """Which message ``record`` is; -1 for somebody else's."""
+    """The index of the message stored as ``record``; -1 for another producer's."""
     for number in numbers or ():
         if _same(messages[number], record):
             numbers.remove(number)  # type: ignore[union-attr]  # it is not empty
@@ -52,7 +52,7 @@ def _found(numbers: deque[int] | None, messages: Sequence[Message], record: Stor
 
 
 def _traits(message: Message | StoredMessage) -> tuple[object, ...]:
-    """What is quickly compared; few others share it."""
+    """Cheap attributes that few other messages share."""
     return message.topic, message.queue_id, message.born_timestamp_ms, bytes(message.body)
 
 

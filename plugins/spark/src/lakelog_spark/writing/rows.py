@@ -1,4 +1,4 @@
-"""Rows as messages: checked whole by the task, so that a handover meets nothing illegal."""
+"""Converts rows to messages; a task checks them completely, so that appending cannot fail."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ACCEPTED: Final[Mapping[str, tuple[str, ...]]] = {
     "sys_flag": _WHOLE,
     "reconsume_times": _WHOLE,
 }
-"""Spark's types that each may have."""
+"""The Spark types that each column may have."""
 REQUIRED: Final = ("topic", "body")
 BY_STORE: Final = (
     "store", "queue_offset", "physical_offset", "store_size", "message_id", "body_crc",
@@ -49,16 +49,16 @@ BY_STORE: Final = (
 
 
 def check(fields: Sequence[tuple[str, str]], *, ignore_position_columns: bool) -> None:
-    """Refuse rows with such columns.
+    """Check the columns of rows.
 
     :param fields: names and Spark's types
 
-    Raises :class:`~lakelog.errors.SettingsError`, which names all that is wrong of one sort.
+    Raises :class:`~lakelog.errors.SettingsError` with all errors of one kind.
     """
     names = [name for name, _ in fields]
-    _refuse("a column is there twice", [name for name, n in Counter(names).items() if n > 1])
+    _refuse("a column occurs twice", [name for name, n in Counter(names).items() if n > 1])
     _refuse(
-        "no message has such a column",
+        "unknown columns",
         [_hinted(name) for name in names if name not in ACCEPTED and name not in BY_STORE],
         f"; leave it out, or make it one of {', '.join(ACCEPTED)}",
     )
@@ -95,16 +95,16 @@ _BATCH: Final = INNER_BATCH | NEED_UNWRAP
 _ROWS: Final = 8192
 _BYTES: Final = 4 << 20
 _OVERHEAD: Final = 160
-"""About what a record takes beside topic, properties and body, in bytes; rather more."""
+"""An upper estimate of the bytes of a record besides topic, properties and body."""
 
 
 @attrs.frozen
 class WriteTarget:
-    """What a task has to know of the store.
+    """The properties of the store that a task needs.
 
-    :ivar queues: how many queues a message that names none is spread over
-    :ivar batch_bytes: how much of the log one staged batch may take, about; a fraction of a
-        segment, so that all of it lands in one
+    :ivar queues: number of queues over which messages without a queue id are spread
+    :ivar batch_bytes: approximate size of a staged batch in the log; a fraction of a segment, so
+        that a batch fits in one
     """
 
     body_bytes: int
@@ -129,7 +129,7 @@ class WriteTarget:
         )
 
     def encoder(self) -> Encoder:
-        """What the store will encode with."""
+        """The encoder of the store."""
         limits = Limits.of(self.body_bytes, self.segment_bytes)
         return Encoder(
             limits, self.store_host, self.record_crc, self.light_queues, RoundRobin(self.queues)
@@ -137,7 +137,7 @@ class WriteTarget:
 
 
 class PartitionRows:
-    """The rows of one partition, as batches of messages, each to be appended at once."""
+    """The rows of one partition as batches of messages, each to be appended at once."""
 
     def __init__(self, target: WriteTarget, partition: int, *, decompress: bool) -> None:
         self._target = target
@@ -148,7 +148,7 @@ class PartitionRows:
         self._row = 0
 
     def batches(self, tables: Iterable[pa.RecordBatch]) -> Iterator[list[Message]]:
-        """In their order; raises :class:`.BadRow`."""
+        """Yield batches in order; raises :class:`.BadRow`."""
         held: list[Message] = []
         size = 0
         for message in self._messages(tables):
@@ -162,7 +162,7 @@ class PartitionRows:
             yield self._checked(held)
 
     def _checked(self, messages: list[Message]) -> list[Message]:
-        """Encode them for nothing but to see that it can be done."""
+        """Encode the messages, only to check that it is possible."""
         try:
             self._encoder.encode(messages)
         except IllegalMessage:
@@ -206,7 +206,7 @@ class PartitionRows:
         )
 
     def _queue(self, topic: str) -> int:
-        """Round robin; the partitions begin at different queues."""
+        """Assign queues round robin; partitions start at different queues."""
         turn = self._turns[topic] = self._turns.get(topic, self._partition - 1) + 1
         return turn % self._target.queues
 
@@ -236,7 +236,7 @@ def _length(message: Message) -> int:
 
 
 def _properties(row: Mapping[str, Any]) -> bytes | None:
-    """The property string: the map in its order, then what other columns say and it does not."""
+    """The property string: the map in its order, then those of other columns."""
     more, unique = row.get("properties"), row.get("unique_key")
     tags, keys = row.get("tags"), row.get("keys")
     if not more and unique is None:  # the common case, and much cheaper
@@ -259,7 +259,7 @@ def _joined(keys: str | Sequence[str | None]) -> str:
         return keys
     for each in keys:
         if not each or " " in each:
-            raise ValueError(f"key {each!r} is null, empty or holds a space, which separates keys")
+            raise ValueError(f"key {each!r} is null, empty or has a space, which separates keys")
     return join_keys(keys)  # type: ignore[arg-type]  # none is null
 
 

@@ -1,4 +1,4 @@
-"""Staged rows: one file per partition, written whole, synced, then given its name.
+"""Staged rows: one file per partition, written, synced, and then renamed to its final name.
 
 It is an Arrow IPC file, each batch of which is appended at once.
 """
@@ -39,14 +39,14 @@ _TYPES: Final = {
 """Fields of :class:`~lakelog.Message`."""
 _SCHEMA: Final = pa.schema(list(_TYPES.items()))
 _GIVEN: Final = 1 + [each.name for each in attrs.fields(Message)].index("reconsume_times")
-"""How many fields of a message are given; those without a column can all be ``None``."""
+"""Number of mandatory fields; those without a column can all be ``None``."""
 
 
 @attrs.frozen
 class StagedPart:
     """The staged rows of one partition.
 
-    :ivar file: its name in the folder of the job; ``None`` where there are no rows
+    :ivar file: its name in the folder of the job; ``None`` if there are no rows
     """
 
     partition: int
@@ -58,16 +58,16 @@ class StagedPart:
 
 
 def folder_of(store: Path, job: str) -> Path:
-    """Where what belongs to a job stands."""
+    """The folder of a job's files."""
     return store / OWN_DIR / STAGING_DIR / job
 
 
 def stage(
     files: FileSystem, folder: Path, partition: int, run: str, batches: Iterable[list[Message]]
 ) -> StagedPart:
-    """Write the rows of one partition; durable when this returns.
+    """Write the rows of one partition; durable on return.
 
-    :param run: the run of the job, whose files one abort removes
+    :param run: id of the run of the job, whose files an abort removes
     """
     name = f"{partition:05d}-{run}-{uuid4().hex[:8]}{SUFFIX}"
     rest = iter(batches)
@@ -92,7 +92,7 @@ def stage(
 
 
 def _write(sink: _Sink, batches: Iterable[list[Message]]) -> list[int]:
-    """Write them; how many messages each has."""
+    """Write batches; return the number of messages in each."""
     counts = []
     with pa.ipc.new_file(cast("IO[bytes]", sink), _SCHEMA) as writer:
         for messages in batches:
@@ -109,7 +109,7 @@ def _table(messages: list[Message]) -> pa.RecordBatch:
 
 
 class _Sink:
-    """A file to be written from its start, which counts and sums up what is written."""
+    """A file that is written from its start, with its length and CRC-32."""
 
     closed = False
 
@@ -132,10 +132,10 @@ class _Sink:
         return True
 
     def flush(self) -> None:
-        """The owner syncs."""
+        """Do nothing: the owner syncs."""
 
     def close(self) -> None:
-        """The owner closes."""
+        """Do nothing: the owner closes."""
 
 
 def verify(files: FileSystem, folder: Path, part: StagedPart) -> None:
@@ -166,14 +166,14 @@ def _crc_of(file: File) -> int:
 
 @contextmanager
 def opened(folder: Path, part: StagedPart) -> Iterator[StagedBatches]:
-    """The batches of a file that was verified; one at a time is in memory."""
+    """The batches of a verified file; one at a time is in memory."""
     with pa.OSFile(str(folder / str(part.file))) as source, pa.ipc.open_file(source) as reader:
         yield StagedBatches(reader)
 
 
 @attrs.frozen
 class StagedBatches:
-    """Batches of messages by their numbers."""
+    """Batches of messages by index."""
 
     _reader: pa.ipc.RecordBatchFileReader
 
@@ -186,7 +186,7 @@ class StagedBatches:
 
 
 def adopt(files: FileSystem, source: Path, folder: Path, parts: Iterable[StagedPart]) -> None:
-    """Move staged files to the folder of a job; what is there already was moved before."""
+    """Move staged files to the folder of a job; skips those that are already there."""
     files.make_dir(folder)
     for name in (part.file for part in parts if part.file is not None):
         if not (folder / name).exists():
@@ -195,21 +195,21 @@ def adopt(files: FileSystem, source: Path, folder: Path, parts: Iterable[StagedP
 
 
 def remove_run(files: FileSystem, folder: Path, run: str) -> None:
-    """Remove what one run of a job staged, and the folder if nothing else is in it."""
+    """Remove the files staged by one run of a job, and the folder if it is empty then."""
     remove(files, folder, [name for name, _ in files.list(folder) if f"-{run}-" in name])
 
 
 def remove_staged(files: FileSystem, folder: Path) -> None:
-    """Remove all that is staged, by whatever run; other files stay."""
+    """Remove all staged files, of any run; other files stay."""
     ends = (SUFFIX, SUFFIX + _UNFINISHED)
     remove(files, folder, [name for name, _ in files.list(folder) if name.endswith(ends)])
 
 
 def remove(files: FileSystem, folder: Path, names: Iterable[str]) -> None:
-    """Remove files of a job; what is gone already is no error."""
+    """Remove files of a job, if they exist."""
     for name in names:
         with suppress(FileNotFoundError):
             files.unlink(folder / name)
     if folder.is_dir() and not any(folder.iterdir()):
-        with suppress(OSError):  # a late task may put something there
+        with suppress(OSError):  # a late task may add a file
             files.remove_dir(folder)

@@ -1,7 +1,7 @@
-"""What Spark calls for a stream: stages in tasks, hands each micro-batch over in the driver, once.
+"""The streaming writer: stages in tasks, appends each micro-batch once in the driver.
 
-A micro-batch is a job named by the query and its number. Spark runs one again that it does not know
-to be committed; the note of the last one that is in the log says whether it is.
+A micro-batch is a job named by the query and its number. Spark repeats a batch whose commit it did
+not record; the record of the last batch in the log shows whether it was appended.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _STREAM: Final = "stream-"
 
 
 class LakelogStreamWriter(DataSourceStreamArrowWriter):
-    """Appends micro-batches to a store, as its owner or beside it.
+    """Appends micro-batches to a store, as its owner or beside another.
 
-    Spark makes one for the tasks of a batch, and another for its commit.
+    Spark creates one for the tasks of a batch, and another for its commit.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
     ) -> None:
         if overwrite:
             raise SettingsError(
-                "a log is only appended to: take outputMode('append')", key="outputMode"
+                "a log can only be appended to: use outputMode('append')", key="outputMode"
             )
         fields = [(each.name, each.dataType.simpleString()) for each in schema.fields]
         check(fields, ignore_position_columns=options.ignore_position_columns)
@@ -59,12 +59,12 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
 
     @cached_property
     def _query(self) -> str:
-        """Names what belongs to the query."""
+        """The id of the query's files."""
         named = self._options.job if self._options.named else query_id(self._checkpoint)
         return checked_job(_STREAM + named)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
-        """Stage one partition; which batch it is of, a task is not told."""
+        """Stage one partition; a task does not know the batch's number."""
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
         rows = PartitionRows(self._target, partition, decompress=self._options.decompress)
@@ -73,7 +73,7 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
         return StagedMessage(stage(files, folder, partition, self._run, rows.batches(iterator)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Hand over one batch; durable when this returns."""
+        """Append one batch; durable on return."""
         options = self._options
         files = RealFileSystem.of_store(options.path)
         last = LastBatch(files, folder_of(options.path, self._query))
@@ -90,12 +90,12 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
             prune(files, options.path)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002  # Spark's
-        """Remove what was staged and not settled."""
+        """Remove the staged files of a batch that is not settled."""
         self._remove(messages)
 
     def _remove(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         names = [part.file for part in _staged(messages) if part.file is not None]
-        with suppress(OSError):  # pruning takes what stays
+        with suppress(OSError):  # pruning removes the rest
             remove(RealFileSystem(), folder_of(self._options.path, self._query), names)
 
     def _parts(self, messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:

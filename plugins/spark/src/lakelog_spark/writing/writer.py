@@ -1,6 +1,6 @@
-"""What Spark calls: checks at planning, stages in tasks, hands over in the driver.
+"""The batch writer: checks at planning, stages in tasks, appends in the driver.
 
-Spark makes it in one process, and sends it to those that write, commit and abort.
+Spark creates it in one process, and sends it to those that write, commit and abort.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class StagedMessage(WriterCommitMessage):
-    """What a task tells the driver; ``part`` is ``None`` where the job was staged before."""
+    """The answer of a task to the driver; ``part`` is ``None`` if the job was staged before."""
 
     part: StagedPart | None
 
 
 class LakelogWriter(DataSourceArrowWriter):
-    """Appends rows to a store, as its owner or beside it."""
+    """Appends rows to a store, as its owner or beside another."""
 
     def __init__(self, schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
         if overwrite:
             raise SettingsError(
-                "a log is only appended to: take mode('append'); to begin anew, remove the "
+                "a log can only be appended to: use mode('append'); to start over, remove the "
                 "directory or name another one",
                 key="mode",
             )
@@ -71,7 +71,7 @@ class LakelogWriter(DataSourceArrowWriter):
         return StagedMessage(stage(files, self._folder, partition, self._run, batches))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Hand over what was staged; durable when this returns."""
+        """Append the staged rows; durable on return."""
         options = self._options
         files = RealFileSystem.of_store(options.path)
         with handing_over(options.path, options.settings) as store:
@@ -90,7 +90,7 @@ class LakelogWriter(DataSourceArrowWriter):
         self,
         messages: Sequence[WriterCommitMessage | None],  # noqa: ARG002  # Spark gives them
     ) -> None:
-        """Remove what was staged, unless some of it may be in the log: that can be finished."""
+        """Remove the staged files, unless rows may be in the log: such a job can be finished."""
         files = RealFileSystem()
         if read_manifest(files, self._folder) is None:
             remove_run(files, self._folder, self._run)

@@ -1,6 +1,6 @@
-"""Bodies whose schemas are in a registry that speaks Confluent's protocol: Avro and Protobuf.
+"""Bodies with schemas in a registry with Confluent's protocol: Avro and Protobuf.
 
-A body begins with a zero byte and, in 4 bytes, the id of the schema it was written by; of Protocol
-Buffers the place of the message in its file follows. Columns are those of one schema, the reader's,
+A body begins with a zero byte and the id of its schema (4 bytes, big-endian), followed for Protocol
+Buffers by the index path of its message in the schema. Columns are those of one reader schema,
 which is looked up when landing begins.
 """

@@ -1,4 +1,4 @@
-"""Avro bodies by a registry: read by the schema each was written by, as the reader's one says."""
+"""Avro bodies of a registry: decoded by their writer's schema, resolved to the reader's."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ KIND = "AVRO"
 
 @attrs.frozen(slots=False)
 class RegistryAvro(Rowwise):
-    """A parser.
+    """A parser of Avro bodies with Confluent's header.
 
-    :ivar reader: the schema that the columns are of
+    :ivar reader: the schema of the columns
     """
 
     registry: SchemaRegistry
@@ -53,14 +53,14 @@ class RegistryAvro(Rowwise):
         try:
             made = cls(registry, registry.named(name))
             _checked(made.reader)
-            made._schema, made.fields  # noqa: B018  # to see whether they can be made
+            made._schema, made.fields  # noqa: B018  # raises early if they cannot be made
         except UnknownSchema as error:
             raise refused(f"{registry.url} has no {name}: {error}", "--body") from error
         except (
             *(ValueError, TypeError, KeyError, RecursionError),
             *(fastavro.schema.SchemaParseException, fastavro.schema.UnknownType),
         ) as error:
-            raise refused(f"no Avro schema that can be read: {error}", name) from error
+            raise refused(f"not a supported Avro schema: {error}", name) from error
         return made
 
     @cached_property
@@ -73,7 +73,7 @@ class RegistryAvro(Rowwise):
 
     @cached_property
     def _writers(self) -> dict[int, Any]:
-        """Parsed, by id; ``None`` where it is the reader's."""
+        """Parsed writer schemas by id; ``None`` for the reader's own."""
         return {}
 
     def _decode(self, body: bytes) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class RegistryAvro(Rowwise):
 
 def _checked(schema: Schema) -> Schema:
     if schema.kind != KIND:
-        raise ValueError(f"the registry's schema is of {schema.kind.title()}, and not of Avro")
+        raise ValueError(f"the registry's schema is {schema.kind.title()}, not Avro")
     return schema
 
 
@@ -100,7 +100,7 @@ def _plain(schema: Schema) -> Any:
 
 
 def _others(schema: Schema) -> Any:
-    """What it refers to, the innermost first."""
+    """The schemas that it refers to, innermost first."""
     for _, each in schema.references:
         yield from _others(each)
         yield _plain(each)
@@ -112,7 +112,7 @@ def _parsed(schema: Schema) -> Any:
     named: dict[str, Any] = {}
     seen: list[Any] = []
     for each in _others(schema):
-        if each not in seen:  # two may refer to one
+        if each not in seen:  # several may refer to one
             seen.append(each)
             parse_schema(each, named_schemas=named)
     return parse_schema(_plain(schema), named_schemas=named)

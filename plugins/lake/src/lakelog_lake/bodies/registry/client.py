@@ -1,4 +1,4 @@
-"""Asks a schema registry; what it said of an id once, it says for ever."""
+"""A client of a schema registry; the schema of an id never changes, so it is cached."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from lakelog_lake.bodies.names import refused
 from lakelog_lake.errors import RegistryUnreachable
 
 USER_INFO: Final = "SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO"
-"""The variable that has ``USER:PASSWORD``, as Confluent's tools read it."""
+"""The environment variable with ``USER:PASSWORD``, as in Confluent's tools."""
 _TRIES: Final = 5
 _FIRST_PAUSE_SECONDS: Final = 0.2
 _TIMEOUT_SECONDS: Final = 10.0
 _UNKNOWN_SECONDS: Final = 30.0
-"""So long an id that is not there is not asked for again: each body may have it."""
+"""Seconds until an unknown id is asked for again, as every body may have it."""
 _NOT_FOUND: Final = 404
 _OF_A_SCHEMA: Final = (40401, 40402, 40403)
-"""Numbers of errors: no such subject, version or schema; other 404 are no registry's."""
+"""Error numbers of a registry (unknown subject, version or schema); other 404 come from others."""
 _MAY_PASS: Final = (408, 425, 429, 500, 502, 503, 504)
 _HEADER_BYTES: Final = 5
 _VERSIONED: Final = re.compile(r"(.+)@(\d+)")
 
 
 class UnknownSchema(ValueError):
-    """The registry does not have it."""
+    """The registry does not have the schema."""
 
 
 @attrs.frozen
@@ -43,8 +43,8 @@ class Schema:
     """One schema.
 
     :ivar kind: ``AVRO``, ``PROTOBUF`` or ``JSON``
-    :ivar text: of Protocol Buffers a file descriptor in Base64
-    :ivar references: other schemas that it names, by the names that it has for them
+    :ivar text: for Protocol Buffers a file descriptor in Base64
+    :ivar references: schemas that it refers to, by the names that it uses
     """
 
     kind: str
@@ -54,10 +54,10 @@ class Schema:
 
 @attrs.frozen
 class SchemaRegistry:
-    """Where one is; a value that travels to the processes which parse.
+    """A registry's address; sent to the processes that parse.
 
-    :ivar url: without user and password; :ivar auth: of them a header
-    :ivar form: in which it is to give schemas, if not as they were written
+    :ivar url: without user and password; :ivar auth: header with them
+    :ivar form: requested format of schemas; by default as registered
     """
 
     url: str
@@ -66,7 +66,7 @@ class SchemaRegistry:
 
     @classmethod
     def at(cls, url: str, form: str | None = None) -> SchemaRegistry:
-        """``http://[USER:PASSWORD@]HOST:PORT[/PATH]``; else :data:`USER_INFO` has who asks."""
+        """Parse ``http://[USER:PASSWORD@]HOST:PORT[/PATH]``; default user: :data:`USER_INFO`."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise refused("a registry is at http://HOST:PORT or https://HOST", "--body")
@@ -91,7 +91,7 @@ class SchemaRegistry:
         return found
 
     def named(self, text: str) -> Schema:
-        """``SUBJECT@VERSION``, ``SUBJECT`` for its newest version, or ``id=NUMBER``."""
+        """Look up ``SUBJECT@VERSION``, ``SUBJECT`` for its newest version, or ``id=NUMBER``."""
         if text.removeprefix("id=").isdigit() and text.startswith("id="):
             return self.by_id(int(text.removeprefix("id=")))
         found = _VERSIONED.fullmatch(text)
@@ -109,7 +109,7 @@ class SchemaRegistry:
         return Schema(kind, str(found["schema"]), references)
 
     def _get(self, path: str) -> Mapping[str, Any]:
-        """What is at ``path``; what may pass is tried again."""
+        """Get ``path``; retries temporary errors."""
         url = f"{self.url}/{path}" + ("" if self.form is None else f"?format={self.form}")
         pause, why = _FIRST_PAUSE_SECONDS, ""
         for left in reversed(range(_TRIES)):
@@ -132,12 +132,12 @@ class SchemaRegistry:
     def _asked(self, url: str) -> Mapping[str, Any]:
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         request = urllib.request.Request(url, headers=headers)
-        if self.auth is not None:  # which no other host is to see that this one sends us to
+        if self.auth is not None:  # not sent on to other hosts after a redirect
             request.add_unredirected_header("Authorization", self.auth)
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
             found = json.load(answer)
         if not isinstance(found, dict) or "schema" not in found:
-            raise ValueError("it is no registry: its answer has no schema")
+            raise ValueError("it is not a registry: its answer has no schema")
         return found
 
 
@@ -154,14 +154,14 @@ def _said(error: urllib.error.HTTPError) -> Mapping[str, Any]:
 
 
 def header_of(body: bytes) -> int:
-    """The id of the schema that ``body`` was written by; raises :class:`ValueError`."""
+    """The schema id in the header of ``body``; raises :class:`ValueError`."""
     if len(body) < _HEADER_BYTES or body[0] != 0:
-        raise ValueError("byte 0: no header of Confluent's: a zero byte, and 4 of a schema's id")
+        raise ValueError("byte 0: no Confluent header (a zero byte, and 4 bytes of schema id)")
     return int.from_bytes(body[1:_HEADER_BYTES], "big")
 
 
 def split(place: str, name: str, form: str | None = None) -> tuple[SchemaRegistry, str, str]:
-    """Of ``URL#SUBJECT[#MESSAGE]`` the registry, the schema, and the message."""
+    """Split ``URL#SUBJECT[#MESSAGE]`` into registry, schema and message."""
     url, _, rest = place.partition("#")
     schema, _, message = rest.partition("#")
     if not schema:

@@ -1,7 +1,7 @@
-"""Protocol Buffers bodies by a registry.
+"""Protocol Buffers bodies of a registry.
 
-Fields are known by their numbers: a body is read by the reader's message, whichever version of it
-it was written by. The schema that it names says that it is that message, and not another one.
+Fields are identified by number, so every body is decoded by the reader's message, whichever version
+of the schema it was written with. The schema of the body only shows whether it is that message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lakelog_lake.bodies.registry.client import (
 )
 
 _SERIALIZED: Final = "serialized"
-"""As a file descriptor, and not as source text."""
+"""Requests a file descriptor instead of source text."""
 _LIBRARY: Final = "google/protobuf/"
 _MORE: Final = 0x80
 _MOST_BITS: Final = 35
@@ -33,13 +33,13 @@ _FIRST: Final = (0,)
 
 @attrs.frozen(slots=False)
 class RegistryProtobuf(Protobuf):
-    """A parser of bodies that begin with a header."""
+    """A parser of Protocol Buffers bodies with Confluent's header."""
 
     registry: SchemaRegistry
 
     @classmethod
     def at(cls, place: str) -> RegistryProtobuf:
-        """The parser for ``URL#SUBJECT[@VERSION][#pkg.Message]``; else its first message.
+        """The parser for ``URL#SUBJECT[@VERSION][#pkg.Message]``; by default its first message.
 
         Raises :class:`~lakelog.errors.SettingsError` and
         :class:`~lakelog_lake.errors.RegistryUnreachable`.
@@ -53,18 +53,18 @@ class RegistryProtobuf(Protobuf):
             schema = registry.named(name)
             descriptors = _descriptors(schema)
             made = cls(descriptors, message or _message(schema, _FIRST), registry)
-            made.fields  # noqa: B018  # to see whether it can be made
+            made.fields  # noqa: B018  # raises early if it cannot be made
         except UnknownSchema as error:
             raise refused(f"{registry.url} has no {name}: {error}", "--body") from error
         except KeyError as error:
-            raise refused(f"no message is called {message}", name) from error
+            raise refused(f"there is no message {message}", name) from error
         except (DecodeError, TypeError, ValueError) as error:
-            raise refused(f"no Protobuf schema that can be read: {error}", name) from error
+            raise refused(f"not a supported Protobuf schema: {error}", name) from error
         return made
 
     @cached_property
     def _names(self) -> dict[tuple[int, tuple[int, ...]], str]:
-        """Of messages, by schema and place in it."""
+        """Full names of messages, by schema id and index path."""
         return {}
 
     def _decode(self, body: bytes) -> dict[str, Any]:
@@ -74,15 +74,15 @@ class RegistryProtobuf(Protobuf):
         if key not in self._names:
             self._names[key] = _message(self.registry.by_id(number), places)
         if self._names[key] != self.message:
-            raise ValueError(f"it is a {self._names[key]}, and not a {self.message}")
+            raise ValueError(f"it is a {self._names[key]}, not a {self.message}")
         return super()._decode(body[start:])
 
 
 def _places(body: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """Where the message is in its file, and where its bytes begin; 0 alone is the first one."""
+    """The index path of the message, and the offset of its bytes; a single 0 is path [0]."""
     count, at = _number(body, at)
     if count < 0 or count > len(body):
-        raise ValueError(f"byte 5: no list of {count} places of a message")
+        raise ValueError(f"byte 5: not an index path of {count} entries")
     places = []
     for _ in range(count):
         place, at = _number(body, at)
@@ -91,36 +91,36 @@ def _places(body: bytes, at: int) -> tuple[tuple[int, ...], int]:
 
 
 def _number(body: bytes, at: int) -> tuple[int, int]:
-    """A varint in zig-zag, and the byte behind it."""
+    """A zig-zag varint, and the offset behind it."""
     value = shift = 0
     while shift < _MOST_BITS:
         if at >= len(body):
-            raise ValueError(f"byte {at}: it ends within the place of its message")
+            raise ValueError(f"byte {at}: it ends within the index path of its message")
         value |= (body[at] & ~_MORE) << shift
         at += 1
         if not body[at - 1] & _MORE:
             return (value >> 1) ^ -(value & 1), at
         shift += 7
-    raise ValueError(f"byte {at}: no number of the place of its message")
+    raise ValueError(f"byte {at}: invalid number in the index path of its message")
 
 
 def _file(schema: Schema, name: str) -> Any:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     if schema.kind != "PROTOBUF":
-        raise ValueError(f"the registry's schema is of {schema.kind.title()}, and not of Protobuf")
+        raise ValueError(f"the registry's schema is {schema.kind.title()}, not Protobuf")
     file = FileDescriptorProto.FromString(base64.b64decode(schema.text, validate=True))
     file.name = name
     return file
 
 
 def _message(schema: Schema, places: tuple[int, ...]) -> str:
-    """The full name of the message at a place; raises :class:`ValueError`."""
+    """The full name of the message at an index path; raises :class:`ValueError`."""
     file = _file(schema, "main")
     name, inside = file.package, file.message_type
     for place in places:
         if not 0 <= place < len(inside):
-            raise ValueError(f"its schema has no message at the place {list(places)}")
+            raise ValueError(f"its schema has no message at index path {list(places)}")
         name = f"{name}.{inside[place].name}" if name else inside[place].name
         inside = inside[place].nested_type
     return str(name)

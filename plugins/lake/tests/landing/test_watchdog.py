@@ -16,9 +16,9 @@ from threading import Event, Thread
 import pytest
 
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Ear, Notifier
-from lakelog_lake.landing.alive import Alive
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, targets_for
+from lakelog_lake.landing.watchdog import WatchdogNotifier
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_lake.tasks.task import Task, Written
@@ -37,11 +37,11 @@ def ear() -> Iterator[Ear]:
 
 
 @pytest.fixture
-def alive(ear: Ear) -> Alive:
-    return Alive(Notifier(ear.address, PERIOD_SECONDS))
+def alive(ear: Ear) -> WatchdogNotifier:
+    return WatchdogNotifier(Notifier(ear.address, PERIOD_SECONDS))
 
 
-def test_it_is_told_no_more_often_than_needed(ear: Ear, alive: Alive) -> None:
+def test_it_is_told_no_more_often_than_needed(ear: Ear, alive: WatchdogNotifier) -> None:
     for _ in range(1000):
         alive()
     assert len(list(ear.lines())) <= 1 + 1000 * 3 * PERIOD_SECONDS
@@ -51,19 +51,19 @@ def test_it_is_told_no_more_often_than_needed(ear: Ear, alive: Alive) -> None:
     assert list(ear.lines()) == [READY, WATCHDOG]
 
 
-def test_who_sleeps_is_well(ear: Ear, alive: Alive) -> None:
+def test_who_sleeps_is_well(ear: Ear, alive: WatchdogNotifier) -> None:
     alive.sleep(Event(), 2 * PERIOD_SECONDS)
     assert list(ear.lines()).count(WATCHDOG) >= 3
 
 
 def test_nobody_is_told_where_nobody_listens() -> None:
-    alive = Alive(Notifier())
+    alive = WatchdogNotifier(Notifier())
     alive.ready()
     alive.sleep(Event(), 0.01)
 
 
 def test_a_pass_tells_its_progress_and_one_that_hangs_nothing(
-    ear: Ear, alive: Alive, tmp_path: Path
+    ear: Ear, alive: WatchdogNotifier, tmp_path: Path
 ) -> None:
     """Each task counts; while one is stuck there is silence."""
     path, stuck, release = filled(tmp_path / "s", 200), Event(), Event()

@@ -1,6 +1,6 @@
-"""What a table's library raises becomes an error that says which table, what, and what to do.
+"""Converts the errors of table libraries to errors of lakelog with the table and a remedy.
 
-Catalogs, deltalake and disks have errors of many classes, some with a traceback in their text.
+Catalogs, deltalake and disks raise many error classes, some with a traceback in their text.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _NETWORK: Final = ("py4j.protocol", "Py4JNetworkError")
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether ``error`` says that nobody answers at the JVM's end of the line.
+    """Whether ``error`` means that the connection to the JVM is closed.
 
-    Catalogs are asked by libraries that have their own errors for the like.
+    The libraries of catalogs do not raise these classes for their own connections.
     """
     kind = type(error)
     return isinstance(error, ConnectionError) or (kind.__module__, kind.__name__) == _NETWORK
 
 
 @contextmanager
-def reaching(table: str) -> Iterator[None]:
-    """Raises :class:`~lakelog_lake.errors.Unreachable` for what is no error of lakelog."""
+def table_errors(table: str) -> Iterator[None]:
+    """Convert errors of the block to :class:`.errors.Unreachable`, except lakelog's own."""
     try:
         yield
     except LakelogError:
@@ -43,7 +43,7 @@ def reaching(table: str) -> Iterator[None]:
 
 
 def said(error: BaseException) -> str:
-    """Its first line, and its class where that says more than the text."""
+    """The first line of an error's text, preceded by its class unless the system wrote the text."""
     text = str(error).strip()
     first = (_causes(text) if _CAUSE in text else text.partition("\n")[0])[:_MOST]
     if isinstance(error, OSError) and error.strerror:
@@ -52,7 +52,7 @@ def said(error: BaseException) -> str:
 
 
 def _causes(text: str) -> str:
-    """Of deltalake, which writes each cause to a line of its own, the last in a server's XML."""
+    """Join deltalake's causes, one per line, of which the last may be a server's XML."""
     *causes, last = (each.strip() for each in _COLORS.sub("", text).split(_CAUSE))
     message = _MESSAGE.search(last)
     return ": ".join([*causes, message[1] if message else last.partition("\n")[0]])

@@ -1,4 +1,4 @@
-"""Where tables are that a catalog of Spark knows: ``spark:CATALOG``, all of them Iceberg's."""
+"""Locations ``spark:CATALOG``: the Iceberg tables of a catalog of Spark."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPARK: Final = "spark:"
-"""What such a place begins with."""
+"""The prefix of such locations."""
 
 
 def catalog_in(to: str) -> str | None:
-    """The catalog that ``spark:CATALOG`` means; ``None`` for any other place."""
+    """The catalog of ``spark:CATALOG``; ``None`` for any other location."""
     if not to.startswith(SPARK):
         return None
     catalog = to.removeprefix(SPARK)
@@ -28,7 +28,7 @@ def catalog_in(to: str) -> str | None:
 
 
 @attrs.frozen
-class SparkPlace:
+class SparkCatalogLocation:
     """The tables of one catalog; each has a name, ``NAMESPACE.TABLE``."""
 
     session: SparkSession
@@ -37,25 +37,23 @@ class SparkPlace:
 
     @property
     def text(self) -> str:
-        """As it is asked for."""
+        """The location as text."""
         return f"{SPARK}{self.catalog}"
 
     def table(self, given: str | None) -> str:
         """The name of the table, or a template; raises :class:`~lakelog.errors.SettingsError`."""
         if given is None or "." not in given.strip("."):
-            raise SettingsError(
-                f"{self.text} needs NAMESPACE.TABLE, and not {given}", key="--table"
-            )
+            raise SettingsError(f"{self.text} needs NAMESPACE.TABLE, not {given}", key="--table")
         return given
 
     def sink(self, name: str, shape: TableShape) -> Markable:
-        """A table, which may not be there yet."""
+        """The sink of a table, which may not exist yet."""
         from lakelog_spark.catalog.iceberg import spark_iceberg_sink
 
         return spark_iceberg_sink(self.session, f"{self.catalog}.{name}", shape)
 
     def beside(self, name: str) -> list[str]:
-        """The last part of the name of each table where the table ``name`` is."""
+        """The last part of the names of all tables in the namespace of the table ``name``."""
         namespace = f"`{self.catalog}`.`{name.rpartition('.')[0].replace('.', '`.`')}`"
         self.session.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
         found = self.session.sql(f"SHOW TABLES IN {namespace}").collect()

@@ -1,7 +1,8 @@
-"""Tells who started this process, by systemd's notifications, that it runs and gets on.
+"""Sends systemd's watchdog notifications while landing makes progress.
 
-``WATCHDOG=1`` is told wherever something was done: a task, a commit, a look that found nothing. A
-pass of minutes consists of tasks of seconds; who hears nothing for longer takes it that this hangs.
+``WATCHDOG=1`` is sent after each task, each commit and each check that found nothing new. A pass
+of minutes consists of tasks of seconds, so a service manager that gets nothing for longer can
+treat the process as hung.
 """
 
 from __future__ import annotations
@@ -16,43 +17,43 @@ import attrs
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
 
 _BEATS: Final = 3
-"""How often to tell in the time in which it has to be told once."""
+"""Notifications per watchdog interval."""
 
 
 @attrs.define
-class Alive:
-    """Whoever gets on calls it; any thread may."""
+class WatchdogNotifier:
+    """Call it after each step of progress, from any thread."""
 
     _manager: Notifier
     _told: float = float("-inf")
 
     @classmethod
-    def of_this_process(cls) -> Alive:
-        """Tells the one that the environment names, if any."""
+    def of_this_process(cls) -> WatchdogNotifier:
+        """For the service manager that the environment names, if any."""
         return cls(Notifier.of(os.environ))
 
     def __call__(self, *_: object) -> None:
-        """Something was done."""
+        """Report progress; sends at most three notifications per watchdog interval."""
         seconds, now = self._manager.watchdog_seconds, time.monotonic()
         if seconds is not None and now - self._told >= seconds / _BEATS:
             self._told = now
             self._manager.tell(WATCHDOG)
 
     def ready(self) -> None:
-        """It runs: from now on it is missed."""
+        """Report that startup is complete; the watchdog counts from now on."""
         self._manager.tell(READY)
         self()
 
     def say(self, what: str) -> None:
-        """What there is to show of it."""
+        """Send a line of status for people."""
         self._manager.tell(STATUS + what)
 
     def stopping(self) -> None:
-        """It ends as soon as it can."""
+        """Report that the process is stopping."""
         self._manager.tell(STOPPING)
 
     def sleep(self, stop: Event, seconds: float) -> None:
-        """Wait for ``stop``, but no longer than that, and be well meanwhile."""
+        """Wait for ``stop`` for at most ``seconds``, and notify the watchdog meanwhile."""
         end = time.monotonic() + seconds
         longest = (self._manager.watchdog_seconds or seconds) / _BEATS
         while not stop.is_set() and (left := end - time.monotonic()) > 0:

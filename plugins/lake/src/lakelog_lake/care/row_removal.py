@@ -1,6 +1,6 @@
-"""Takes rows of a store out of a table and moves its position, in one commit.
+"""Removes rows of a store from a table and sets its position, in one commit.
 
-Files that hold other rows, too, are written again without them.
+Files that also hold other rows are rewritten without the removed ones.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _PLACE: Final = "physical_offset"
 
 
 class RemovedRows(Protocol):
-    """Which rows of a store go, by where their records stand in the log."""
+    """The rows of a store to remove, by the physical offsets of their records."""
 
     def flags(self, places: Any) -> Any:
-        """Of a column of Arrow."""
+        """Whether to remove each row, given an Arrow column of physical offsets."""
 
     def expression(self) -> Any:
-        """As pyiceberg has it."""
+        """The condition as an expression of pyiceberg."""
 
 
 @attrs.frozen
-class Behind:
-    """Those at physical offset ``start`` and behind."""
+class RowsFrom:
+    """Rows at physical offset ``start`` and behind."""
 
     start: int
 
@@ -62,8 +62,8 @@ class Behind:
 
 
 @attrs.frozen
-class At:
-    """Those at these physical offsets."""
+class RowsAt:
+    """Rows at these physical offsets."""
 
     places: tuple[int, ...]
 
@@ -86,9 +86,9 @@ def take_out(
 ) -> None:
     """Remove some rows of ``store``.
 
-    :param before: the position that the table must have still
+    :param before: the expected position of the table
 
-    Raises :class:`~lakelog_lake.errors.Conflict`.
+    Raises :class:`~lakelog_lake.errors.Conflict` if the table has another one.
     """
     if isinstance(table, ParquetRows):
         _from_parquet(table, store, gone, before, after)
@@ -100,11 +100,11 @@ def take_out(
 
 def _check(name: str, found: Position | None, before: Position) -> None:
     if found != before:
-        raise Conflict(f"{name} was changed by somebody else")
+        raise Conflict(f"{name} was changed by another writer")
 
 
 def _rest(path: Path, store: str, gone: RemovedRows, known: Mapping[str, Any]) -> pa.Table | None:
-    """The rows of a file that stay; ``None`` if all do.
+    """The remaining rows of a file; ``None`` if no row is removed.
 
     :param known: columns that the file does not hold
     """
@@ -154,8 +154,8 @@ def _from_delta(
     folder = sink.folder
     if not isinstance(folder, Path):
         raise CareError(
-            f"{table.name} is in an object store, where no Delta table can be rewound yet; nothing "
-            "was changed: land in a new table"
+            f"{table.name} is in an object store, where rewinding a Delta table is not supported "
+            "yet; nothing was changed: land in a new table"
         )
     head = sink.head(store)
     _check(table.name, head.position, before)

@@ -1,8 +1,7 @@
-"""Small files that a dispatcher has just made become few, while it goes on: ``dispatch --compact``.
+"""Merges the small files of recent passes while landing goes on: ``dispatch --compact``.
 
-It runs between two passes, in the dispatcher's process, so that it is in nobody's way but that of
-a second dispatcher. Positions do not move: the commit says none. A kill leaves a file that no
-version names.
+It runs between two passes in the dispatcher's process, so only a second dispatcher can conflict
+with it. Its commit changes no position. A kill leaves a file that no version lists.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ _FORGET_SECONDS: Final = 3600
 
 
 @attrs.define
-class Compacting:
+class PeriodicCompaction:
     """Called after each pass that landed something.
 
-    :ivar sinks: the tables, as they are then
-    :ivar passes: compact after so many
-    :ivar target_bytes: no file gets longer
+    :ivar sinks: returns the present tables
+    :ivar passes: number of passes between two compactions
+    :ivar target_bytes: largest size of a merged file
     """
 
     sinks: Callable[[], Iterable[Sink]]
@@ -59,13 +58,13 @@ class Compacting:
             is_folder = isinstance(each, DeltaSink | ParquetSink) and isinstance(each.path, Path)
             if not is_folder:
                 raise SettingsError(
-                    f"{each.name} is compacted by its engine, or 'lakelog lake compact'; while "
-                    "messages land only Delta and Parquet tables in folders are",
+                    f"{each.name} cannot be compacted while messages land, only Delta and Parquet "
+                    "tables in folders can; use its engine, or 'lakelog lake compact'",
                     key="--compact",
                 )
 
     def __call__(self) -> None:
-        """Count a pass, and compact if it is time; landing goes on whatever becomes of it."""
+        """Count a pass, and compact if due; an error is logged and does not stop landing."""
         self._left -= 1
         if self._left > 0:
             return
@@ -73,8 +72,8 @@ class Compacting:
         for each in self.sinks():
             try:
                 done = _compacted(each, self.target_bytes)
-            except Exception as error:  # noqa: BLE001  # it is about tidiness, and the next one is soon
-                _log.warning("%s: its small files stay for now: %s", each.name, error)
+            except Exception as error:  # noqa: BLE001  # only cleaning; the next try is soon
+                _log.warning("%s: cannot merge small files: %s", each.name, error)
             else:
                 _log.info("%s: %d files became %d", each.name, done.removed, done.made)
 
@@ -86,10 +85,10 @@ def _compacted(sink: Sink, target_bytes: int) -> Compacted:
 
 
 def compact_new(sink: DeltaSink, target_bytes: int) -> Compacted:
-    """Merge files of one partition and about one size, where there are ten or more.
+    """Merge files of one partition and of similar size, where there are ten or more.
 
     The rows keep the order of each queue. Raises :class:`~lakelog_lake.errors.TooBusy`, and
-    :class:`~lakelog_lake.errors.NeedsEngine` where rows are deleted beside their files.
+    :class:`~lakelog_lake.errors.NeedsEngine` for a table with deletion vectors.
     """
     version = _forgetting(sink).version()
     alike: dict[tuple[tuple[str, object], ...], list[Added]] = defaultdict(list)
@@ -113,7 +112,7 @@ def compact_new(sink: DeltaSink, target_bytes: int) -> Compacted:
 
 
 def _forgetting(sink: DeltaSink) -> DeltaTable:
-    """The table; its checkpoints, which commits read, soon leave out what was merged."""
+    """Open the table with a short retention of removed files, for small checkpoints."""
     table = opened(sink.path)
     if _FORGET not in table.metadata().configuration:
         table.alter.set_table_properties({_FORGET: f"interval {_FORGET_SECONDS} seconds"})
@@ -122,7 +121,7 @@ def _forgetting(sink: DeltaSink) -> DeltaTable:
 
 
 def _weights(files: Sequence[Added]) -> list[Weight]:
-    """In the order of the log none counts less than those behind it: what is merged is a range."""
+    """Sizes in log order, made non-increasing so that the merged files are adjacent."""
     least, found = 0, []
     for each in reversed(files):
         least = max(least, each.size_bytes // _UNIT_BYTES)
@@ -152,7 +151,7 @@ def _commit(
         actions.append(added(sink.within(facts.path), facts, values, data_change=False))
     table = opened(sink.path)
     if table.version() != version:
-        raise TooBusy(f"{sink.name} was changed by somebody else")
+        raise TooBusy(f"{sink.name} was changed by another writer")
     try:
         table.create_write_transaction(
             actions,
@@ -162,12 +161,12 @@ def _commit(
             commit_properties=CommitProperties(max_commit_retries=0),
         )
     except CommitFailedError as error:
-        raise TooBusy(f"{sink.name} was changed by somebody else: {error}") from error
+        raise TooBusy(f"{sink.name} was changed by another writer: {error}") from error
     sink.sync_version(version + 1)
 
 
 def _discard_unless_named(sink: DeltaSink, made: Sequence[FileFacts]) -> None:
-    """After an error the commit may still be there: then the files are the table."""
+    """Remove the new files, unless the failed commit was done after all."""
     named = {str(each.path) for each in DeltaRows(sink).actions()}
     for each in made:
         if each.path not in named:

@@ -13,8 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from lakelog.errors import SettingsError
-from lakelog_lake.care import trickle
-from lakelog_lake.care.trickle import Compacting
+from lakelog_lake.care import small_files
+from lakelog_lake.care.small_files import PeriodicCompaction
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.readback.folders import Added
 from lakelog_lake.sinks.delta import DeltaSink
@@ -44,7 +44,7 @@ def trickled(store: Path, sink: Any, passes: int) -> None:
 def test_files_stay_few_and_nothing_is_lost(kind: str, tmp_path: Path) -> None:
     store, path = tmp_path / "s", tmp_path / "t"
     sink = make(kind, path)
-    compacting = Compacting(lambda: [sink], 11, MIB)
+    compacting = PeriodicCompaction(lambda: [sink], 11, MIB)
     compacting.check()
     for _ in range(12):
         trickled(store, sink, 1)
@@ -61,7 +61,7 @@ def test_what_is_merged_is_a_range_of_the_log() -> None:
     """Small files before a long one do not pass it."""
     sizes = [*[2000, 500_000] * 10, *[2000] * 10]
     found = [Added(str(n), Path(), size, {}, n) for n, size in enumerate(sizes)]
-    assert mergeable(trickle._weights(found), MIB) == [list(range(20, 30))]
+    assert mergeable(small_files._weights(found), MIB) == [list(range(20, 30))]
 
 
 def test_a_compaction_that_was_outrun_changes_nothing(
@@ -69,23 +69,23 @@ def test_a_compaction_that_was_outrun_changes_nothing(
 ) -> None:
     store, path = tmp_path / "s", tmp_path / "t"
     trickled(store, delta(path), 11)
-    inner = trickle._commit
+    inner = small_files._commit
 
     def outrun(*given: Any) -> None:
         trickled(store, delta(path), 1)
         inner(*given)
 
-    monkeypatch.setattr(trickle, "_commit", outrun)
+    monkeypatch.setattr(small_files, "_commit", outrun)
     with caplog.at_level(logging.WARNING):
-        Compacting(lambda: [delta(path)], 1, MIB)()
-    assert "changed by somebody else" in caplog.text
+        PeriodicCompaction(lambda: [delta(path)], 1, MIB)()
+    assert "changed by another writer" in caplog.text
     assert not list(path.rglob("compacted-*"))
     assert_exactly("delta", path, keys_of(store, "S"))
 
 
 KILLED = """
 import os, signal, sys
-from lakelog_lake.care import trickle
+from lakelog_lake.care import small_files
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.sinks.delta import DeltaSink
 from lakelog_lake.tables.tiers import mergeable
@@ -93,8 +93,9 @@ from lakelog_lake.tables.tiers import mergeable
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-setattr(*((trickle, "_commit") if sys.argv[2] == "before" else (DeltaSink, "sync_version")), die)
-trickle.compact_new(sink_for(sys.argv[1]), 1 << 20)
+before = (small_files, "_commit")
+setattr(*(before if sys.argv[2] == "before" else (DeltaSink, "sync_version")), die)
+small_files.compact_new(sink_for(sys.argv[1]), 1 << 20)
 """
 
 
@@ -124,4 +125,4 @@ def test_dispatch_compacts_when_told(store_path: Path, tmp_path: Path) -> None:
 
 def test_iceberg_is_compacted_by_spark(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="lake compact"):
-        Compacting(lambda: [make("iceberg", tmp_path)], 1, MIB).check()
+        PeriodicCompaction(lambda: [make("iceberg", tmp_path)], 1, MIB).check()

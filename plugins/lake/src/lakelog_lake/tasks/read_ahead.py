@@ -1,7 +1,7 @@
-"""A pass that a thread writes while the one before it is committed.
+"""A pass that a thread writes while the previous one is committed.
 
-It has files, and nothing names them: whoever began it either takes them for the pass that begins
-where this one did, or has them removed. Both wait until its tasks are done.
+No version lists its files yet: the caller either uses them for the pass with the same start, or
+removes them. Both wait until its tasks are done.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _NAME: Final = "lakelog-landing-ahead"
 
 @attrs.frozen
 class ReadAhead:
-    """One such pass.
+    """One pass written ahead.
 
-    :ivar spans: what it lands
-    :ivar _starts: where it takes each table to be
+    :ivar spans: the ranges of the log that it lands
+    :ivar _starts: the positions of the tables that it assumes
     """
 
     spans: Sequence[LogSpan]
@@ -41,19 +41,19 @@ class ReadAhead:
         starts: Sequence[tuple[Any, int]],
         write: Callable[[], Sequence[Written]],
     ) -> ReadAhead:
-        """Begin to ``write``; at once, here, where the system gives no thread."""
+        """Start ``write`` in a thread; run it here if the system can start no thread."""
         return cls(spans, starts, soon_done(_in_a_thread, _NAME, write))
 
     def is_of(self, starts: Sequence[tuple[Any, int]]) -> bool:
-        """Whether it is the pass of these tables, which are to go on at ``starts``."""
+        """Whether it was written for these tables and start offsets."""
         return list(self._starts) == list(starts)
 
     def written(self) -> Sequence[Written]:
-        """What its tasks did; raises what they raised."""
+        """Wait for the results of its tasks; raises their errors."""
         return self._written.result()
 
     def drop(self) -> None:
-        """Remove its files; the engine has removed those of tasks that failed."""
+        """Wait, and remove its files; the engine has removed those of failed tasks."""
         with suppress(Exception):
             drop(self.written())
 

@@ -1,4 +1,4 @@
-"""Whether Spark, and the jars of a session that others made, are of the versions that fit."""
+"""Checks the versions of Spark, and of the jars in a session started by others."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _MARKS: Final = {
     ICEBERG_JAR: "org.apache.iceberg.spark.SparkCatalog",
     DELTA_JAR: "io.delta.sql.DeltaSparkSessionExtension",
 }
-"""A class of each."""
+"""A class of each jar."""
 
 
 def need_spark() -> None:
-    """Raise :class:`~lakelog_lake.errors.WrongSpark` where PySpark is not installed."""
+    """Raise :class:`~lakelog_lake.errors.WrongSpark` if PySpark is not installed."""
     if find_spec("pyspark") is None:
         raise WrongSpark("this needs pyspark, which is not installed: pip install 'lakelog[spark]'")
 
 
 def check_spark(version: str, what: str = "the installed PySpark") -> None:
-    """Raise :class:`~lakelog_lake.errors.WrongSpark` unless ``version`` is one that works."""
+    """Raise :class:`~lakelog_lake.errors.WrongSpark` for an unsupported ``version``."""
     if not version.startswith(f"{SPARK}."):
         raise WrongSpark(
-            f"{what} is {version}, and lakelog-spark works with {SPARK}: with others Iceberg's "
+            f"{what} is {version}, but lakelog-spark works with {SPARK}: with others Iceberg's "
             "runtime fails, or a source cannot filter or stream; pip install 'pyspark==4.1.4'"
         )
 
 
 def check_jar(session: SparkSession, jar: Jar) -> None:
-    """Raise :class:`~lakelog_lake.errors.WrongSpark` unless ``session`` has a jar that fits."""
+    """Raise :class:`~lakelog_lake.errors.WrongSpark` unless ``session`` has a matching jar."""
     place = _place(session, _MARKS[jar])
     if place is None:
         raise WrongSpark(
@@ -48,13 +48,13 @@ def check_jar(session: SparkSession, jar: Jar) -> None:
     meant = _MEANT_FOR.search(place)
     if meant is not None and meant[1] != SPARK:
         raise WrongSpark(
-            f"this Spark session has {place}, which is for Spark {meant[1]}, and Spark is "
+            f"this Spark session has {place}, which is for Spark {meant[1]}, but Spark is "
             f"{session.version}: use {jar.coordinates}"
         )
 
 
 def _place(session: SparkSession, name: str) -> str | None:
-    """The jar that the class ``name`` comes from."""
+    """The jar of the class ``name``."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 
     jvm: Any = session._jvm
