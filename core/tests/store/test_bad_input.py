@@ -246,6 +246,7 @@ PRELOAD = """
 import numpy, lakelog, lakelog.errors, lakelog_queues.store, lakelog.store.open
 import lakelog.registry.builtin.append, lakelog.codec.encoded, lakelog.codec.run
 import lakelog.store.roles.joining
+lakelog.registry.Registry.load(None, {})  # the plugins, and what finds them
 """
 
 

@@ -79,7 +79,8 @@ def given_sources(plugins: Iterable[object]) -> list[PluginSource]:
     given = [PluginSource(_name_of(plugin), partial(_identity, plugin)) for plugin in plugins]
     if any(each.name in ("queues", _QUEUES) for each in given) or not find_spec("lakelog_queues"):
         return given
-    return [PluginSource("queues", partial(importlib.import_module, _QUEUES)), *given]
+    queues = partial(importlib.import_module, _QUEUES)
+    return [PluginSource("queues", queues, distribution("lakelog-queues")), *given]
 
 
 def installed_sources() -> list[PluginSource]:
@@ -100,12 +101,12 @@ def _package(metadata: PackageMetadata) -> Distribution | None:
 
 
 @cache
-def core_distribution() -> Distribution | None:
-    """The core's package, cached at the first call: later versions on disk are not loaded."""
+def distribution(name: str) -> Distribution | None:
+    """The package ``name``, cached at the first call: later versions on disk are not loaded."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return Distribution("lakelog-core", version("lakelog-core"))
+        return Distribution(name, version(name))
     except PackageNotFoundError:
         return None
 

@@ -8,7 +8,7 @@ import attrs
 
 from lakelog.interfaces import Kind
 from lakelog.registry.collection import Offered
-from lakelog.registry.discovery import BUILTIN, Distribution, PluginSource, core_distribution
+from lakelog.registry.discovery import BUILTIN, Distribution, PluginSource, distribution
 from lakelog.registry.loading import Plugged
 from lakelog.settings.catalog import keys_of
 
@@ -95,7 +95,7 @@ def _hooks(plugged: Plugged, name: str) -> tuple[str, ...]:
 
 def package_of(source: PluginSource) -> Distribution | None:
     """The package that provides a plugin, if known."""
-    return core_distribution() if source.name == BUILTIN else source.distribution
+    return distribution("lakelog-core") if source.name == BUILTIN else source.distribution
 
 
 def _settings(section: type[attrs.AttrsInstance]) -> Iterator[Setting]:
