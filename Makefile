@@ -25,6 +25,10 @@ ARGS ?=
 # One more than there are processors: many tests wait for timers, processes and syncs.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 
+# Where it is set, each of a thousand interpreters compiles every module anew, and each process of
+# pytest rewrites the assertions of every test.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-spark matrix plain lint format demo bench lock clean jdk-note
 
