@@ -25,18 +25,26 @@ ARGS ?=
 # One more than there are processors: many tests wait for timers, processes and syncs.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 
+# Where it is set, each of a thousand interpreters compiles every module anew, and each process of
+# pytest rewrites the assertions of every test.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup test matrix plain lint format demo bench lock clean jdk-note
+.PHONY: help setup test test-spark matrix plain lint format demo bench lock clean jdk-note
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed $(VENV)/.native ## Install everything into .venv; the command is .venv/bin/lakelog
 
-test: setup jdk-note lint ## Lint, check types, run the tests (ARGS='-m slow -k name', WORKERS=0)
+# The type checker keeps one processor busy, and the tests of Spark another: side by side.
+test: setup jdk-note ## Lint, check types, run the tests (ARGS='-m slow -k name', WORKERS=0)
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint test-spark
 	$(if $(CARGO),cd $(NATIVE) && cargo test --quiet --release)
-	$(BIN)/python -m pytest -q $(ARGS) -m "spark and not slow" || test $$? -eq 5 # none was chosen
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-spark: setup # one at a time
+	$(BIN)/python -m pytest -q $(ARGS) -m "spark and not slow" || test $$? -eq 5 # none was chosen
 
 # Of each supported version that is present, other than the one in .venv: its own environment, all
 # of which are set up side by side.

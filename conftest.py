@@ -17,12 +17,24 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.support import sampling
+
 if TYPE_CHECKING:
     from lakelog.accelerate import Accelerator
 
 pytest.register_assert_rewrite("lakelog_testing")  # before any other conftest has imported it
 settings.register_profile("unhurried", parent=settings(), deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_configure() -> None:
+    """Draw the seed of the run, before it starts other processes."""
+    sampling.seed_of_this_run()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how to repeat the run."""
+    terminalreporter.write_line(f"{sampling.SEED}={sampling.seed_of_this_run()}")
 
 
 @cache

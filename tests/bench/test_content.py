@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.bench.content import TOPIC, run_of_records
 from tests.support.rows import by_kind
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from tests.oracle.java import Oracle
 
 
+@pytest.mark.slow
 def test_the_real_store_reads_the_records(oracle: Oracle, tmp_path: Path) -> None:
     log = tmp_path / "commitlog" / "00000000000000000000"
     log.parent.mkdir()

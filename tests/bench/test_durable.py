@@ -100,12 +100,13 @@ def test_calls_that_overlap_share_a_commit() -> None:
     assert [sorted(bodies) for bodies in commits] == [[b"0"], [b"1", b"2", b"3"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "settings"),
     [
         ("append", {"threads": 2}),
-        pytest.param("append", {"threads": 1, "inflight": 8}, marks=pytest.mark.slow),
-        pytest.param("batch", {"threads": 2, "n": 8}, marks=pytest.mark.slow),
+        ("append", {"threads": 1, "inflight": 8}),
+        ("batch", {"threads": 2, "n": 8}),
     ],
     ids=str,
 )
@@ -136,7 +137,9 @@ def test_puts_under_slow_syncs(tmp_path: Path) -> None:
     assert sample["waited_us"] >= 20_000, "nothing was delayed"
 
 
-@pytest.mark.parametrize("killed", [True, False], ids=["killed", "closed"])
+@pytest.mark.parametrize(
+    "killed", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["killed", "closed"]
+)
 def test_a_filled_store_is_opened(killed: bool, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -147,13 +150,21 @@ def test_a_filled_store_is_opened(killed: bool, tmp_path: Path) -> None:
     assert (sources[0] / "abort").exists() is killed
 
 
+@pytest.mark.slow
 def test_the_real_store_opens_the_same(oracle: Oracle, tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     sample = starting.theirs(TINY_BYTES, True, tmp_path / "one")
     assert 0 < sample["open_ms"] <= sample["ms"] <= sample["dispatched_ms"]
 
 
-@pytest.mark.parametrize(("way", "segments"), [("own", 2), ("unnoted", 1), ("read", 1)])
+@pytest.mark.parametrize(
+    ("way", "segments"),
+    [
+        ("own", 2),
+        pytest.param("unnoted", 1, marks=pytest.mark.slow),
+        pytest.param("read", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_what_an_opening_costs_is_counted(way: str, segments: int, tmp_path: Path) -> None:
     sample = opening.ours(segments, way, tmp_path)
     assert min(sample.values()) > 0
@@ -167,7 +178,7 @@ def test_what_the_real_store_needs_for_it_is_counted(oracle: Oracle, tmp_path: P
     assert sample.get("calls", 100) > 10
 
 
-@pytest.mark.parametrize("everything", [True, False])
+@pytest.mark.parametrize("everything", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_filled_store_is_verified(everything: bool, tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     assert starting.verified(TINY_BYTES, everything, tmp_path / "one")["gb_s"] > 0

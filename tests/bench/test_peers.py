@@ -35,6 +35,7 @@ def test_a_peer_runs(name: str, load: Load, tmp_path: Path) -> None:
     assert child.run(peer, load, tmp_path)["rows_s"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
 def test_the_real_store_runs(load: Load, oracle: Oracle, tmp_path: Path) -> None:
     assert java.run(load, tmp_path)["rows_s"] > 0

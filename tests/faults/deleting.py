@@ -18,6 +18,7 @@ SETTINGS: Final[Mapping[str, Any]] = {
     "writer": "file",
     "flush": "none",
     "consume-queue": {"file_entries": 10, "ext_enabled": True, "ext_file_size_bytes": 244},
+    "hash-index": {"slots": 16, "entries": 400},  # each test copies the files several times
 }
 """Every queue has several files of units and of codes."""
 WHOLE: Final = {str(queue_id): IN_A_QUEUE for queue_id in range(QUEUES)}

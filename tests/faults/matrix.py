@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tests.faults.conftest import Outcome
+from tests.support.sampling import chance
 
 FAULTS: Final = (
     ("fdatasync", "EIO"),
@@ -90,9 +91,6 @@ def every_nth(run: Callable[[int], Outcome]) -> int:
     raise AssertionError("unreachable")
 
 
-def some(calls: int, most: int) -> Iterator[int]:
-    """At most about ``most`` of the numbers up to ``calls``, the first and the last among them."""
-    step = max(1, (calls + most - 1) // most)
-    yield from range(1, calls, step)
-    if calls:
-        yield calls
+def some(calls: int, most: int) -> list[int]:
+    """At most ``most`` of the numbers up to ``calls``; others in each run."""
+    return sorted(chance().sample(range(1, calls + 1), min(most, calls)))

@@ -59,7 +59,7 @@ def test_a_sample_of_calls_fails_under_a_reader(
     faulty: Workers, whole: tuple[Path, list[str]], fault: tuple[str, str]
 ) -> None:
     calls = _try(faulty, whole, fault, nth=0).calls
-    for nth in some(calls, 8):
+    for nth in some(calls, 4):
         _try(faulty, whole, fault, nth=nth)
     _try(faulty, whole, fault, nth=max(1, calls // 2), forever=True)
 

@@ -1,4 +1,4 @@
-"""The wheels of all distributions, built once for all tests of packages."""
+"""All distributions, built and installed once for all tests of packages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.packages.environment import build_wheels
+from tests.packages.environment import build_wheels, install_wheels
+from tests.support.once import once
 
 ROOT = Path(__file__).parents[2]
 OURS = [
@@ -24,8 +25,11 @@ OURS = [
 
 
 @pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All distributions that ``lakelog`` can bring, built."""
-    folder = tmp_path_factory.mktemp("wheels")
-    build_wheels(folder, *(ROOT / each for each in OURS))
-    return folder
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All distributions that ``lakelog`` can bring, built, and installed by pip into a folder."""
+
+    def make(folder: Path) -> None:
+        build_wheels(folder / "wheels", *(ROOT / each for each in OURS))
+        install_wheels(folder / "wheels", folder / "installed")
+
+    return once("distributions", make, tmp_path_factory) / "installed"

@@ -1,7 +1,7 @@
 """A virtual environment in which only chosen distributions are visible; nothing is downloaded.
 
-What this interpreter has installed is linked in, package by package; what is to be tested is built
-and installed from its folder.
+What this interpreter has installed is linked in, package by package. So is what is to be tested:
+wheels that were built, and installed by pip into a folder, once for the whole run.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import os
 import subprocess
 import sys
 import venv
-import zipfile
 from collections.abc import Callable, Iterator
 from importlib.metadata import (
     Distribution,
     PackageNotFoundError,
-    PathDistribution,
     distribution,
+    distributions,
 )
 from pathlib import Path
 
@@ -57,29 +56,19 @@ class Environment:
         target = ["--target", str(self.site), "--upgrade", str(project)]
         run([*PIP, "install", "--quiet", *offline, *target])
 
-    def link(self, *requirements: str) -> None:
-        """Make installed distributions, and all that they need, visible."""
-        for found in _closure(requirements, distribution):
-            self._link(found)
+    def bring(self, requirement: str, *folders: Path) -> None:
+        """Link in all that ``pip install`` of it brings.
 
-    def bring(self, wheels: Path, requirement: str) -> None:
-        """What ``pip install`` of it does: the wheels in a folder, and all that they ask for.
-
-        What is not among the wheels, and installed here, is linked.
+        :param folders: where distributions are looked for first; then, what is installed here
         """
-        ours = {_wheel_name(each.name): each for each in wheels.glob("*.whl")}
+        path = [str(each) for each in folders]
 
         def find(name: str) -> Distribution:
-            wheel = ours.get(_normal(name))
-            return distribution(name) if wheel is None else _InWheel.of(wheel)
+            found = next(iter(distributions(name=name, path=path)), None)
+            return distribution(name) if found is None else found
 
-        found = list(_closure((requirement,), find))
-        wanted = [str(each.wheel) for each in found if isinstance(each, _InWheel)]
-        offline = ["--no-index", "--no-deps", "--no-cache-dir"]
-        run([*PIP, "install", "--quiet", *offline, "--target", str(self.site), *wanted])
-        for each in found:
-            if not isinstance(each, _InWheel):
-                self._link(each)
+        for found in _closure((requirement,), find):
+            self._link(found)
 
     def _link(self, found: Distribution) -> None:
         for name in _top_level(found):
@@ -92,28 +81,17 @@ class Environment:
         return run([str(self.python), *arguments], cwd, environ)
 
 
-class _InWheel(PathDistribution):
-    """A distribution of which there is a wheel, and nothing is installed."""
-
-    wheel: Path
-
-    @classmethod
-    def of(cls, wheel: Path) -> _InWheel:
-        """Its metadata."""
-        folder = next(each for each in zipfile.Path(wheel).iterdir() if ".dist-info" in each.name)
-        found = cls(folder)
-        found.wheel = wheel
-        return found
-
-
 def build_wheels(folder: Path, *projects: Path) -> None:
-    """Build the wheels of ``projects`` into a folder, with what is here."""
+    """Build the wheels of ``projects`` into a folder, with the build tools that are here."""
     offline = ["--no-index", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
     run([*PIP, "wheel", "--quiet", *offline, "--wheel-dir", str(folder), *map(str, projects)])
 
 
-def _wheel_name(file: str) -> str:
-    return _normal(file.partition("-")[0])
+def install_wheels(folder: Path, target: Path) -> None:
+    """Let pip install all wheels in a folder, without their needs."""
+    offline = ["--no-index", "--no-deps", "--no-cache-dir"]
+    wheels = [str(each) for each in folder.glob("*.whl")]
+    run([*PIP, "install", "--quiet", *offline, "--target", str(target), *wheels])
 
 
 def _normal(name: str) -> str:
@@ -137,14 +115,6 @@ def run(command: list[str], cwd: Path | None = None, environ: dict[str, str] | N
     )
     assert done.returncode == 0, f"{command} returned {done.returncode}:\n{done.stdout}"
     return done.stdout
-
-
-def requirements_of(project: Path, extra: str = "") -> list[str]:
-    """What a project needs, as its ``pyproject.toml`` states it."""
-    import tomllib
-
-    table = tomllib.loads((project / "pyproject.toml").read_text())["project"]
-    return [*table.get("dependencies", []), *table.get("optional-dependencies", {}).get(extra, [])]
 
 
 def _closure(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packages.environment import Environment, requirements_of
+from tests.packages.environment import Environment
 
 ROOT = Path(__file__).parents[2]
 NEEDS_AN_EXTRA = {"lakelog.aio", "lakelog.arrow", "lakelog_queues.arrow"}
@@ -48,11 +48,10 @@ print(*(found.name for found in distributions() if found.name.startswith("lakelo
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def environment(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """The core, and what it needs to run."""
     made = Environment.make(tmp_path_factory.mktemp("environment"))
-    made.link(*requirements_of(ROOT / "core"))
-    made.install(ROOT / "core")
+    made.bring("lakelog-core", installed)
     return made
 
 
@@ -105,11 +104,13 @@ ALONE = (
 
 @pytest.mark.parametrize("name", ["core", *(f"plugins/{each}" for each in ALONE)])
 def test_every_module_imports_with_the_declared_dependencies_alone(
-    wheels: Path, tmp_path_factory: pytest.TempPathFactory, name: str
+    installed: Path, tmp_path_factory: pytest.TempPathFactory, name: str
 ) -> None:
     made = Environment.make(tmp_path_factory.mktemp("alone"))
     project = ROOT / name
-    made.bring(wheels, tomllib.loads((project / "pyproject.toml").read_text())["project"]["name"])
+    made.bring(
+        tomllib.loads((project / "pyproject.toml").read_text())["project"]["name"], installed
+    )
     modules = [
         ".".join(each.relative_to(project / "src").with_suffix("").parts)
         for each in sorted((project / "src").rglob("*.py"))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packages.environment import Environment, build_wheels
+from tests.packages.environment import Environment, build_wheels, install_wheels
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -24,14 +24,15 @@ PUT = ("put", "shop", "orders", "one espresso", "two cakes", "--set", "segment_s
 
 
 @pytest.fixture(scope="module")
-def extra(wheels: Path, tmp_path_factory: pytest.TempPathFactory, request: object) -> Environment:
+def extra(
+    installed: Path, tmp_path_factory: pytest.TempPathFactory, request: object
+) -> Environment:
     """The environment of one extra, or of one distribution."""
     name = getattr(request, "param", "")
     made = Environment.make(tmp_path_factory.mktemp("environment"))
-    if name.startswith("lakelog-"):
-        made.bring(wheels, name)
-    else:
-        made.bring(wheels, f"lakelog[{name}]" if name else "lakelog")
+    if name and not name.startswith("lakelog-"):
+        name = f"lakelog[{name}]"
+    made.bring(name or "lakelog", installed)
     return made
 
 
@@ -43,15 +44,15 @@ NATIVE = ROOT / "plugins" / "native"
     shutil.which("cargo") is None and "CI" not in os.environ, reason="Rust (cargo) is missing"
 )
 def test_native_is_found_once_it_is_installed(
-    wheels: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+    installed: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
     folder = tmp_path_factory.mktemp("native")
-    shutil.copytree(wheels, folder, dirs_exist_ok=True)
     build_wheels(folder, NATIVE)
     (wheel,) = folder.glob("lakelog_native-*.whl")
     assert "-cp311-abi3-" in wheel.name
     made = Environment.make(tmp_path_factory.mktemp("environment"))
-    made.bring(folder, "lakelog[native]")
+    install_wheels(folder, folder / "installed")
+    made.bring("lakelog[native]", folder / "installed", installed)
     assert "accelerator native" in lakelog(made, tmp_path, "plugins")
     lakelog(made, tmp_path, *PUT)
     assert "accelerator native [active]" in lakelog(made, tmp_path, "plugins", "--store", "shop")

@@ -66,11 +66,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(
-    project: Path, wheels: Path, tmp_path_factory: pytest.TempPathFactory
+    project: Path, installed: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Environment:
     """The stranger's package, and the distributions that it and its tests need."""
     made = Environment.make(tmp_path_factory.mktemp("environment"))
-    made.bring(wheels, "lakelog-testing")
+    made.bring("lakelog-testing", installed)
     made.install(project)
     return made
 

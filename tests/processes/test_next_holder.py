@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +26,7 @@ from tests.processes.member import wait_until
 from tests.processes.remote import remote
 from tests.processes.test_killed import verified
 from tests.processes.words import QUEUES, TOPIC
+from tests.support.sampling import every
 
 SMALL: Final[dict[str, Any]] = {"flush": "none", "segment_size_bytes": 1 << 16}
 TAKING: Final = (ways, joining, membership, ownerparts, owner, publishing, dispatchlock)
@@ -82,7 +82,7 @@ def test_a_death_at_any_step_of_taking_over(
         first.call("open", SMALL)
         living.call("open", {"attach": {"take_over": False}, **SMALL})
         first.kill()
-        for step in itertools.count(0, stride):
+        for step in every(stride):
             more = [f"p-{step + at}" for at in range(4)]
             living.call("put_batch", more)
             keys += more

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import pytest
 
-EACH: Final = pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
+EACH: Final = pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
 """Each step is for the slow tests: a fork takes long in a process that has much in memory."""
 Modules: TypeAlias = ModuleType | tuple[ModuleType, ...]
 

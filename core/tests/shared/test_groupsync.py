@@ -26,6 +26,7 @@ from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.shared import group_sync as groupsync
 from lakelog.files.shared.group_sync import FAILED, FLUSHED, MARKED, GroupSync
 from lakelog.files.shared.ofd_lock import is_locked
+from tests.support.sampling import every
 
 AT = 128
 DISK_AT = 512
@@ -279,7 +280,7 @@ def test_a_death_at_any_step_leaves_what_the_next_one_can_go_on_with(
     tmp_path: Path, stride: int
 ) -> None:
     sync, disk, words = a_sync(tmp_path)
-    for step in itertools.count(0, stride):
+    for step in every(stride):
         end = disk.words[APPENDED] = disk.words[APPENDED] + 10
         lived = not die(step, groupsync, partial(sync.reach, end, 60))
         assert words[FLUSHED] <= disk.words[DURABLE]
@@ -301,7 +302,7 @@ def test_a_death_at_any_step_behind_an_error_makes_nothing_durable_that_is_not(
         with pytest.raises(Lost):
             sync.reach(10, 60)
 
-    for step in itertools.count(0, stride):
+    for step in every(stride):
         words[:] = memoryview(bytes(groupsync.BYTES)).cast("Q")
         disk.words[:] = memoryview(bytes(64)).cast("Q")
         disk.words[APPENDED] = 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from lakelog.files.shared import queue_table as queuetable
 from lakelog.files.shared.queue_table import QueueTable, remove_table, remove_tables, table_path
 from lakelog.format.properties import LIGHT_QUEUE_PREFIX
 from lakelog.format.queue_offsets import Queue, QueueOffsets
+from tests.support.sampling import every
 
 FILES = RealFileSystem()
 TOPICS = st.text(min_size=1, max_size=40) | st.text(st.characters(categories=["Cs"]), min_size=1)
@@ -110,7 +110,7 @@ def test_a_death_at_any_step_of_a_new_queue_leaves_a_table_that_is_whole(
     tmp_path: Path, stride: int
 ) -> None:
     before = {("old", 0): 5, ("%LMQ%old", 0): 6}
-    for step in itertools.count(0, stride):
+    for step in every(stride):
         remove_table(FILES, tmp_path, 1)
         table = a_table(tmp_path, before)
         lived = not die(step, queuetable, partial(table.advance, ("new", 3), 1))
@@ -132,7 +132,7 @@ def test_a_death_at_any_step_of_a_growth_leaves_the_former_table(
     monkeypatch.setattr(queuetable, "FIRST_SLOTS", 4)
     before = {(f"topic-{number}", number): number for number in range(3)}
     table = a_table(tmp_path, before)
-    for step in itertools.count(0, 3 * stride):
+    for step in every(3 * stride):
         lived = not die(step, queuetable, partial(table.grown, ["new"]))
         assert table.snapshot() == before
         assert table.grown(["new"]).snapshot() == before  # over whatever the dead one left

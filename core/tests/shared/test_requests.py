@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from core.tests.shared.dying import EACH, die
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.shared import requests
 from lakelog.files.shared.requests import SentRequest, asked, is_asked
+from tests.support.sampling import every
 
 FILES = RealFileSystem()
 WHAT = {"verb": "delete_topic", "words": ["t"]}
@@ -81,7 +81,7 @@ def test_one_that_is_taken_for_a_dead_ones_is_made_anew(tmp_path: Path) -> None:
 
 @EACH
 def test_what_one_asked_for_that_died_at_any_step_is_not_done(tmp_path: Path, stride: int) -> None:
-    for step in itertools.count(0, stride):
+    for step in every(stride):
         lived = not die(step, requests, lambda: ask(tmp_path))
         assert answer_all(tmp_path, 0) == []
         assert not is_asked(FILES, tmp_path)
@@ -94,7 +94,7 @@ def test_what_one_asked_for_that_died_at_any_step_is_not_done(tmp_path: Path, st
 def test_where_one_died_at_any_step_of_an_answer_the_next_one_answers(
     tmp_path: Path, stride: int
 ) -> None:
-    for step in itertools.count(0, stride):
+    for step in every(stride):
         request = ask(tmp_path)
         lived = not die(step, requests, lambda: answer_all(tmp_path, 1))
         first = request.answer()

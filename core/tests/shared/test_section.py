@@ -24,6 +24,7 @@ from lakelog.files.shared import append_section as section
 from lakelog.files.shared import queue_table as queuetable
 from lakelog.files.shared.append_lock import AppendLock
 from lakelog.status import PutStatus
+from tests.support.sampling import every
 
 STEPS = (section, appendlock, tinylog, queuetable)
 KEPT = pytest.mark.parametrize("several", [0, 1], ids=["kept", "several"])
@@ -36,7 +37,7 @@ def test_a_death_at_any_step_of_an_append(tmp_path: Path, several: int, stride: 
     log = TinyLog.make(tmp_path)
     log.page.words[SEVERAL] = several
     expected: list[tuple[int, int]] = []
-    for step in itertools.count(0, stride):
+    for step in every(stride):
         queue, number = step % 2 and step, 10 * step
         lived = not die(step, STEPS, partial(_append, tmp_path, queue, [number] * 2))
         log.append(0, [number + 1])
@@ -61,7 +62,7 @@ def test_a_death_at_any_step_of_a_repair(tmp_path: Path, stride: int) -> None:
     log = TinyLog.make(tmp_path)
     log.page.words[SEVERAL] = 1
     for committed in (False, True):
-        for step in itertools.count(0, stride):
+        for step in every(stride):
             before = log.records()
             _end(fork(partial(_dies_inside, tmp_path, committed)))
             assert log.page.words[INTENT_END]

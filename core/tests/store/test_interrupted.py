@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,6 +29,7 @@ from lakelog.runtime import yieldlock
 from lakelog.status import PutStatus
 from lakelog_testing.crash.opener import owned_by
 from plugins.testing.tests.stagedwriters import SoundlyStaged
+from tests.support.sampling import every
 
 SOURCES = frozenset(
     each.__file__
@@ -43,7 +43,7 @@ VERBS: dict[str, Callable[[Store], object]] = {
 }
 
 
-STRIDES = pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
+STRIDES = pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +98,7 @@ def staged_writer() -> object:
 
 def steps(verb: str, path: Path, stride: int, **more: Any) -> Iterator[tuple[Store, int]]:
     """A store each, in which that verb was interrupted so many steps later."""
-    for at in count(0, stride):
+    for at in every(stride):
         store = open_small(path / str(at), **more)
         try:
             store.put(Message("t", b"before", queue_id=0))
@@ -160,7 +160,7 @@ def test_a_store_whose_put_was_interrupted_opens_again(tmp_path: Path, stride: i
 def test_a_staged_writer_whose_put_was_interrupted(tmp_path: Path) -> None:
     """What it has in memory cannot be taken back: the store goes on, or says that it failed."""
     went_on, failures = 0, []
-    for store, at in steps("put", tmp_path, 2, plugins=[staged_writer()], writer="staged"):
+    for store, at in steps("put", tmp_path, 3, plugins=[staged_writer()], writer="staged"):
         try:
             store.put(Message("t", b"behind", queue_id=0))
             went_on += 1
@@ -183,7 +183,7 @@ def test_a_handler_that_puts_is_refused_inside_of_an_append(
 ) -> None:
     """And is served elsewhere: what is put there comes before or behind what it interrupts."""
     told: list[PutStatus] = []
-    for at in count(0, stride):
+    for at in every(stride):
         with open_small(tmp_path / str(at)) as store:
             handler = Handler(at, partial(put_in_a_handler, store, told))
             sys.setprofile(handler)
@@ -214,7 +214,7 @@ def test_a_handler_that_puts_in_the_middle_of_a_sync(
         if result.status is PutStatus.PUT_OK:
             assert store.flushed_offset >= result.end_offset
 
-    for at in count(0, stride):
+    for at in every(stride):
         with open_small(tmp_path / str(at), flush="inline") as store:
             handler = Handler(at, partial(put, store))
             sys.setprofile(handler)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from functools import partial
 from pathlib import Path
@@ -31,6 +30,7 @@ from lakelog.files.pages.shared_page import (
     page_path,
 )
 from lakelog.files.shared import group_sync as groupsync
+from tests.support.sampling import every
 
 FILES = RealFileSystem()
 SETTINGS = {"flush": "timed", "plugins": {"mmap": "1.0"}, "record_crc": False}
@@ -139,7 +139,7 @@ def test_a_death_at_any_step_leaves_what_the_next_one_can_go_on_with(
 ) -> None:
     page = make(tmp_path, 1)
     page.words[APPENDED] = 7
-    for step in itertools.count(0, stride):
+    for step in every(stride):
         page.words[STATE], page.words[INTENT_END] = OwnerState.OPEN, 1
         lived = not die(step, pages, partial(make, tmp_path, 2))
         if page.words[INTENT_END] == 0:

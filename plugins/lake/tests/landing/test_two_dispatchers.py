@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.program import Orders
 from plugins.lake.tests.landing.program_evidence import landed_to
@@ -42,7 +43,7 @@ def race(kind: str, tmp_path: Path, seconds: float) -> tuple[list[int], list[int
         until_landed(kind, table)
         passes = [each.stop() for each in pair]
         assert [each.wait() for each in pair] == [0, 0]
-    land_all(LandingSource(store, "S"), make(kind, table))
+    land_all(LandingSource(store, "S"), make(kind, table), TaskLimits())  # what is left, at once
     expected = keys_of(store, "S")
     assert_exactly(kind, table, expected)
     _log.info("%s: %s; %d rows", kind, [dict(each) for each in passes], len(expected))

@@ -1,8 +1,8 @@
-"""Runs the program as a user does, in a process of its own."""
+"""Runs commands as a user types them: in this process, or in a process of their own."""
 
 from __future__ import annotations
 
-import os
+import io
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,23 +12,72 @@ from typing import Final
 
 import pytest
 
+from lakelog_cli.main import run as main
+
 HAS_INDEX: Final = find_spec("lakelog_hash_index") is not None
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+_INDEX: Final = {"LAKELOG_HASH_INDEX__SLOTS": "100", "LAKELOG_HASH_INDEX__ENTRIES": "400"}
+ENVIRON: Final = {
+    "LAKELOG_SEGMENT_SIZE_BYTES": "4MiB",
+    "LAKELOG_CONSUME_QUEUE__FILE_ENTRIES": "100",
+    "COLUMNS": "200",
+    "NO_COLOR": "1",
+    **(_INDEX if HAS_INDEX else {}),  # without it, its settings are unknown keys
+}
+"""Whole files are allocated: of the default size, those of a test would fill a small disk."""
+
+
 @pytest.fixture(autouse=True)
-def _small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole files are allocated: of the default size, those of a test would fill a small disk."""
-    monkeypatch.setenv("LAKELOG_SEGMENT_SIZE_BYTES", "4MiB")
-    monkeypatch.setenv("LAKELOG_CONSUME_QUEUE__FILE_ENTRIES", "100")
-    if HAS_INDEX:  # without it, its settings are unknown keys
-        monkeypatch.setenv("LAKELOG_HASH_INDEX__SLOTS", "100")
-        monkeypatch.setenv("LAKELOG_HASH_INDEX__ENTRIES", "400")
+def _environ(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in ENVIRON.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture
 def lakelog(tmp_path: Path) -> Run:
-    """Give a function that runs ``lakelog ARGS``, in an empty directory."""
+    """Give a function that runs ``lakelog ARGS`` in this process, in an empty directory.
+
+    An interpreter with all imports takes half a second of a core; the program is the same.
+    """
+
+    def run(*args: object, text: str = "") -> subprocess.CompletedProcess[str]:
+        with pytest.MonkeyPatch.context() as patch:
+            out, err = _stream(), _stream()
+            patch.chdir(tmp_path)
+            patch.setattr(sys, "argv", ["lakelog", *map(str, args)])
+            patch.setattr(sys, "stdin", _stream(text))
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            code: object = 0
+            try:
+                main()
+            except SystemExit as ended:
+                code = ended.code or 0
+            assert isinstance(code, int)
+            return subprocess.CompletedProcess(sys.argv, code, _text(out), _text(err))
+
+    return run
+
+
+def _stream(text: str = "") -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    written = stream.buffer
+    assert isinstance(written, io.BytesIO)
+    return written.getvalue().decode()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Run:
+    """Give a function that runs ``lakelog ARGS`` in a process of its own, in the same directory.
+
+    For a store that another process has open, and for its own standard streams.
+    """
 
     def run(*args: object, text: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -38,7 +87,6 @@ def lakelog(tmp_path: Path) -> Run:
             text=True,
             timeout=60,
             cwd=tmp_path,
-            env=os.environ | {"COLUMNS": "200", "NO_COLOR": "1"},
             check=False,
         )
 

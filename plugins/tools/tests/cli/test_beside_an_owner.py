@@ -20,24 +20,24 @@ def owner(tmp_path: Path) -> Iterator[library.Store]:
         yield store
 
 
-def test_a_put_goes_through_the_owner(lakelog: Run, owner: library.Store) -> None:
-    done = lakelog("put", "s", "t", "a", "b", "--queue", 0, "--json")
+def test_a_put_goes_through_the_owner(program: Run, owner: library.Store) -> None:
+    done = program("put", "s", "t", "a", "b", "--queue", 0, "--json")
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(row["status"], row["queue_offset"]) for row in rows] == [("PUT_OK", 1), ("PUT_OK", 2)]
     assert rows[-1]["physical_offset"] + rows[-1]["size"] == owner.flushed_offset
     assert [bytes(each.body) for each in owner.scan()] == [b"the owner's", b"a", b"b"]
-    former = lakelog("put", "s", "t", "c", "--mode", "attach")
+    former = program("put", "s", "t", "c", "--mode", "attach")
     assert former.returncode == 0
     assert "note: --mode attach is deprecated" in former.stderr
 
 
 @pytest.mark.parametrize("command", [["get", "s", "t", "0"], ["tail", "s", "t"], ["scan", "s"]])
 def test_what_reads_needs_no_owner_and_minds_none(
-    lakelog: Run, owner: library.Store, command: list[str]
+    program: Run, owner: library.Store, command: list[str]
 ) -> None:
     owner.wait_dispatched()
-    done = lakelog(*command)
+    done = program(*command)
     assert (done.returncode, done.stderr) == (0, "")
     assert "the owner's" in done.stdout
 
@@ -46,18 +46,18 @@ def test_what_reads_needs_no_owner_and_minds_none(
     "command", [["put", "s", "t", "x", "--mode", "exclusive"], ["recover", "s"], ["rebuild", "s"]]
 )
 def test_what_an_owner_alone_can_do_says_who_owns(
-    lakelog: Run, owner: library.Store, command: list[str]
+    program: Run, owner: library.Store, command: list[str]
 ) -> None:
     assert owner.role == "owner"
-    done = lakelog(*command)
+    done = program(*command)
     assert done.returncode == 3
     assert "has this store open" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_less_than_was_asked_for_is_refused(lakelog: Run, tmp_path: Path) -> None:
+def test_less_than_was_asked_for_is_refused(program: Run, tmp_path: Path) -> None:
     with library.open(tmp_path / "s", flush="none") as store:
-        done = lakelog("put", "s", "t", "x", "--set", "flush=inline")
+        done = program("put", "s", "t", "x", "--set", "flush=inline")
         assert (done.returncode, store.max_offset) == (2, 0)
     assert "flush" in done.stderr
     assert "'none'" in done.stderr

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from lakelog import Message
 from lakelog.store.open import open_store
-from plugins.tools.tests.cli.conftest import Run
+from plugins.tools.tests.cli.conftest import ENVIRON, Run
 
 
 def _state(folder: Path) -> dict[str, tuple[bytes, int, int]]:
@@ -59,14 +62,54 @@ def test_a_read_only_directory_stays_as_it_is(lakelog: Run, store: Path, args: l
             folder.chmod(0o755)
 
 
-@pytest.mark.parametrize("args", READING, ids=" ".join)
-def test_reading_beside_a_living_owner(lakelog: Run, store: Path, args: list[str]) -> None:
-    import lakelog as library
+OWN: Final = """
+import sys, lakelog
+with lakelog.open(sys.argv[1], segment_size_bytes="64KiB") as owner:
+    owner.put(lakelog.Message("orders", b"living"))
+    print("owns", flush=True)
+    for line in sys.stdin:
+        owner.put(lakelog.Message("orders", b"later"))
+        print(owner.role, flush=True)
+"""
 
-    with library.open(store) as owner:
-        owner.put(library.Message("orders", b"living"))
-        done = lakelog(*(arg.format(store) for arg in args))
-        owner.put(library.Message("orders", b"later"))
+
+@pytest.fixture(scope="module")
+def owned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Callable[[], str]]]:
+    """A store that another process owns, and a function by which that puts and gives its role."""
+    path = tmp_path_factory.mktemp("owned") / "store"
+    with subprocess.Popen(
+        [sys.executable, "-c", OWN, str(path)],
+        env=os.environ | ENVIRON,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        standard_in, standard_out = process.stdin, process.stdout
+        assert standard_out.readline() == "owns\n"
+
+        def put() -> str:
+            standard_in.write("\n")
+            standard_in.flush()
+            return standard_out.readline()
+
+        yield path, put
+        standard_in.close()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("args", READING, ids=" ".join)
+def test_reading_beside_a_living_owner(
+    lakelog: Run,
+    owned: tuple[Path, Callable[[], str]],
+    args: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("LAKELOG_SEGMENT_SIZE_BYTES")
+    store, put = owned
+    done = lakelog(*(arg.format(store) for arg in args))
+    assert put() == "owner\n"
     assert (done.returncode, done.stderr) == (0, "")
     assert "living" in done.stdout or args[0] != "scan"
 

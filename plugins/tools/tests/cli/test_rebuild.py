@@ -59,11 +59,11 @@ def test_damage_is_passed_over_and_told(lakelog: Run, store: Path) -> None:
     assert "passed over 1 damaged places" in done.stdout
 
 
-def test_a_store_that_is_owned_is_left_alone(lakelog: Run, store: Path) -> None:
+def test_a_store_that_is_owned_is_left_alone(program: Run, store: Path) -> None:
     import lakelog as library
 
     with library.open(store):
-        done = lakelog("rebuild", store)
+        done = program("rebuild", store)
         assert (done.returncode, done.stdout) == (3, "")
         assert len(done.stderr.splitlines()) == 1
 

@@ -92,11 +92,11 @@ def test_json_has_all_of_it(lakelog: Run, damaged: Path) -> None:
     assert done["led"] == [{"topic": "orders", "queue_id": 1}]
 
 
-def test_what_is_no_store_or_in_use_is_said(lakelog: Run, store: Path, tmp_path: Path) -> None:
-    missing = lakelog("repair", tmp_path / "nothing", "--yes")
+def test_what_is_no_store_or_in_use_is_said(program: Run, store: Path, tmp_path: Path) -> None:
+    missing = program("repair", tmp_path / "nothing", "--yes")
     assert (missing.returncode, missing.stdout) == (3, "")
     with library.open(store, segment_size_bytes=SIZE):
         for given in (["--yes"], ["--dry-run"]):
-            used = lakelog("repair", store, *given)
+            used = program("repair", store, *given)
             assert used.returncode == 3
             assert "has this store open" in used.stderr

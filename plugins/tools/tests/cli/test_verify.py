@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import struct
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from plugins.tools.tests.cli.conftest import HAS_INDEX, Run
+from lakelog_cli.app import make_app
+from plugins.tools.tests.cli.conftest import ENVIRON, HAS_INDEX, Run
 
 UNIT = struct.Struct(">qiq")
 ENTRIES = 100
@@ -154,65 +157,76 @@ def _summary(lakelog: Run, store: Path) -> dict[str, Any]:
     return summary
 
 
-def _crashed(lakelog: Run, folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def killed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store whose owner was killed before queues and index had all of the log."""
+    folder = tmp_path_factory.mktemp("killed")
     for number in range(ROUNDS):
-        store = folder / f"crashed{number}"
-        killed = subprocess.run([sys.executable, "-c", PUT_AND_DIE, store], check=False)
+        store = folder / str(number)
+        killed = subprocess.run(
+            [sys.executable, "-c", PUT_AND_DIE, store], env=os.environ | ENVIRON, check=False
+        )
         assert killed.returncode == -signal.SIGKILL
-        if _summary(lakelog, store)["behind"]:
+        if _behind(store):
             return store
     raise AssertionError("the dispatcher was done each time")
 
 
+def _behind(store: Path) -> bool:
+    done = CliRunner(env=ENVIRON).invoke(make_app(), ["verify", str(store), "--all", "--json"])
+    return bool(json.loads(done.stdout.splitlines()[-1])["behind"])
+
+
+@pytest.fixture
+def crashed(killed_store: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(killed_store, tmp_path / "crashed")
+
+
 def test_a_store_that_merely_crashed_is_whole_and_recover_mends_it(
-    lakelog: Run, tmp_path: Path
+    lakelog: Run, crashed: Path
 ) -> None:
-    store = _crashed(lakelog, tmp_path)
-    done = lakelog("verify", store, "--all")
+    done = lakelog("verify", crashed, "--all")
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"{store}: crashed, whole; `lakelog recover` mends it" in done.stdout
+    assert f"{crashed}: crashed, whole; `lakelog recover` mends it" in done.stdout
     assert "behind   queues and index lag behind the log in " in done.stdout
     assert "rebuild" not in done.stdout
-    summary = _summary(lakelog, store)
+    summary = _summary(lakelog, crashed)
     assert (summary["state"], summary["whole"], summary["problems"]) == ("crashed", True, 0)
-    assert lakelog("recover", store).returncode == 0
-    done = lakelog("verify", store, "--all")
-    assert f"{store}: whole" in done.stdout
+    assert lakelog("recover", crashed).returncode == 0
+    done = lakelog("verify", crashed, "--all")
+    assert f"{crashed}: whole" in done.stdout
     assert "next" not in done.stdout
 
 
-def test_the_torn_end_of_a_log_is_no_damage(lakelog: Run, tmp_path: Path) -> None:
-    store = _crashed(lakelog, tmp_path)
-    _write_half_a_record(store, _summary(lakelog, store)["end_offset"])
-    done = lakelog("verify", store, "--all")
+def test_the_torn_end_of_a_log_is_no_damage(lakelog: Run, crashed: Path) -> None:
+    _write_half_a_record(crashed, _summary(lakelog, crashed)["end_offset"])
+    done = lakelog("verify", crashed, "--all")
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"{store}: crashed, whole; `lakelog recover` mends it" in done.stdout
+    assert f"{crashed}: crashed, whole; `lakelog recover` mends it" in done.stdout
     assert "torn     " in done.stdout
-    assert lakelog("recover", store).returncode == 0
-    assert f"{store}: whole" in lakelog("verify", store, "--all").stdout
+    assert lakelog("recover", crashed).returncode == 0
+    assert f"{crashed}: whole" in lakelog("verify", crashed, "--all").stdout
 
 
-def test_damage_in_a_store_that_crashed_is_damage(lakelog: Run, tmp_path: Path) -> None:
-    store = _crashed(lakelog, tmp_path)
-    with (store / "commitlog" / f"{0:020}").open("r+b") as file:
+def test_damage_in_a_store_that_crashed_is_damage(lakelog: Run, crashed: Path) -> None:
+    with (crashed / "commitlog" / f"{0:020}").open("r+b") as file:
         file.seek(88)  # its body
         file.write(b"\xff")
-    done = lakelog("verify", store, "--all")
+    done = lakelog("verify", crashed, "--all")
     assert done.returncode == 1
-    assert f"{store}: DAMAGED" in done.stdout
+    assert f"{crashed}: DAMAGED" in done.stdout
     assert [line for line in done.stderr.splitlines() if not line.startswith("damaged: ")] == []
     assert "next     `lakelog recover` mends what a crash leaves" in done.stdout
-    refusing = lakelog("verify", store, "--set", "on_damage=truncate")
+    refusing = lakelog("verify", crashed, "--set", "on_damage=truncate")
     assert refusing.returncode == 1
 
 
-def test_a_wrong_unit_in_a_store_that_crashed_is_a_problem(lakelog: Run, tmp_path: Path) -> None:
-    store = _crashed(lakelog, tmp_path)
-    with (store / "consumequeue" / "orders" / "0" / f"{0:020}").open("r+b") as file:
+def test_a_wrong_unit_in_a_store_that_crashed_is_a_problem(lakelog: Run, crashed: Path) -> None:
+    with (crashed / "consumequeue" / "orders" / "0" / f"{0:020}").open("r+b") as file:
         file.seek(11)
         file.write(b"\x01")
-    done = lakelog("verify", store, "--queues")
+    done = lakelog("verify", crashed, "--queues")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert "the unit differs from its record" in done.stderr
