@@ -48,10 +48,9 @@ def read(kind: str, path: Path, table: str = TABLE) -> pa.Table:
         return DeltaTable(str(path)).to_pyarrow_table()
     from lakelog_lake.sinks.parquet import ParquetSink
 
-    paths = ParquetSink(path).paths()
-    if not paths:
+    found = [parquet.read_table(each) for each in ParquetSink(path).open_files()]
+    if not found:
         return pa.table({name: pa.array([], pa.int64()) for name in KEY})
-    found = [parquet.read_table(each, partitioning=None) for each in paths]
     return pa.concat_tables(found, promote_options="default")
 
 
