@@ -262,7 +262,7 @@ class ThreadDispatchRunner:
             except DispatchStopped as stopped:
                 _log.error("%s", stopped)  # without the traceback, which does not help users
                 _log.debug("the failure in full", exc_info=stopped.__cause__)
-            except Exception as error:  # noqa: BLE001  # a failing disk: waiters must hear of it
+            except Exception as error:  # noqa: BLE001  # a failing disk: waiters must get the error
                 _log.error("%s", self._dispatching.stop("the log's reader", error))
                 _log.debug("the failure in full", exc_info=error)
             finally:
