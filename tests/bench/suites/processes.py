@@ -24,7 +24,7 @@ from tests.oracle.java import build_oracle, missing
 _SECONDS: Final = 1.0
 _QUICK_SECONDS: Final = 0.3
 _PRODUCERS: Final = (1, 2, 4, 8, 16)
-_BATCH_PRODUCERS: Final = (1, 4)
+_BATCH_PRODUCERS: Final = (1, 2, 4)
 _BATCH: Final = 1024
 _IN_FLIGHT: Final = 256
 _JAVA_BATCHES: Final = (32, 256, 1024)
