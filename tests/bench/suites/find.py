@@ -17,6 +17,7 @@ from tests.bench.peers import java
 from tests.oracle.java import build_oracle, missing
 
 _BODY_BYTES: Final = 128
+_LARGE_BODY_BYTES: Final = 1024
 _MESSAGES: Final = 2_000_000
 _QUICK: Final = 20
 _ROWS: Final = (Column("rows_s", "messages/s"),)
@@ -33,6 +34,7 @@ class Find:
 
     :ivar ours: what lakelog does for it, by the name of the contender
     :ivar theirs: the mode of the real store's benchmark
+    :ivar bodies: sizes of the messages' bodies, in bytes: one contest each
     """
 
     name: str
@@ -42,27 +44,31 @@ class Find:
     theirs: str
     share: int = 1
     lower_is_better: bool = False
+    bodies: Sequence[int] = (_BODY_BYTES,)
 
     def contests(self, *, quick: bool) -> Sequence[Contest]:
-        """List one contest, of messages of 128 bytes."""
+        """List one contest for each size of messages."""
         count = _MESSAGES // self.share // (_QUICK if quick else 1)
+        return [self._contest(count, body_bytes) for body_bytes in self.bodies]
+
+    def _contest(self, count: int, body_bytes: int) -> Contest:
         ours = [
             Contender(
                 LAKELOG if not at else work,
                 finding.WORK[work].about,
-                partial(finding.spawn, work, count, _BODY_BYTES),
+                partial(finding.spawn, work, count, body_bytes),
             )
             for at, work in enumerate(self.ours)
         ]
-        theirs = Contender(java.NAME, java.SETTINGS, partial(_java, self.theirs, count))
-        return [Contest(f"{count:,} messages of 128 B", [*ours, theirs])]
+        theirs = Contender(java.NAME, java.SETTINGS, partial(_java, self.theirs, count, body_bytes))
+        return Contest(f"{count:,} messages of {body_bytes:,} B", [*ours, theirs])
 
 
-def _java(mode: str, count: int, directory: Path) -> Sample:
+def _java(mode: str, count: int, body_bytes: int, directory: Path) -> Sample:
     reason = missing()
     if reason:
         raise CannotRunError(reason)
-    row = build_oracle().bench(directory, mode, body=_BODY_BYTES, count=count)
+    row = build_oracle().bench(directory, mode, body=body_bytes, count=count)
     return {"rows_s": row["msgs_s"], "p50_us": row["p50_us"], "p99_us": row["p99_us"]}
 
 
@@ -81,6 +87,7 @@ FIND: Final = (
         ("get", "get_columns", "unchecked", "all_columns"),
         "read",
         share=4,
+        bodies=(_BODY_BYTES, _LARGE_BODY_BYTES),
     ),
     Find(
         "query",
