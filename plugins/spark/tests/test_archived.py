@@ -12,7 +12,7 @@ import pytest
 
 import lakelog
 from lakelog.errors import LakelogError, NotAStore
-from lakelog_lake.errors import OffsetGone
+from lakelog_lake.errors import OffsetUnavailable
 from lakelog_spark.archived import ArchivedReader
 from plugins.lake.tests.stores import expected_rows, filled
 from plugins.spark.tests.reading import offsets, options, rows_of
@@ -63,7 +63,7 @@ def test_what_is_gone_is_told(archived: tuple[str, list[dict[str, object]]]) -> 
     url, rows = archived
     first = Path(url.removeprefix("local:")) / "manifest" / f"{0:020d}"
     first.unlink()
-    with pytest.raises(OffsetGone, match="offset 0 is not in the log"):
+    with pytest.raises(OffsetUnavailable, match="offset 0 is not in the log"):
         ArchivedReader(options(Path("/"), path=url, start='{"offset": 0}'), url)
     given = {"start": '{"offset": 0}', "lost": "skip"}
     reader = ArchivedReader(options(Path("/"), path=url, **given), url)

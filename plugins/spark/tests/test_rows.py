@@ -13,7 +13,7 @@ import lakelog
 from lakelog import Message
 from lakelog.format.layout import segment_name
 from lakelog.format.sysflag import is_queued
-from lakelog_lake.errors import CorruptLog, NotKnown
+from lakelog_lake.errors import CorruptLog, DurableEndUnknown
 from lakelog_lake.log.columns import NAMES, store_name
 from lakelog_lake.log.ends import READABLE
 from lakelog_lake.reading.options import FLUSHED, ReadOptions
@@ -119,7 +119,7 @@ def test_where_nobody_knows_what_is_durable(tmp_path: Path, store_fixtures: Stor
     crashed = store_fixtures.get("abnormal")
     assert (crashed.store / "abort").exists()
     assert ends(crashed.store, None) == ends(crashed.store, READABLE) > 0
-    with pytest.raises(NotKnown, match="until=readable"):
+    with pytest.raises(DurableEndUnknown, match="until=readable"):
         ends(crashed.store, FLUSHED)
 
 

@@ -19,7 +19,7 @@ from lakelog import Message
 from lakelog.errors import CorruptRecord, SettingsError
 from lakelog.format.layout import segment_name
 from lakelog.format.sysflag import COMPRESSED
-from lakelog_lake.errors import OffsetGone, OtherStore
+from lakelog_lake.errors import OffsetUnavailable, OtherStore
 from lakelog_lake.log.ends import readable_end
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.wanted import NumberSpan
@@ -142,7 +142,7 @@ def test_starts_that_make_no_sense(store: Path) -> None:
         reader(store, start="latest")
     with pytest.raises(OtherStore):
         reader(store, start='{"offset": 0, "store": "other"}')
-    with pytest.raises(OffsetGone, match="holds 0 to"):
+    with pytest.raises(OffsetUnavailable, match="holds 0 to"):
         reader(store, start='{"offset": 99999999}').partitions()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import lakelog
 from lakelog.errors import LakelogError
-from lakelog_lake.errors import OffsetGone, OtherStore
+from lakelog_lake.errors import OffsetUnavailable, OtherStore
 from lakelog_spark.progress import lag
 from lakelog_spark.source.streaming import LakelogStreamReader
 from plugins.lake.tests.stores import SEGMENT, filled, messages, open_small
@@ -171,12 +171,12 @@ def test_what_is_gone_fails_or_is_skipped(store: Path) -> None:
     rows = read(store)
     start, end = stream(store).initialOffset(), stream(store).latestOffset()
     minimum = drop_front(store, 2)
-    with pytest.raises(OffsetGone, match="lost=skip"):
+    with pytest.raises(OffsetUnavailable, match="lost=skip"):
         stream(store).partitions(start, end)
     reader = stream(store, lost="skip")
     left = [row for row in rows if row["physical_offset"] >= minimum]
     assert rows_of(reader, reader.partitions(start, end)) == left
-    with pytest.raises(OffsetGone):
+    with pytest.raises(OffsetUnavailable):
         stream(store, start='{"offset": 0}').initialOffset()
     skipping = stream(store, start='{"offset": 0}', lost="skip")
     assert skipping.initialOffset()["offset"] == minimum

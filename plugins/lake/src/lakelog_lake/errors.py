@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -38,17 +39,17 @@ class CorruptBody(LakelogError):
         super().__init__(f"{error}; to get it as it is stored, give {_SKIPPING}")
 
 
-class NotKnown(LakelogError):
+class DurableEndUnknown(LakelogError):
     """The durable end of a log is not known."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path} is RocketMQ's, and was not closed cleanly or is open: up to where it is "
-            "durable is not known; give option until=readable"
+            f"{path} is a store of RocketMQ that is open or was not closed cleanly, so its durable "
+            "end is not known; give option until=readable"
         )
 
 
-class OffsetGone(LakelogError):
+class OffsetUnavailable(LakelogError):
     """The start of a read is before the first or behind the last message of the log or queue."""
 
     exit_code: ClassVar[int] = 1
@@ -63,12 +64,12 @@ class OffsetGone(LakelogError):
     ) -> None:
         what = "the log" if queue is None else f"queue {queue[0]}/{queue[1]}"
         hint = (
-            "give option lost=skip to begin with the first that is there"
+            "give option lost=skip to begin with the first one"
             if asked < first
             else "was the log cut, or is this another store?"
         )
         super().__init__(
-            f"{path}: offset {asked} is not in {what}, which holds {first} to {end}; {hint}"
+            f"{path}: offset {asked} is not in {what}, which has {first} to {end}; {hint}"
         )
 
 
@@ -77,8 +78,8 @@ class OtherStore(LakelogError):
 
     def __init__(self, path: Path | str, asked: str, found: str) -> None:
         super().__init__(
-            f"{path} is store {found}, and the offsets are of store {asked}; give the directory "
-            "of that one, or begin anew with another checkpoint folder"
+            f"{path} is store {found}, but the offsets belong to store {asked}; give the directory "
+            "of that store, or start again with another checkpoint folder"
         )
 
 
@@ -91,22 +92,22 @@ class WrongLog(LandingError):
 
     def __init__(self, path: Path, table: str, why: str) -> None:
         super().__init__(
-            f"{path} is not the log that {table} holds rows of: {why}. It was cut, restored from "
-            "an older copy, or is another store under the same identity: bring back the right "
-            "directory, land in a new table, or give this one its own --store-id; if it was cut, "
-            "'lakelog lake rewind' takes out the rows that it holds no more"
+            f"{path} is not the log whose rows are in {table}: {why}. It was cut, restored from "
+            "an older copy, or is another store under the same identity: restore the right "
+            "directory, land in a new table, or give this store its own --store-id; if it was cut, "
+            "'lakelog lake rewind' removes the rows that are no longer in the log"
         )
 
 
-class Gone(LandingError):
+class RetentionGap(LandingError):
     """Messages were deleted from the log before they landed."""
 
     exit_code: ClassVar[int] = 1
 
     def __init__(self, path: Path, table: str, at: int, minimum: int) -> None:
         super().__init__(
-            f"{path}: the log begins at offset {minimum}, and {table} holds what is before {at}: "
-            f"the {minimum - at} bytes between were deleted before they landed; to go on behind "
+            f"{path}: the log begins at offset {minimum}, but {table} ends at {at}: "
+            f"the {minimum - at} bytes between were deleted before they landed; to continue after "
             "the gap, give --gaps accept"
         )
 
@@ -115,25 +116,25 @@ class TableMismatch(LandingError):
     """A table is not one in which messages can land."""
 
 
-class NoPosition(TableMismatch):
+class PositionMissing(TableMismatch):
     """A table has rows of a store, but no position for it."""
 
     def __init__(self, table: str, store: str) -> None:
         super().__init__(
-            f"{table} has rows of the store {store}, and nothing in it says how far that has "
-            "landed: it was replaced or copied, or rolled back behind what expired. To land them "
-            f"again, take them out (DELETE ... WHERE store = '{store}'); or land in a new table"
+            f"{table} has rows of the store {store}, but no position for it: the table was "
+            "replaced, copied, or rolled back to a version whose position has expired. To land the "
+            f"rows again, delete them (DELETE ... WHERE store = '{store}'); or land in a new table"
         )
 
 
-class OtherChoice(TableMismatch):
+class SelectionChanged(TableMismatch):
     """A table has landed another selection of a store's messages than the one requested now."""
 
     def __init__(self, table: str, store: str, before: str, now: str) -> None:
         super().__init__(
-            f"{table} has of the store {store} {before} up to its position, and {now} are asked "
-            "for: what was left out before would never land. Ask for the same, or land in a new "
-            "table"
+            f"{table} has {before} of the store {store} up to its position, and {now} are "
+            "requested: messages left out before would never land. Request the same selection, or "
+            "land in a new table"
         )
 
 
@@ -141,13 +142,13 @@ class Conflict(LandingError):
     """Another writer changed the table first; nothing of this commit is in it."""
 
 
-class MayPass(LandingError):
+class TemporaryError(LandingError):
     """A temporary error; nothing was changed, and a later try may succeed."""
 
     exit_code: ClassVar[int] = 4
 
 
-class TooManyConflicts(MayPass):
+class TooManyConflicts(TemporaryError):
     """Other writers committed first in each of several tries."""
 
 
@@ -160,25 +161,25 @@ _ACCESS: Final = (
 )
 
 
-class Unreachable(MayPass):
+class Unreachable(TemporaryError):
     """A table, its catalog or its disk cannot be read or written."""
 
     def __init__(self, table: str, why: str) -> None:
         hint = _ACCESS if _NO_ACCESS.search(why) else ""
         super().__init__(
-            f"{table} cannot be reached, or takes nothing: {why}; see to that{hint} and go on: "
-            "nothing is lost, what has not landed lands then"
+            f"{table} cannot be read or written: {why}; correct this{hint} and run again: "
+            "nothing is lost, the remaining messages land then"
         )
 
 
-class RegistryUnreachable(MayPass):
+class RegistryUnreachable(TemporaryError):
     """A schema registry does not answer, or refuses the request."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(
-            f"the schema registry {url} cannot be asked: {why}; see to that (user and password: in "
-            "the URL, or in SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO) and go on: nothing is lost, "
-            "what has not landed lands then"
+            f"the schema registry {url} does not answer: {why}; correct this (user and password: "
+            "in the URL, or in SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO) and run again: nothing is "
+            "lost, the remaining messages land then"
         )
 
 
@@ -189,7 +190,8 @@ class SparkLost(LandingError):
 
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"Spark has ended ({why}): start anew; nothing is lost, what has not landed lands then"
+            f"Spark has ended ({why}): start again; nothing is lost, the remaining messages land "
+            "then"
         )
 
 
@@ -207,31 +209,31 @@ class TooManyDeadLetters(LandingError):
     def __init__(self, count: int, most: int, start: int, end: int) -> None:
         super().__init__(
             f"with the messages from offset {start} to {end}, {count} would be dead letters, and "
-            f"--max-dead-letters is {most}: nothing of them has landed; mend the schema (--body), "
+            f"--max-dead-letters is {most}: none of them has landed; correct the schema (--body), "
             "or allow more"
         )
 
 
-class NotNow(TaskFailed, MayPass):
+class TemporaryTaskError(TaskFailed, TemporaryError):
     """A task failed by a temporary error."""
 
 
-class WorkerLost(NotNow):
+class WorkerLost(TemporaryTaskError):
     """A process that ran a task has ended."""
 
     def __init__(self) -> None:
         super().__init__(
-            "a process that writes data files was killed, perhaps for want of memory (then give "
+            "a process that writes data files was killed, perhaps for lack of memory (then give "
             "fewer --processes): nothing is lost, its range lands in the next pass"
         )
 
 
-class NotWritten(NotNow):
+class NotWritten(TemporaryTaskError):
     """A task could not write its files."""
 
     def __init__(self, folder: object, why: str) -> None:
         super().__init__(
-            f"data files cannot be written to {folder}: {why}; make room, or see to the disk: "
+            f"data files cannot be written to {folder}: {why}; make room, or repair the disk: "
             "nothing is lost, the range lands when they can be written"
         )
 
@@ -244,11 +246,11 @@ _NAMED = 5
 """Most stores that a message lists."""
 
 
-class CareError(LakelogError):
+class TableMaintenanceError(LakelogError):
     """A table cannot be compared, compacted, expired or otherwise maintained."""
 
 
-class NoTable(CareError):
+class NoTable(TableMaintenanceError):
     """No table exists at the given place."""
 
     def __init__(self, target: str, why: str) -> None:
@@ -258,36 +260,36 @@ class NoTable(CareError):
         )
 
 
-class NotLakelogs(CareError):
+class NotAMessageTable(TableMaintenanceError):
     """A table exists, but it has not the columns of lakelog's messages."""
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name} is not a table in which messages of lakelog landed: {why}")
+        super().__init__(f"{name} is not a table of lakelog's messages: {why}")
 
 
-class NotLanded(CareError):
+class NotLanded(TableMaintenanceError):
     """A table has no rows of the given store."""
 
     def __init__(self, name: str, store: str, others: Iterable[str]) -> None:
         known = sorted(others)
         there = ", ".join(known[:_NAMED]) + (" and more" if len(known) > _NAMED else "")
         super().__init__(
-            f"{name} holds nothing of store {store}; it holds {there or 'no rows'}. Name the right "
-            "directory, or give the name that it landed under as --store-id"
+            f"{name} has no rows of store {store}; it has {there or 'no rows'}. Name the right "
+            "directory, or give the store's name in the table as --store-id"
         )
 
 
-class Unreadable(CareError):
+class Unreadable(TableMaintenanceError):
     """A data file of a table is missing or broken."""
 
     exit_code: ClassVar[int] = 1
 
 
-class NeedsEngine(CareError):
+class NeedsEngine(TableMaintenanceError):
     """The chosen engine does not support an operation that another engine does."""
 
 
-class SparkFailed(CareError):
+class SparkFailed(TableMaintenanceError):
     """A Spark job failed, or Spark rejected a statement."""
 
     exit_code: ClassVar[int] = 4
@@ -301,27 +303,50 @@ class WrongSpark(LakelogError):
     """Spark, or a jar of its session, is missing or has an unsupported version."""
 
 
-class QueryFailed(CareError):
+class QueryFailed(TableMaintenanceError):
     """DuckDB failed to run a statement."""
 
 
-class StatementRefused(CareError):
+class StatementRefused(TableMaintenanceError):
     """An engine rejects a statement as written."""
 
     exit_code: ClassVar[int] = 2
 
 
-class TooDifferent(CareError):
+class TooManyDifferences(TableMaintenanceError):
     """A table and a log differ in more places than a comparison lists."""
 
     def __init__(self, name: str, path: Path) -> None:
         super().__init__(
-            f"{name} and {path} differ in more places than are told, so that where the log was cut "
-            "is not known: look with lakelog lake verify, and land in a new table"
+            f"{name} and {path} differ in too many places to find where the log was cut: "
+            "inspect with lakelog lake verify, and land in a new table"
         )
 
 
-class TooBusy(CareError):
+class TooBusy(TableMaintenanceError):
     """Other writers committed first in each try; nothing was changed."""
 
     exit_code: ClassVar[int] = 4
+
+
+_FORMER: Final = {
+    "CareError": TableMaintenanceError,
+    "Gone": RetentionGap,
+    "MayPass": TemporaryError,
+    "NoPosition": PositionMissing,
+    "NotKnown": DurableEndUnknown,
+    "NotLakelogs": NotAMessageTable,
+    "NotNow": TemporaryTaskError,
+    "OffsetGone": OffsetUnavailable,
+    "OtherChoice": SelectionChanged,
+    "TooDifferent": TooManyDifferences,
+}
+
+
+def __getattr__(name: str) -> type[LakelogError]:
+    """Give classes by their former names, with a warning."""
+    if name not in _FORMER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    what = f"{__name__}.{name} is {_FORMER[name].__name__} now"
+    warnings.warn(what, DeprecationWarning, stacklevel=2)
+    return _FORMER[name]

@@ -154,7 +154,7 @@ def test_a_registry_that_does_not_answer_makes_no_dead_letters(server: RegistryS
     server.failing = 1000
     with pytest.raises(RegistryUnreachable, match="503 not now"):
         parse(parser, framed(number, avro(NEW, {"id": 1, "paid": True})))
-    with pytest.raises(RegistryUnreachable, match="cannot be asked: "):
+    with pytest.raises(RegistryUnreachable, match="does not answer: "):
         parser_for("avro-registry:http://127.0.0.1:9#orders")
 
 

@@ -17,7 +17,7 @@ import lakelog
 from lakelog import Message
 from lakelog.format.layout import segment_name
 from lakelog.format.sysflag import COMPRESSED
-from lakelog_lake.errors import NoTable, NotLakelogs, NotLanded
+from lakelog_lake.errors import NoTable, NotAMessageTable, NotLanded
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.log.selection import EVERYTHING
 from lakelog_lake.readback.open import opened
@@ -256,12 +256,12 @@ def test_tables_of_others_are_refused(tmp_path: Path) -> None:
     from lakelog_lake.sinks.iceberg import sqlite_catalog
 
     deltalake.write_deltalake(str(tmp_path / "d"), pa.table({"a": [1]}))
-    with pytest.raises(NotLakelogs, match="physical_offset"):
+    with pytest.raises(NotAMessageTable, match="physical_offset"):
         opened(f"delta:{tmp_path / 'd'}")
     catalog = sqlite_catalog(tmp_path / "i")
     catalog.create_namespace("x")
     catalog.create_table("x.y", pa.schema([("a", pa.int64())]))
-    with pytest.raises(NotLakelogs, match="physical_offset"):
+    with pytest.raises(NotAMessageTable, match="physical_offset"):
         opened(f"iceberg:{tmp_path / 'i'}", "x.y")
     with pytest.raises(NoTable, match=r"it has x\.y"):
         opened(f"iceberg:{tmp_path / 'i'}")

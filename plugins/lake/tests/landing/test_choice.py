@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from lakelog import Message
-from lakelog_lake.errors import OtherChoice
+from lakelog_lake.errors import SelectionChanged
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.log.selection import EVERYTHING, Chosen
 from plugins.lake.tests.landing.table_specs import land_spec, per_topic
@@ -32,13 +32,15 @@ def mixed(tmp_path: Path) -> LandingSource:
 
 def test_another_choice_is_refused(kind: str, mixed: LandingSource, tmp_path: Path) -> None:
     land_all(mixed, make(kind, tmp_path / "t"))
-    with pytest.raises(OtherChoice, match=r"but those of system topics .* land in a new table"):
+    with pytest.raises(
+        SelectionChanged, match=r"but those of system topics .* land in a new table"
+    ):
         land_all(attrs.evolve(mixed, chosen=ALL), make(kind, tmp_path / "t"))
     assert read(kind, tmp_path / "t").num_rows == 120
     assert land_all(mixed, make(kind, tmp_path / "t")) == []
     land_all(attrs.evolve(mixed, chosen=ALL), make(kind, tmp_path / "new"))
     assert_exactly(kind, tmp_path / "new", keys_of(mixed.path, "S"))
-    with pytest.raises(OtherChoice, match="of system topics too"):
+    with pytest.raises(SelectionChanged, match="of system topics too"):
         land_all(mixed, make(kind, tmp_path / "new"))
 
 

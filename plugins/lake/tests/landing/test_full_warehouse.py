@@ -13,7 +13,7 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog_lake.errors import MayPass
+from lakelog_lake.errors import TemporaryError
 from lakelog_lake.landing.dispatcher import Landed, LandingSource, land
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import Engine, in_process, processes
@@ -66,10 +66,10 @@ def fill(disk: Path, free_bytes: int) -> Path:
     return ballast
 
 
-def one_pass(store: Path, sink: Sink, engine: Engine) -> Landed | MayPass | None:
+def one_pass(store: Path, sink: Sink, engine: Engine) -> Landed | TemporaryError | None:
     try:
         return land(LandingSource(store, "S"), sink, engine, _PASS)
-    except MayPass as error:
+    except TemporaryError as error:
         return error
 
 
@@ -81,7 +81,7 @@ def test_a_full_disk_ends_a_pass_and_harms_nothing(
     before = look(kind, disk / "t")
     ballast = fill(disk, 16 << 10)
     found = one_pass(store, sink, in_process)
-    assert isinstance(found, MayPass)
+    assert isinstance(found, TemporaryError)
     assert "No space left on device" in str(found)
     assert str(disk) in str(found)
     assert look(kind, disk / "t") == before
@@ -106,7 +106,7 @@ def test_room_for_some_of_it(
             sink = make(kind, folder)
             ballast = fill(disk, number * (8 << 10))
             found = one_pass(store, sink, by_processes if number % 2 else in_process)
-            failed += isinstance(found, MayPass)
+            failed += isinstance(found, TemporaryError)
             landed += isinstance(found, Landed)
             ballast.unlink()
             land_all(LandingSource(store, "S"), sink)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lakelog_lake.bodies.base import Parsed
-from lakelog_lake.errors import MayPass, WorkerLost
+from lakelog_lake.errors import TemporaryError, WorkerLost
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.runner import until_stopped
 from lakelog_lake.landing.targets import TableSpec, targets_for
@@ -46,7 +46,7 @@ def lander(store: Path, folder: Path, engine: Any) -> LandingDispatcher:
 def test_a_dispatcher_goes_on_without_it(store_path: Path, tmp_path: Path) -> None:
     stop = Event()
     passes: list[Landed] = []
-    troubles: list[MayPass] = []
+    troubles: list[TemporaryError] = []
 
     def land(dispatcher: LandingDispatcher) -> Landed | None:
         landed = dispatcher.one_pass()

@@ -10,7 +10,7 @@ import deltalake
 import pytest
 from deltalake import DeltaTable
 
-from lakelog_lake.errors import Gone, NoPosition
+from lakelog_lake.errors import PositionMissing, RetentionGap
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.sinks.history import KnownPositions
 from lakelog_lake.sinks.iceberg import sqlite_catalog
@@ -150,7 +150,7 @@ def test_delta_without_identifiers_and_history_is_refused(
     land_by_turns(sources, "delta", path)
     forget_history("delta", path)
     assert not any("userMetadata" in each for each in DeltaTable(str(path)).history())
-    with pytest.raises(NoPosition, match="nothing in it says how far"):
+    with pytest.raises(PositionMissing, match="nothing in it says how far"):
         land_by_turns(sources, "delta", path)
     assert_exactly("delta", path, all_keys(sources))
 
@@ -228,7 +228,7 @@ def test_rows_that_somebody_copied_are_refused(
         deltalake.write_deltalake(str(path), copied, mode="append")
     else:
         sqlite_catalog(path).load_table(TABLE).append(copied)
-    with pytest.raises(NoPosition, match="land in a new table"):
+    with pytest.raises(PositionMissing, match="land in a new table"):
         land_by_turns(sources, kind, path)
     assert read(kind, path).num_rows == copied.num_rows
 
@@ -245,7 +245,7 @@ def test_a_delta_table_overwritten_in_part_is_refused(
         rows.filter([name != "topic-1" for name in rows["topic"].to_pylist()]),
         mode="overwrite",
     )
-    with pytest.raises(NoPosition):
+    with pytest.raises(PositionMissing):
         land_by_turns(sources, "delta", path)
     DeltaTable(str(path)).restore(DeltaTable(str(path)).version() - 1)
     assert land_by_turns(sources, "delta", path) == 0
@@ -270,7 +270,7 @@ def test_an_iceberg_table_overwritten_in_part_is_refused(
         current = table.metadata.current_snapshot_id
         gone = [e.snapshot_id for e in table.metadata.snapshots if e.snapshot_id != current]
         table.maintenance.expire_snapshots().by_ids(gone).commit()
-        with pytest.raises(NoPosition):
+        with pytest.raises(PositionMissing):
             land_by_turns(sources, "iceberg", path)
     else:
         assert land_by_turns(sources, "iceberg", path) == 0
@@ -284,7 +284,7 @@ def test_what_a_restore_took_and_the_log_has_no_more_is_told(
     land_all(source, make("delta", path))
     DeltaTable(str(path)).restore(0)
     sorted((store_path / "commitlog").iterdir())[0].unlink()
-    with pytest.raises(Gone, match="deleted before they landed"):
+    with pytest.raises(RetentionGap, match="deleted before they landed"):
         land_all(source, make("delta", path))
 
 

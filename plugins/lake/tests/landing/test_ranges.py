@@ -14,7 +14,7 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.files.state.pins import Fingerprint
-from lakelog_lake.errors import Gone, WrongLog
+from lakelog_lake.errors import RetentionGap, WrongLog
 from lakelog_lake.log.queue_files import UNIT
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks import ranges
@@ -164,7 +164,7 @@ def test_messages_deleted_before_they_landed_are_told(store_path: Path) -> None:
     for segment in sorted((store_path / "commitlog").iterdir())[:2]:
         segment.unlink()
     with lakelog.open(store_path, mode="read") as store:
-        with pytest.raises(Gone, match="--gaps accept"):
+        with pytest.raises(RetentionGap, match="--gaps accept"):
             first_offset(store, position, "it")
         assert first_offset(store, position, "it", accept_gaps=True) == 2 * SEGMENT
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer.testing
 
-from lakelog_lake.errors import MayPass
+from lakelog_lake.errors import TemporaryError
 from lakelog_lake.landing.dispatcher import Landed, LandingSource, land
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import processes
@@ -130,7 +130,7 @@ def until_landed(source: LandingSource, sink: Sink) -> list[Landed]:
     """As a dispatcher that goes on after trouble that may pass."""
     passes: list[Landed] = []
     while True:
-        with suppress(MayPass):
+        with suppress(TemporaryError):
             passes += land_all(source, sink)
             return passes
 

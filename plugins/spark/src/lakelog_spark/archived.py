@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 import lakelog
 from lakelog.errors import NotAStore, SettingsError, StoreError
 from lakelog.format.layout import COMMITLOG_DIR, OWN_DIR, STORE_FILE
-from lakelog_lake.errors import OffsetGone, OtherStore
+from lakelog_lake.errors import OffsetUnavailable, OtherStore
 from lakelog_lake.reading.options import LATEST, SKIP, ReadOptions
 from lakelog_lake.reading.plan import LogRange
 from lakelog_lake.reading.rows import rows_in
@@ -117,7 +117,7 @@ class ArchivedReader(DataSourceReader):
             raise OtherStore(url, str(start.store), self._name)
         if start.offset is not None and start.offset < first and options.lost != SKIP:
             end = found.starts[-1] + found.segment_size_bytes
-            raise OffsetGone(url, start.offset, first, end)
+            raise OffsetUnavailable(url, start.offset, first, end)
 
     def partitions(self) -> list[InputPartition]:
         """One partition per segment; segments without any wanted record are left out."""

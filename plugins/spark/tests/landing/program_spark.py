@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lakelog_spark
-from lakelog_lake.errors import MayPass
+from lakelog_lake.errors import TemporaryError
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.target_set import Targets
@@ -60,7 +60,7 @@ def main() -> None:
         try:
             if lander.one_pass() is None:
                 time.sleep(0.05)
-        except MayPass as error:
+        except TemporaryError as error:
             say(f"trouble: {error}")
     lander.close()
     stop(spark)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import Conflict, NoPosition, TableMismatch
+from lakelog_lake.errors import Conflict, PositionMissing, TableMismatch
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource, land
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks.base import Sink
@@ -203,7 +203,7 @@ def test_rows_without_a_position_are_refused(
     source = LandingSource(store_path, "S")
     land_all(source, sink)
     spark.sql(f"CREATE OR REPLACE TABLE {TABLE} USING iceberg AS SELECT * FROM {TABLE} LIMIT 9")
-    with pytest.raises(NoPosition, match="land in a new table"):
+    with pytest.raises(PositionMissing, match="land in a new table"):
         sink.head("S")
 
 

@@ -10,7 +10,7 @@ import attrs
 import pyarrow as pa
 
 from lakelog_lake.bodies.base import Parsed, parsed
-from lakelog_lake.errors import MayPass
+from lakelog_lake.errors import TemporaryError
 
 Decode: TypeAlias = Callable[[bytes], Mapping[str, Any]]
 """Decodes the fields of a body by column; raises any error for an invalid body."""
@@ -56,7 +56,7 @@ def parse(bodies: pa.Array, fields: pa.Schema, decode: Decode) -> Parsed:
         for row, body in enumerate(bodies[first : first + _STEP_ROWS], first):
             try:
                 good.append((row, decode(body.as_py())))
-            except MayPass:  # not an error of the body
+            except TemporaryError:  # not an error of the body
                 raise
             except Exception as error:  # noqa: BLE001  # a library may raise anything for arbitrary bytes
                 faults[row] = _said(error)

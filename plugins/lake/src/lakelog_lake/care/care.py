@@ -10,7 +10,7 @@ from lakelog_lake.care import iceberg as icebergcare
 from lakelog_lake.care import parquet as parquetcare
 from lakelog_lake.care.terms import Compacted, Expired, RetentionTerms
 from lakelog_lake.engine_provider import provider
-from lakelog_lake.errors import CareError
+from lakelog_lake.errors import TableMaintenanceError
 from lakelog_lake.landing.places import TableLocation
 from lakelog_lake.readback.folders import DeltaRows, ParquetRows
 from lakelog_lake.readback.iceberg import IcebergRows
@@ -27,7 +27,7 @@ def compact(
 ) -> list[tuple[str, Compacted]]:
     """Compact the tables of ``KIND:PATH`` and their dead letters; return the results by table name.
 
-    Raises :class:`~lakelog_lake.errors.CareError`, and for Iceberg, which needs Spark,
+    Raises :class:`~lakelog_lake.errors.TableMaintenanceError`, and for Iceberg, which needs Spark,
     :class:`~lakelog.errors.SettingsError` without lakelog-spark.
     """
     done: list[tuple[str, Compacted]] = []
@@ -42,7 +42,7 @@ def compact(
     if iceberg:
         warehouse = TableLocation.of(to, storage).path
         if not isinstance(warehouse, Path):
-            raise CareError(
+            raise TableMaintenanceError(
                 f"{to} must be compacted through its catalog, for example in Spark by CALL "
                 "CATALOG.system.rewrite_data_files(table => 'NAMESPACE.TABLE')"
             )
@@ -55,7 +55,7 @@ def compact(
 def expire(
     to: str, table: str | None, retention: RetentionTerms, storage: Mapping[str, str] | None = None
 ) -> list[tuple[str, Expired]]:
-    """Expire the same tables; raises :class:`~lakelog_lake.errors.CareError`."""
+    """Expire the same tables; raises :class:`~lakelog_lake.errors.TableMaintenanceError`."""
     done = []
     for each in _tables(to, table, storage):
         if isinstance(each, ParquetRows):

@@ -21,7 +21,7 @@ import numpy as np
 from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.care.row_removal import RowsAt, take_out
-from lakelog_lake.errors import CareError, Conflict, NotLanded, TooBusy
+from lakelog_lake.errors import Conflict, NotLanded, TableMaintenanceError, TooBusy
 from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.targets import TableSpec, target_of
@@ -62,7 +62,8 @@ class Relanded:
 def reland(spec: TableSpec) -> Iterator[Relanded]:
     """Land dead letters that parse now, table by table.
 
-    Raises :class:`~lakelog_lake.errors.CareError`, and the errors of changing the tables' columns.
+    Raises :class:`~lakelog_lake.errors.TableMaintenanceError`, and the errors of changing the
+    tables' columns.
     """
     for opened in all_opened(spec.to, spec.table, spec.dead_letters, spec.storage):
         if opened.dead_letters is not None:
@@ -71,7 +72,7 @@ def reland(spec: TableSpec) -> Iterator[Relanded]:
 
 def _of_one(spec: TableSpec, opened: OpenTable, dead: LandedTable) -> Relanded:
     if isinstance(dead, DeltaRows) and not isinstance(dead.sink.folder, Path):
-        raise CareError(
+        raise TableMaintenanceError(
             f"{dead.name} is in an object store, where removing rows from a Delta table is not "
             "supported yet; nothing was changed"
         )

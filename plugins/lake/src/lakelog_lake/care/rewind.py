@@ -15,7 +15,7 @@ import attrs
 
 import lakelog
 from lakelog_lake.care.row_removal import RowsFrom, take_out
-from lakelog_lake.errors import Conflict, TooBusy, TooDifferent
+from lakelog_lake.errors import Conflict, TooBusy, TooManyDifferences
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.readback.landed_table import LandedTable
 from lakelog_lake.readback.open import OpenTable, all_opened, readable
@@ -75,7 +75,7 @@ def planned(
 ) -> Iterator[Rewind]:
     """Plan for each table with rows that differ from the log; tables of dead letters come first.
 
-    Raises :class:`~lakelog_lake.errors.CareError`.
+    Raises :class:`~lakelog_lake.errors.TableMaintenanceError`.
     """
     for each in all_opened(to, table, dead_letters):
         start = _first_unknown(path, store, each)
@@ -89,7 +89,7 @@ def _first_unknown(path: Path, store: str, opened: OpenTable) -> int | None:
     """The physical offset of the first row that differs from the log; ``None`` if none does."""
     found = verify_here(VerifyRequest(path, store, opened.whole, Chosen()))
     if found.differences.not_listed:
-        raise TooDifferent(opened.table.name, path)
+        raise TooManyDifferences(opened.table.name, path)
     places = [each.start for each in found.differences.each() if each.kind in _NOT_IN_LOG]
     positions = (each.position(store) for each in opened.each)
     with lakelog.open(path, mode="read") as log:

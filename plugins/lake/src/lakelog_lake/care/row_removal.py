@@ -15,7 +15,7 @@ import attrs
 
 from lakelog_lake.care import merging
 from lakelog_lake.care.parquet import Versions
-from lakelog_lake.errors import CareError, Conflict
+from lakelog_lake.errors import Conflict, TableMaintenanceError
 from lakelog_lake.readback.folders import DeltaRows, ParquetRows
 from lakelog_lake.readback.iceberg import IcebergRows
 from lakelog_lake.readback.landed_table import LandedTable
@@ -153,7 +153,7 @@ def _from_delta(
     sink = table.sink
     folder = sink.folder
     if not isinstance(folder, Path):
-        raise CareError(
+        raise TableMaintenanceError(
             f"{table.name} is in an object store, where rewinding a Delta table is not supported "
             "yet; nothing was changed: land in a new table"
         )

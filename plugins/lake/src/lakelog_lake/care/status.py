@@ -64,7 +64,7 @@ def statuses(
 
     :param store: the identity of the store in the tables
 
-    Raises :class:`~lakelog_lake.errors.CareError`, and the errors of opening the store.
+    Raises :class:`~lakelog_lake.errors.TableMaintenanceError`, and the errors of opening the store.
     """
     with lakelog.open(path, mode="read") as opened:
         start = opened.min_offset

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from lakelog_lake.bodies.base import BodyParser
-    from lakelog_lake.errors import MayPass
+    from lakelog_lake.errors import TemporaryError
     from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
     from lakelog_lake.landing.places import Destination
     from lakelog_lake.landing.target_set import Targets
@@ -370,7 +370,7 @@ def _running(
         yield running
 
 
-def _trouble(error: MayPass, seconds: float) -> None:
+def _trouble(error: TemporaryError, seconds: float) -> None:
     """Print one line on stderr."""
     typer.echo(f"lakelog: {error} (trying again in {seconds:.1f} s)", err=True)
 

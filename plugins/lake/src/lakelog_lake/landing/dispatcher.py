@@ -21,7 +21,7 @@ import attrs
 import lakelog
 from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.pin import PinWriter
-from lakelog_lake.landing.target import Settled, Target
+from lakelog_lake.landing.target import CommitResult, Target
 from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.landing.waiting import AppendWaiter
 from lakelog_lake.log.cached_store import CachedStore
@@ -260,7 +260,7 @@ class LandingDispatcher:
         """Commit to the tables one by one; if one fails, the tables behind it land later."""
         end = spans[-1].end
         last = next((each.last for each in reversed(written) if each.last is not None), None)
-        done: list[Settled] = []
+        done: list[CommitResult] = []
         for number, target in enumerate(self.targets.served):
             parts = [each.parts[number] for each in written if number in each.parts]
             settled = target.settle(self.source.store, end, last, parts)
@@ -280,7 +280,7 @@ def _first_places(written: Sequence[Written]) -> dict[str, int]:
     return found
 
 
-def _landed(spans: Sequence[LogSpan], done: Sequence[Settled], damaged: int) -> Landed:
+def _landed(spans: Sequence[LogSpan], done: Sequence[CommitResult], damaged: int) -> Landed:
     won = not done or any(each.won for each in done)
     counted = [each for each in done if each.won is won]
     return Landed(

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import attrs
 
 from lakelog.runtime.signals import soon
-from lakelog_lake.errors import MayPass
+from lakelog_lake.errors import TemporaryError
 from lakelog_lake.landing.dispatcher import Landed
 from lakelog_lake.landing.waiting import AppendWaiter
 from lakelog_lake.landing.watchdog import WatchdogNotifier
@@ -46,7 +46,7 @@ def until_stopped(
     stop: Event,
     interval_seconds: float,
     on_landed: Callable[[Landed], None],
-    on_trouble: Callable[[MayPass, float], None],
+    on_trouble: Callable[[TemporaryError, float], None],
     waits: LandingWaits | None = None,
 ) -> None:
     """Land messages as they arrive, until ``stop`` is set.
@@ -66,7 +66,7 @@ def until_stopped(
         begun = time.monotonic()
         try:
             landed = one_pass()
-        except MayPass as error:
+        except TemporaryError as error:
             pause = min(2 * pause, max(_LONGEST_PAUSE_SECONDS, interval_seconds))
             on_trouble(error, pause)
             waits.sleep(pause)

@@ -15,7 +15,7 @@ import attrs
 import lakelog
 from lakelog.files.state.pins import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
-from lakelog_lake.errors import OtherChoice
+from lakelog_lake.errors import SelectionChanged
 from lakelog_lake.landing.committing import commit
 from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.log.selection import EVERYTHING, Chosen
@@ -27,7 +27,7 @@ from lakelog_lake.tasks.task import Outlet, TablePart
 
 
 @attrs.frozen
-class Settled:
+class CommitResult:
     """The result of a range for one table; :ivar won: False if another dispatcher landed it."""
 
     start: int
@@ -77,14 +77,14 @@ class Target:
         :param first: returns the start for a table without a position
 
         Raises the errors of :func:`~lakelog_lake.tasks.ranges.first_offset`, and
-        :class:`~lakelog_lake.errors.OtherChoice`.
+        :class:`~lakelog_lake.errors.SelectionChanged`.
         """
         if self._head is None or not self.idle_bytes:
             self._head = self.newest(identity)
         self._chosen = chosen.said(of_one_topic=self.topics is not None)
         before = None if self._head.position is None else self._head.position.chosen
         if before not in (None, self._chosen):
-            raise OtherChoice(self.sink.name, identity, str(before), self._chosen)
+            raise SelectionChanged(self.sink.name, identity, str(before), self._chosen)
         if self._head.position is None:
             at = first()
             self._empty_to = Position(at, at)
@@ -131,7 +131,7 @@ class Target:
 
     def settle(
         self, identity: str, end: int, last: Fingerprint | None, parts: Sequence[TablePart]
-    ) -> Settled | None:
+    ) -> CommitResult | None:
         """Commit what was written up to ``end``; return ``None`` if the table was not changed."""
         if self._head is None or end <= self.start:
             return None
@@ -145,7 +145,7 @@ class Target:
         self._took_ms = (position.commit, round((time.monotonic() - begun) * 1000))
         self._head = self._empty_to = None
         rows = sum(each.rows for each in files)
-        return Settled(position.start, end, rows, len(files), won, self.is_dead_letters)
+        return CommitResult(position.start, end, rows, len(files), won, self.is_dead_letters)
 
     def _next(self, end: int, last: Fingerprint | None, parts: Sequence[TablePart]) -> Position:
         before = None if self._head is None else self._head.position

@@ -16,7 +16,7 @@ from typing import Final
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import ABORT_FILE, BLANK, LOCK_FILE, MAGIC_BLANK, segment_name
 from lakelog.log.reading.pieces import Blank, Damage
-from lakelog_lake.errors import NotKnown
+from lakelog_lake.errors import DurableEndUnknown
 from lakelog_lake.log.landmarks import Landmarks, log_folder
 
 _MOST_RECORDS: Final = 2000
@@ -110,7 +110,8 @@ def end_of(marks: Landmarks, until: str | None) -> int:
 
     :param until: ``flushed``, ``readable``, or ``None`` for the former where that is known
 
-    Raises :class:`~lakelog_lake.errors.NotKnown` for ``flushed`` if the durable end is not known.
+    Raises :class:`~lakelog_lake.errors.DurableEndUnknown` for ``flushed`` if the durable end is not
+    known.
     """
     store, readable = marks.store, readable_end(marks)
     if until == READABLE or not (store.path / ABORT_FILE).exists():
@@ -118,7 +119,7 @@ def end_of(marks: Landmarks, until: str | None) -> int:
     if not store.is_flushed_known:
         if until is None:
             return readable
-        raise NotKnown(store.path)
+        raise DurableEndUnknown(store.path)
     flushed = min(store.flushed_offset, readable)
     if flushed < readable:
         _log.warning(

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import attrs
 
-from lakelog_lake.errors import NeedsEngine, NoTable, NotLakelogs
+from lakelog_lake.errors import NeedsEngine, NoTable, NotAMessageTable
 from lakelog_lake.readback.commits import TableCommit, of_delta, of_parquet
 from lakelog_lake.readback.landed_table import BATCH_ROWS, DataFile, TableSize
 
@@ -112,7 +112,7 @@ class DeltaRows:
         try:
             rows = self._table().to_pyarrow_dataset()
         except DeltaProtocolError as error:
-            raise NotLakelogs(
+            raise NotAMessageTable(
                 self.name, f"it uses features that Arrow cannot read ({error})"
             ) from error
         yield from _scanned(rows, store, columns)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from lakelog_lake.errors import NoTable, NotLakelogs, NotLanded, Unreadable
+from lakelog_lake.errors import NoTable, NotAMessageTable, NotLanded, Unreadable
 from lakelog_lake.landing.places import TableLocation
 from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.landing.targets import dead_letters_of
@@ -62,7 +62,7 @@ class OpenTable:
 def opened(
     to: str, table: str | None = None, storage: Mapping[str, str] | None = None
 ) -> LandedTable:
-    """Open the table ``KIND:PATH``; raises :class:`NoTable` and :class:`NotLakelogs`."""
+    """Open the table ``KIND:PATH``; raises :class:`NoTable` and :class:`NotAMessageTable`."""
     place = TableLocation.of(to, storage)
     return _one(place, to, place.table(table))
 
@@ -78,7 +78,7 @@ def all_opened(
     :param dead_letters: the name of the table of dead letters, if it is not the default
     :param storage: options of the object store, or properties of the catalog
 
-    Raises :class:`NoTable` if there is none, and :class:`NotLakelogs`.
+    Raises :class:`NoTable` if there is none, and :class:`NotAMessageTable`.
     """
     place = TableLocation.of(to, storage)
     name = place.table(table)
@@ -112,7 +112,7 @@ def _one(place: TableLocation, to: str, name: str) -> LandedTable:
     with table_errors(found.name), readable(found.name):
         missing = set(KEY) - set(found.columns())
     if missing:
-        raise NotLakelogs(found.name, f"it has no column {', '.join(sorted(missing))}")
+        raise NotAMessageTable(found.name, f"it has no column {', '.join(sorted(missing))}")
     return found
 
 

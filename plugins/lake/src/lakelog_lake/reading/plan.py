@@ -13,7 +13,7 @@ import attrs
 
 import lakelog
 from lakelog.errors import MissingIndex
-from lakelog_lake.errors import OffsetGone
+from lakelog_lake.errors import OffsetUnavailable
 from lakelog_lake.log.ends import end_of, queued_end
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.wanted import LAST, NumberSpan, RecordCondition
@@ -43,8 +43,8 @@ class LogRange:
 def plan(store: lakelog.Store, options: ReadOptions) -> list[LogRange]:
     """The ranges of a store's present content.
 
-    Raises :class:`~lakelog_lake.errors.NotKnown` for ``until=flushed`` if the durable end is not
-    known, and :class:`~lakelog_lake.errors.OffsetGone`.
+    Raises :class:`~lakelog_lake.errors.DurableEndUnknown` for ``until=flushed`` if the durable end
+    is not known, and :class:`~lakelog_lake.errors.OffsetUnavailable`.
     """
     with Landmarks.of(store) as marks:
         end = end_of(marks, options.until)
@@ -112,18 +112,18 @@ def _by_key(
 
 
 def check_start(marks: Landmarks, options: ReadOptions, end: int) -> None:
-    """Raise :class:`~lakelog_lake.errors.OffsetGone` unless the start is still in the log."""
+    """Raise :class:`~lakelog_lake.errors.OffsetUnavailable` unless the start is in the log."""
     start, minimum = options.start, marks.store.min_offset
     if start.offset is not None and start.offset > end:
-        raise OffsetGone(marks.store.path, start.offset, minimum, end)
+        raise OffsetUnavailable(marks.store.path, start.offset, minimum, end)
     if options.lost == SKIP:
         return
     if start.offset is not None and start.offset < minimum:
-        raise OffsetGone(marks.store.path, start.offset, minimum, end)
+        raise OffsetUnavailable(marks.store.path, start.offset, minimum, end)
     for queue in marks.queues:
         asked, first = (start.queues or {}).get(queue.queue), queue.first_from(minimum)
         if asked is not None and asked < first:
-            raise OffsetGone(marks.store.path, asked, first, queue.end, queue.queue)
+            raise OffsetUnavailable(marks.store.path, asked, first, queue.end, queue.queue)
 
 
 def _scanned(marks: Landmarks, part: NumberSpan, options: ReadOptions) -> list[LogRange]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import attrs
 
 from lakelog.files.state.pins import Fingerprint
-from lakelog_lake.errors import NoPosition, TableMismatch
+from lakelog_lake.errors import PositionMissing, TableMismatch
 from lakelog_lake.tables.position import UNCHECKED, Position, from_text, says_all, to_text
 
 if TYPE_CHECKING:
@@ -104,13 +104,13 @@ class KnownPositions:
     def position(self, store: str) -> Position | None:
         """The position of ``store``, or ``None``.
 
-        Raises :class:`~lakelog_lake.errors.NoPosition` and ``TableMismatch``.
+        Raises :class:`~lakelog_lake.errors.PositionMissing` and ``TableMismatch``.
         """
         text = self._texts.get(store) or self._from_rows.get(store)
         if text is not None:
             return _parsed(text, self._name)
         if self._line.holds(store):
-            raise NoPosition(self._name, store)
+            raise PositionMissing(self._name, store)
         has_been = store in self._before or self._line.mark(store) is not None
         return _BEGINNING if has_been else None
 

@@ -20,7 +20,7 @@ import lakelog
 from lakelog.errors import LakelogError
 from lakelog.runtime.threads import started
 from lakelog_lake.engine_provider import nothing
-from lakelog_lake.errors import MayPass, NotNow, TaskFailed, WorkerLost
+from lakelog_lake.errors import TaskFailed, TemporaryError, TemporaryTaskError, WorkerLost
 from lakelog_lake.log.cached_store import CachedStore
 from lakelog_lake.tables.file_facts import discard
 from lakelog_lake.tasks.task import Task, Written, write
@@ -176,7 +176,7 @@ def guarded(task: Task) -> Written | Failed:
     try:
         return write(task)
     except LakelogError as error:
-        return Failed(str(error), isinstance(error, MayPass))
+        return Failed(str(error), isinstance(error, TemporaryError))
 
 
 def checked(results: Sequence[Written | Failed]) -> list[Written]:
@@ -185,7 +185,7 @@ def checked(results: Sequence[Written | Failed]) -> list[Written]:
     for each in results:
         if isinstance(each, Failed):
             drop(done)
-            raise (NotNow if each.may_pass else TaskFailed)(each.what)
+            raise (TemporaryTaskError if each.may_pass else TaskFailed)(each.what)
     return done
 
 

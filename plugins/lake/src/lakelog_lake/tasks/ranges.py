@@ -15,7 +15,7 @@ import lakelog
 from lakelog.files.state.pins import Fingerprint
 from lakelog.format.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR
 from lakelog.log.reading.pieces import Blank, Damage
-from lakelog_lake.errors import Gone, WrongLog
+from lakelog_lake.errors import RetentionGap, WrongLog
 from lakelog_lake.log.coverage import edges
 from lakelog_lake.log.durable_end import DurableEnd
 from lakelog_lake.log.landmarks import MANY, Landmarks
@@ -62,7 +62,7 @@ def first_offset(
 ) -> int:
     """The start of the next range, after checking that the log is the one that has landed.
 
-    Raises :class:`WrongLog`, and :class:`Gone` if messages were deleted before they landed.
+    Raises :class:`WrongLog`, and :class:`RetentionGap` if messages were deleted before they landed.
     """
     if position is None:
         return store.min_offset
@@ -71,7 +71,7 @@ def first_offset(
         _check(store, position.last, position.end, table)
     if minimum > position.end:
         if not accept_gaps:
-            raise Gone(store.path, table, position.end, minimum)
+            raise RetentionGap(store.path, table, position.end, minimum)
         return minimum
     return position.end
 

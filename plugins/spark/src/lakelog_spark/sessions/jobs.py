@@ -11,7 +11,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
 from lakelog.runtime.threads import started
-from lakelog_lake.errors import NotNow, SparkFailed, SparkLost, StatementRefused
+from lakelog_lake.errors import SparkFailed, SparkLost, StatementRefused, TemporaryTaskError
 from lakelog_lake.landing.table_errors import is_lost
 from lakelog_spark.sessions.versions import need_spark
 
@@ -60,7 +60,7 @@ _ASK_SECONDS: Final = 1.0
 
 @contextmanager
 def running_job(session: SparkSession) -> Iterator[None]:
-    """Raises :class:`.NotNow` if Spark aborts a job, and :class:`.SparkLost`."""
+    """Raises :class:`.TemporaryTaskError` if Spark aborts a job, and :class:`.SparkLost`."""
     from lakelog_lake.errors import SparkFailed
 
     try:
@@ -70,7 +70,9 @@ def running_job(session: SparkSession) -> Iterator[None]:
         with _noticing():
             if session.sparkContext._jsc.sc().isStopped():
                 raise SparkLost(str(error)) from error
-        raise NotNow(f"{error}: nothing is lost, the range lands in a later pass") from error
+        raise TemporaryTaskError(
+            f"{error}: nothing is lost, the range lands in a later pass"
+        ) from error
 
 
 @contextmanager

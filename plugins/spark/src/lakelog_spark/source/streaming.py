@@ -19,7 +19,7 @@ import attrs
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import lakelog
-from lakelog_lake.errors import OffsetGone, OtherStore
+from lakelog_lake.errors import OffsetUnavailable, OtherStore
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.ends import end_of
 from lakelog_lake.log.landmarks import Landmarks
@@ -103,7 +103,7 @@ class LakelogStreamReader(DataSourceStreamReader):
         if part.low >= minimum:
             return part
         if self._options.lost != SKIP:
-            raise OffsetGone(log.store.path, part.low, minimum, part.end)
+            raise OffsetUnavailable(log.store.path, part.low, minimum, part.end)
         _log.warning("%s: the log from %d to %d was deleted", log.store.path, part.low, minimum)
         return NumberSpan(minimum, max(minimum, part.end))
 
