@@ -244,7 +244,7 @@ def test_what_is_no_table_is_refused_in_one_line(
     land_all(LandingSource(store_path, "S"), make(kind, tmp_path / "u"))
     done = run("lake", "verify", store_path, "--to", f"{kind}:{tmp_path / 'u'}")
     assert done.exit_code == 2
-    assert "it holds S" in done.stderr
+    assert "it has S" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     with pytest.raises(NotLanded):
         verify(f"{kind}:{tmp_path / 'u'}", store_path, "another")
