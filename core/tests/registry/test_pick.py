@@ -19,11 +19,11 @@ def test_the_built_ins_are_offered_like_any_other() -> None:
     assert {"none", "inline"} <= set(registry.names(FLUSH))
     assert registry.names(Kind.WRITER) == ("file",)
     assert registry.names(Kind.APPEND_CALLBACK) == ("rocketmq",)
-    assert {row.plugin for row in registry.offers()} == {"builtin", "queues"}
+    assert {row.plugin for row in registry.offers()} == {"builtin", "queues", "retention"}
 
 
 def test_built_ins_can_be_switched_off_like_any_other() -> None:
-    assert load(disabled=["builtin", "queues"]).offers() == ()
+    assert load(disabled=["builtin", "queues", "retention"]).offers() == ()
 
 
 def test_sections_are_the_settings_classes_by_name() -> None:

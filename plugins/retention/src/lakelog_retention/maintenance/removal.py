@@ -14,13 +14,11 @@ from threading import Event
 from typing import Final
 
 from lakelog.files.preallocation import MakingFailed
-from lakelog.housekeeping.clock import Clock
-from lakelog.housekeeping.planning import Candidate, Holds
-from lakelog.housekeeping.report import Deleted, KeptSegment
-from lakelog.interfaces import DeletionRate
+from lakelog.interfaces import Clock, Deleted, DeletionRate, KeptSegment
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
 from lakelog.registry.events import Events
+from lakelog_retention.maintenance.planning import Candidate, Holds
 
 _LOG: Final = logging.getLogger("lakelog")
 
