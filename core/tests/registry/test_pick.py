@@ -9,7 +9,7 @@ import pytest
 from core.tests.registry.samples import CONTEXT, Flush, Offering, Pace, factory, load, search
 from lakelog.errors import DuplicateName, MissingPlugin, PluginError, SettingsError
 from lakelog.interfaces import Kind, NoSettings
-from lakelog.registry import Setting
+from lakelog.registry import Setting, discovery
 
 FLUSH = Kind.FLUSH_STRATEGY
 
@@ -83,6 +83,8 @@ def test_an_error_of_lakelog_in_make_stays_what_it_is() -> None:
         (Kind.DISPATCHER, "hash-index", "lakelog-hash-index"),
         (Kind.CLEANER, "retention", "lakelog-retention"),
         (Kind.DISK_WATCHER, "psutil", "lakelog-retention"),
+        (Kind.STORE_MAINTENANCE, "maintenance", "lakelog-retention"),
+        (Kind.DISPATCHER, "consume-queue", "lakelog-queues"),
         (Kind.FOLLOWER, "lake", "lakelog-lake"),
     ],
 )
@@ -90,6 +92,7 @@ def test_a_missing_strategy_of_ours_names_its_package(
     kind: Kind, name: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search(monkeypatch)
+    monkeypatch.setattr(discovery, "_OF_EVERY_STORE", {})
     with pytest.raises(MissingPlugin, match=rf"{name!r} is installed: pip install {package}$"):
         load().factory(kind, name)
 

@@ -35,7 +35,7 @@ FORMER: Final = {
     "lakelog.compression": "lakelog.format.compression",
     "lakelog.files.state.pins": "lakelog_retention.pins",
     "lakelog.hosts": "lakelog.format.hosts",
-    "lakelog.housekeeping.report": "lakelog.interfaces.maintaining",
+    "lakelog.housekeeping": "lakelog_retention.maintenance",
     "lakelog.identity": "lakelog.files.state.identity",
     "lakelog.layout": "lakelog.format.layout",
     "lakelog.msgid": "lakelog.format.message_id",

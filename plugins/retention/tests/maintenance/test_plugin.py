@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import lakelog
-from core.tests.store.support import open_small, read_small
+from core.tests.store.support import open_small
 from lakelog.errors import MissingPlugin, PluginError, SettingsError
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Factory, Kind, NoSettings, StoreMaintenance
@@ -68,7 +68,7 @@ def test_a_reader_without_it_reads_and_says_what_is_missing(
     with open_small(tmp_path, **chosen) as store:
         store.put(lakelog.Message("t", b"x"))
     monkeypatch.setenv("LAKELOG_DISABLE_PLUGINS", "retention")
-    with read_small(tmp_path, **chosen) as reader:
+    with open_small(tmp_path, mode="read", **chosen) as reader:
         assert len(list(reader.scan())) == 1
         with pytest.raises(MissingPlugin, match=OFF):
             reader.delete_expired(dry_run=True)

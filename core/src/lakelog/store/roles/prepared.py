@@ -63,7 +63,7 @@ class OpenRequest:
     def maintenance(self) -> StoreMaintenance:
         """The maintenance of open stores."""
         made: StoreMaintenance | None = self._single(Kind.STORE_MAINTENANCE)
-        return made or NoMaintenance(self.registry, self.settings.core)
+        return NoMaintenance(self.registry, self.settings.core) if made is None else made
 
     def _single(self, kind: Kind) -> Any:
         """Build the strategy of a kind of which a process uses one; ``None`` without a plugin."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -12,15 +11,14 @@ from lakelog.interfaces import (
     Cleaner,
     CleaningReport,
     Clock,
-    Deleted,
     DiskReport,
     DiskWatcher,
-    KeptSegment,
     MaintainedLog,
 )
 from lakelog.runtime.cached import cached_property
 from lakelog_retention.maintenance.disks import paths_of
 from lakelog_retention.maintenance.planning import ReaderGrace, RetentionHolds, dry_run
+from lakelog_retention.maintenance.report import report_of
 from lakelog_retention.maintenance.rounds import situation
 from lakelog_retention.maintenance.segment_infos import SegmentInfos
 from lakelog_retention.settings import MaintenanceSettings
@@ -82,20 +80,6 @@ class RemoteMaintenance:
 
     def close(self) -> None:
         """Do nothing: no thread runs."""
-
-
-def report_of(said: Mapping[str, Any]) -> CleaningReport:
-    """A report from its JSON values."""
-    kept = said["kept"]
-    deleted = (
-        Deleted(**{**each, "pinned_by": tuple(each["pinned_by"])}) for each in said["deleted"]
-    )
-    given = {
-        "deleted": tuple(deleted),
-        "kept": None if kept is None else KeptSegment(**kept),
-        "topics": tuple(said["topics"]),
-    }
-    return CleaningReport(**{**said, **given})
 
 
 def _nobody(_start: int) -> int:

@@ -34,6 +34,7 @@ from lakelog_retention.maintenance.planning import (
     dry_run,
 )
 from lakelog_retention.maintenance.removal import Remover
+from lakelog_retention.maintenance.report import joined
 from lakelog_retention.maintenance.segment_infos import SegmentInfos
 from lakelog_retention.settings import MaintenanceSettings
 
@@ -185,18 +186,6 @@ class MaintenanceRounds:
         now_ms = self._clock.now_ms()
         infos = cleaning.infos.sealed(now_ms)
         return candidates(cleaning.cleaner, infos, situation(now_ms, disk, manual=manual))
-
-
-def joined(report: CleaningReport, later: CleaningReport) -> CleaningReport:
-    """Combine the reports of a round and the next."""
-    return CleaningReport(
-        report.dry_run,
-        report.deleted + later.deleted,
-        later.kept,
-        later.min_offset,
-        report.other_files + later.other_files,
-        report.topics + later.topics,
-    )
 
 
 def situation(now_ms: int, disk: DiskReport | None, *, manual: bool) -> CleaningContext:

@@ -131,7 +131,7 @@ class StoreMaintenanceContract:
                 store.look_up(here)
             assert store.delete_expired().deleted == ()
 
-    def test_a_dry_run_says_the_same_in_each_role_and_changes_no_file(
+    def test_a_dry_run_says_the_same_in_each_role_and_deletes_nothing(
         self, tmp_path: Path, witness: _Witness
     ) -> None:
         with self.open(tmp_path, witness) as store:
@@ -141,7 +141,7 @@ class StoreMaintenanceContract:
             for mode in ("write", "read"):
                 with self.open(tmp_path, witness, mode=mode) as other:
                     assert other.delete_expired(dry_run=True) == would
-            assert _starts(tmp_path) == before
+            assert _starts(tmp_path)[: len(before)] == before  # one more may be made in advance
             assert store.delete_expired().deleted == would.deleted
 
     def test_a_process_without_the_services_has_the_other_one_delete(
