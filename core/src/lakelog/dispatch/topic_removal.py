@@ -47,14 +47,8 @@ def delete_topic(
         ) from error
 
 
-def forgetter(dispatchers: Iterable[NamedDispatcher]) -> Callable[[str, int], None]:
-    """A function that removes a topic's queues from all dispatchers with queues."""
-    removers = [
-        each.dispatcher for each in dispatchers if isinstance(each.dispatcher, TopicRemover)
-    ]
-
-    def forget(topic: str, end_offset: int) -> None:
-        for each in removers:
-            each.forget_topic(topic, end_offset)
-
-    return forget
+def forget_topic(dispatchers: Iterable[NamedDispatcher], topic: str, end_offset: int) -> None:
+    """Remove the queues of a topic from all dispatchers with queues."""
+    for each in dispatchers:
+        if isinstance(each.dispatcher, TopicRemover):
+            each.dispatcher.forget_topic(topic, end_offset)

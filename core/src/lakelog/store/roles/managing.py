@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import attrs
 
-from lakelog.dispatch.topic_removal import delete_topic, forgetter
+from lakelog.dispatch.topic_removal import delete_topic, forget_topic
 from lakelog.errors import StoreLocked
 from lakelog.store.owner import OwnedStore
 
@@ -47,7 +48,8 @@ class Managing:
         owned = self.owned
         with owned.reput.paused() as dispatchers:
             end = owned.log.sync()  # a tombstone must not reach beyond the durable end
-            delete_topic(owned.directory.files, self.path, topic, end, forgetter(dispatchers))
+            forget = partial(forget_topic, dispatchers)
+            delete_topic(owned.directory.files, self.path, topic, end, forget)
 
     def hand_over(self) -> None:
         """Release in another thread, since closing waits for the request to be answered."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from lakelog.dispatch.run import NamedDispatcher
-from lakelog.dispatch.topic_removal import delete_topic, forgetter
+from lakelog.dispatch.topic_removal import delete_topic, forget_topic
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.interfaces import QueueReader
 from lakelog.log.commit_log import CommitLog
@@ -25,7 +26,7 @@ def delete_unused(
     if removed:
         log.sync()  # a tombstone must not reach beyond the durable end
     for topic in removed:
-        end, forget = log.positions.dispatched, forgetter(dispatchers)
+        end, forget = log.positions.dispatched, partial(forget_topic, dispatchers)
         delete_topic(directory.files, directory.path, topic, end, forget)
     return removed
 
