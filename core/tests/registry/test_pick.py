@@ -92,7 +92,7 @@ def test_a_missing_strategy_of_ours_names_its_package(
     kind: Kind, name: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search(monkeypatch)
-    monkeypatch.setattr(discovery, "_OF_EVERY_STORE", {})
+    monkeypatch.setattr(discovery, "_OF_EVERY_STORE", ())
     with pytest.raises(MissingPlugin, match=rf"{name!r} is installed: pip install {package}$"):
         load().factory(kind, name)
 

@@ -22,7 +22,7 @@ BUILTIN: Final = "builtin"
 
 DISABLE_VARIABLE: Final = "LAKELOG_DISABLE_PLUGINS"
 
-_OF_EVERY_STORE: Final = {"queues": "lakelog_queues", "retention": "lakelog_retention"}
+_OF_EVERY_STORE: Final = ("queues", "retention")
 """Used even where plugins are given to ``open``: every store has its queues and its maintenance."""
 
 Blamed = TypeVar("Blamed", bound=PluginError)
@@ -78,16 +78,12 @@ def given_sources(plugins: Iterable[object]) -> list[PluginSource]:
     """
     given = [PluginSource(_name_of(plugin), partial(_identity, plugin)) for plugin in plugins]
     names = {each.name for each in given}
-    more = (
-        PluginSource(
-            name,
-            partial(importlib.import_module, f"{package}.plugin"),
-            distribution(f"lakelog-{name}"),
-        )
-        for name, package in _OF_EVERY_STORE.items()
-        if names.isdisjoint((name, f"{package}.plugin")) and find_spec(package)
-    )
-    return [*more, *given]
+    for name in _OF_EVERY_STORE:
+        module = f"lakelog_{name}.plugin"
+        if names.isdisjoint((name, module)) and find_spec(f"lakelog_{name}"):
+            load = partial(importlib.import_module, module)
+            given.insert(0, PluginSource(name, load, distribution(f"lakelog-{name}")))
+    return given
 
 
 def installed_sources() -> list[PluginSource]:

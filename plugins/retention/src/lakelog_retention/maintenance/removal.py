@@ -76,8 +76,7 @@ class Remover:
             self._log.sync()
         if start != segments.first_offset or not segments.is_durable(start):
             return "it is not the first one any more, or not durable yet"
-        veto = self._events.segment_deleting(self._path_of(start), start)
-        return None if veto is None else str(veto)
+        return self._events.segment_deleting(self._path_of(start), start)
 
     def _delete(self, candidate: Candidate) -> str | None:
         """Delete it; return why its file remains, if it does."""
