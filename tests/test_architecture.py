@@ -32,8 +32,8 @@ KNOWN_UPWARDS: Final = {
 
 # What a plugin may import.
 PUBLIC_NAMES: Final = (
-    "accelerate arrow codec errors files.filesystem files.state.identity files.state.pins "
-    "format.checksum format.compression format.hosts format.layout format.message_id "
+    "accelerate arrow codec errors files.filesystem files.state.identity format.checksum "
+    "format.compression format.fingerprint format.hosts format.layout format.message_id "
     "format.properties format.queue_offsets format.sysflag format.units hookspecs interfaces "
     "log.reading.pieces message results runtime.cached runtime.signals runtime.threads "
     "settings.model status"
@@ -47,13 +47,15 @@ SOURCE_FOLDERS: Final = ("core/src", "core/tests", "plugins", "contrib", "tests"
 
 PLUGINS: Final = ("plugins", "contrib")
 EXTENSIONS: Final = {
-    *("lakelog_cli", "lakelog_daemon", "lakelog_doctor", "lakelog_queues", "lakelog_testing")
+    *("lakelog_cli", "lakelog_daemon", "lakelog_doctor", "lakelog_queues", "lakelog_retention"),
+    "lakelog_testing",
 }
 """Distributions of lakelog itself, of the core's exact version: they may import all of the core."""
 BUILT_ON: Final = {
-    "lakelog_cli": {"lakelog_daemon", "lakelog_doctor", "lakelog_queues"},
+    "lakelog_cli": {"lakelog_daemon", "lakelog_doctor", "lakelog_queues", "lakelog_retention"},
+    "lakelog_daemon": {"lakelog_retention"},
     "lakelog_doctor": {"lakelog_queues"},
-    "lakelog_lake": {"lakelog_cli", "lakelog_daemon", "lakelog_queues"},
+    "lakelog_lake": {"lakelog_cli", "lakelog_daemon", "lakelog_queues", "lakelog_retention"},
     "lakelog_queues": {"lakelog_rocketmq"},
     "lakelog_spark": {"lakelog_lake"},
     "lakelog_testing": {"lakelog_doctor", "lakelog_queues"},

@@ -21,8 +21,8 @@ from lakelog import Message, Store
 from lakelog.errors import SettingsError
 from lakelog.files.access import access_of
 from lakelog.files.filesystem import RealFileSystem, overwrite_file
-from lakelog.files.state.pins import Pin, write_pin
 from lakelog.format.layout import LOCK_FILE
+from lakelog_retention.pins import Pin, write_pin
 from tests.support import required
 
 SETTINGS: Final[dict[str, Any]] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.tests.store.faults import NthFails
-from lakelog.dispatch.topic_removal import delete_topic, unused_topics
+from lakelog.dispatch.topic_removal import delete_topic
 from lakelog.errors import CorruptConfig
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.tombstones import (
@@ -17,7 +17,6 @@ from lakelog.files.state.tombstones import (
     clear_tombstones,
     read_tombstones,
 )
-from lakelog.format.units import Units
 
 FILES = RealFileSystem()
 
@@ -66,32 +65,6 @@ def test_the_tombstone_comes_before_the_queues_go(tmp_path: Path) -> None:
 
     delete_topic(FILES, tmp_path, "t", 700, forget)
     assert seen == [("t", 700, {"t": 700})]
-
-
-class Queues:
-    """Bounds of queues, by topic and queue id, with 100 bytes per message."""
-
-    def __init__(self, **topics: list[tuple[int, int]]) -> None:
-        self.found = {(t, q): each for t, qs in topics.items() for q, each in enumerate(qs)}
-
-    def queues(self) -> list[tuple[str, int]]:
-        return list(self.found)
-
-    def bounds(self, queue: tuple[str, int], minimum: int) -> tuple[int, int] | None:
-        first, end = self.found[queue]
-        return min(end, max(first, minimum // 100)), end
-
-    def units(self, queue: tuple[str, int], first: int, count: int) -> Units:
-        raise NotImplementedError
-
-    def kind(self, queue: tuple[str, int]) -> str:
-        return "SimpleCQ"
-
-
-def test_topics_with_nothing_left() -> None:
-    queues = Queues(old=[(0, 5), (0, 3)], half=[(0, 5), (0, 12)], new=[(0, 20)], empty=[(4, 4)])
-    assert unused_topics(queues, 0) == ["empty"]
-    assert unused_topics(queues, 500) == ["empty", "old"]
 
 
 def test_a_file_that_is_watched_says_what_is_new(tmp_path: Path) -> None:

@@ -41,6 +41,27 @@ except MissingPlugin as error:
 assert not pathlib.Path("store").exists()
 """
 
+ANOTHER_CLEANER = """
+import pathlib, types, lakelog
+from lakelog.errors import MissingPlugin
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import DeletionRate, Factory, Kind, NoSettings
+cleaner = types.SimpleNamespace(
+    pace=DeletionRate(), remove_empty_queues=False, choose=lambda segments, situation: []
+)
+class Plugin:
+    @hookimpl
+    def lakelog_cleaners(self):
+        return [Factory(Kind.CLEANER, "mine", NoSettings, lambda settings, context: cleaner)]
+try:
+    lakelog.open("store", plugins=[Plugin()], cleaner="mine")
+except MissingPlugin as error:
+    print(error)
+assert not pathlib.Path("store").exists()
+with lakelog.open("store", plugins=[Plugin()]) as store:
+    assert store.disk() is None
+"""
+
 INSTALLED = """
 from importlib.metadata import distributions
 print(*(found.name for found in distributions() if found.name.startswith("lakelog")))
@@ -70,6 +91,8 @@ def test_put_and_read_work(environment: Environment, tmp_path: Path) -> None:
         ("writer", "mmap", "lakelog-mmap"),
         ("flush", "group-commit", "lakelog-flush"),
         ("dispatchers", ["consume-queue"], "lakelog-queues"),
+        ("cleaner", "retention", "lakelog-retention"),
+        ("disk_watcher", "psutil", "lakelog-retention"),
     ],
 )
 def test_a_strategy_that_is_not_installed_names_its_package(
@@ -77,6 +100,13 @@ def test_a_strategy_that_is_not_installed_names_its_package(
 ) -> None:
     said = environment.run("-c", MISSING.format(key=key, value=repr(name)), cwd=tmp_path)
     assert f"{''.join(name)!r} is installed: pip install {package}" in said
+
+
+def test_a_cleaner_of_another_package_needs_the_maintenance_of_stores(
+    environment: Environment, tmp_path: Path
+) -> None:
+    said = environment.run("-c", ANOTHER_CLEANER, cwd=tmp_path)
+    assert "'maintenance' is installed: pip install lakelog-retention" in said
 
 
 def test_a_file_of_rocketmqs_names_the_package_that_reads_it(

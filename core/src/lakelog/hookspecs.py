@@ -88,6 +88,11 @@ class Hooks:
         """Offer an extension of open stores: methods to find messages by queue, time and key."""
         raise NotImplementedError
 
+    @hookspec
+    def lakelog_store_maintenance(self) -> Sequence[Factory]:
+        """Offer the maintenance of stores: it deletes what a cleaner chooses, and pauses puts."""
+        raise NotImplementedError
+
     # --- lifecycle: each hook is notified of an event ---
 
     @hookspec

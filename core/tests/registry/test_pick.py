@@ -9,7 +9,7 @@ import pytest
 from core.tests.registry.samples import CONTEXT, Flush, Offering, Pace, factory, load, search
 from lakelog.errors import DuplicateName, MissingPlugin, PluginError, SettingsError
 from lakelog.interfaces import Kind, NoSettings
-from lakelog.registry import Setting
+from lakelog.registry import Setting, discovery
 
 FLUSH = Kind.FLUSH_STRATEGY
 
@@ -19,11 +19,11 @@ def test_the_built_ins_are_offered_like_any_other() -> None:
     assert {"none", "inline"} <= set(registry.names(FLUSH))
     assert registry.names(Kind.WRITER) == ("file",)
     assert registry.names(Kind.APPEND_CALLBACK) == ("rocketmq",)
-    assert {row.plugin for row in registry.offers()} == {"builtin", "queues"}
+    assert {row.plugin for row in registry.offers()} == {"builtin", "queues", "retention"}
 
 
 def test_built_ins_can_be_switched_off_like_any_other() -> None:
-    assert load(disabled=["builtin", "queues"]).offers() == ()
+    assert load(disabled=["builtin", "queues", "retention"]).offers() == ()
 
 
 def test_sections_are_the_settings_classes_by_name() -> None:
@@ -83,6 +83,8 @@ def test_an_error_of_lakelog_in_make_stays_what_it_is() -> None:
         (Kind.DISPATCHER, "hash-index", "lakelog-hash-index"),
         (Kind.CLEANER, "retention", "lakelog-retention"),
         (Kind.DISK_WATCHER, "psutil", "lakelog-retention"),
+        (Kind.STORE_MAINTENANCE, "maintenance", "lakelog-retention"),
+        (Kind.DISPATCHER, "consume-queue", "lakelog-queues"),
         (Kind.FOLLOWER, "lake", "lakelog-lake"),
     ],
 )
@@ -90,6 +92,7 @@ def test_a_missing_strategy_of_ours_names_its_package(
     kind: Kind, name: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search(monkeypatch)
+    monkeypatch.setattr(discovery, "_OF_EVERY_STORE", ())
     with pytest.raises(MissingPlugin, match=rf"{name!r} is installed: pip install {package}$"):
         load().factory(kind, name)
 

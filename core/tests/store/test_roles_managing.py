@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from core.tests.housekeeping.support import FEW, House, Keeping
 from core.tests.store.support import NEVER, fill, open_small, read_small, until
 from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message
@@ -26,11 +25,11 @@ from lakelog.errors import (
 )
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared import requests as requests_module
-from lakelog.housekeeping.report import CleaningReport
-from lakelog.interfaces import CleaningContext, Deletion, SegmentInfo
+from lakelog.interfaces import CleaningContext, CleaningReport, Deletion, SegmentInfo
 from lakelog.store.roles import asking
 from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.signals import hold
+from plugins.retention.tests.maintenance.support import FEW, House, Keeping
 
 FILES = RealFileSystem()
 SOON = {"attach": {"reconnect_timeout_ms": 700, "take_over": False}}

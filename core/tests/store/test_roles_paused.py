@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.housekeeping.support import House
 from core.tests.store.support import NEVER, open_small
 from core.tests.store.workers import SERVE, a_worker
 from lakelog import Message, PutRefused
 from lakelog.interfaces import DiskState
+from plugins.retention.tests.maintenance.support import House
 
 WATCHED = {"disk_watcher": "mine-too", "cleaner": None}
 FULL = "0.91 of /data is used"

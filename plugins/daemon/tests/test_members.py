@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from core.tests.housekeeping.support import House, Keeping, fill
 from core.tests.store.support import NEVER, open_small, segments
 from core.tests.store.workers import SERVE, a_worker
 from lakelog.files.filesystem import RealFileSystem
@@ -19,6 +18,7 @@ from lakelog_cli.app import make_app
 from lakelog_daemon import members
 from lakelog_daemon.watching import Watcher
 from plugins.daemon.tests.support import until
+from plugins.retention.tests.maintenance.support import House, Keeping, fill
 
 
 def watcher(path: Path) -> Watcher:

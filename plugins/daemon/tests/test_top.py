@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from core.tests.store.support import open_small
 from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.pins import Pin, write_pin
 from lakelog_cli.app import make_app
 from lakelog_cli.topview import frame
 from lakelog_daemon import watching
 from lakelog_daemon.watching import Watcher
+from lakelog_retention.pins import Pin, write_pin
 from lakelog_testing.signals import hold
 from plugins.daemon.tests.support import IDLE, QUICK, service, serving, until
 

@@ -14,7 +14,7 @@ from lakelog import Message, Store
 from lakelog.codec import RecordBatch
 from lakelog.errors import OffsetOutOfRange
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.pins import Pin, write_pin
+from lakelog_retention.pins import Pin, write_pin
 from lakelog_testing import FakeClock
 from plugins.retention.tests.house import HOUR_MS, SEGMENT, Witness, open_house, starts
 

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Final
 
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, resume
-from lakelog.dispatch.topic_removal import forgetter
+from lakelog.dispatch.topic_removal import forget_topic
 from lakelog.errors import OffsetOutOfRange
 from lakelog.files.state.tombstones import TombstoneFile
 from lakelog.log.reading.log_reader import LogReader
@@ -101,7 +101,7 @@ class ReaderCatchUp:
         dispatching = self._dispatching or self._begin()
         for topic, end_offset in self._removed.items():
             self._state = None  # what was dispatched before is dispatched again
-            forgetter(self._dispatchers)(topic, end_offset)
+            forget_topic(self._dispatchers, topic, end_offset)
             again = max(end_offset, self._reader.min_offset)
             dispatching.offset = min(dispatching.offset, again)
         self._removed.clear()

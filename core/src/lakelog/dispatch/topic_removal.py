@@ -1,4 +1,4 @@
-"""Removes the queues of a topic permanently, and finds topics without remaining records."""
+"""Removes the queues of a topic permanently."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.state.tombstones import add_tombstone
 from lakelog.format.properties import REPAIRED_TOPIC
-from lakelog.interfaces import QueueReader, TopicRemover
+from lakelog.interfaces import TopicRemover
 from lakelog.runtime.arguments import WrongValue
 
 
@@ -47,27 +47,8 @@ def delete_topic(
         ) from error
 
 
-def forgetter(dispatchers: Iterable[NamedDispatcher]) -> Callable[[str, int], None]:
-    """A function that removes a topic's queues from all dispatchers with queues."""
-    removers = [
-        each.dispatcher for each in dispatchers if isinstance(each.dispatcher, TopicRemover)
-    ]
-
-    def forget(topic: str, end_offset: int) -> None:
-        for each in removers:
-            each.forget_topic(topic, end_offset)
-
-    return forget
-
-
-def unused_topics(reader: QueueReader, minimum: int) -> list[str]:
-    """Topics with queues that refer to no record still in the log.
-
-    :param minimum: first byte of the log
-    """
-    used: dict[str, bool] = {}
-    for topic, queue_id in reader.queues():
-        bounds = reader.bounds((topic, queue_id), minimum)
-        used[topic] = used.get(topic, False) or (bounds is not None and bounds[0] < bounds[1])
-    used.pop(REPAIRED_TOPIC, None)  # it cannot be removed
-    return sorted(topic for topic, has_some in used.items() if not has_some)
+def forget_topic(dispatchers: Iterable[NamedDispatcher], topic: str, end_offset: int) -> None:
+    """Remove the queues of a topic from all dispatchers with queues."""
+    for each in dispatchers:
+        if isinstance(each.dispatcher, TopicRemover):
+            each.dispatcher.forget_topic(topic, end_offset)

@@ -52,6 +52,16 @@ from lakelog.interfaces.kinds import (
     Kind,
     NoSettings,
 )
+from lakelog.interfaces.maintaining import (
+    CleaningReport,
+    Clock,
+    Deleted,
+    KeptSegment,
+    MaintainedLog,
+    Maintenance,
+    ServedLog,
+    StoreMaintenance,
+)
 from lakelog.interfaces.older import SegmentSource
 from lakelog.interfaces.writing import (
     CommitRules,
@@ -72,8 +82,11 @@ __all__ = [
     "BodyDecoder",
     "Cleaner",
     "CleaningContext",
+    "CleaningReport",
+    "Clock",
     "CommitRules",
     "Context",
+    "Deleted",
     "Deletion",
     "DeletionRate",
     "DiskReport",
@@ -94,8 +107,11 @@ __all__ = [
     "HashFile",
     "HashFiles",
     "InMemory",
+    "KeptSegment",
     "KeyIndex",
     "Kind",
+    "MaintainedLog",
+    "Maintenance",
     "Mapped",
     "NoSettings",
     "Outcome",
@@ -106,8 +122,10 @@ __all__ = [
     "SegmentInfo",
     "SegmentSource",
     "SegmentWriter",
+    "ServedLog",
     "SettingsFormat",
     "StoreExtension",
+    "StoreMaintenance",
     "TopicRemover",
     "TranslatedValue",
     "Translation",
@@ -130,6 +148,7 @@ PROTOCOLS: dict[Kind, type[Any]] = {
     Kind.ACCELERATOR: Accelerator,
     Kind.SETTINGS_FORMAT: SettingsFormat,
     Kind.STORE_EXTENSION: StoreExtension,
+    Kind.STORE_MAINTENANCE: StoreMaintenance,
 }
 """What the object of each kind must do."""
 

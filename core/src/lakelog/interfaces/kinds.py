@@ -33,6 +33,7 @@ class Kind(Enum):
     ACCELERATOR = "lakelog_accelerators"
     SETTINGS_FORMAT = "lakelog_settings_formats"
     STORE_EXTENSION = "lakelog_store_extensions"
+    STORE_MAINTENANCE = "lakelog_store_maintenance"
 
 
 @attrs.frozen

@@ -22,8 +22,8 @@ BUILTIN: Final = "builtin"
 
 DISABLE_VARIABLE: Final = "LAKELOG_DISABLE_PLUGINS"
 
-_QUEUES: Final = "lakelog_queues.plugin"
-"""Used even where plugins are given to ``open``: every store has its queues."""
+_OF_EVERY_STORE: Final = ("queues", "retention")
+"""Used even where plugins are given to ``open``: every store has its queues and its maintenance."""
 
 Blamed = TypeVar("Blamed", bound=PluginError)
 
@@ -72,15 +72,18 @@ def builtin_source() -> PluginSource:
 
 
 def given_sources(plugins: Iterable[object]) -> list[PluginSource]:
-    """Sources of the plugins passed to ``open``, and of ``queues`` if that is installed.
+    """Sources of the plugins passed to ``open``; ``queues`` and ``retention`` if installed.
 
     A plugin is named by its ``__name__``, or else by its class.
     """
     given = [PluginSource(_name_of(plugin), partial(_identity, plugin)) for plugin in plugins]
-    if any(each.name in ("queues", _QUEUES) for each in given) or not find_spec("lakelog_queues"):
-        return given
-    queues = partial(importlib.import_module, _QUEUES)
-    return [PluginSource("queues", queues, distribution("lakelog-queues")), *given]
+    names = {each.name for each in given}
+    for name in _OF_EVERY_STORE:
+        module = f"lakelog_{name}.plugin"
+        if names.isdisjoint((name, module)) and find_spec(f"lakelog_{name}"):
+            load = partial(importlib.import_module, module)
+            given.insert(0, PluginSource(name, load, distribution(f"lakelog-{name}")))
+    return given
 
 
 def installed_sources() -> list[PluginSource]:

@@ -19,22 +19,6 @@ from lakelog.registry.loading import Plugged
 
 
 @attrs.frozen
-class Veto:
-    """A plugin's refusal to delete a segment.
-
-    :ivar plugin: name of the plugin
-    :ivar cause: the exception that it raised
-    """
-
-    plugin: str
-    cause: Exception
-
-    def __str__(self) -> str:
-        """Describe the refusal."""
-        return f"plugin {self.plugin!r} vetoed it: {type(self.cause).__name__}: {self.cause}"
-
-
-@attrs.frozen
 class Events:
     """One method per lifecycle event; see :class:`lakelog.hookspecs.Hooks`."""
 
@@ -59,13 +43,16 @@ class Events:
         """Announce that the log continues in the segment ``path``."""
         self._tell("lakelog_segment_rolled", path=path, start_offset=start_offset)
 
-    def segment_deleting(self, path: Path, start_offset: int) -> Veto | None:
-        """Announce the deletion of a segment; returns the first refusal, if any.
+    def segment_deleting(self, path: Path, start_offset: int) -> str | None:
+        """Announce the deletion of a segment; returns which plugin refuses, and why, if one does.
 
         Any exception of a plugin keeps the segment: deletion cannot be undone.
         """
         refusal = self._ask("lakelog_segment_deleting", path=path, start_offset=start_offset)
-        return Veto(refusal[0].name, refusal[1]) if refusal else None
+        if refusal is None:
+            return None
+        source, error = refusal
+        return f"plugin {source.name!r} vetoed it: {type(error).__name__}: {error}"
 
     def segment_deleted(self, path: Path, start_offset: int) -> None:
         """Announce that a segment was deleted."""

@@ -19,6 +19,7 @@ FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
     "hash-index": (Kind.DISPATCHER, "lakelog-hash-index"),
     "retention": (Kind.CLEANER, "lakelog-retention"),
     "psutil": (Kind.DISK_WATCHER, "lakelog-retention"),
+    "maintenance": (Kind.STORE_MAINTENANCE, "lakelog-retention"),
     "lake": (Kind.FOLLOWER, "lakelog-lake"),
     "fsspec": (Kind.SEGMENT_SOURCE, "lakelog-archive"),
     "native": (Kind.ACCELERATOR, "lakelog-native"),

@@ -57,8 +57,8 @@ class Registry:
     ) -> Registry:
         """Load and check plugins; touches no file of a store.
 
-        :param plugins: plugins to use beside the core's own and ``queues``; ``None`` uses
-            installed ones; a registry is returned unchanged
+        :param plugins: plugins to use beside the core's own, ``queues`` and ``retention``; ``None``
+            uses all installed ones; a registry is returned unchanged
         :param environ: its ``LAKELOG_DISABLE_PLUGINS`` names plugins to switch off
         :param disabled: names of further plugins to switch off
         """

@@ -9,19 +9,16 @@ import attrs
 
 from lakelog.settings.model import (
     AttachSettings,
-    MaintenanceSettings,
     ServeSettings,
     StoreSettings,
 )
 
 CORE: Final = ""
 """The section of the store's own settings, whose keys are at the top level."""
-MAINTENANCE: Final = "maintenance"
 ATTACH: Final = "attach"
 SERVE: Final = "serve"
 _SECTIONS: Final[Mapping[str, type[Any]]] = {
     CORE: StoreSettings,
-    MAINTENANCE: MaintenanceSettings,
     ATTACH: AttachSettings,
     SERVE: ServeSettings,
 }

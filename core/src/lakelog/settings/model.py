@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mmap import PAGESIZE
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 from attrs import field, validators
@@ -90,27 +90,6 @@ class StoreSettings:
 
 
 @attrs.frozen(kw_only=True)
-class MaintenanceSettings:
-    """The section ``maintenance``: when disk space is freed, and what followers retain.
-
-    :ivar first_round_ms: delay after opening before the cleaner and the disk-space watcher first
-        run
-    :ivar interval_ms: pause between the end of a round and the next one
-    :ivar pin_expires_after_ms: a follower's pin that was not renewed for this long retains nothing;
-        empty is never
-    :ivar override_pins: whether segments are deleted that a follower still needs; otherwise they
-        stay, and puts are refused once the disk is full
-    """
-
-    first_round_ms: int = field(default=60_000, validator=validators.ge(0))
-    interval_ms: int = field(default=10_000, validator=validators.ge(1))
-    pin_expires_after_ms: int | None = field(
-        default=None, validator=validators.optional(validators.ge(1))
-    )
-    override_pins: bool = False
-
-
-@attrs.frozen(kw_only=True)
 class AttachSettings:
     """The section ``attach``: several processes that append to one store.
 
@@ -152,3 +131,15 @@ class ServeSettings:
     restart_longest_ms: int = field(default=60_000, validator=validators.ge(1))
     restart_settled_ms: int = field(default=60_000, validator=validators.ge(1))
     status_interval_ms: int = field(default=1_000, validator=validators.ge(100))
+
+
+def __getattr__(name: str) -> Any:
+    """Give the settings of maintenance by their former name, with a warning."""
+    if name != "MaintenanceSettings":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import warnings
+    from importlib import import_module
+
+    what = f"{__name__}.{name} is lakelog_retention.settings.{name} now"
+    warnings.warn(what, DeprecationWarning, stacklevel=2)
+    return import_module("lakelog_retention.settings").MaintenanceSettings

@@ -10,8 +10,7 @@ from weakref import WeakSet, ref
 
 from lakelog.dispatch.runner import Lag
 from lakelog.errors import DispatchStopped, SettingsError, StoreError
-from lakelog.housekeeping.report import CleaningReport
-from lakelog.interfaces import DiskReport
+from lakelog.interfaces import CleaningReport, DiskReport
 from lakelog.log.put_future import BatchFuture, PutFuture, is_called_back
 from lakelog.log.reading.failures import iterates, reads
 from lakelog.log.reading.log_reader import LogReader, OnDamage
@@ -330,10 +329,8 @@ class LogStore:
         :class:`~lakelog.errors.StoreReadOnly`.
         """
         try:
-            if dry_run:
-                report = self._current.now().house.look()
-            else:
-                report = self._current.manager().delete_expired()
+            maintenance = self._current.now().maintenance
+            report = maintenance.look() if dry_run else maintenance.delete_expired()
         except OSError as error:
             raise readable(error, self.path) from error
         if report is None:
@@ -349,7 +346,7 @@ class LogStore:
 
         In an owner the result pauses or resumes puts.
         """
-        return self._current.now().house.disk()
+        return self._current.now().maintenance.disk()
 
     @property
     def is_writable(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.housekeeping.clock import Clock, SystemClock
+from lakelog.interfaces import Clock
 from lakelog.log.store_directory import readable, unread
 from lakelog.registry import Registry
 from lakelog.runtime.arguments import WrongValue, wrong_type
@@ -47,8 +47,8 @@ def open_store(  # all but the path are optional, and given by name
     :param settings: a mapping, an attrs object, a TOML file, or a resource of your package
     :param broker_conf: RocketMQ's settings file, read by lakelog-rocketmq; ``path`` beats the paths
         in it
-    :param plugins: plugins to use beside ``queues`` and the core's own, in place of the installed
-        ones
+    :param plugins: plugins to use beside ``queues``, ``retention`` and the core's own, in place of
+        the other installed ones
     :param files: replaces the operating system's files, for tests
     :param clock: replaces the clock of disk-space maintenance, for tests
     :returns: the store, with the methods of lakelog-queues if that is installed
@@ -139,8 +139,8 @@ def prepare(
     )
     group = None if tolerate_missing else effective.core.group
     seam = files or RealFileSystem.of_store(place, group)
-    opening = Opening(place, effective, registry, seam, clock or SystemClock())
-    opening.extension  # noqa: B018  # a wrong one is an error before any file is touched
+    opening = Opening(place, effective, registry, seam, clock)
+    opening.extension, opening.maintenance  # noqa: B018  # a wrong one is an error before any file is touched
     return opening
 
 

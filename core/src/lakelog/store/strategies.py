@@ -21,7 +21,6 @@ from lakelog.interfaces import (
     Kind,
     Replicator,
     SegmentSource,
-    StoreExtension,
     Writer,
 )
 from lakelog.log.commit_timer import Committing
@@ -50,12 +49,12 @@ class Strategies:
     writer: Writer
     flush: FlushStrategy
     replicator: Replicator | None
-    dispatchers: Sequence[NamedDispatcher]
-    cleaner: Cleaner | None = None
-    disk_watcher: DiskWatcher | None = None
     flush_failed: Callable[[str], StrategyFailed] = StrategyFailed
     replicator_failed: Callable[[str], StrategyFailed] = StrategyFailed
     decoder: CheckedDecoder | None = None
+    dispatchers: Sequence[NamedDispatcher] = ()
+    cleaner: Cleaner | None = None
+    disk_watcher: DiskWatcher | None = None
 
 
 def make_strategies(
@@ -75,29 +74,28 @@ def make_strategies(
     flushes = flush_name(registry, settings)
     flush = make(Kind.FLUSH_STRATEGY, flushes)
     copies = core.replicator
-    return Strategies(
+    made = Strategies(
         append,
         writer,
         Committing(flush, writer.traits.commit) if writer.traits.staged else flush,
         make(Kind.REPLICATOR, copies) if copies else None,
-        make_dispatchers(registry, settings, context) if services else (),
-        make_cleaner(registry, settings, context) if services else None,
-        make_disk_watcher(registry, settings, context) if services else None,
         registry.blame(Kind.FLUSH_STRATEGY, flushes, StrategyFailed),
         registry.blame(Kind.REPLICATOR, copies, StrategyFailed) if copies else StrategyFailed,
         decoder_of(append, registry, core.append),
     )
+    return add_services(made, registry, settings, context) if services else made
 
 
 def add_services(
     strategies: Strategies, registry: Registry, settings: Settings, context: Context
 ) -> Strategies:
     """Return ``strategies`` with dispatchers, cleaner and disk watcher added."""
+    made, core = (registry, settings, context), settings.core
     return attrs.evolve(
         strategies,
-        dispatchers=make_dispatchers(registry, settings, context),
-        cleaner=make_cleaner(registry, settings, context),
-        disk_watcher=make_disk_watcher(registry, settings, context),
+        dispatchers=make_dispatchers(*made),
+        cleaner=make_chosen(*made, Kind.CLEANER, core.cleaner),
+        disk_watcher=make_chosen(*made, Kind.DISK_WATCHER, core.disk_watcher),
     )
 
 
@@ -154,29 +152,21 @@ def make_decoder(registry: Registry, settings: Settings, context: Context) -> Ch
     return decoder_of(made, registry, name)
 
 
-def make_cleaner(registry: Registry, settings: Settings, context: Context) -> Cleaner | None:
-    """Build the configured cleaner, if any."""
-    name = settings.core.cleaner
-    made: Cleaner | None = _made(registry, settings, context, Kind.CLEANER, name)
-    return made
-
-
-def make_disk_watcher(
-    registry: Registry, settings: Settings, context: Context
-) -> DiskWatcher | None:
-    """Build the configured disk watcher, if any."""
-    name = settings.core.disk_watcher
-    made: DiskWatcher | None = _made(registry, settings, context, Kind.DISK_WATCHER, name)
-    return made
-
-
-def _made(
+def make_chosen(
     registry: Registry, settings: Settings, context: Context, kind: Kind, name: str | None
 ) -> Any:
+    """Build a cleaner or a disk watcher; ``None`` if none is configured."""
     if name is None:
         return None
     registry.factory(kind, name)  # before its section: it says which plugin is missing
+    require_maintenance(registry)
     return registry.make(kind, name, settings.section(name), context)
+
+
+def require_maintenance(registry: Registry) -> None:
+    """Raise :class:`~lakelog.errors.MissingPlugin` if no plugin runs cleaners and watchers."""
+    if not registry.names(Kind.STORE_MAINTENANCE):
+        registry.factory(Kind.STORE_MAINTENANCE, "maintenance")
 
 
 def make_dispatchers(
@@ -204,24 +194,6 @@ def make_archive(registry: Registry, settings: Settings, context: Context) -> Se
         return None
     registry.factory(Kind.SEGMENT_SOURCE, name)
     made: SegmentSource = registry.make(Kind.SEGMENT_SOURCE, name, settings.section(name), context)
-    return made
-
-
-def make_extension(
-    registry: Registry, settings: Settings, context: Context
-) -> StoreExtension | None:
-    """Build the extension of open stores; ``None`` if none is installed."""
-    names = registry.names(Kind.STORE_EXTENSION)
-    if len(names) > 1:
-        raise PluginError(
-            f"the store extensions {', '.join(names)} are installed, and a process uses one: "
-            "switch the other plugins off"
-        )
-    if not names:
-        return None
-    factory = registry.factory(Kind.STORE_EXTENSION, *names)
-    section = settings.sections.get(factory.name) or factory.settings()
-    made: StoreExtension = registry.make(factory.kind, factory.name, section, context)
     return made
 
 

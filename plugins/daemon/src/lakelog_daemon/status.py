@@ -52,10 +52,10 @@ from lakelog.dispatch.runner import Lag
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.pages.page_view import PageView, process_start
 from lakelog.files.pages.shared_page import OwnerState
-from lakelog.files.state.pins import read_pins
-from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR, OWN_DIR
-from lakelog.housekeeping.disks import watched
+from lakelog.format.layout import OWN_DIR
 from lakelog_daemon.processes import Usage
+from lakelog_retention.maintenance.disks import watched
+from lakelog_retention.pins import read_pins
 
 VERSION: Final = 1
 SERVING: Final = "serving"
@@ -164,7 +164,7 @@ def follower_lags(files: FileSystem, path: Path, flushed: int) -> dict[str, int]
 def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
     """The file systems of the store's parts, without duplicates; the log's first."""
     found: dict[int, dict[str, Any]] = {}
-    for each in watched(path, commitlog, (CONSUMEQUEUE_DIR, INDEX_DIR)):
+    for each in watched(path, commitlog):
         with suppress(OSError):
             found.setdefault(each.stat().st_dev, _usage(each))
     return list(found.values())

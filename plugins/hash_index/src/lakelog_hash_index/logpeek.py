@@ -12,7 +12,7 @@ import attrs
 
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem, unreadable
-from lakelog.files.state.pins import Fingerprint
+from lakelog.format.fingerprint import Fingerprint
 from lakelog.format.layout import (
     AT_MAGIC,
     BLANK,

@@ -11,12 +11,13 @@ import pytest
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.pins import Fingerprint, Pin, read_pins
+from lakelog.format.fingerprint import Fingerprint
 from lakelog_lake.errors import LandingError
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.pin import RENEW_MS, PinWriter, pin_name
 from lakelog_lake.landing.targets import TableSpec, pin_for
 from lakelog_lake.tables.position import Position
+from lakelog_retention.pins import Pin, read_pins
 from plugins.lake.tests.landing.table_specs import dispatcher, per_topic
 from plugins.lake.tests.landing.tables import TABLE, make
 from plugins.lake.tests.landing.test_cli import run

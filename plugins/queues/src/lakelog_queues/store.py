@@ -349,7 +349,7 @@ class Store(LogStore):
     def delete_unused_topics(self) -> list[str]:
         """Remove the queues of topics without remaining records; return the topic names."""
         try:
-            return self._current.manager().delete_unused_topics()
+            return self._current.now().maintenance.delete_unused_topics()
         except OSError as error:
             raise readable(error, self.path) from error
 

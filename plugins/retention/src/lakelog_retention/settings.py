@@ -1,4 +1,4 @@
-"""Sections ``[retention]`` and ``[psutil]``."""
+"""Sections ``[maintenance]``, ``[retention]`` and ``[psutil]``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,27 @@ from attrs import field, frozen, validators
 
 from lakelog.interfaces import DeletionRate
 from lakelog_retention.hours import check_zone, parse_hours
+
+
+@frozen(kw_only=True)
+class MaintenanceSettings:
+    """The section ``maintenance``: when disk space is freed, and what followers retain.
+
+    :ivar first_round_ms: delay after opening before the cleaner and the disk-space watcher first
+        run
+    :ivar interval_ms: pause between the end of a round and the next one
+    :ivar pin_expires_after_ms: a follower's pin that was not renewed for this long retains nothing;
+        empty is never
+    :ivar override_pins: whether segments are deleted that a follower still needs; otherwise they
+        stay, and puts are refused once the disk is full
+    """
+
+    first_round_ms: int = field(default=60_000, validator=validators.ge(0))
+    interval_ms: int = field(default=10_000, validator=validators.ge(1))
+    pin_expires_after_ms: int | None = field(
+        default=None, validator=validators.optional(validators.ge(1))
+    )
+    override_pins: bool = False
 
 
 def _hours(_settings: object, _field: attrs.Attribute[Any], value: str) -> None:

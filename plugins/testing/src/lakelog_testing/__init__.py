@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lakelog_testing.contracts.segmentsource import SegmentSourceContract
     from lakelog_testing.contracts.settingsformat import SettingsFormatContract
     from lakelog_testing.contracts.storeextension import StoreExtensionContract
+    from lakelog_testing.contracts.storemaintenance import StoreMaintenanceContract
     from lakelog_testing.contracts.writer import WriterContract
     from lakelog_testing.copies import copy_store
     from lakelog_testing.fakeclock import FakeClock
@@ -53,6 +54,7 @@ __all__ = [
     "SettingsFormatContract",
     "StoreExtensionContract",
     "StoreMachine",
+    "StoreMaintenanceContract",
     "SurplusCleaner",
     "WriterContract",
     "copy_store",
@@ -79,6 +81,7 @@ _MODULES = {
     "SettingsFormatContract": "contracts.settingsformat",
     "StoreExtensionContract": "contracts.storeextension",
     "StoreMachine": "machine",
+    "StoreMaintenanceContract": "contracts.storemaintenance",
     "SurplusCleaner": "surplus",
     "WriterContract": "contracts.writer",
     "copy_store": "copies",

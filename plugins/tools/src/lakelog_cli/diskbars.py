@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR
-from lakelog.housekeeping.disks import watched
+from lakelog_retention.maintenance.disks import watched
 
 BAR_WIDTH: Final = 30
 
@@ -19,7 +18,7 @@ def disks(path: Path, commitlog: Path) -> list[dict[str, Any]]:
     Ratios refer to the space usable by users other than root, as in ``df``.
     """
     found: dict[int, dict[str, Any]] = {}
-    for each in watched(path, commitlog, (CONSUMEQUEUE_DIR, INDEX_DIR)):
+    for each in watched(path, commitlog):
         if each.is_dir():
             found.setdefault(each.stat().st_dev, _usage(each))
     return list(found.values())

@@ -25,7 +25,6 @@ from lakelog.settings.conversion import convert, hints_of
 from lakelog.settings.effective import Settings
 from lakelog.settings.model import StoreSettings
 from lakelog.store.roles.telling import (
-    CORE_SECTIONS,
     DIGESTS,
     PLUGINS,
     SALT,
@@ -37,7 +36,7 @@ from lakelog.store.strategies import AUTO
 
 _LOG: Final = logging.getLogger("lakelog")
 _SAME: Final = ("append", "segment_size_bytes", "commitlog_path", "replicator")
-_OF_SERVICES: Final = (Kind.CLEANER.name, Kind.DISK_WATCHER.name)
+_OF_SERVICES: Final = (Kind.CLEANER.name, Kind.DISK_WATCHER.name, Kind.STORE_MAINTENANCE.name)
 """Kinds of plugins that only the process with the services needs."""
 OTHERS: Final = "the store's processes"
 """The origin of values taken from the processes that have the store open."""
@@ -59,7 +58,7 @@ def agreed(registry: Registry, settings: Settings, said: Mapping[str, Any], path
         asked = getattr(settings.core, key)
         if settings.is_chosen(key) and asked != value:
             _check(settings, key, asked, value)
-    sections = {name: _section(registry, settings, name, said) for name in (*CORE_SECTIONS, *used)}
+    sections = {name: _section(registry, settings, name, said) for name in used}
     made = attrs.evolve(
         settings,
         core=attrs.evolve(settings.core, **theirs),

@@ -24,7 +24,7 @@ from lakelog.files.pages.shared_page import HEARTBEAT, OWNER_PID
 from lakelog.files.shared.ownership import is_served
 from lakelog.files.shared.requests import ReceivedRequest, SentRequest, asked, is_asked, is_busy
 from lakelog.files.shared.watch import announce
-from lakelog.housekeeping.report import CleaningReport, Deleted, KeptSegment
+from lakelog.interfaces import Maintenance
 from lakelog.log.store_directory import readable
 from lakelog.runtime.arguments import WrongValue
 from lakelog.runtime.threads import started
@@ -58,26 +58,18 @@ class Asking:
 
     def resume_dispatch(self) -> None:
         """Send the request."""
-        self._ask("resume_dispatch")
+        self.ask("resume_dispatch")
 
     def delete_topic(self, topic: str) -> None:
         """Send the request."""
-        self._ask("delete_topic", topic)
-
-    def delete_unused_topics(self) -> list[str]:
-        """Send the request."""
-        return list(self._ask("delete_unused_topics"))
-
-    def delete_expired(self) -> CleaningReport | None:
-        """Send the request."""
-        said = self._ask("delete_expired")
-        return None if said is None else _report(said)
+        self.ask("delete_topic", topic)
 
     def hand_over(self) -> None:
         """Request the services; they are free soon after the return."""
-        self._ask("hand_over")
+        self.ask("hand_over")
 
-    def _ask(self, verb: str, *words: str) -> Any:
+    def ask(self, verb: str, *words: str) -> Any:
+        """Send a request; return the result as JSON values."""
         try:
             request = SentRequest(self._files, self._path, {"verb": verb, "words": words})
         except OSError as error:
@@ -127,14 +119,16 @@ class Asking:
 class Answering:
     """Serves requests in the process with the services, in its own thread."""
 
-    def __init__(self, files: FileSystem, path: Path, manager: Manager) -> None:
+    def __init__(
+        self, files: FileSystem, path: Path, manager: Manager, maintenance: Maintenance
+    ) -> None:
         self._files = files
         self._path = path
         self._verbs: dict[str, Callable[..., Any]] = {
             "resume_dispatch": manager.resume_dispatch,
             "delete_topic": manager.delete_topic,
-            "delete_unused_topics": manager.delete_unused_topics,
-            "delete_expired": manager.delete_expired,
+            "delete_unused_topics": maintenance.delete_unused_topics,
+            "delete_expired": maintenance.delete_expired,
             "hand_over": manager.hand_over,
         }
         self._thread: Thread | None = None
@@ -173,7 +167,7 @@ class Answering:
         except Exception as error:  # noqa: BLE001  # a plugin's too: it is the asker's
             request.answer({_ERROR: _packed(error)})
         else:
-            said = attrs.asdict(result) if isinstance(result, CleaningReport) else result
+            said = attrs.asdict(result) if attrs.has(type(result)) else result
             request.answer({_RESULT: said})
 
 
@@ -204,16 +198,3 @@ def _kinds() -> dict[str, type[Exception]]:
         for each in (WrongValue, *ours)
         if issubclass(each, (LakelogError, WrongValue))
     }
-
-
-def _report(said: Mapping[str, Any]) -> CleaningReport:
-    kept = said["kept"]
-    deleted = (
-        Deleted(**{**each, "pinned_by": tuple(each["pinned_by"])}) for each in said["deleted"]
-    )
-    given = {
-        "deleted": tuple(deleted),
-        "kept": None if kept is None else KeptSegment(**kept),
-        "topics": tuple(said["topics"]),
-    }
-    return CleaningReport(**{**said, **given})

@@ -153,7 +153,7 @@ class RoleState:
             RefusingWriter(FORKED),
             former.flush,
             former.waits,
-            former.house,
+            former.maintenance,
             former.extension,
         )
         self.on_swap(self.parts)

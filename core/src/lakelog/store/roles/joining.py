@@ -119,9 +119,8 @@ class JoinedLog:
 
     def parts(self) -> RoleParts:
         """Build the parts for a store."""
-        parts = reader_parts(self.prepared, self.log.appender)
+        parts = reader_parts(self.prepared, self.log.appender, self._asking())
         parts.joined, parts.tell_store = self, self._tell_store
-        parts.manager = self._asking()
         return parts
 
     def _asking(self) -> Asking:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import attrs
 
-from lakelog.dispatch.topic_removal import delete_topic, forgetter
+from lakelog.dispatch.topic_removal import delete_topic, forget_topic
 from lakelog.errors import StoreLocked
-from lakelog.housekeeping.maintenance import Maintenance
-from lakelog.housekeeping.report import CleaningReport
-from lakelog.store.house import forget_unused
 from lakelog.store.owner import OwnedStore
 
 
@@ -25,12 +23,6 @@ class Manager(Protocol):
 
     def delete_topic(self, topic: str) -> None:
         """Remove the queues of a known topic."""
-
-    def delete_unused_topics(self) -> list[str]:
-        """Remove the queues of topics without remaining records; return the topic names."""
-
-    def delete_expired(self) -> CleaningReport | None:
-        """Delete expired segments; ``None`` without a cleaner."""
 
     def hand_over(self) -> None:
         """Begin to release the services to another process."""
@@ -44,7 +36,6 @@ class Managing:
     """
 
     owned: OwnedStore
-    house: Maintenance
     path: Path
     gives_up: Callable[[], None] | None = attrs.field(default=None, init=False)
 
@@ -57,16 +48,8 @@ class Managing:
         owned = self.owned
         with owned.reput.paused() as dispatchers:
             end = owned.log.sync()  # a tombstone must not reach beyond the durable end
-            delete_topic(owned.directory.files, self.path, topic, end, forgetter(dispatchers))
-
-    def delete_unused_topics(self) -> list[str]:
-        """Remove unused topics, as :meth:`delete_topic`."""
-        with self.owned.reput.paused() as dispatchers:
-            return forget_unused(self.owned, dispatchers)
-
-    def delete_expired(self) -> CleaningReport | None:
-        """Run the cleaner until it deletes nothing more."""
-        return self.house.clean()
+            forget = partial(forget_topic, dispatchers)
+            delete_topic(owned.directory.files, self.path, topic, end, forget)
 
     def hand_over(self) -> None:
         """Release in another thread, since closing waits for the request to be answered."""

@@ -10,11 +10,9 @@ from lakelog.dispatch.arrivals import Arrivals
 from lakelog.dispatch.wait import OwnedWait
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.dispatch_lock import DispatchLock
-from lakelog.interfaces import SegmentSource, Writer
+from lakelog.interfaces import MaintainedLog, SegmentSource, Writer
 from lakelog.log.health import Health
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.settings.catalog import MAINTENANCE
-from lakelog.store.house import keep_house
 from lakelog.store.open_log import OpenLog
 from lakelog.store.owner import OwnedStore, open_owned, take_services
 from lakelog.store.roles.asking import Answering
@@ -129,18 +127,21 @@ def _housed(
         owned.segments.on_roll = lambda start: events.segment_rolled(
             directory.segment(start), start
         )
-        house = keep_house(
-            owned,
-            strategies.cleaner,
-            strategies.disk_watcher,
-            prepared.settings.section(MAINTENANCE),
-            events,
-            prepared.clock,
+        owned.page.tell_pause(None)  # a former process with the services may have left a pause
+        log = MaintainedLog(
+            directory=directory,
+            reader=owned.reader,
+            starts=owned.segments.starts,
+            segment_size_bytes=core.segment_size_bytes,
+            cleaner=lambda: strategies.cleaner,
+            disk_watcher=lambda: strategies.disk_watcher,
+            events=events,
+            clock=prepared.clock,
         )
-        undo.callback(house.close)
-        house.start()
-        manager = Managing(owned, house, prepared.path)
-        answering = Answering(prepared.files, prepared.path, manager)
+        maintenance = prepared.maintenance.maintain(log, owned)
+        undo.callback(maintenance.close)
+        manager = Managing(owned, prepared.path)
+        answering = Answering(prepared.files, prepared.path, manager, maintenance)
         owned.watch.on_turn = _turns(owned, answering)
         undo.pop_all()
     commit = owned.log.commit if owned.log.staged else None
@@ -150,7 +151,7 @@ def _housed(
         owned.appender,
         owned.appender.flush,
         OwnedWait(owned.reput, arrivals, commit),
-        house,
+        maintenance,
         prepared.extended(owned.reader, owned.dispatchers, arrivals),
         manager=manager,
         answering=answering,

@@ -15,14 +15,13 @@ import attrs
 
 from lakelog.dispatch.wait import DispatchWait
 from lakelog.errors import PutRefused, StoreReadOnly
-from lakelog.interfaces import Extended
+from lakelog.interfaces import Extended, Maintenance
 from lakelog.log.health import Health
 from lakelog.log.put_future import BatchFuture, PutFuture
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.message import Body, Message
 from lakelog.results import PutResult
 from lakelog.status import PutStatus
-from lakelog.store.house import SpaceManager
 from lakelog.store.owner import OwnedStore
 from lakelog.store.roles.asking import Answering
 from lakelog.store.roles.managing import Manager
@@ -54,13 +53,6 @@ class Bindable(Protocol):
         self, topic: str, tags: str | None, queue_id: int | None
     ) -> Callable[[Body, str | Sequence[str] | None], PutResult]:
         """Return a function that puts a message of ``topic`` from its body and keys."""
-
-
-class Closes(Protocol):
-    """An object that has to be closed."""
-
-    def close(self) -> None:
-        """Release its resources."""
 
 
 class JoinedStore(Protocol):
@@ -138,7 +130,7 @@ class RoleParts:
     puts: Puts
     flush: Callable[[], int]
     waits: DispatchWait
-    house: SpaceManager
+    maintenance: Maintenance
     extension: Extended | None
     manager: Manager | None = None
     answering: Answering | None = None
@@ -149,22 +141,23 @@ class RoleParts:
     def close(self) -> None:
         """Close everything; each part is closed before the ones that it uses."""
         with ExitStack() as closing:
-            for ends in self._in_order():
-                if ends is not None:
-                    closing.callback(ends.close)
+            for log in (self.owned, self.joined):
+                if log is not None:
+                    closing.callback(log.close)
+            self._close_users_of_the_log()
 
     def give_up(self) -> None:
         """Release the services to another process; the log stays open."""
         with ExitStack() as closing:
             if self.owned is not None:
                 closing.callback(self.owned.give_up)
-            for ends in (self.waits, self.extension, self.answering, self.house):
-                if ends is not None:
-                    closing.callback(ends.close)
+            self._close_users_of_the_log()
 
-    def _in_order(self) -> tuple[Closes | None, ...]:
-        """The last one is closed first."""
-        return self.owned, self.joined, self.waits, self.extension, self.answering, self.house
+    def _close_users_of_the_log(self) -> None:
+        with ExitStack() as closing:
+            for each in (self.waits, self.extension, self.answering, self.maintenance):
+                if each is not None:
+                    closing.callback(each.close)
 
     def forked(self, why: str) -> None:
         """Disable these parts in a forked child.

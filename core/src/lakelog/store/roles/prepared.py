@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 from lakelog.dispatch.arrivals import ArrivalSignal
 from lakelog.dispatch.run import NamedDispatcher
+from lakelog.errors import PluginError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.shared.ownership import is_followed
 from lakelog.files.state.tombstones import TombstoneFile
-from lakelog.housekeeping.clock import Clock, SystemClock
-from lakelog.interfaces import Context, DispatchedLog, Extended, StoreExtension
+from lakelog.interfaces import (
+    Clock,
+    Context,
+    DispatchedLog,
+    Extended,
+    Kind,
+    StoreExtension,
+    StoreMaintenance,
+)
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.registry import Registry
+from lakelog.registry.missing import spoken
 from lakelog.runtime.cached import cached_property
 from lakelog.settings.effective import Settings
-from lakelog.store.strategies import make_extension, with_accelerator
+from lakelog.store.maintenance import NoMaintenance
+from lakelog.store.strategies import with_accelerator
 
 
 @attrs.frozen(slots=False)
@@ -29,7 +40,7 @@ class OpenRequest:
     settings: Settings
     registry: Registry
     files: FileSystem
-    clock: Clock = attrs.field(factory=SystemClock)
+    clock: Clock | None = None
 
     def context(self, *, read_only: bool) -> Context:
         """Build the context for making strategies."""
@@ -45,8 +56,29 @@ class OpenRequest:
     @cached_property
     def extension(self) -> StoreExtension | None:
         """The extension of open stores, if one is installed."""
+        made: StoreExtension | None = self._single(Kind.STORE_EXTENSION)
+        return made
+
+    @cached_property
+    def maintenance(self) -> StoreMaintenance:
+        """The maintenance of open stores."""
+        made: StoreMaintenance | None = self._single(Kind.STORE_MAINTENANCE)
+        return NoMaintenance(self.registry, self.settings.core) if made is None else made
+
+    def _single(self, kind: Kind) -> Any:
+        """Build the strategy of a kind of which a process uses one; ``None`` without a plugin."""
+        names = self.registry.names(kind)
+        if len(names) > 1:
+            raise PluginError(
+                f"of the kind {spoken(kind)!r}, {', '.join(names)} are installed, and a process "
+                "uses one: switch the other plugins off"
+            )
+        if not names:
+            return None
+        factory = self.registry.factory(kind, *names)
+        section = self.settings.sections.get(factory.name) or factory.settings()
         plain = Context(self.path, self.settings.core, self.files, read_only=True)
-        return make_extension(self.registry, self.settings, plain)
+        return self.registry.make(kind, factory.name, section, plain)
 
     def extended(
         self,

@@ -13,8 +13,8 @@ from lakelog.files.pages.wake_page import Sleeper
 from lakelog.files.shared.ownership import is_owned
 from lakelog.files.state.body_note import warn_of_others
 from lakelog.files.state.clean_stop import CleanEnd, untouched
-from lakelog.files.state.pins import read_pins
 from lakelog.files.state.tombstones import TombstoneFile
+from lakelog.interfaces import Kind, MaintainedLog
 from lakelog.log.appender import Appender
 from lakelog.log.reading.bounds import ReaderBounds
 from lakelog.log.reading.damage import read_damage
@@ -22,23 +22,24 @@ from lakelog.log.reading.flush_wait import FlushWait
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.settings.catalog import MAINTENANCE
-from lakelog.store.house import DryRunCleaner
+from lakelog.store.roles.asking import Asking
 from lakelog.store.roles.parts import RefusingWriter, RoleParts, no_flush
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.strategies import (
     make_archive,
-    make_cleaner,
+    make_chosen,
     make_decoder,
-    make_disk_watcher,
     make_dispatchers,
 )
 
 
-def reader_parts(prepared: OpenRequest, appender: Appender | None = None) -> RoleParts:
+def reader_parts(
+    prepared: OpenRequest, appender: Appender | None = None, asking: Asking | None = None
+) -> RoleParts:
     """Open the files for reading; dispatchers keep in memory the units they build.
 
     :param appender: of a process that appends too
+    :param asking: sends requests to the process with the services; given with ``appender``
     """
     core = prepared.settings.core
     directory = StoreDirectory.of(prepared.files, prepared.path, core)
@@ -61,6 +62,17 @@ def reader_parts(prepared: OpenRequest, appender: Appender | None = None) -> Rol
     )
     sleeper = Sleeper(prepared.files, prepared.path)
     arrivals = PolledArrivals(completion.reach, sleeper, completion.reach_now)
+    maintained = MaintainedLog(
+        directory=directory,
+        reader=reader,
+        starts=source.starts,
+        segment_size_bytes=core.segment_size_bytes,
+        cleaner=lambda: make_chosen(*made, Kind.CLEANER, core.cleaner),
+        disk_watcher=lambda: make_chosen(*made, Kind.DISK_WATCHER, core.disk_watcher),
+        events=prepared.registry.events,
+        clock=prepared.clock,
+        ask=None if asking is None else asking.ask,
+    )
     refused = f"{prepared.path} is open for reading; open it with mode='write' to write"
     return RoleParts(
         "read" if appender is None else "attach",
@@ -68,10 +80,11 @@ def reader_parts(prepared: OpenRequest, appender: Appender | None = None) -> Rol
         RefusingWriter(refused) if appender is None else appender,
         partial(no_flush, prepared.path) if appender is None else appender.flush,
         ReaderWait(completion, arrivals),
-        _onlooker(prepared, directory.commitlog, source, reader),
+        prepared.maintenance.view(maintained),
         prepared.extended(
             reader, dispatchers, arrivals, completion.refresh, read_only=appender is None
         ),
+        asking,
     )
 
 
@@ -91,21 +104,3 @@ def _reader(prepared: OpenRequest, source: FileSource, commitlog: Path) -> LogRe
     if archive is not None:
         reader.add_archive(archive, prepared.settings.core.segment_size_bytes)
     return reader
-
-
-def _onlooker(
-    prepared: OpenRequest, commitlog: Path, source: FileSource, reader: LogReader
-) -> DryRunCleaner:
-    made = prepared.registry, prepared.settings, prepared.context(read_only=True)
-    return DryRunCleaner(
-        prepared.path,
-        source,
-        commitlog,
-        reader,
-        prepared.settings.core.segment_size_bytes,
-        prepared.settings.section(MAINTENANCE),
-        prepared.clock,
-        lambda: read_pins(prepared.files, prepared.path),
-        lambda: make_cleaner(*made),
-        lambda: make_disk_watcher(*made),
-    )

@@ -22,7 +22,7 @@ import attrs
 from lakelog.files.pages.shared_page import SETTINGS_BYTES, settings_text
 from lakelog.interfaces import Kind
 from lakelog.registry import Registry
-from lakelog.settings.catalog import MAINTENANCE, default_of, dotted, keys_of
+from lakelog.settings.catalog import default_of, dotted, keys_of
 from lakelog.settings.effective import Settings
 from lakelog.store.strategies import dispatcher_names, flush_name
 
@@ -30,8 +30,6 @@ PLUGINS: Final = "plugins"
 SECTIONS: Final = "sections"
 DIGESTS: Final = "digests"
 SALT: Final = "salt"
-CORE_SECTIONS: Final = (MAINTENANCE,)
-"""Sections of the core that the process with the services uses."""
 _SHARED: Final = (
     *("append", "store_host", "record_crc", "max_message_size_bytes", "segment_size_bytes"),
     *("queues_per_topic", "light_queues", "max_light_queues", "replicator", "commitlog_path"),
@@ -47,10 +45,10 @@ def told(registry: Registry, settings: Settings) -> dict[str, Any]:
     said = {key: getattr(core, key) for key in _SHARED}
     said["flush"] = flush_name(registry, settings)
     said["dispatchers"] = list(dispatcher_names(registry, settings))
-    said[PLUGINS] = {name: _package(registry, kind, name) for kind, name in _used(said)}
+    said[PLUGINS] = {name: _package(registry, kind, name) for kind, name in _used(registry, said)}
     salt = os.urandom(8).hex()
     digests, sections = dict[str, str](), dict[str, dict[str, Any]]()
-    for name in (*CORE_SECTIONS, *said[PLUGINS]):
+    for name in said[PLUGINS]:
         if name in settings.sections:
             sections[name], hidden = parted(settings.sections[name])
             digests |= {dotted(name, key): digest(value, salt) for key, value in hidden.items()}
@@ -63,12 +61,15 @@ def told(registry: Registry, settings: Settings) -> dict[str, Any]:
     return {**said, DIGESTS: {**digests, **whole}, SALT: salt}
 
 
-def _used(said: Mapping[str, Any]) -> Iterator[tuple[Kind, str]]:
+def _used(registry: Registry, said: Mapping[str, Any]) -> Iterator[tuple[Kind, str]]:
     for kind, key in _KEYS.items():
         if said[key] is not None:
             yield kind, said[key]
     for each in said["dispatchers"]:
         yield Kind.DISPATCHER, each
+    if said["cleaner"] or said["disk_watcher"]:
+        for each in registry.names(Kind.STORE_MAINTENANCE):
+            yield Kind.STORE_MAINTENANCE, each
 
 
 _KEYS: Final = {

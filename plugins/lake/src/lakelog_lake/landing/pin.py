@@ -22,9 +22,9 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.files.state import pins
 from lakelog.format.layout import OWN_DIR
 from lakelog_lake.tables.position import UNCHECKED, Position
+from lakelog_retention import pins
 
 RENEW_MS: Final = 60_000
 """An unchanged pin is written again after this time, so that it does not expire."""

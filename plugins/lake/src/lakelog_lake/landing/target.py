@@ -13,7 +13,7 @@ from functools import reduce
 import attrs
 
 import lakelog
-from lakelog.files.state.pins import Fingerprint
+from lakelog.format.fingerprint import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.errors import SelectionChanged
 from lakelog_lake.landing.committing import commit

@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog.files.state.pins import Fingerprint
+from lakelog.format.fingerprint import Fingerprint
 
 PREFIX: Final = "lakelog.position."
 UNCHECKED: Final = 1 << 32

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from lakelog import Store
 from lakelog.errors import ThreadNotStarted
-from lakelog.housekeeping.report import CleaningReport
-from lakelog.interfaces import DiskReport
+from lakelog.interfaces import CleaningReport, DiskReport
 from lakelog.log.reading.log_reader import OnDamage
 from lakelog.log.reading.pieces import Piece
 from lakelog.message import Body, Message, MessageColumns, StoredMessage

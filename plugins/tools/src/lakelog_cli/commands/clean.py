@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import attrs
 import typer
 
-from lakelog.housekeeping.report import CleaningReport, Deleted
+from lakelog.interfaces import CleaningReport, Deleted
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_lines

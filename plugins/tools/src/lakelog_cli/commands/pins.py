@@ -13,14 +13,13 @@ import typer
 from lakelog import Store
 from lakelog.errors import NotAStore
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.pins import Pin, read_pins, remove_pin
-from lakelog.housekeeping.judging import PinValidator
-from lakelog.settings.catalog import MAINTENANCE
 from lakelog_cli.group import LakelogGroup
 from lakelog_cli.notthere import check_name
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.tables import write_rows
+from lakelog_retention.maintenance.pin_check import PinValidator
+from lakelog_retention.pins import Pin, read_pins, remove_pin
 
 _LIST: Final = "list"
 
@@ -78,7 +77,7 @@ def remove(
 
 def _judged(store: Store, pins: Sequence[Pin]) -> tuple[list[Pin], list[dict[str, Any]]]:
     """What each holds, and a line for it."""
-    after_ms, now_ms = store.settings.section(MAINTENANCE).pin_expires_after_ms, _now_ms()
+    after_ms, now_ms = store.settings.section("maintenance").pin_expires_after_ms, _now_ms()
     log, judge = (store.min_offset, store.max_offset), PinValidator(store.scan_pieces)
     found, rows = [], []
     for each in pins:

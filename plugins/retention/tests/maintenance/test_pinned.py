@@ -8,13 +8,14 @@ from pathlib import Path
 import attrs
 import pytest
 
-from core.tests.housekeeping.support import House, fill
 from core.tests.store.support import SEGMENT
 from lakelog import PutResult, Store
 from lakelog.codec import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.pins import Fingerprint, Pin, write_pin
-from lakelog.housekeeping.judging import PinValidator
+from lakelog.format.fingerprint import Fingerprint
+from lakelog_retention.maintenance.pin_check import PinValidator
+from lakelog_retention.pins import Pin, write_pin
+from plugins.retention.tests.maintenance.support import House, fill
 
 FILES = RealFileSystem()
 

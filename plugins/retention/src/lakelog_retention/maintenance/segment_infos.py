@@ -11,52 +11,36 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import attrs
-
-from lakelog.files.state.pins import Pin, holders
-from lakelog.housekeeping.judging import PinValidator
-from lakelog.interfaces import SegmentInfo
+from lakelog.interfaces import MaintainedLog, SegmentInfo
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.pieces import Blank, Damage
+from lakelog.log.store_directory import StoreDirectory
+from lakelog_retention.maintenance.pin_check import PinValidator
+from lakelog_retention.pins import Pin, holders, read_pins
 
 _LOG: Final = logging.getLogger("lakelog")
 _LOOKS: Final = (64 << 10, 1 << 20, 8 << 20)
 """Bytes to read from the end of a segment, in successive attempts; then the whole segment."""
 
 
-@attrs.frozen
-class SegmentHolders:
-    """Who still needs segments: pins and readers.
-
-    :ivar pins: reads the present pins
-    :ivar readers: returns the number of held maps of a segment
-    :ivar pin_expires_after_ms: see :class:`~lakelog.settings.model.MaintenanceSettings`
-    """
-
-    pins: Callable[[], Sequence[Pin]]
-    readers: Callable[[int], int]
-    pin_expires_after_ms: int | None
-
-
 class SegmentInfos:
     """The sealed segments of a log.
 
-    :param starts: returns the start of each segment
+    :param readers: returns the number of held maps of the segment that starts at an offset
+    :param pin_expires_after_ms: see :class:`~lakelog_retention.settings.MaintenanceSettings`
     """
 
     def __init__(
-        self,
-        reader: LogReader,
-        starts: Callable[[], Sequence[int]],
-        size_bytes: int,
-        held: SegmentHolders,
+        self, log: MaintainedLog, readers: Callable[[int], int], pin_expires_after_ms: int | None
     ) -> None:
-        self._reader = reader
-        self._starts = starts
-        self._size_bytes = size_bytes
-        self._held = held
+        self._directory: StoreDirectory = log.directory
+        self._reader: LogReader = log.reader
+        self._starts = log.starts
+        self._size_bytes = log.segment_size_bytes
+        self._readers = readers
+        self._pin_expires_after_ms = pin_expires_after_ms
         self._times_ms: dict[int, int | None] = {}
-        self._judge = PinValidator(reader.pieces)
+        self._judge = PinValidator(log.reader.pieces)
         self._told = frozenset[str]()
 
     @property
@@ -82,7 +66,7 @@ class SegmentInfos:
                 start,
                 self._size_bytes,
                 last_ms,
-                self._held.readers(start),
+                self._readers(start),
                 holders(pins, start + self._size_bytes, now_ms),
             )
             for start, last_ms in zip(starts, times_ms, strict=True)
@@ -90,8 +74,9 @@ class SegmentInfos:
 
     def _pins(self, now_ms: int) -> list[Pin]:
         """The pins that have not expired."""
-        after_ms = self._held.pin_expires_after_ms
-        return [each for each in self._held.pins() if not each.has_expired(now_ms, after_ms)]
+        after_ms = self._pin_expires_after_ms
+        pins = read_pins(self._directory.files, self._directory.path)
+        return [each for each in pins if not each.has_expired(now_ms, after_ms)]
 
     def _judged(self, pins: Sequence[Pin], minimum: int, end: int) -> list[Pin]:
         """Check the pins; a problem is logged once while it lasts, since it lets the disk fill."""

@@ -23,7 +23,6 @@ class IndexTrimmer:
 
     :ivar forget_unused: removes the queues of topics without remaining records and returns the
         names; called with the dispatchers while dispatching is paused. ``None`` keeps such queues
-    :ivar done: the minimum to which they are already trimmed
     """
 
     _reput: DispatchRunner

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from core.tests.housekeeping.support import FEW, House, Keeping
 from core.tests.store.support import open_small, read_small
 from lakelog import Message, Store
 from lakelog.codec import RecordBatch
@@ -24,6 +23,7 @@ from lakelog.interfaces import DiskState, Factory, Kind, NoSettings
 from lakelog_doctor.check import check
 from lakelog_testing.copies import copy_store
 from lakelog_testing.crash.opener import owned_by
+from plugins.retention.tests.maintenance.support import FEW, House, Keeping
 
 QUEUES = {
     "consume-queue": {

@@ -11,15 +11,8 @@ import pytest
 
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.pins import (
-    Fingerprint,
-    Pin,
-    holders,
-    pin_file,
-    read_pins,
-    remove_pin,
-    write_pin,
-)
+from lakelog.format.fingerprint import Fingerprint
+from lakelog_retention.pins import Pin, holders, pin_file, read_pins, remove_pin, write_pin
 
 FILES = RealFileSystem()
 PIN = Pin("iceberg-1", 4096, 1_000, "iceberg:/lake", Fingerprint(4000, 96, 0xFFFFFFFF))

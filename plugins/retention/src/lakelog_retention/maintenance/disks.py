@@ -1,4 +1,4 @@
-"""Pauses and resumes puts according to the disk-space watcher."""
+"""Checks the disks of a store; pauses and resumes puts according to the disk-space watcher."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
 
-from lakelog.interfaces import DiskReport, DiskState, DiskWatcher
+from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR
+from lakelog.interfaces import DiskReport, DiskState, DiskWatcher, MaintainedLog
 from lakelog.log.health import Health
 from lakelog.registry.events import Events
 
 
-def watched(path: Path, commitlog: Path, folders: Sequence[str]) -> tuple[Path, ...]:
+def watched(path: Path, commitlog: Path) -> tuple[Path, ...]:
     """The paths of a store that may be on separate disks: log, queues, index, the rest."""
-    inside = tuple(path / name for name in folders if (path / name).is_dir())
+    inside = (path / name for name in (CONSUMEQUEUE_DIR, INDEX_DIR) if (path / name).is_dir())
     return tuple(dict.fromkeys((commitlog, *inside, path)))
+
+
+def paths_of(log: MaintainedLog) -> tuple[Path, ...]:
+    """The paths of an open store that may be on separate disks."""
+    return watched(log.directory.path, log.directory.commitlog)
 
 
 class Disks:

@@ -8,14 +8,16 @@ from typing import Final, Protocol
 import attrs
 
 from lakelog.errors import BadStrategy
-from lakelog.housekeeping.clock import Clock
-from lakelog.housekeeping.report import CleaningReport, Deleted, KeptSegment
 from lakelog.interfaces import (
     Cleaner,
     CleaningContext,
+    CleaningReport,
+    Clock,
+    Deleted,
     Deletion,
     DeletionRate,
     DiskState,
+    KeptSegment,
     SegmentInfo,
 )
 

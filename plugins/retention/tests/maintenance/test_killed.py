@@ -7,12 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def test_whatever_change_it_is_killed_before_the_next_open_is_consistent(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "core.tests.housekeeping.killing", str(tmp_path)],
+        [sys.executable, "-m", "plugins.retention.tests.maintenance.killing", str(tmp_path)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -14,17 +14,29 @@ from typing import Final
 import attrs
 
 from lakelog.errors import StoreClosed, StoreFailed
-from lakelog.housekeeping.clock import Clock
-from lakelog.housekeeping.disks import Disks
-from lakelog.housekeeping.following import IndexTrimmer
-from lakelog.housekeeping.infos import SegmentInfos
-from lakelog.housekeeping.planning import MANUAL_ROUNDS, Candidate, Holds, candidates, dry_run
-from lakelog.housekeeping.removal import Remover
-from lakelog.housekeeping.report import CleaningReport
-from lakelog.interfaces import Cleaner, CleaningContext, DiskReport, DiskState
+from lakelog.interfaces import (
+    Cleaner,
+    CleaningContext,
+    CleaningReport,
+    Clock,
+    DiskReport,
+    DiskState,
+)
 from lakelog.log.health import Health
 from lakelog.runtime.threads import started
-from lakelog.settings.model import MaintenanceSettings
+from lakelog_retention.maintenance.disks import Disks
+from lakelog_retention.maintenance.index_trim import IndexTrimmer
+from lakelog_retention.maintenance.planning import (
+    MANUAL_ROUNDS,
+    Candidate,
+    Holds,
+    candidates,
+    dry_run,
+)
+from lakelog_retention.maintenance.removal import Remover
+from lakelog_retention.maintenance.report import joined
+from lakelog_retention.maintenance.segment_infos import SegmentInfos
+from lakelog_retention.settings import MaintenanceSettings
 
 _LOG: Final = logging.getLogger("lakelog")
 
@@ -40,8 +52,8 @@ class Cleaning:
     following: IndexTrimmer
 
 
-class Maintenance:
-    """Disk-space maintenance of one open store."""
+class MaintenanceRounds:
+    """Disk-space maintenance of one open store, in the process with its services."""
 
     def __init__(
         self,
@@ -51,10 +63,12 @@ class Maintenance:
         cleaning: Cleaning | None,
         disks: Disks | None,
         go_on: Callable[[], None],
+        delete_unused: Callable[[], list[str]],
     ) -> None:
         """Keep the collaborators.
 
         :param go_on: called after each round, to resume dispatching that a full disk stopped
+        :param delete_unused: removes the queues of unused topics; returns their names
         """
         self._settings = settings
         self._clock = clock
@@ -62,6 +76,7 @@ class Maintenance:
         self._cleaning = cleaning
         self._disks = disks
         self._go_on = go_on
+        self._delete_unused = delete_unused
         self._stop = Event()
         self._one_at_a_time = Lock()
         self._thread = Thread(target=self._run, name="lakelog-maintenance", daemon=True)
@@ -84,10 +99,6 @@ class Maintenance:
         """Look at the disks; ``None`` without a watcher."""
         return None if self._disks is None else self._disks.look()
 
-    def is_scarce(self, size_bytes: int) -> bool:
-        """Whether a file of ``size_bytes`` must not be created ahead of need."""
-        return self._disks is not None and self._disks.is_scarce(size_bytes)
-
     def look(self) -> CleaningReport | None:
         """Report what a requested round would do now; ``None`` without a cleaner."""
         if self._cleaning is None:
@@ -96,7 +107,7 @@ class Maintenance:
             self._check()
             return self._dry_run(self._cleaning)
 
-    def clean(self) -> CleaningReport | None:
+    def delete_expired(self) -> CleaningReport | None:
         """Run requested rounds until nothing more may be deleted; ``None`` without a cleaner.
 
         Raises :class:`~lakelog.errors.StoreFailed` if the store has failed.
@@ -109,11 +120,15 @@ class Maintenance:
             for _ in range(MANUAL_ROUNDS - 1):
                 if report.kept is not None or self._stop.is_set():
                     break
-                before, report = report, report + self._clean(self._cleaning, manual=True)
+                before, report = report, joined(report, self._clean(self._cleaning, manual=True))
                 if report.deleted == before.deleted:
                     break
             self._go_on()
             return report
+
+    def delete_unused_topics(self) -> list[str]:
+        """Remove the queues of topics without remaining records; return the topic names."""
+        return self._delete_unused()
 
     def _check(self) -> None:
         if self._health.failure is not None:

@@ -7,7 +7,7 @@ durably::
      "destination": TEXT, "time_ms": MS SINCE 1970}
 
 A follower needs every segment that ends behind its position. An unreadable pin holds all segments.
-So does a pin of another log, detected by its fingerprint (see ``housekeeping/judging.py``).
+So does a pin of another log, detected by its fingerprint (see ``maintenance/pin_check.py``).
 ``lakelog pins`` shows pins and removes them.
 """
 
@@ -26,6 +26,7 @@ from attrs import validators
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.files.state.identity import parsed, shown
+from lakelog.format.fingerprint import Fingerprint, is_whole
 from lakelog.format.layout import OWN_DIR
 from lakelog.runtime.arguments import WrongValue
 
@@ -36,22 +37,8 @@ _SUFFIX: Final = ".json"
 _TEMPORARY: Final = ".tmp"
 
 
-def _is_whole(_pin: object, attribute: attrs.Attribute[int], value: int) -> None:
-    if type(value) is not int or value < 0:  # JSON's true is an int to Python
-        raise ValueError(f"{attribute.name} must be a whole number, 0 or more, not {value!r}")
-
-
 def _name_is_good(_pin: object, _attribute: object, name: str) -> None:
     check_name(name)
-
-
-@attrs.frozen
-class Fingerprint:
-    """One record: :ivar offset: its place in the log; :ivar size: in bytes; :ivar crc: CRC-32."""
-
-    offset: int = attrs.field(validator=_is_whole)
-    size: int = attrs.field(validator=_is_whole)
-    crc: int = attrs.field(validator=_is_whole)
 
 
 @attrs.frozen
@@ -68,8 +55,8 @@ class Pin:
     """
 
     name: str = attrs.field(validator=_name_is_good)
-    position: int = attrs.field(validator=_is_whole)
-    time_ms: int = attrs.field(validator=_is_whole)
+    position: int = attrs.field(validator=is_whole)
+    time_ms: int = attrs.field(validator=is_whole)
     destination: str = attrs.field(default="", validator=validators.instance_of(str))
     fingerprint: Fingerprint | None = None
     problem: str | None = None

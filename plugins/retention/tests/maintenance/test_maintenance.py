@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from core.tests.housekeeping.support import House, Keeping, Telling, fill
 from core.tests.store.support import SEGMENT, segments
 from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import SettingsError, StoreFailed
 from lakelog.format.layout import segment_name
-from lakelog.housekeeping.clock import SystemClock
-from lakelog.housekeeping.infos import SegmentInfos
 from lakelog.interfaces import DeletionRate, DiskReport, DiskState
+from lakelog_retention.maintenance.clock import SystemClock
+from lakelog_retention.maintenance.segment_infos import SegmentInfos
 from lakelog_testing.crash.opener import owned_by
+from plugins.retention.tests.maintenance.support import House, Keeping, Telling, fill
 
 WATCHED = {"disk_watcher": "mine-too"}
 ROUNDS = {"maintenance": {"first_round_ms": 60_000, "interval_ms": 10_000}}

@@ -14,13 +14,11 @@ from threading import Event
 from typing import Final
 
 from lakelog.files.preallocation import MakingFailed
-from lakelog.housekeeping.clock import Clock
-from lakelog.housekeeping.planning import Candidate, Holds
-from lakelog.housekeeping.report import Deleted, KeptSegment
-from lakelog.interfaces import DeletionRate
+from lakelog.interfaces import Clock, Deleted, DeletionRate, KeptSegment
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
 from lakelog.registry.events import Events
+from lakelog_retention.maintenance.planning import Candidate, Holds
 
 _LOG: Final = logging.getLogger("lakelog")
 
@@ -78,8 +76,7 @@ class Remover:
             self._log.sync()
         if start != segments.first_offset or not segments.is_durable(start):
             return "it is not the first one any more, or not durable yet"
-        veto = self._events.segment_deleting(self._path_of(start), start)
-        return None if veto is None else str(veto)
+        return self._events.segment_deleting(self._path_of(start), start)
 
     def _delete(self, candidate: Candidate) -> str | None:
         """Delete it; return why its file remains, if it does."""

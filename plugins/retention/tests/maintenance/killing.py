@@ -1,7 +1,8 @@
 """Kills a cleaning before each of its changes to the disk, and looks what the next open finds.
 
-``python -m core.tests.housekeeping.killing FOLDER`` prints a JSON line for each: the change, how
-many segments were left, and what was wrong. Its stores stay in ``FOLDER``, the last of each kind.
+``python -m plugins.retention.tests.maintenance.killing FOLDER`` prints a JSON line for each: the
+change, how many segments were left, and what was wrong. Its stores stay in ``FOLDER``, the last of
+each kind.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import lakelog
-from core.tests.housekeeping.support import House, Keeping, fill
 from core.tests.store.support import open_small
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.format.layout import COMMITLOG_DIR
 from lakelog.interfaces import DeletionRate
 from lakelog_doctor.check import check
 from lakelog_testing.copies import copy_store
+from plugins.retention.tests.maintenance.support import House, Keeping, fill
 
 SETTINGS: dict[str, Any] = {"consume-queue": {"file_entries": 32}}
 MESSAGES = 200

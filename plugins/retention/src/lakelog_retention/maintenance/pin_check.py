@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from lakelog.errors import LakelogError, OffsetOutOfRange
-from lakelog.files.state.pins import Fingerprint, Pin
+from lakelog.format.fingerprint import Fingerprint
 from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog_retention.pins import Pin
 
 
 @attrs.frozen

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import lakelog
-from core.tests.housekeeping.support import FEW, House, Keeping, fill
 from core.tests.store import support
 from core.tests.store.support import SEGMENT, open_small, read_small, segments
 from lakelog import Message, PutRefused, Store
@@ -24,10 +23,10 @@ from lakelog.errors import (
     StoreReadOnly,
 )
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.pins import Pin, write_pin
-from lakelog.housekeeping.report import KeptSegment
-from lakelog.interfaces import DeletionRate
+from lakelog.interfaces import DeletionRate, KeptSegment
+from lakelog_retention.pins import Pin, write_pin
 from lakelog_testing.crash.opener import owned_by
+from plugins.retention.tests.maintenance.support import FEW, House, Keeping, fill
 
 fill_unseen = support.fill
 
