@@ -8,114 +8,54 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakelog.accelerate import Accelerator
-from lakelog.interfaces.appending import (
-    AppendCallback,
-    BodyDecoder,
-)
-from lakelog.interfaces.behind import (
-    Dispatcher,
-    Follower,
-    FollowerProgram,
-    FrontRemover,
-    HashChains,
-    HashFile,
-    HashFiles,
-    KeyIndex,
-    QueueReader,
-    TopicRemover,
-    WatchedFollower,
-)
-from lakelog.interfaces.extending import DispatchedLog, Extended, StoreExtension
-from lakelog.interfaces.flushing import (
-    Flushable,
-    FlushStrategy,
-    Outcome,
-    Pending,
-    Replicator,
-    Wakeable,
-)
-from lakelog.interfaces.housekeeping import (
-    Cleaner,
-    CleaningContext,
-    Deletion,
-    DeletionRate,
-    DiskReport,
-    DiskState,
-    DiskUsage,
-    DiskWatcher,
-    SegmentInfo,
-)
-from lakelog.interfaces.kinds import (
-    Context,
-    Factory,
-    Kind,
-    NoSettings,
-)
-from lakelog.interfaces.older import SegmentSource
-from lakelog.interfaces.writing import (
-    CommitRules,
-    Extendable,
-    InMemory,
-    Mapped,
-    Sealable,
-    SegmentWriter,
-    Writer,
-    WriterTraits,
-)
-from lakelog.settings.formats import SettingsFormat, TranslatedValue, Translation
-
-__all__ = [
-    "PROTOCOLS",
-    "Accelerator",
-    "AppendCallback",
-    "BodyDecoder",
-    "Cleaner",
-    "CleaningContext",
-    "CommitRules",
-    "Context",
-    "Deletion",
-    "DeletionRate",
-    "DiskReport",
-    "DiskState",
-    "DiskUsage",
-    "DiskWatcher",
-    "DispatchedLog",
-    "Dispatcher",
-    "Extendable",
-    "Extended",
-    "Factory",
-    "FlushStrategy",
-    "Flushable",
-    "Follower",
-    "FollowerProgram",
-    "FrontRemover",
-    "HashChains",
-    "HashFile",
-    "HashFiles",
-    "InMemory",
-    "KeyIndex",
-    "Kind",
-    "Mapped",
-    "NoSettings",
-    "Outcome",
-    "Pending",
-    "QueueReader",
-    "Replicator",
-    "Sealable",
-    "SegmentInfo",
-    "SegmentSource",
-    "SegmentWriter",
-    "SettingsFormat",
-    "StoreExtension",
-    "TopicRemover",
-    "TranslatedValue",
-    "Translation",
-    "Wakeable",
-    "WatchedFollower",
-    "Writer",
-    "WriterTraits",
-]
+from lakelog.accelerate import Accelerator as Accelerator
+from lakelog.interfaces.appending import AppendCallback as AppendCallback
+from lakelog.interfaces.appending import BodyDecoder as BodyDecoder
+from lakelog.interfaces.behind import Dispatcher as Dispatcher
+from lakelog.interfaces.behind import Follower as Follower
+from lakelog.interfaces.behind import FollowerProgram as FollowerProgram
+from lakelog.interfaces.behind import FrontRemover as FrontRemover
+from lakelog.interfaces.behind import HashChains as HashChains
+from lakelog.interfaces.behind import HashFile as HashFile
+from lakelog.interfaces.behind import HashFiles as HashFiles
+from lakelog.interfaces.behind import KeyIndex as KeyIndex
+from lakelog.interfaces.behind import QueueReader as QueueReader
+from lakelog.interfaces.behind import TopicRemover as TopicRemover
+from lakelog.interfaces.behind import WatchedFollower as WatchedFollower
+from lakelog.interfaces.extending import DispatchedLog as DispatchedLog
+from lakelog.interfaces.extending import Extended as Extended
+from lakelog.interfaces.extending import StoreExtension as StoreExtension
+from lakelog.interfaces.flushing import Flushable as Flushable
+from lakelog.interfaces.flushing import FlushStrategy as FlushStrategy
+from lakelog.interfaces.flushing import Outcome as Outcome
+from lakelog.interfaces.flushing import Pending as Pending
+from lakelog.interfaces.flushing import Replicator as Replicator
+from lakelog.interfaces.flushing import Wakeable as Wakeable
+from lakelog.interfaces.housekeeping import Cleaner as Cleaner
+from lakelog.interfaces.housekeeping import CleaningContext as CleaningContext
+from lakelog.interfaces.housekeeping import Deletion as Deletion
+from lakelog.interfaces.housekeeping import DeletionRate as DeletionRate
+from lakelog.interfaces.housekeeping import DiskReport as DiskReport
+from lakelog.interfaces.housekeeping import DiskState as DiskState
+from lakelog.interfaces.housekeeping import DiskUsage as DiskUsage
+from lakelog.interfaces.housekeeping import DiskWatcher as DiskWatcher
+from lakelog.interfaces.housekeeping import SegmentInfo as SegmentInfo
+from lakelog.interfaces.kinds import Context as Context
+from lakelog.interfaces.kinds import Factory as Factory
+from lakelog.interfaces.kinds import Kind as Kind
+from lakelog.interfaces.kinds import NoSettings as NoSettings
+from lakelog.interfaces.older import SegmentSource as SegmentSource
+from lakelog.interfaces.writing import CommitRules as CommitRules
+from lakelog.interfaces.writing import Extendable as Extendable
+from lakelog.interfaces.writing import InMemory as InMemory
+from lakelog.interfaces.writing import Mapped as Mapped
+from lakelog.interfaces.writing import Sealable as Sealable
+from lakelog.interfaces.writing import SegmentWriter as SegmentWriter
+from lakelog.interfaces.writing import Writer as Writer
+from lakelog.interfaces.writing import WriterTraits as WriterTraits
+from lakelog.settings.formats import SettingsFormat as SettingsFormat
+from lakelog.settings.formats import TranslatedValue as TranslatedValue
+from lakelog.settings.formats import Translation as Translation
 
 PROTOCOLS: dict[Kind, type[Any]] = {
     Kind.APPEND_CALLBACK: AppendCallback,
