@@ -14,6 +14,7 @@ from lakelog.files.state.checkpoint import CheckpointKeeper
 if TYPE_CHECKING:
     from lakelog.accelerate import Accelerator
     from lakelog.files.filesystem import FileSystem
+    from lakelog.settings.catalog import Infer
     from lakelog.settings.model import StoreSettings
 
 
@@ -71,6 +72,8 @@ class Factory:
     :ivar settings: the attrs class of that section
     :ivar make: builds the strategy from its settings and a :class:`Context`
     :ivar summary: one line for ``lakelog plugins``
+    :ivar infer: returns keys of its section with the values that the files of a store show, each
+        with the file; used for keys that no source sets. It skips files that cannot be read
     """
 
     kind: Kind
@@ -78,6 +81,7 @@ class Factory:
     settings: type[Any]
     make: Callable[[Any, Context], object]
     summary: str = ""
+    infer: Infer | None = None
 
 
 @attrs.frozen

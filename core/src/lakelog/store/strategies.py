@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -50,7 +51,7 @@ class Strategies:
     writer: Writer
     flush: FlushStrategy
     replicator: Replicator | None
-    dispatchers: Sequence[NamedDispatcher]
+    dispatchers: Sequence[NamedDispatcher] = ()
     cleaner: Cleaner | None = None
     disk_watcher: DiskWatcher | None = None
     flush_failed: Callable[[str], StrategyFailed] = StrategyFailed
@@ -65,28 +66,23 @@ def make_strategies(
 
     :param services: whether to build dispatchers, cleaner and watcher; see :func:`add_services`
     """
-    core = settings.core
-
-    def make(kind: Kind, name: str) -> Any:  # the registry checks that it is what it should be
-        registry.factory(kind, name)
-        return registry.make(kind, name, settings.section(name), context)
-
-    append, writer = make(Kind.APPEND_CALLBACK, core.append), make(Kind.WRITER, core.writer)
-    flushes = flush_name(registry, settings)
+    core, append = settings.core, settings.core.append
+    make = partial(registry.build, settings=settings, context=context)
+    callback, writer = make(Kind.APPEND_CALLBACK, append), make(Kind.WRITER, core.writer)
+    flushes, copies = flush_name(registry, settings), core.replicator
     flush = make(Kind.FLUSH_STRATEGY, flushes)
-    copies = core.replicator
-    return Strategies(
-        append,
+    made = Strategies(
+        callback,
         writer,
         Committing(flush, writer.traits.commit) if writer.traits.staged else flush,
-        make(Kind.REPLICATOR, copies) if copies else None,
-        make_dispatchers(registry, settings, context) if services else (),
-        make_cleaner(registry, settings, context) if services else None,
-        make_disk_watcher(registry, settings, context) if services else None,
-        registry.blame(Kind.FLUSH_STRATEGY, flushes, StrategyFailed),
-        registry.blame(Kind.REPLICATOR, copies, StrategyFailed) if copies else StrategyFailed,
-        decoder_of(append, registry, core.append),
+        make(Kind.REPLICATOR, copies),
+        flush_failed=registry.blame(Kind.FLUSH_STRATEGY, flushes, StrategyFailed),
+        replicator_failed=(
+            registry.blame(Kind.REPLICATOR, copies, StrategyFailed) if copies else StrategyFailed
+        ),
+        decoder=decoder_of(callback, registry, append),
     )
+    return add_services(made, registry, settings, context) if services else made
 
 
 def add_services(
@@ -130,15 +126,21 @@ def accelerator_names(registry: Registry, settings: Settings) -> tuple[str, ...]
 def _accelerator(
     registry: Registry, settings: Settings, context: Context, name: str
 ) -> Accelerator:
-    factory = registry.factory(Kind.ACCELERATOR, name)
-    section = settings.sections.get(name) or factory.settings()  # a child has those that it needs
-    made: Accelerator = registry.make(Kind.ACCELERATOR, name, section, context)
+    made: Accelerator = _made_by_default(registry, settings, context, Kind.ACCELERATOR, name)
     if made.seam != accelerate.SEAM:
         raise PluginError(
             f"the accelerator {name!r} has interface version {made.seam}, but this lakelog has "
             f"{accelerate.SEAM}: install the accelerator of the same release"
         )
     return made
+
+
+def _made_by_default(
+    registry: Registry, settings: Settings, context: Context, kind: Kind, name: str
+) -> Any:
+    """Build a strategy that other processes of the store need not have, nor its section."""
+    section = settings.sections.get(name) or registry.factory(kind, name).settings()
+    return registry.make(kind, name, section, context)
 
 
 def make_decoder(registry: Registry, settings: Settings, context: Context) -> CheckedDecoder | None:
@@ -150,14 +152,13 @@ def make_decoder(registry: Registry, settings: Settings, context: Context) -> Ch
             *(context.path, name),
         )
         return None
-    made = registry.make(Kind.APPEND_CALLBACK, name, settings.section(name), context)
+    made = registry.build(Kind.APPEND_CALLBACK, name, settings, context)
     return decoder_of(made, registry, name)
 
 
 def make_cleaner(registry: Registry, settings: Settings, context: Context) -> Cleaner | None:
     """Build the configured cleaner, if any."""
-    name = settings.core.cleaner
-    made: Cleaner | None = _made(registry, settings, context, Kind.CLEANER, name)
+    made: Cleaner | None = registry.build(Kind.CLEANER, settings.core.cleaner, settings, context)
     return made
 
 
@@ -166,17 +167,8 @@ def make_disk_watcher(
 ) -> DiskWatcher | None:
     """Build the configured disk watcher, if any."""
     name = settings.core.disk_watcher
-    made: DiskWatcher | None = _made(registry, settings, context, Kind.DISK_WATCHER, name)
+    made: DiskWatcher | None = registry.build(Kind.DISK_WATCHER, name, settings, context)
     return made
-
-
-def _made(
-    registry: Registry, settings: Settings, context: Context, kind: Kind, name: str | None
-) -> Any:
-    if name is None:
-        return None
-    registry.factory(kind, name)  # before its section: it says which plugin is missing
-    return registry.make(kind, name, settings.section(name), context)
 
 
 def make_dispatchers(
@@ -184,14 +176,8 @@ def make_dispatchers(
 ) -> tuple[NamedDispatcher, ...]:
     """Build the dispatchers in their order; a reader ignores those that are not installed."""
     installed = registry.names(Kind.DISPATCHER)
-
-    def make(name: str) -> NamedDispatcher:
-        registry.factory(Kind.DISPATCHER, name)
-        made = registry.make(Kind.DISPATCHER, name, settings.section(name), context)
-        return NamedDispatcher(name, made)
-
     return tuple(
-        make(name)
+        NamedDispatcher(name, registry.build(Kind.DISPATCHER, name, settings, context))
         for name in dispatcher_names(registry, settings)
         if name in installed or not context.read_only
     )
@@ -199,11 +185,10 @@ def make_dispatchers(
 
 def make_archive(registry: Registry, settings: Settings, context: Context) -> SegmentSource | None:
     """Build the source of deleted segments, if any; a reader ignores a missing plugin."""
-    name = settings.core.archive
-    if name is None or (context.read_only and name not in registry.names(Kind.SEGMENT_SOURCE)):
+    kind, name = Kind.SEGMENT_SOURCE, settings.core.archive
+    if name is None or (context.read_only and name not in registry.names(kind)):
         return None
-    registry.factory(Kind.SEGMENT_SOURCE, name)
-    made: SegmentSource = registry.make(Kind.SEGMENT_SOURCE, name, settings.section(name), context)
+    made: SegmentSource = registry.build(kind, name, settings, context)
     return made
 
 
@@ -219,9 +204,9 @@ def make_extension(
         )
     if not names:
         return None
-    factory = registry.factory(Kind.STORE_EXTENSION, *names)
-    section = settings.sections.get(factory.name) or factory.settings()
-    made: StoreExtension = registry.make(factory.kind, factory.name, section, context)
+    made: StoreExtension = _made_by_default(
+        registry, settings, context, Kind.STORE_EXTENSION, *names
+    )
     return made
 
 
