@@ -82,7 +82,7 @@ def given_sources(plugins: Iterable[object]) -> list[PluginSource]:
 
     A plugin is named by its ``__name__``, or else by its class.
     """
-    given = [PluginSource(_name_of(each), lambda one=each: one) for each in plugins]
+    given = list(map(_given, plugins))
     if any(each.name in ("queues", _QUEUES) for each in given) or not find_spec("lakelog_queues"):
         return given
     queues = partial(import_module, _QUEUES)
@@ -136,6 +136,8 @@ def switched_off(environ: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name.strip() for name in listed if name.strip())
 
 
-def _name_of(plugin: object) -> str:
+def _given(plugin: object) -> PluginSource:
     name = getattr(plugin, "__name__", None)
-    return name if isinstance(name, str) else type(plugin).__qualname__
+    return PluginSource(
+        name if isinstance(name, str) else type(plugin).__qualname__, lambda: plugin
+    )

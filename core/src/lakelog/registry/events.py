@@ -97,11 +97,8 @@ class Events:
 
     def _tell(self, hook: str, **arguments: object) -> None:
         for source, error in self._failures(hook, arguments):
-            _LOG.error(
-                "plugin %r failed in %s; the store goes on: %s",
-                *(source.name, hook, error),
-                exc_info=error,
-            )
+            what = f"plugin {source.name!r} failed in {hook}; the store goes on: {error}"
+            _LOG.error("%s", what, exc_info=error)
 
     def _failures(
         self, hook: str, arguments: Mapping[str, object]

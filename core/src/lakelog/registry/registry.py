@@ -33,7 +33,7 @@ from lakelog.registry.events import Events
 from lakelog.registry.loading import Plugged, plug_in
 from lakelog.registry.missing import missing, spoken
 from lakelog.runtime.arguments import wrong_type
-from lakelog.settings.catalog import Catalog
+from lakelog.settings.catalog import Catalog, required
 from lakelog.settings.effective import Settings
 from lakelog.settings.formats import Formats
 from lakelog.settings.model import StoreSettings
@@ -120,17 +120,16 @@ class Registry:
             raise offered.source.error(f"its {spoken(kind)} {name!r}: {problem}", BadStrategy)
         return made
 
-    def build(
-        self, kind: Kind, name: str | None, settings: Settings, context: Context
-    ) -> Any | None:
+    def build(self, kind: Kind, name: str | None, settings: Settings, context: Context) -> Any:
         """Build the strategy that ``settings`` name, with its section, if they name one.
 
         Raises like :meth:`make`, and :class:`~lakelog.errors.MissingPlugin`.
         """
         if name is None:
             return None
-        self._offered(kind, name)  # before its section: it says which plugin is missing
-        return self.make(kind, name, settings.section(name), context)
+        cls = self.factory(kind, name).settings
+        is_set = name in settings.sections or required(cls)
+        return self.make(kind, name, settings.section(name) if is_set else cls(), context)
 
     def blame(self, kind: Kind, name: str, error: type[Blamed]) -> Callable[[str], Blamed]:
         """A function that builds errors about a strategy's failures after open."""

@@ -48,22 +48,22 @@ def from_object(given: object, catalog: Catalog, origin: str) -> Iterator[Given]
             if given.is_chosen(name):
                 yield Given(section, key, value, given.origins[name])
         return
-    section = next((name for name, cls in catalog.classes.items() if cls is type(given)), None)
-    if section is None:
-        yield from from_table(_table_of(given), catalog, origin)
+    names = [name for name, cls in catalog.classes.items() if cls is type(given)]
+    if names:
+        yield from _in_section(names[0], given, origin)
     else:
-        yield from _in_section(section, given, origin)
+        yield from from_table(_table_of(given), catalog, origin)
 
 
 def from_environment(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Given]:
     """All variables that start with :data:`PREFIX`."""
     for name, text in sorted(environ.items()):
         if name.startswith(PREFIX) and name not in NOT_SETTINGS:
-            head, is_in_section, key = name.removeprefix(PREFIX).lower().partition("__")
-            section = CORE
+            head, is_in_section, tail = name.removeprefix(PREFIX).lower().partition("__")
+            section, key = CORE, head
             if is_in_section:
-                section, head = catalog.section_named(head) or head.replace("_", "-"), key
-            yield Given(section, head, text, f"environment {name}", is_text=True)
+                section, key = catalog.section_named(head) or head.replace("_", "-"), tail
+            yield Given(section, key, text, f"environment {name}", is_text=True)
 
 
 def variable_name(dotted: str) -> str:

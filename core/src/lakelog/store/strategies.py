@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import attrs
 
@@ -104,7 +103,12 @@ def with_accelerator(registry: Registry, settings: Settings, context: Context) -
     """
     for name in accelerator_names(registry, settings):
         try:
-            made = _accelerator(registry, settings, context, name)
+            made: Accelerator = registry.build(Kind.ACCELERATOR, name, settings, context)
+            if made.seam != accelerate.SEAM:
+                raise PluginError(
+                    f"the accelerator {name!r} has interface version {made.seam}, but this lakelog "
+                    f"has {accelerate.SEAM}: install the accelerator of the same release"
+                )
         except PluginError as error:
             if settings.core.accelerator == name:
                 raise
@@ -121,26 +125,6 @@ def accelerator_names(registry: Registry, settings: Settings) -> tuple[str, ...]
     if name == AUTO:
         return registry.names(Kind.ACCELERATOR)
     return () if name == "none" else (name,)
-
-
-def _accelerator(
-    registry: Registry, settings: Settings, context: Context, name: str
-) -> Accelerator:
-    made: Accelerator = _made_by_default(registry, settings, context, Kind.ACCELERATOR, name)
-    if made.seam != accelerate.SEAM:
-        raise PluginError(
-            f"the accelerator {name!r} has interface version {made.seam}, but this lakelog has "
-            f"{accelerate.SEAM}: install the accelerator of the same release"
-        )
-    return made
-
-
-def _made_by_default(
-    registry: Registry, settings: Settings, context: Context, kind: Kind, name: str
-) -> Any:
-    """Build a strategy that other processes of the store need not have, nor its section."""
-    section = settings.sections.get(name) or registry.factory(kind, name).settings()
-    return registry.make(kind, name, section, context)
 
 
 def make_decoder(registry: Registry, settings: Settings, context: Context) -> CheckedDecoder | None:
@@ -204,9 +188,7 @@ def make_extension(
         )
     if not names:
         return None
-    made: StoreExtension = _made_by_default(
-        registry, settings, context, Kind.STORE_EXTENSION, *names
-    )
+    made: StoreExtension = registry.build(Kind.STORE_EXTENSION, names[0], settings, context)
     return made
 
 

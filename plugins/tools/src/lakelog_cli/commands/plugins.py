@@ -69,7 +69,7 @@ def document(registry: Registry, active: set[tuple[Kind, str]] | None) -> dict[s
     strategies = []
     for offered in _offers(registry):
         factory = offered.factory
-        row = {
+        row: dict[str, Any] = {
             "kind": factory.kind.name.lower(),
             "name": factory.name,
             "plugin": offered.source.name,
