@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import pluggy
 
-if TYPE_CHECKING:
-    from lakelog.interfaces import DiskState, Factory
+from lakelog.interfaces import DiskState, Factory, Kind
 
 PROJECT: Final = "lakelog"
 """The name of the pluggy project, and of the entry point group."""
@@ -24,59 +23,12 @@ hookimpl: Final = pluggy.HookimplMarker(PROJECT)
 
 
 class Hooks(Protocol):
-    """All hooks; an implementation may omit arguments, but not rename them."""
+    """All hooks; an implementation may omit arguments, but not rename them.
 
-    # --- strategies: each hook returns the factories of one kind ---
-
-    @hookspec
-    def lakelog_append_callbacks(self) -> Sequence[Factory]:
-        """Offer append callbacks."""
-
-    @hookspec
-    def lakelog_writers(self) -> Sequence[Factory]:
-        """Offer writers."""
-
-    @hookspec
-    def lakelog_flush_strategies(self) -> Sequence[Factory]:
-        """Offer flush strategies."""
-
-    @hookspec
-    def lakelog_replicators(self) -> Sequence[Factory]:
-        """Offer replicators."""
-
-    @hookspec
-    def lakelog_dispatchers(self) -> Sequence[Factory]:
-        """Offer dispatchers."""
-
-    @hookspec
-    def lakelog_followers(self) -> Sequence[Factory]:
-        """Offer followers."""
-
-    @hookspec
-    def lakelog_cleaners(self) -> Sequence[Factory]:
-        """Offer cleaners."""
-
-    @hookspec
-    def lakelog_disk_watchers(self) -> Sequence[Factory]:
-        """Offer disk-space watchers."""
-
-    @hookspec
-    def lakelog_segment_sources(self) -> Sequence[Factory]:
-        """Offer sources of segments that are no longer in the log."""
-
-    @hookspec
-    def lakelog_accelerators(self) -> Sequence[Factory]:
-        """Offer accelerators: compiled code for work done for every message."""
-
-    @hookspec
-    def lakelog_settings_formats(self) -> Sequence[Factory]:
-        """Offer readers of settings files in formats other than TOML."""
-
-    @hookspec
-    def lakelog_store_extensions(self) -> Sequence[Factory]:
-        """Offer an extension of open stores: methods to find messages by queue, time and key."""
-
-    # --- lifecycle: each hook is notified of an event ---
+    Those below are told of an event in the life of a store. Each :class:`~lakelog.interfaces.Kind`
+    of strategies has one more, named by its value, which takes no argument and returns the
+    factories of that kind.
+    """
 
     @hookspec
     def lakelog_store_opening(self, path: Path, read_only: bool) -> None:
@@ -117,3 +69,12 @@ class Hooks(Protocol):
     @hookspec
     def lakelog_cli_commands(self, app: Any) -> None:
         """Add commands to ``app``, the command line's Typer application."""
+
+
+@hookspec
+def _offer() -> Sequence[Factory]:  # type: ignore[empty-body]  # pluggy reads its signature
+    """Offer strategies of one kind."""
+
+
+for _kind in Kind:
+    setattr(Hooks, _kind.value, _offer)

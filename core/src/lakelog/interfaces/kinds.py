@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 @unique
 class Kind(Enum):
-    """The kinds of strategies; the value is the hook that offers them."""
+    """The kinds of strategies; the value is the hook that offers them.
+
+    :cvar SEGMENT_SOURCE: serves segments that are no longer in the log
+    :cvar ACCELERATOR: compiled code for work done for every message
+    :cvar SETTINGS_FORMAT: reads settings files in formats other than TOML
+    :cvar STORE_EXTENSION: methods of open stores to find messages by queue, time and key
+    """
 
     APPEND_CALLBACK = "lakelog_append_callbacks"
     WRITER = "lakelog_writers"

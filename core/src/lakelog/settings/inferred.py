@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -18,27 +19,25 @@ from lakelog.settings.effective import INFERRED
 
 Listing: TypeAlias = Sequence[tuple[str, int]]
 """Names and lengths of files in one directory, in any order."""
-Chosen: TypeAlias = Mapping[tuple[str, str], Given]
-"""Values of stronger sources, by section and key."""
+Chosen: TypeAlias = Mapping[str, dict[str, Given]]
+"""Values of stronger sources, by section and key; every section is there."""
 
 SMALLEST_SEGMENT_BYTES: Final = 4096
 """The smallest valid setting; a smaller file was truncated."""
 
 
 def from_files(path: Path, catalog: Catalog, chosen: Chosen) -> Iterator[Given]:
-    """Sizes for keys that are known and not set yet."""
-    looks = {section: infer(path) for section, infer in catalog.inferring.items()}
-    looks[CORE] = _segments(path, chosen)
-    for section, found in looks.items():
-        for key, value, file in found:
+    """Sizes for keys that are known; used for those that are not set yet."""
+    for section, infer in {CORE: partial(_segments, chosen), **catalog.inferring}.items():
+        for key, value, file in infer(path):
             shown = file.relative_to(path) if file.is_relative_to(path) else file
             given = Given(section, key, value, f"{INFERRED} {shown}")
-            if catalog.knows(given) and (section, key) not in chosen:
+            if catalog.knows(given):
                 yield given
 
 
-def _segments(path: Path, chosen: Chosen) -> Iterator[tuple[str, int, Path]]:
-    given = chosen.get((CORE, "commitlog_path"))
+def _segments(chosen: Chosen, path: Path) -> Iterator[tuple[str, int, Path]]:
+    given = chosen[CORE].get("commitlog_path")
     value = given.value if given else None
     directory = path / (value if value and isinstance(value, str | Path) else COMMITLOG_DIR)
     found = file_size(listing(directory))

@@ -67,8 +67,9 @@ def resolve(
         chosen, unused = _merged(sources, installed, tolerate_missing=tolerate_missing)
     except OSError as error:
         raise unreadable(Path(error.filename or path), error) from error
-    found = from_files(path, installed, chosen)
-    return _effective(installed, [*chosen.values(), *found], unused)
+    for found in from_files(path, installed, chosen):
+        chosen[found.section].setdefault(found.key, found)
+    return _effective(installed, chosen, unused)
 
 
 def _given(source: object, cwd: Path, catalog: Catalog) -> tuple[str, Iterable[Given]]:
@@ -100,12 +101,11 @@ def _translated(file: Path, name: str, catalog: Catalog) -> Iterator[Given]:
         given = Given(section or CORE, key, each.value, f"{origin} ({', '.join(each.keys)})")
         if catalog.knows(given):
             yield given
-        elif given.section in catalog.classes:
-            why = f"{given.dotted} is not a setting of the plugin that is installed"
-            unused |= dict.fromkeys(each.keys, why)
         else:
-            why = f"{given.dotted}: {no_section(given.section, catalog)}"
-            unused |= dict.fromkeys(each.keys, why)
+            why = f": {no_section(given.section, catalog)}"
+            if given.section in catalog.classes:
+                why = " is not a setting of the plugin that is installed"
+            unused |= dict.fromkeys(each.keys, f"{given.dotted}{why}")
     for key, why in unused.items():
         yield Given(CORE, key, None, origin, unused=why)
 
@@ -117,14 +117,14 @@ def _merged(
 
     :returns: the winning values, and the keys without effect, with the reason
     """
-    chosen: dict[tuple[str, str], Given] = {}
+    chosen: Chosen = {name: {} for name in catalog.classes}
     unused: dict[str, str] = {}
     for given in chain.from_iterable(sources):
         known = given.section in catalog.classes
         if given.unused:
             unused[given.dotted] = f"{given.origin}: {given.unused}"
         elif catalog.knows(given):
-            chosen.setdefault((given.section, given.key), given)
+            chosen[given.section].setdefault(given.key, given)
         elif tolerate_missing and not known:
             note = f"{given.origin}: {no_section(given.section, catalog)}"
             unused.setdefault(given.dotted, note)
@@ -133,18 +133,15 @@ def _merged(
     return chosen, unused
 
 
-def _effective(catalog: Catalog, chosen: Iterable[Given], unused: Mapping[str, str]) -> Settings:
+def _effective(catalog: Catalog, chosen: Chosen, unused: Mapping[str, str]) -> Settings:
     """Build every section; one without complete defaults only if a key of it is set."""
-    by_section: dict[str, dict[str, Given]] = {name: {} for name in catalog.classes}
-    for given in chosen:
-        by_section[given.section][given.key] = given
     built = {
-        name: build(name, cls, by_section[name])
+        name: build(name, cls, chosen[name])
         for name, cls in catalog.classes.items()
-        if by_section[name] or not required(cls)
+        if chosen[name] or not required(cls)
     }
     origins = {
-        dotted(name, key): by_section[name][key].origin if key in by_section[name] else DEFAULT
+        dotted(name, key): chosen[name][key].origin if key in chosen[name] else DEFAULT
         for name in built
         for key in keys_of(catalog.classes[name])
     }
