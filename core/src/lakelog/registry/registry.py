@@ -9,12 +9,7 @@ from typing import Any
 
 import attrs
 
-from lakelog.errors import (
-    BadStrategy,
-    LakelogError,
-    ReadFailed,
-    StoreError,
-)
+from lakelog.errors import BadStrategy, LakelogError, ReadFailed, StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import PROTOCOLS, Context, Factory, Kind, NoSettings
 from lakelog.registry.collection import Offered, collect
@@ -70,14 +65,12 @@ class Registry:
             return _installed(search_path(), off)
         if isinstance(plugins, str) or not isinstance(plugins, Iterable):
             raise wrong_type("plugins", plugins, "a list of modules or objects, or None for all")
-        return cls._of(given_sources(plugins), off, are_given=True)
+        return cls._of(given_sources(plugins), off, given=True)
 
     @classmethod
-    def _of(
-        cls, sources: Iterable[PluginSource], off: frozenset[str], *, are_given: bool
-    ) -> Registry:
+    def _of(cls, sources: Iterable[PluginSource], off: Iterable[str], *, given: bool) -> Registry:
         plugged = plug_in([builtin_source(), *sources], off)
-        return cls(plugged, collect(plugged), Events(plugged), are_given)
+        return cls(plugged, collect(plugged), Events(plugged), given)
 
     def sections(self) -> Mapping[str, type[Any]]:
         """The settings class of every strategy on offer, by name."""
@@ -153,7 +146,7 @@ def _installed(_path: object, off: frozenset[str]) -> Registry:
 
     :param _path: changes with what is installed; see :func:`.search_path`
     """
-    return Registry._of(installed_sources(), off, are_given=False)
+    return Registry._of(installed_sources(), off, given=False)
 
 
 def _make(offered: Offered, settings: object, context: Context) -> object:
