@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from lakelog.format.layout import COMMITLOG_DIR, is_segment_name
-from lakelog.settings.catalog import CORE, Catalog, Given
+from lakelog.settings.catalog import CORE, Catalog, Given, Infer
 from lakelog.settings.effective import INFERRED
 
 Listing: TypeAlias = Sequence[tuple[str, int]]
@@ -28,7 +28,8 @@ SMALLEST_SEGMENT_BYTES: Final = 4096
 
 def from_files(path: Path, catalog: Catalog, chosen: Chosen) -> Iterator[Given]:
     """Sizes for keys that are known; used for those that are not set yet."""
-    for section, infer in {CORE: partial(_segments, chosen), **catalog.inferring}.items():
+    looks: dict[str, Infer] = {CORE: partial(_segments, chosen), **catalog.inferring}
+    for section, infer in looks.items():
         for key, value, file in infer(path):
             shown = file.relative_to(path) if file.is_relative_to(path) else file
             given = Given(section, key, value, f"{INFERRED} {shown}")
