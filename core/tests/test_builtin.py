@@ -94,7 +94,7 @@ class TestPlugin(PluginContract):
         return Registry.load([], {})  # the core's own plugin is always there
 
     def offered(self, registry: Registry) -> list[Factory]:
-        return [registry.factory(row.kind, row.name) for row in registry.offers()]
+        return [each.factory for each in registry.offered.values()]
 
 
 def test_the_store_host_is_checked_when_the_callback_is_made() -> None:
@@ -102,10 +102,9 @@ def test_the_store_host_is_checked_when_the_callback_is_made() -> None:
 
     from lakelog.errors import SettingsError
     from lakelog.files.filesystem import RealFileSystem
-    from lakelog.interfaces import Context
-    from lakelog.registry.builtin import append
+    from lakelog.interfaces import Context, NoSettings
     from lakelog.settings.model import StoreSettings
 
     core = StoreSettings(store_host="example.org")
     with pytest.raises(SettingsError, match="store_host"):
-        append.make(None, Context(Path("/"), core, RealFileSystem()))
+        plugin.make_rocketmq(NoSettings(), Context(Path("/"), core, RealFileSystem()))

@@ -22,7 +22,10 @@ LIST = """
 import json, os
 from lakelog.registry import Registry
 registry = Registry.load(None, os.environ)
-rows = {row.name: [row.plugin, row.distribution, row.version] for row in registry.offers()}
+rows = {}
+for name, offered in registry.offered.items():
+    package = offered.source.package
+    rows[name] = [offered.source.name, package.name, package.version]
 print(json.dumps(rows))
 """
 

@@ -42,12 +42,13 @@ import errno
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
+from lakelog.status import PutStatus
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from os import PathLike
 
     from lakelog.results import PutResult
-    from lakelog.status import PutStatus
 
 
 class LakelogError(Exception):
@@ -126,18 +127,8 @@ class StrategyFailed(PluginError):
         the call. For a batch larger than a segment, pieces after the failed one were not appended.
     """
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        plugin: str | None = None,
-        distribution: str | None = None,
-    ) -> None:
-        from lakelog.status import PutStatus
-
-        super().__init__(what, plugin=plugin, distribution=distribution)
-        self.status = PutStatus.FLUSH_DISK_TIMEOUT
-        self.accepted: Sequence[PutResult] = ()
+    status = PutStatus.FLUSH_DISK_TIMEOUT
+    accepted: Sequence[PutResult] = ()
 
     def of(self, results: Sequence[PutResult]) -> StrategyFailed:
         """The same error for some of the messages."""
@@ -358,7 +349,8 @@ class PutRefused(LakelogError):
     :ivar accepted: results of the leading messages of a batch that *are* in the log
     """
 
+    accepted: Sequence[PutResult] = ()
+
     def __init__(self, status: PutStatus, what: str) -> None:
         super().__init__(f"{status.name}: {what}")
         self.status = status
-        self.accepted: Sequence[PutResult] = ()

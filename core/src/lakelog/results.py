@@ -98,10 +98,3 @@ class BatchResult(Sequence[PutResult]):
             self.queues, *offsets, self.store_hosts, strict=True
         ):
             yield PutResult(status, queue[0], queue[1], at, place, size, stamp_ms, host)
-
-
-def join_results(results: Sequence[BatchResult]) -> Sequence[PutResult]:
-    """The results of the pieces of one large batch, as one sequence."""
-    if len(results) == 1:
-        return results[0]
-    return [result for piece in results for result in piece]

@@ -79,9 +79,15 @@ def plain(name: str = "sample", **functions: Any) -> Any:
     return made(__name__=name, **functions)
 
 
-def load(*plugins: object, **more: Any) -> Registry:
-    """A registry of the built-ins and ``plugins``, without a scan."""
-    return Registry.load(plugins, more.pop("environ", {}), **more)
+def load(*plugins: object, off: str = "") -> Registry:
+    """A registry of the built-ins and ``plugins``, without a scan; ``off`` disables some."""
+    return Registry.load(plugins, {"LAKELOG_DISABLE_PLUGINS": off})
+
+
+def hooks_of(registry: Registry, name: str) -> list[str]:
+    """The names of the hooks that a plugin implements."""
+    manager = registry.plugged.manager
+    return sorted(caller.name for caller in manager.get_hookcallers(manager.get_plugin(name)) or ())
 
 
 def search(patch: pytest.MonkeyPatch, *folders: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from core.tests.registry.samples import search
+from core.tests.registry.samples import hooks_of, search
 from lakelog.errors import DuplicateName, PluginError
 from lakelog.registry import Registry
 from lakelog.registry.discovery import installed_sources
@@ -54,15 +56,15 @@ def test_comments_and_extras_in_the_file(site: Path) -> None:
     text = "[console_scripts]\na = b:c\n[lakelog]\n# no = x\n m = good_plugin [extra]\n"
     install(site, "lakelog-good", text)
     assert found() == [("m", "lakelog-good 1.0")]
-    assert {row.name for row in installed().plugins()} == {"builtin", "m"}
+    assert installed().plugged.sources.keys() == {"builtin", "m"}
 
 
 def test_a_plugin_is_found_by_its_entry_point_with_its_distribution(site: Path) -> None:
     (site / "good_plugin.py").write_text(PLUGIN)
     install(site, "lakelog-good", "[lakelog]\ngood = good_plugin\n", "1.2")
-    row = next(row for row in installed().plugins() if row.name == "good")
-    assert (row.distribution, row.version) == ("lakelog-good", "1.2")
-    assert row.hooks == ("lakelog_store_closed",)
+    registry = installed()
+    assert str(registry.plugged.sources["good"].package) == "lakelog-good 1.2"
+    assert hooks_of(registry, "good") == ["lakelog_store_closed"]
 
 
 def test_an_attribute_may_be_named(site: Path) -> None:
@@ -70,16 +72,12 @@ def test_an_attribute_may_be_named(site: Path) -> None:
     (site / "good_inner.py").write_text(PLUGIN)
     (site / "good_outer.py").write_text(source)
     install(site, "lakelog-good", "[lakelog]\ngood = good_outer:Outer.inner\n")
-    assert "good" in [row.name for row in installed().plugins()]
+    assert "good" in installed().plugged.sources
 
 
 def test_plugins_given_directly_skip_the_scan(site: Path) -> None:
     install(site, "lakelog-bad", "[lakelog]\nbad = no_such_module_at_all\n")
-    assert [row.name for row in Registry.load([], {}).plugins()] == [
-        "builtin",
-        "queues",
-        "retention",
-    ]
+    assert list(Registry.load([], {}).plugged.sources) == ["builtin", "queues", "retention"]
 
 
 @pytest.mark.parametrize("value", ["no_such_module_at_all", "lakelog:nothing", "explodes"])
@@ -95,8 +93,8 @@ def test_an_entry_point_that_fails_names_plugin_package_and_cause(site: Path, va
 def test_a_plugin_that_is_switched_off_is_not_even_imported(site: Path) -> None:
     install(site, "lakelog-bad", "[lakelog]\nbad = no_such_module_at_all\n")
     environ = {"LAKELOG_DISABLE_PLUGINS": "bad"}
-    rows = Registry.load(None, environ).plugins()
-    assert [(row.name, row.enabled) for row in rows] == [("bad", False), ("builtin", True)]
+    plugged = Registry.load(None, environ).plugged
+    assert (list(plugged.off), list(plugged.sources)) == (["bad"], ["builtin"])
 
 
 def test_two_packages_with_an_entry_point_of_one_name(site: Path) -> None:
@@ -130,7 +128,7 @@ def test_metadata_may_be_missing(site: Path) -> None:
     (site / "good_plugin.py").write_text(PLUGIN)
     install(site, "lakelog-bare", "[lakelog]\nbare = good_plugin\n", meta=False)
     assert found() == [("bare", "None")]
-    assert "bare" in [row.name for row in installed().plugins()]
+    assert "bare" in installed().plugged.sources
 
 
 def test_paths_that_are_not_there_hold_nothing(
@@ -149,4 +147,33 @@ def test_a_zip_file_on_the_path_is_read(tmp_path: Path, monkeypatch: pytest.Monk
             file.write(folder / name, f"{folder.name}/{name}")
     search(monkeypatch, archive)
     assert found() == [("zipped", "lakelog-zip 1.0")]
-    assert "zipped" in [row.name for row in installed().plugins()]
+    assert "zipped" in installed().plugged.sources
+
+
+def test_plugins_are_loaded_once_until_what_is_installed_changes(site: Path) -> None:
+    (site / "good_plugin.py").write_text(PLUGIN)
+    (site / "good_other.py").write_text(PLUGIN)
+    folder = install(site, "lakelog-one", "[lakelog]\none = good_plugin\n")
+    first = installed()
+    assert installed() is first
+    assert Registry.load(None, {"LAKELOG_DISABLE_PLUGINS": "one"}).plugged.off.keys() == {"one"}
+    install(site, "lakelog-two", "[lakelog]\ntwo = good_other\n")
+    _changed_later(site)
+    assert installed().plugged.sources.keys() == {"builtin", "one", "two"}
+    shutil.rmtree(folder)
+    _changed_later(site)
+    assert installed().plugged.sources.keys() == {"builtin", "two"}
+
+
+def test_another_search_path_is_searched(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (site / "good_plugin.py").write_text(PLUGIN)
+    install(site / "more", "lakelog-one", "[lakelog]\none = good_plugin\n")
+    assert "one" not in installed().plugged.sources
+    search(monkeypatch, site / "more", site)
+    assert "one" in installed().plugged.sources
+
+
+def _changed_later(folder: Path) -> None:
+    """Set the folder's time apart from the former one: clocks of file systems tick slowly."""
+    status = folder.stat()
+    os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000_000))

@@ -9,7 +9,7 @@ import attrs
 import pluggy
 import pytest
 
-from core.tests.registry.samples import Offering, Pace, factory, load, plain, plugin
+from core.tests.registry.samples import Offering, Pace, factory, hooks_of, load, plain, plugin
 from lakelog.errors import BadHook, BadStrategy, PluginError
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Kind
@@ -53,7 +53,7 @@ def test_a_misspelt_specname_counts_too() -> None:
 
 def test_an_optional_hook_of_a_later_lakelog_is_let_pass() -> None:
     marked = hookimpl(optionalhook=True)(nothing())
-    assert load(plain(lakelog_from_the_future=marked)).plugins()
+    assert load(plain(lakelog_from_the_future=marked)).plugged.sources
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_modules_and_data_of_that_prefix_are_no_hooks() -> None:
     given = plugin(lakelog_store_closed=lambda: None)
     given.lakelog_version = "1.0"
     given.lakelog_module = pytest
-    assert load(given).plugins()
+    assert load(given).plugged.sources
 
 
 def test_a_plugin_without_any_hook_is_a_mistake() -> None:
@@ -100,7 +100,7 @@ def test_star_arguments_would_never_be_given() -> None:
 
 
 def test_arguments_may_be_left_out() -> None:
-    assert load(plugin(lakelog_segment_rolled=lambda start_offset: None)).plugins()
+    assert load(plugin(lakelog_segment_rolled=lambda start_offset: None)).plugged.sources
 
 
 def test_methods_and_static_methods_are_hooks() -> None:
@@ -116,8 +116,9 @@ def test_methods_and_static_methods_are_hooks() -> None:
         @hookimpl
         def lakelog_segment_rolled(cls, path: object) -> None: ...
 
-    row = next(row for row in load(Sample()).plugins() if row.name.endswith("Sample"))
-    assert len(row.hooks) == 3
+    registry = load(Sample())
+    name = next(name for name in registry.plugged.sources if name.endswith("Sample"))
+    assert len(hooks_of(registry, name)) == 3
 
 
 def test_wrappers_are_refused() -> None:
@@ -184,9 +185,9 @@ def test_a_hook_that_raises() -> None:
 
 
 def test_an_empty_list_is_an_honest_offer() -> None:
-    assert load(plugin(lakelog_writers=nothing())).plugins()
+    assert load(plugin(lakelog_writers=nothing())).plugged.sources
 
 
 def test_a_broken_plugin_can_be_switched_off() -> None:
-    registry = load(plain("broken"), Offering(factory()), disabled=["broken"])
+    registry = load(plain("broken"), Offering(factory()), off="broken")
     assert "sample" in registry.names(Kind.FLUSH_STRATEGY)

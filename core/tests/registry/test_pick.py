@@ -9,7 +9,7 @@ import pytest
 from core.tests.registry.samples import CONTEXT, Flush, Offering, Pace, factory, load, search
 from lakelog.errors import DuplicateName, MissingPlugin, PluginError, SettingsError
 from lakelog.interfaces import Kind, NoSettings
-from lakelog.registry import Setting, discovery
+from lakelog.registry import discovery
 
 FLUSH = Kind.FLUSH_STRATEGY
 
@@ -19,11 +19,13 @@ def test_the_built_ins_are_offered_like_any_other() -> None:
     assert {"none", "inline"} <= set(registry.names(FLUSH))
     assert registry.names(Kind.WRITER) == ("file",)
     assert registry.names(Kind.APPEND_CALLBACK) == ("rocketmq",)
-    assert {row.plugin for row in registry.offers()} == {"builtin", "queues", "retention"}
+    assert {each.source.name for each in registry.offered.values()} == {
+        *("builtin", "queues", "retention")
+    }
 
 
 def test_built_ins_can_be_switched_off_like_any_other() -> None:
-    assert load(disabled=["builtin", "queues", "retention"]).offers() == ()
+    assert load(off="builtin,queues,retention").offered == {}
 
 
 def test_sections_are_the_settings_classes_by_name() -> None:
@@ -134,7 +136,7 @@ def test_a_name_of_another_kind_says_so(name: str) -> None:
 
 
 def test_a_strategy_of_a_plugin_that_is_switched_off_says_so() -> None:
-    registry = load(Offering(factory("mmap"), name="mmap"), disabled=["mmap"])
+    registry = load(Offering(factory("mmap"), name="mmap"), off="mmap")
     with pytest.raises(MissingPlugin, match="the plugin 'mmap' is switched off"):
         registry.factory(Kind.WRITER, "mmap")
 
@@ -161,26 +163,11 @@ def test_names_are_unique_across_kinds_and_built_ins() -> None:
         load(Offering(factory("file")))
 
 
-def test_offers_tell_what_a_strategy_is_and_what_can_be_set() -> None:
-    registry = load(Offering(factory("paced", settings=Pace, summary="At your pace.")))
-    row = next(row for row in registry.offers() if row.name == "paced")
-    assert (row.kind, row.plugin, row.summary) == (FLUSH, "offering", "At your pace.")
-    assert row.settings == (
-        Setting("target", "str", None),
-        Setting("every", "int", "100"),
-        Setting("labels", "list[str]", "list()"),
-    )
-
-
-def test_plugins_that_are_switched_off_are_listed_without_hooks() -> None:
+def test_a_plugin_that_is_switched_off_offers_nothing() -> None:
     registry = load(
         Offering(factory("a"), name="on"),
         Offering(factory("b"), name="off"),
-        environ={"LAKELOG_DISABLE_PLUGINS": " off, other,"},
+        off=" off, other,",
     )
-    rows = {row.name: row for row in registry.plugins()}
-    assert rows["on"].hooks == ("lakelog_flush_strategies",)
-    assert rows["on"].enabled
-    assert not rows["off"].enabled
-    assert rows["off"].hooks == ()
+    assert list(registry.plugged.off) == ["off"]
     assert "b" not in registry.names(FLUSH)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import tarfile
 from pathlib import Path
@@ -11,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lakelog_hash_index.plugin
+import lakelog_rocketmq.plugin
 from core.tests.settings.samples import Resolve
-from lakelog.settings import inferred
-from lakelog.settings.inferred import file_size, index_sizes, most_common
+from lakelog.settings.inferred import file_size
 from lakelog_rocketmq.java_properties import parse_properties
 
 FIXTURES = Path(__file__).parents[3] / "tests" / "data" / "fixtures"
@@ -71,35 +71,12 @@ def test_a_log_with_one_whole_file_before_a_torn_one(
     assert found[0] == size
 
 
-def test_a_queue_whose_files_hold_whole_entries(tmp_path: Path) -> None:
-    assert inferred._queue_size(tmp_path / "absent", 20) is None
-    for name, length in _log((0, 2000), (2000, 2000)):
-        (tmp_path / name).write_bytes(bytes(length))
-    assert inferred._queue_size(tmp_path, 20) == (100, tmp_path / ("0" * 20))
-    assert inferred._queue_size(tmp_path, 19) is None
-
-
-def test_the_index() -> None:
-    assert index_sizes(84040) == (1000, 4000)
-    assert index_sizes(84041) is None
-    assert index_sizes(40) is None
-    assert index_sizes(0) is None
-
-
-def test_one_damaged_file_is_outvoted() -> None:
-    assert most_common([(3, Path("a")), None, (100, Path("b")), (100, Path("c"))]) == (
-        100,
-        Path("b"),
-    )
-    assert most_common([None]) is None
-
-
 @pytest.mark.parametrize("name", sorted(file.name for file in FIXTURES.glob("*.tar.xz")))
 def test_stores_of_rocketmq_tell_what_their_options_say(
     name: str, store: Path, resolved: Resolve
 ) -> None:
     options = {key: int(text) for key, text in _unpack_sizes(FIXTURES / name, store).items()}
-    settings = resolved()
+    settings = resolved(plugins=(lakelog_rocketmq.plugin, lakelog_hash_index.plugin))
     assert settings.core.segment_size_bytes == options["mappedFileSizeCommitLog"]
     entries = settings.section("consume-queue").file_entries
     assert entries == options["mappedFileSizeConsumeQueue"] // 20
@@ -142,7 +119,8 @@ def test_a_size_that_is_given_beats_the_files(store: Path, resolved: Resolve) ->
 def test_one_of_two_sizes_may_be_given(store: Path, resolved: Resolve) -> None:
     (store / "index").mkdir(parents=True)
     (store / "index" / "20261120232352005").write_bytes(bytes(8440))
-    index = resolved(arguments={"hash-index": {"slots": 7}}).section("hash-index")
+    given = {"hash-index": {"slots": 7}}
+    index = resolved(arguments=given, plugins=[lakelog_hash_index.plugin]).section("hash-index")
     assert (index.slots, index.entries) == (7, 400)
 
 
@@ -162,22 +140,3 @@ def test_a_stump_tells_nothing(store: Path, resolved: Resolve) -> None:
 def _segment(directory: Path, length: int) -> None:
     directory.mkdir(parents=True)
     (directory / f"{0:020d}").write_bytes(bytes(length))
-
-
-def test_files_that_go_meanwhile_say_nothing_of_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue = tmp_path / "consumequeue" / "t" / "0"
-    queue.mkdir(parents=True)
-    for at in range(3):
-        (queue / f"{at * 320:020d}").write_bytes(bytes(320))
-    listed = inferred._entries
-
-    def entries(directory: Path) -> list[os.DirEntry[str]]:
-        found = listed(directory)
-        if directory == queue:
-            (queue / f"{0:020d}").unlink()
-        return found
-
-    monkeypatch.setattr(inferred, "_entries", entries)
-    assert next(inferred._queues("consumequeue", "file_entries", 20, tmp_path, {}))[1] == 16

@@ -261,7 +261,7 @@ fn text<'a>(object: &'a Bound<'_, PyAny>) -> Option<&'a str> {
     object.cast_exact::<PyString>().ok()?.to_str().ok().filter(|text| !text.is_empty())
 }
 
-/// A time that Python takes, too: see `time_ms` of `lakelog/runtime/arguments.py`.
+/// A time that Python takes, too: see `time_ms` of `lakelog_queues/arguments.py`.
 pub fn time_ms(object: &Bound<'_, PyAny>) -> Option<i64> {
     let value = unsafe { long(object.as_ptr())? };
     let is_meant = value == FOREVER_MS

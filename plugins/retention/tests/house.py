@@ -16,7 +16,7 @@ from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, DiskState, Factory, Kind, NoSettings
 from lakelog.message import Message
-from lakelog.registry.builtin.append import make as make_rocketmq
+from lakelog.registry.builtin.plugin import make_rocketmq
 from lakelog.status import AppendStatus
 from lakelog_retention import plugin
 from lakelog_testing import FakeClock

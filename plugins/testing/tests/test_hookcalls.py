@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from core.tests.registry.samples import load, plugin
+from lakelog.interfaces import Kind
 from lakelog_testing import count_hook_calls
 
 
@@ -23,5 +24,5 @@ def test_picking_a_strategy_calls_no_hook() -> None:
     registry = load()
     with count_hook_calls(registry) as calls:
         registry.sections()
-        registry.offers()
+        registry.names(Kind.WRITER)
     assert calls == []

@@ -14,12 +14,19 @@ from lakelog.files.state.checkpoint import CheckpointKeeper
 if TYPE_CHECKING:
     from lakelog.accelerate import Accelerator
     from lakelog.files.filesystem import FileSystem
+    from lakelog.settings.catalog import Infer
     from lakelog.settings.model import StoreSettings
 
 
 @unique
 class Kind(Enum):
-    """The kinds of strategies; the value is the hook that offers them."""
+    """The kinds of strategies; the value is the hook that offers them.
+
+    :cvar SEGMENT_SOURCE: serves segments that are no longer in the log
+    :cvar ACCELERATOR: compiled code for work done for every message
+    :cvar SETTINGS_FORMAT: reads settings files in formats other than TOML
+    :cvar STORE_EXTENSION: methods of open stores to find messages by queue, time and key
+    """
 
     APPEND_CALLBACK = "lakelog_append_callbacks"
     WRITER = "lakelog_writers"
@@ -72,6 +79,8 @@ class Factory:
     :ivar settings: the attrs class of that section
     :ivar make: builds the strategy from its settings and a :class:`Context`
     :ivar summary: one line for ``lakelog plugins``
+    :ivar infer: returns keys of its section with the values that the files of a store show, each
+        with the file; used for keys that no source sets. It skips files that cannot be read
     """
 
     kind: Kind
@@ -79,6 +88,7 @@ class Factory:
     settings: type[Any]
     make: Callable[[Any, Context], object]
     summary: str = ""
+    infer: Infer | None = None
 
 
 @attrs.frozen

@@ -8,7 +8,6 @@ is touched; nothing here is called per message.
 
 from lakelog.registry.conformance import check_object
 from lakelog.registry.events import Events
-from lakelog.registry.listing import Offer, PluginRow, Setting
 from lakelog.registry.registry import Registry
 
-__all__ = ["Events", "Offer", "PluginRow", "Registry", "Setting", "check_object"]
+__all__ = ["Events", "Registry", "check_object"]

@@ -56,18 +56,18 @@ def _duplicate(first: Offered, second: Factory, source: PluginSource) -> Duplica
 
 
 def _factories(source: PluginSource, caller: pluggy.HookCaller, kind: Kind) -> list[Factory]:
+    hook = kind.value
     try:
         results: list[Any] = caller()
     except Exception as error:
-        what = f"{kind.value} failed with {type(error).__name__}: {error}"
-        raise source.error(what) from error
+        raise source.error(f"{hook} failed with {type(error).__name__}: {error}") from error
     if not results:
-        what = f"{kind.value} returned None; return a list of factories (it may be empty)"
+        what = f"{hook} returned None; return a list of factories (it may be empty)"
         raise source.error(what, BadStrategy)
     factories: list[Factory] = []
     for result in results:
         if isinstance(result, str) or not isinstance(result, Sequence):
-            what = f"{kind.value} returned {_shown(result)}; return a list of factories"
+            what = f"{hook} returned {_shown(result)}; return a list of factories"
             raise source.error(what, BadStrategy)
         factories += result
     for each in factories:

@@ -18,8 +18,7 @@ def check_object(obj: object, protocol: type[Any]) -> str | None:
     """Describe why ``obj`` does not implement ``protocol``; ``None`` if it does."""
     if obj is None:
         return f"it is None; expected a {protocol.__name__}"
-    problems = (*_attributes(obj, protocol), *_methods(obj, protocol))
-    return "; ".join(problems) or None
+    return "; ".join((*_attributes(obj, protocol), *_methods(obj, protocol))) or None
 
 
 def _attributes(obj: object, protocol: type[Any]) -> Iterator[str]:
@@ -35,7 +34,9 @@ def _methods(obj: object, protocol: type[Any]) -> Iterator[str]:
     methods = _declared(protocol)  # type: ignore[arg-type]  # classes are hashable; mypy doubts it of type[Any]
     for name, declared in methods:
         method = getattr(obj, name, None)
-        if not _is_known(method, declared) and (problem := _method(method, declared)):
+        function = getattr(method, "__func__", None)  # of a plain method; the result is cached
+        fits = type(function) is FunctionType and _fits(function, declared)
+        if not fits and (problem := _method(method, declared)):
             yield f"{problem}; expected {_expected(declared)}"
 
 
@@ -48,13 +49,6 @@ def _hints(protocol: type[Any]) -> Mapping[str, Any]:
 def _declared(protocol: type[Any]) -> tuple[tuple[str, Callable[..., Any]], ...]:
     found = inspect.getmembers(protocol, inspect.isfunction)
     return tuple(each for each in found if not each[0].startswith("_"))
-
-
-def _is_known(method: object, declared: Callable[..., Any]) -> bool:
-    """Whether ``method`` is a plain method with a matching signature; the result is cached."""
-    if type(method) is not MethodType or type(method.__func__) is not FunctionType:
-        return False
-    return _fits(method.__func__, declared)
 
 
 @lru_cache(maxsize=512)

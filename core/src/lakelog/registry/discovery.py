@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache, partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -58,6 +61,11 @@ class PluginSource:
     load: Callable[[], object]
     distribution: Distribution | None = None
 
+    @property
+    def package(self) -> Distribution | None:
+        """The package that provides the plugin, if known; for the core's own plugin too."""
+        return distribution("lakelog-core") if self.name == BUILTIN else self.distribution
+
     def error(self, what: str, kind: type[Blamed] = PluginError) -> Blamed:  # type: ignore[assignment]  # the default is a PluginError, too
         """Build an error that names the plugin and, if known, its package."""
         package = str(self.distribution) if self.distribution else None
@@ -66,9 +74,7 @@ class PluginSource:
 
 def builtin_source() -> PluginSource:
     """The source of the core's own strategies: a plugin like any other."""
-    return PluginSource(
-        BUILTIN, partial(importlib.import_module, "lakelog.registry.builtin.plugin")
-    )
+    return PluginSource(BUILTIN, partial(import_module, "lakelog.registry.builtin.plugin"))
 
 
 def given_sources(plugins: Iterable[object]) -> list[PluginSource]:
@@ -76,12 +82,12 @@ def given_sources(plugins: Iterable[object]) -> list[PluginSource]:
 
     A plugin is named by its ``__name__``, or else by its class.
     """
-    given = [PluginSource(_name_of(plugin), partial(_identity, plugin)) for plugin in plugins]
+    given = list(map(_given, plugins))
     names = {each.name for each in given}
     for name in _OF_EVERY_STORE:
         module = f"lakelog_{name}.plugin"
         if names.isdisjoint((name, module)) and find_spec(f"lakelog_{name}"):
-            load = partial(importlib.import_module, module)
+            load = partial(import_module, module)
             given.insert(0, PluginSource(name, load, distribution(f"lakelog-{name}")))
     return given
 
@@ -95,6 +101,19 @@ def installed_sources() -> list[PluginSource]:
         for point in entry_points(group=PROJECT)
     )
     return sorted(found, key=lambda source: (source.name, str(source.distribution)))
+
+
+def search_path() -> tuple[tuple[str, int, int, int], ...]:
+    """Where plugins are installed: each entry of ``sys.path``, and what tells changes of it.
+
+    An installer adds or removes an entry in one of these folders, which changes its time.
+    """
+    found = []
+    for entry in sys.path:
+        with suppress(OSError):
+            status = os.stat(entry or os.curdir)
+            found.append((entry, status.st_dev, status.st_ino, status.st_mtime_ns))
+    return tuple(found)
 
 
 def _package(metadata: PackageMetadata) -> Distribution | None:
@@ -114,16 +133,14 @@ def distribution(name: str) -> Distribution | None:
         return None
 
 
-def switched_off(environ: Mapping[str, str], disabled: Iterable[str]) -> frozenset[str]:
-    """Names of plugins that the environment or the settings switch off."""
+def switched_off(environ: Mapping[str, str]) -> frozenset[str]:
+    """Names of plugins that the environment switches off."""
     listed = environ.get(DISABLE_VARIABLE, "").split(",")
-    return frozenset(name.strip() for name in [*listed, *disabled] if name.strip())
+    return frozenset(name.strip() for name in listed if name.strip())
 
 
-def _identity(plugin: object) -> object:
-    return plugin
-
-
-def _name_of(plugin: object) -> str:
+def _given(plugin: object) -> PluginSource:
     name = getattr(plugin, "__name__", None)
-    return name if isinstance(name, str) else type(plugin).__qualname__
+    return PluginSource(
+        name if isinstance(name, str) else type(plugin).__qualname__, lambda: plugin
+    )

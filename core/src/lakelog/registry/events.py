@@ -8,14 +8,18 @@ first, preceded by those with ``tryfirst``.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from lakelog.interfaces import DiskState
 from lakelog.registry.discovery import PluginSource
 from lakelog.registry.loading import Plugged
+
+_LOG: Final = logging.getLogger("lakelog")
 
 
 @attrs.frozen
@@ -75,24 +79,19 @@ class Events:
         self._tell("lakelog_cli_commands", app=app)
 
     def _ask(self, hook: str, **arguments: object) -> tuple[PluginSource, Exception] | None:
-        for source, caller in self._plugged.callers(hook):
-            try:
-                caller(**arguments)
-            except Exception as error:  # noqa: BLE001  # any exception is a veto
-                return source, error
-        return None
+        """The first refusal; the plugins behind it are not called."""
+        return next(self._failures(hook, arguments), None)
 
     def _tell(self, hook: str, **arguments: object) -> None:
+        for source, error in self._failures(hook, arguments):
+            what = f"plugin {source.name!r} failed in {hook}; the store goes on: {error}"
+            _LOG.error("%s", what, exc_info=error)
+
+    def _failures(
+        self, hook: str, arguments: Mapping[str, object]
+    ) -> Iterator[tuple[PluginSource, Exception]]:
         for source, caller in self._plugged.callers(hook):
             try:
                 caller(**arguments)
-            except Exception as error:  # noqa: BLE001  # observers are isolated
-                _log(source, hook, error)
-
-
-def _log(source: PluginSource, hook: str, error: Exception) -> None:
-    import logging
-
-    logging.getLogger("lakelog").error(
-        "plugin %r failed in %s; the store goes on: %s", source.name, hook, error, exc_info=error
-    )
+            except Exception as error:  # noqa: BLE001  # any exception is a veto; observers are isolated
+                yield source, error

@@ -8,6 +8,7 @@ from typing import Final
 from lakelog.errors import MissingPlugin
 from lakelog.interfaces import Kind
 from lakelog.registry.discovery import PluginSource
+from lakelog.settings.unknown import nearest
 
 FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
     "mmap": (Kind.WRITER, "lakelog-mmap"),
@@ -72,13 +73,6 @@ def _brings(source: PluginSource, name: str, package: str | None) -> bool:
     """Whether a plugin provides the strategy ``name``, judged by its name or its package."""
     found = source.distribution
     return source.name == name or (found is not None and found.name == package)
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to ``name``, if any is close."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name, list(known), n=1)), None)
 
 
 def suggestion(name: str, known: Iterable[str], lead: str) -> str:

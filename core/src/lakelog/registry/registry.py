@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from lakelog.errors import (
-    BadStrategy,
-    LakelogError,
-    ReadFailed,
-    StoreError,
-)
+from lakelog.errors import BadStrategy, LakelogError, ReadFailed, StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import PROTOCOLS, Context, Factory, Kind, NoSettings
 from lakelog.registry.collection import Offered, collect
@@ -25,13 +21,16 @@ from lakelog.registry.discovery import (
     builtin_source,
     given_sources,
     installed_sources,
+    search_path,
     switched_off,
 )
 from lakelog.registry.events import Events
-from lakelog.registry.listing import Offer, PluginRow, offers, package_of, plugin_rows
 from lakelog.registry.loading import Plugged, plug_in
 from lakelog.registry.missing import missing, spoken
-from lakelog.settings.formats import Formats, Installed
+from lakelog.runtime.arguments import wrong_type
+from lakelog.settings.catalog import Catalog, required
+from lakelog.settings.effective import Settings
+from lakelog.settings.formats import Formats
 from lakelog.settings.model import StoreSettings
 
 
@@ -40,40 +39,44 @@ class Registry:
     """The strategies of one store's plugins, by name.
 
     :ivar plugged: the plugins, with pluggy's manager
+    :ivar offered: the factory of every strategy, with its plugin, by name
     :ivar events: delivers lifecycle events to plugins
     """
 
     plugged: Plugged
-    _found: Mapping[str, Offered]
+    offered: Mapping[str, Offered]
     events: Events
-    _left_out: Callable[[], Sequence[PluginSource]] = list
+    _are_given: bool = False
 
     @classmethod
     def load(
-        cls,
-        plugins: Sequence[object] | Registry | None,
-        environ: Mapping[str, str],
-        disabled: Iterable[str] = (),
+        cls, plugins: Sequence[object] | Registry | None, environ: Mapping[str, str]
     ) -> Registry:
         """Load and check plugins; touches no file of a store.
 
         :param plugins: plugins to use beside the core's own, ``queues`` and ``retention``; ``None``
             uses all installed ones; a registry is returned unchanged
         :param environ: its ``LAKELOG_DISABLE_PLUGINS`` names plugins to switch off
-        :param disabled: names of further plugins to switch off
         """
         if isinstance(plugins, Registry):
             return plugins
-        more = installed_sources() if plugins is None else given_sources(plugins)
-        plugged = plug_in([builtin_source(), *more], switched_off(environ, disabled))
-        left_out = list if plugins is None else installed_sources
-        return cls(plugged, collect(plugged), Events(plugged), left_out)
+        off = switched_off(environ)
+        if plugins is None:
+            return _installed(search_path(), off)
+        if isinstance(plugins, str) or not isinstance(plugins, Iterable):
+            raise wrong_type("plugins", plugins, "a list of modules or objects, or None for all")
+        return cls._of(given_sources(plugins), off, given=True)
+
+    @classmethod
+    def _of(cls, sources: Iterable[PluginSource], off: Iterable[str], *, given: bool) -> Registry:
+        plugged = plug_in([builtin_source(), *sources], off)
+        return cls(plugged, collect(plugged), Events(plugged), given)
 
     def sections(self) -> Mapping[str, type[Any]]:
         """The settings class of every strategy on offer, by name."""
-        return {name: offered.factory.settings for name, offered in self._found.items()}
+        return {name: each.factory.settings for name, each in self.offered.items()}
 
-    def installed(self, path: Path) -> Installed:
+    def installed(self, path: Path) -> Catalog:
         """The contributions of the plugins to the settings of the store in ``path``."""
         kind = Kind.SETTINGS_FORMAT
         context = Context(path, StoreSettings(), RealFileSystem())
@@ -82,7 +85,8 @@ class Registry:
             lambda name: self.make(kind, name, NoSettings(), context),
             lambda name, what: self.blame(kind, name, BadStrategy)(what),
         )
-        return Installed(self.sections(), formats)
+        infer = {name: each.factory.infer for name, each in self.offered.items()}
+        return Catalog(self.sections(), formats, {name: it for name, it in infer.items() if it})
 
     def names(self, kind: Kind) -> tuple[str, ...]:
         """The names of all strategies of a kind, sorted."""
@@ -94,7 +98,7 @@ class Registry:
 
     def package(self, kind: Kind, name: str) -> Distribution | None:
         """The package that provides a strategy, if known; raises like :meth:`factory`."""
-        return package_of(self._offered(kind, name).source)
+        return self._offered(kind, name).source.package
 
     def make(self, kind: Kind, name: str, settings: object, context: Context) -> Any:
         """Build a strategy, and check that it implements its Protocol.
@@ -109,27 +113,40 @@ class Registry:
             raise offered.source.error(f"its {spoken(kind)} {name!r}: {problem}", BadStrategy)
         return made
 
+    def build(self, kind: Kind, name: str | None, settings: Settings, context: Context) -> Any:
+        """Build the strategy that ``settings`` name, with its section, if they name one.
+
+        Raises like :meth:`make`, and :class:`~lakelog.errors.MissingPlugin`.
+        """
+        if name is None:
+            return None
+        cls = self.factory(kind, name).settings
+        is_set = name in settings.sections or required(cls)
+        return self.make(kind, name, settings.section(name) if is_set else cls(), context)
+
     def blame(self, kind: Kind, name: str, error: type[Blamed]) -> Callable[[str], Blamed]:
         """A function that builds errors about a strategy's failures after open."""
         source = self._offered(kind, name).source
         return lambda what: source.error(f"its {spoken(kind)} {name!r} {what}", error)
 
-    def offers(self) -> tuple[Offer, ...]:
-        """One row per strategy, for ``lakelog plugins``."""
-        return tuple(offers(self._found.values()))
-
-    def plugins(self) -> tuple[PluginRow, ...]:
-        """One row per plugin, including those that are switched off."""
-        return tuple(plugin_rows(self.plugged))
-
     def _kinds(self) -> dict[str, Kind]:
-        return {name: offered.factory.kind for name, offered in self._found.items()}
+        return {name: offered.factory.kind for name, offered in self.offered.items()}
 
     def _offered(self, kind: Kind, name: str) -> Offered:
-        offered = self._found.get(name)
+        offered = self.offered.get(name)
         if offered is None or offered.factory.kind is not kind:
-            raise missing(kind, name, self._kinds(), self.plugged.off, self._left_out())
+            left_out = installed_sources() if self._are_given else ()
+            raise missing(kind, name, self._kinds(), self.plugged.off, left_out)
         return offered
+
+
+@lru_cache(maxsize=4)
+def _installed(_path: object, off: frozenset[str]) -> Registry:
+    """The registry of the installed plugins, kept for later opens of this process.
+
+    :param _path: changes with what is installed; see :func:`.search_path`
+    """
+    return Registry._of(installed_sources(), off, given=False)
 
 
 def _make(offered: Offered, settings: object, context: Context) -> object:

@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from threading import get_ident
 from typing import Final, Protocol
-from weakref import ref
+from weakref import WeakValueDictionary
 
 IMPORT_WAIT_SECONDS: Final = 5.0
 """Longest wait of a fork, in seconds: an import may itself wait for the forking thread."""
@@ -76,7 +76,7 @@ class _Told:
     """The registered objects; the fork hook is installed with the first of them."""
 
     def __init__(self) -> None:
-        self._those: dict[int, ref[Forked]] = {}
+        self._those = WeakValueDictionary[int, Forked]()  # by id: they need not be hashable
         self._is_set = False
         self._imports = _Imports()
 
@@ -89,23 +89,14 @@ class _Told:
                 after_in_parent=self._imports.let_go,
                 after_in_child=self._in_child,
             )
-        key = id(one)
-        self._those[key] = ref(one, lambda _: self._forget(key))
-
-    def _forget(self, key: int) -> None:
-        self._those.pop(key, None)
+        self._those[id(one)] = one
 
     def _in_child(self) -> None:
         self._imports.let_go()
-        self._tell()
-
-    def _tell(self) -> None:
         # without a lock: a thread that is gone in the child could hold it
         for each in list(self._those.values()):
-            found = each()
-            if found is not None:
-                with suppress(OSError):
-                    found.forked()
+            with suppress(OSError):
+                each.forked()
 
 
 _TOLD: Final = _Told()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import attrs
 
+from lakelog.settings.formats import Formats
 from lakelog.settings.model import (
     AttachSettings,
     ServeSettings,
@@ -17,12 +19,16 @@ CORE: Final = ""
 """The section of the store's own settings, whose keys are at the top level."""
 ATTACH: Final = "attach"
 SERVE: Final = "serve"
-_SECTIONS: Final[Mapping[str, type[Any]]] = {
+OWN_SECTIONS: Final[Mapping[str, type[Any]]] = {
     CORE: StoreSettings,
     ATTACH: AttachSettings,
     SERVE: ServeSettings,
 }
+"""The settings classes of the core, by section."""
 _FACTORY: Any = attrs.Factory  # a class, which the type stubs declare as a function
+
+Infer: TypeAlias = Callable[[Path], Iterable[tuple[str, Any, Path]]]
+"""Keys and values that the files of a store show, each with the file that determines it."""
 
 
 def dotted(section: str, key: str) -> str:
@@ -42,31 +48,21 @@ class Given:
     :ivar key: its name there; empty if a section is named without keys
     :ivar value: the value, not yet validated
     :ivar origin: the source, for display
-    :ivar text: whether the source has no types, so that ``true`` and ``4`` are strings
+    :ivar is_text: whether the source has no types, so that ``true`` and ``4`` are strings
+    :ivar unused: why it has no effect, for a key of another system without a counterpart
     """
 
     section: str
     key: str
     value: object
     origin: str
-    text: bool = False
+    is_text: bool = False
+    unused: str = ""
 
     @property
     def dotted(self) -> str:
         """The dotted key, for display."""
         return dotted(self.section, self.key)
-
-
-@attrs.frozen
-class Layer:
-    """The values of one source.
-
-    :ivar givens: its values
-    :ivar unused: its keys that have no effect, with the reason
-    """
-
-    givens: tuple[Given, ...] = ()
-    unused: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def keys_of(cls: type[Any]) -> dict[str, attrs.Attribute[Any]]:
@@ -91,17 +87,24 @@ def default_of(field: attrs.Attribute[Any], instance: object = None) -> Any:
 
 @attrs.frozen
 class Catalog:
-    """All sections by name; the core's is :data:`CORE`."""
+    """What can be set, by the core and by plugins.
 
-    classes: Mapping[str, type[Any]]
+    :ivar sections: the settings class of every strategy, by name
+    :ivar formats: readers of files other than TOML
+    :ivar inferring: what finds settings in the files of a store, by section
+    """
 
-    @classmethod
-    def of(cls, sections: Mapping[str, type[Any]]) -> Catalog:
-        """The core and ``sections``."""
-        return cls({**_SECTIONS, **sections})
+    sections: Mapping[str, type[Any]]
+    formats: Formats
+    inferring: Mapping[str, Infer] = attrs.field(factory=dict)
 
     @property
-    def sections(self) -> list[str]:
+    def classes(self) -> Mapping[str, type[Any]]:
+        """The settings classes of all sections by name; the core's is :data:`CORE`."""
+        return {**OWN_SECTIONS, **self.sections}
+
+    @property
+    def names(self) -> list[str]:
         """The names of all sections but the core's, sorted."""
         return sorted(name for name in self.classes if name != CORE)
 
@@ -117,5 +120,4 @@ class Catalog:
     def section_named(self, spelling: str) -> str | None:
         """The section for a spelling with ``_`` for ``-``, in any case."""
         wanted = spelling.lower().replace("_", "-")
-        found = (name for name in self.sections if name.lower().replace("_", "-") == wanted)
-        return next(found, None)
+        return wanted if wanted in self.names else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
@@ -15,16 +16,15 @@ from lakelog.errors import SettingsError
 from lakelog.settings.catalog import Given, dotted, keys_of, required
 from lakelog.settings.units import parser_for
 
-_STRICT: Final[Mapping[Any, tuple[tuple[type[Any], ...], str]]] = {
-    int: ((int,), "a whole number"),
-    float: ((int, float), "a number"),
-    str: ((str,), "a string"),
-    bool: ((bool,), "true or false"),
-    Path: ((str, Path), "a path"),
+_STRICT: Final[Mapping[Any, tuple[Any, str]]] = {
+    int: (int, "a whole number"),
+    float: (int | float, "a number"),
+    str: (str, "a string"),
+    bool: (bool, "true or false"),
+    Path: (str | Path, "a path"),
 }
 """For each type: the accepted input types, and its name for errors."""
 _LISTS: Final = (list, tuple, set, frozenset)
-_BOOLS: Final = {"true": True, "false": False}
 
 
 # --- type hints ---
@@ -82,7 +82,9 @@ def convert(value: object, hint: Any, key: str) -> object:
 def _typed(value: Any, hint: Any) -> Any:
     kind, args = get_origin(hint) or hint, get_args(hint)
     if kind is Literal:
-        return _literal(value, args)
+        if any(value == word and type(value) is type(word) for word in args):
+            return value
+        raise _unfit(value, f"one of {', '.join(map(str, args))}")
     if is_union(hint):
         return _one_of(value, args)
     if items_of(hint):
@@ -91,7 +93,7 @@ def _typed(value: Any, hint: Any) -> Any:
         accepted, name = _STRICT[kind]
         if isinstance(value, accepted) and (kind is bool or not isinstance(value, bool)):
             return kind(value)
-        raise TypeError(f"expected {name}, got {_shown(value)}")
+        raise _unfit(value, name)
     return _instance(value, object if kind is Any else kind, args)
 
 
@@ -106,34 +108,25 @@ def _instance(value: Any, kind: Any, args: tuple[Any, ...]) -> Any:
             return _table(value, kind)
         if isinstance(value, kind):
             return value
-    raise TypeError(f"expected {getattr(kind, '__name__', kind)}, got {_shown(value)}")
-
-
-def _literal(value: object, words: tuple[Any, ...]) -> object:
-    if any(value == word and type(value) is type(word) for word in words):
-        return value
-    raise ValueError(f"expected one of {', '.join(map(str, words))}, got {_shown(value)}")
+    raise _unfit(value, getattr(kind, "__name__", str(kind)))
 
 
 def _one_of(value: object, hints: tuple[Any, ...]) -> Any:
     """The type of the value itself is preferred to one that it can be converted to."""
     for hint in sorted(hints, key=lambda each: each is not type(value)):
-        try:
+        with suppress(ValueError, TypeError):
             return _typed(value, hint)
-        except (ValueError, TypeError):
-            continue
-    raise TypeError(f"expected {' or '.join(map(str, hints))}, got {_shown(value)}")
+    raise _unfit(value, " or ".join(map(str, hints)))
 
 
 def _list(value: Any, kind: type[Any], hints: tuple[Any, ...]) -> Any:
     if not isinstance(value, _LISTS):
-        raise TypeError(f"expected a list, got {_shown(value)}")
-    made = kind if kind in _LISTS else tuple
+        raise _unfit(value, "a list")
     if kind is not tuple or not hints or hints[-1] is Ellipsis:
         hints = (*hints, Any)[:1] * len(value)
     if len(hints) != len(value):
-        raise TypeError(f"expected a list of {len(hints)}, got {_shown(value)}")
-    return made(map(_typed, value, hints))
+        raise _unfit(value, f"a list of {len(hints)}")
+    return (kind if kind in _LISTS else tuple)(map(_typed, value, hints))
 
 
 def _table(value: Mapping[str, Any], cls: type[Any]) -> Any:
@@ -144,8 +137,8 @@ def _table(value: Mapping[str, Any], cls: type[Any]) -> Any:
     return cls(**{key: convert(each, hints[fields[key].name], key) for key, each in value.items()})
 
 
-def _shown(value: object) -> str:
-    return f"{value!r} ({type(value).__name__})"
+def _unfit(value: object, expected: str) -> TypeError:
+    return TypeError(f"expected {expected}, got {value!r} ({type(value).__name__})")
 
 
 def from_text(text: str, hint: Any) -> object:
@@ -157,13 +150,13 @@ def from_text(text: str, hint: Any) -> object:
     if optional and not text:
         return None
     if bare is bool:
-        return _BOOLS.get(text.strip().lower(), text)
-    if bare in (int, float):
-        try:
-            return bare(text)
-        except ValueError:
-            return text
-    return tuple(filter(None, map(str.strip, text.split(",")))) if items_of(bare) else text
+        return {"true": True, "false": False}.get(text.strip().lower(), text)
+    if items_of(bare):
+        return tuple(filter(None, map(str.strip, text.split(","))))
+    try:
+        return bare(text) if bare in (int, float) else text
+    except ValueError:
+        return text
 
 
 # --- sections ---
@@ -181,43 +174,34 @@ def build(section: str, cls: type[Any], givens: Mapping[str, Given]) -> Any:
     try:
         return cls(**values)
     except (ValueError, TypeError) as error:
-        raise _refusal(error, cls, values, givens) from error
+        key = _blamed(error, cls, values)
+        if key is not None:
+            given = givens[key]
+            raise SettingsError(_words(error), key=given.dotted, source=given.origin) from error
+        sources = ", ".join(sorted({given.origin for given in givens.values()}))
+        raise SettingsError(_words(error), source=sources) from error
 
 
 def _value(given: Given, hint: Any) -> object:
-    value = given.value
-    if given.text and isinstance(value, str):
-        value = from_text(value, hint)
     try:
+        value = given.value
+        if given.is_text and isinstance(value, str):
+            value = from_text(value, hint)
         return convert(value, hint, given.key)
     except (ValueError, TypeError) as error:
         raise SettingsError(_words(error), key=given.dotted, source=given.origin) from error
 
 
-def _refusal(
-    error: Exception, cls: type[Any], values: Mapping[str, object], givens: Mapping[str, Given]
-) -> SettingsError:
-    """Locate an error of a validator: at the value that it refuses, or at a key in its text."""
-    words = _words(error)
-    fields = keys_of(cls)
-    refused = [key for key in fields if key in values and _refuses(fields[key], values[key], words)]
-    named = [word for word in re.findall(r"\w+", words) if word in givens]
-    for key in (*refused, *named):
-        return SettingsError(words, key=givens[key].dotted, source=givens[key].origin)
-    sources = ", ".join(sorted({given.origin for given in givens.values()}))
-    return SettingsError(words, source=sources)
-
-
-def _refuses(field: attrs.Attribute[Any], value: object, words: str) -> bool:
-    """Whether a field's validator refuses ``value`` with the same words."""
-    try:
-        if field.validator is not None:
-            field.validator(None, field, value)
-    except (ValueError, TypeError) as error:
-        return _words(error) == words
-    except AttributeError:  # a validator that reads other fields cannot run alone
-        return False
-    return False
+def _blamed(error: Exception, cls: type[Any], values: Mapping[str, object]) -> str | None:
+    """The key that a validator names, or without which it accepts the other values."""
+    for word in re.findall(r"\w+", _words(error)):
+        if word in values:
+            return str(word)
+    for key in values:
+        with suppress(ValueError, TypeError):
+            cls(**{each: value for each, value in values.items() if each != key})
+            return key
+    return None
 
 
 def _words(error: Exception) -> str:

@@ -50,7 +50,6 @@ class SettingsFormat(Protocol):
     @property
     def suffixes(self) -> tuple[str, ...]:
         """Suffixes of such files: lower case, with the dot, and never ``.toml``."""
-        raise NotImplementedError
 
     def read(self, data: bytes, origin: str) -> Translation:
         """Translate a file.
@@ -61,11 +60,9 @@ class SettingsFormat(Protocol):
         Raises :class:`~lakelog.errors.SettingsError` for invalid content, with ``origin`` as its
         source, and the key in the file. A key without a counterpart is not an error.
         """
-        raise NotImplementedError
 
     def translate_key(self, key: str) -> str | None:
         """Lakelog's dotted key for one of the other system's keys, if any; used only for errors."""
-        raise NotImplementedError
 
 
 @attrs.frozen
@@ -112,15 +109,3 @@ class Formats:
         """Lakelog's names for an unknown key, according to all formats."""
         found = (self.make(name).translate_key(key) for name in self.names)
         return (target for target in found if target is not None)
-
-
-@attrs.frozen
-class Installed:
-    """The contributions of plugins to the settings of one store.
-
-    :ivar sections: the settings class of every strategy, by name
-    :ivar formats: readers of files other than TOML
-    """
-
-    sections: Mapping[str, type[Any]]
-    formats: Formats

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import unreadable
-from lakelog.settings.catalog import CORE, Catalog, Given, Layer, dotted, keys_of, required
+from lakelog.settings.catalog import CORE, Catalog, Given, dotted, keys_of, required
 from lakelog.settings.conversion import build
 from lakelog.settings.effective import DEFAULT, Settings
-from lakelog.settings.formats import BROKER_CONF, Formats, Installed
+from lakelog.settings.formats import BROKER_CONF
 from lakelog.settings.inferred import Chosen, from_files
 from lakelog.settings.sources import from_environment, from_object, from_table, is_table
 from lakelog.settings.toml import as_embedded, from_pyproject, from_store, from_toml, read_bytes
@@ -27,7 +28,7 @@ _RESOURCE: Final = "resource"
 def resolve(
     path: Path,
     *,
-    installed: Installed,
+    installed: Catalog,
     arguments: Mapping[str, Any],
     source: object | None,
     broker_conf: Path | None,
@@ -37,7 +38,7 @@ def resolve(
 ) -> Settings:
     """Collect, merge and check the settings of the store in ``path``.
 
-    :param installed: the contributions of plugins: sections, and formats of files
+    :param installed: the sections of plugins, and the formats of files
     :param arguments: values given by keyword
     :param source: the argument ``settings=``: a mapping, an attrs object, a file or a resource
     :param broker_conf: a RocketMQ ``broker.conf``, which a plugin reads
@@ -51,102 +52,96 @@ def resolve(
     file that may hold some cannot be looked at, and :class:`~lakelog.errors.MissingPlugin` if no
     plugin reads the format of a file.
     """
-    catalog, formats = Catalog.of(installed.sections), installed.formats
     try:
-        broker = Layer()
-        if broker_conf is not None:
-            broker = _translated(cwd / broker_conf, BROKER_CONF, catalog, formats)
-        rank, given = _given(source, cwd, catalog, formats)
-        layers = [
-            from_table(arguments, catalog, "argument"),
-            given if rank == _OBJECT else Layer(),
-            from_environment(environ, catalog),
-            given if rank == _FILE else Layer(),
-            broker,
-            from_store(path, catalog),
-            from_pyproject(cwd, catalog),
-            given if rank == _RESOURCE else Layer(),
-        ]
-        chosen, unused = _merged(layers, catalog, formats, tolerate_missing=tolerate_missing)
+        rank, given = _given(source, cwd, installed)
+        sources: tuple[Iterable[Given], ...] = (
+            from_table(arguments, installed, "argument"),
+            given if rank == _OBJECT else (),
+            from_environment(environ, installed),
+            given if rank == _FILE else (),
+            () if broker_conf is None else _translated(cwd / broker_conf, BROKER_CONF, installed),
+            from_store(path, installed),
+            from_pyproject(cwd, installed),
+            given if rank == _RESOURCE else (),
+        )
+        chosen, unused = _merged(sources, installed, tolerate_missing=tolerate_missing)
     except OSError as error:
         raise unreadable(Path(error.filename or path), error) from error
-    found = from_files(path, catalog, chosen)
-    return _effective(catalog, [*chosen.values(), *found.givens], unused)
+    for found in from_files(path, installed, chosen):
+        chosen[found.section].setdefault(found.key, found)
+    return _effective(installed, chosen, unused)
 
 
-def _given(source: object, cwd: Path, catalog: Catalog, formats: Formats) -> tuple[str, Layer]:
+def _given(source: object, cwd: Path, catalog: Catalog) -> tuple[str, Iterable[Given]]:
     """Read ``settings=``, whose kind determines its rank among the sources."""
     resource = as_embedded(source, sys.modules)
     if resource is not None:
         return _RESOURCE, from_toml(resource.file, catalog, resource.origin)
     if source is None:
-        return _OBJECT, Layer()
+        return _OBJECT, ()
     if is_table(source):
         return _OBJECT, from_object(source, catalog, "argument settings")
     if not isinstance(source, str | os.PathLike):
         what = f"settings= is a {type(source).__name__}"
         raise SettingsError(f"{what}; give a mapping, an attrs object, a file or a resource")
     file = cwd / Path(source)
-    name = formats.of_file(file)
+    name = catalog.formats.of_file(file)
     if name is not None:
-        return _FILE, _translated(file, name, catalog, formats)
+        return _FILE, _translated(file, name, catalog)
     return _FILE, from_toml(file, catalog, str(file))
 
 
-def _translated(file: Path, name: str, catalog: Catalog, formats: Formats) -> Layer:
+def _translated(file: Path, name: str, catalog: Catalog) -> Iterator[Given]:
     """A file of another system as a source; its values for unknown keys are unused."""
     origin = str(file)
-    translation = formats.read(name, read_bytes(file, origin), origin)
-    givens, notes = [], dict(translation.unused)
+    translation = catalog.formats.read(name, read_bytes(file, origin), origin)
+    unused = dict(translation.unused)
     for each in translation.values:
         section, _, key = each.target.rpartition(".")
         given = Given(section or CORE, key, each.value, f"{origin} ({', '.join(each.keys)})")
         if catalog.knows(given):
-            givens.append(given)
-        elif given.section in catalog.classes:
-            why = f"{given.dotted} is not a setting of the plugin that is installed"
-            notes |= dict.fromkeys(each.keys, why)
+            yield given
         else:
-            why = f"{given.dotted}: {no_section(given.section, catalog)}"
-            notes |= dict.fromkeys(each.keys, why)
-    return Layer(tuple(givens), {key: f"{origin}: {note}" for key, note in notes.items()})
+            why = f": {no_section(given.section, catalog)}"
+            if given.section in catalog.classes:
+                why = " is not a setting of the plugin that is installed"
+            unused |= dict.fromkeys(each.keys, f"{given.dotted}{why}")
+    for key, why in unused.items():
+        yield Given(CORE, key, None, origin, unused=why)
 
 
 def _merged(
-    layers: Iterable[Layer], catalog: Catalog, formats: Formats, *, tolerate_missing: bool
+    sources: Iterable[Iterable[Given]], catalog: Catalog, *, tolerate_missing: bool
 ) -> tuple[Chosen, Mapping[str, str]]:
-    """Merge ``layers``, the strongest first; an unknown key is an error in any of them.
+    """Merge ``sources``, the strongest first; an unknown key is an error in any of them.
 
     :returns: the winning values, and the keys without effect, with the reason
     """
-    chosen: dict[tuple[str, str], Given] = {}
+    chosen: Chosen = {name: {} for name in catalog.classes}
     unused: dict[str, str] = {}
-    for layer in layers:
-        unused.update(layer.unused)
-        for given in layer.givens:
-            known = given.section in catalog.classes
-            if catalog.knows(given):
-                chosen.setdefault((given.section, given.key), given)
-            elif tolerate_missing and not known:
-                note = f"{given.origin}: {no_section(given.section, catalog)}"
-                unused.setdefault(given.dotted, note)
-            elif given.key or not known:  # an empty table of a known section sets nothing
-                raise complaint(given, catalog, formats)
+    for given in chain.from_iterable(sources):
+        known = given.section in catalog.classes
+        if given.unused:
+            unused[given.dotted] = f"{given.origin}: {given.unused}"
+        elif catalog.knows(given):
+            chosen[given.section].setdefault(given.key, given)
+        elif tolerate_missing and not known:
+            note = f"{given.origin}: {no_section(given.section, catalog)}"
+            unused.setdefault(given.dotted, note)
+        elif given.key or not known:  # an empty table of a known section sets nothing
+            raise complaint(given, catalog)
     return chosen, unused
 
 
-def _effective(catalog: Catalog, chosen: Iterable[Given], unused: Mapping[str, str]) -> Settings:
+def _effective(catalog: Catalog, chosen: Chosen, unused: Mapping[str, str]) -> Settings:
     """Build every section; one without complete defaults only if a key of it is set."""
-    by_section: dict[str, dict[str, Given]] = {name: {} for name in catalog.classes}
-    for given in chosen:
-        by_section[given.section][given.key] = given
     built = {
-        name: build(name, cls, by_section[name])
+        name: build(name, cls, chosen[name])
         for name, cls in catalog.classes.items()
-        if by_section[name] or not required(cls)
+        if chosen[name] or not required(cls)
     }
     origins = {
-        dotted(name, key): by_section[name][key].origin if key in by_section[name] else DEFAULT
+        dotted(name, key): chosen[name][key].origin if key in chosen[name] else DEFAULT
         for name in built
         for key in keys_of(catalog.classes[name])
     }

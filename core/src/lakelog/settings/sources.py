@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.settings.catalog import CORE, Catalog, Given, Layer, default_of, keys_of
+from lakelog.settings.catalog import CORE, Catalog, Given, default_of, keys_of
 from lakelog.settings.effective import Settings
 
 PREFIX: Final = "LAKELOG_"
@@ -22,42 +22,48 @@ NOT_SETTINGS: Final = frozenset({"LAKELOG_DISABLE_PLUGINS"})
 """Variables that are read before the settings."""
 
 
-def from_table(table: Mapping[str, Any], catalog: Catalog, origin: str) -> Layer:
+def from_table(table: Mapping[str, Any], catalog: Catalog, origin: str) -> Iterator[Given]:
     """Core keys at the top level, and a table or object for each section.
 
     ``"timed.flush_interval_ms"`` is also accepted as a key.
     """
-    return Layer(tuple(_from_items(table, catalog, origin)))
+    for name, value in table.items():
+        section = catalog.section_named(name)
+        if is_table(value) and (section or name not in keys_of(catalog.classes[CORE])):
+            yield from _in_section(section or name, value, origin)
+        elif "." in name:
+            head, _, key = name.partition(".")
+            yield Given(catalog.section_named(head) or head, key, value, origin)
+        else:
+            yield Given(CORE, name, value, origin)
 
 
-def from_object(given: object, catalog: Catalog, origin: str) -> Layer:
+def from_object(given: object, catalog: Catalog, origin: str) -> Iterator[Given]:
     """The values of a mapping, of :class:`Settings`, or of an attrs object.
 
     Of another store's settings only the values that were set explicitly are taken.
     """
     if isinstance(given, Settings):
-        return Layer(
-            tuple(
-                Given(section, key, value, given.origins[name])
-                for name, (section, key, value) in given.values().items()
-                if given.is_chosen(name)
-            )
-        )
-    section = next((name for name, cls in catalog.classes.items() if cls is type(given)), None)
-    if section is None:
-        return from_table(_table_of(given), catalog, origin)
-    return Layer(tuple(_in_section(section, _table_of(given), origin)))
+        for name, (section, key, value) in given.values().items():
+            if given.is_chosen(name):
+                yield Given(section, key, value, given.origins[name])
+        return
+    names = [name for name, cls in catalog.classes.items() if cls is type(given)]
+    if names:
+        yield from _in_section(names[0], given, origin)
+    else:
+        yield from from_table(_table_of(given), catalog, origin)
 
 
-def from_environment(environ: Mapping[str, str], catalog: Catalog) -> Layer:
+def from_environment(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Given]:
     """All variables that start with :data:`PREFIX`."""
-    return Layer(
-        tuple(
-            _from_variable(name, text, catalog)
-            for name, text in sorted(environ.items())
-            if name.startswith(PREFIX) and name not in NOT_SETTINGS
-        )
-    )
+    for name, text in sorted(environ.items()):
+        if name.startswith(PREFIX) and name not in NOT_SETTINGS:
+            head, is_in_section, tail = name.removeprefix(PREFIX).lower().partition("__")
+            section, key = CORE, head
+            if is_in_section:
+                section, key = catalog.section_named(head) or head.replace("_", "-"), tail
+            yield Given(section, key, text, f"environment {name}", is_text=True)
 
 
 def variable_name(dotted: str) -> str:
@@ -83,29 +89,9 @@ def _table_of(value: Any) -> Mapping[str, Any]:
     return {key: now for key, now in values.items() if now != default_of(fields[key], value)}
 
 
-def _from_items(table: Mapping[str, Any], catalog: Catalog, origin: str) -> Iterator[Given]:
-    for name, value in table.items():
-        section = catalog.section_named(name)
-        if is_table(value) and (section or name not in keys_of(catalog.classes[CORE])):
-            yield from _in_section(section or name, _table_of(value), origin)
-        elif "." in name:
-            head, _, key = name.partition(".")
-            yield Given(catalog.section_named(head) or head, key, value, origin)
-        else:
-            yield Given(CORE, name, value, origin)
-
-
-def _in_section(section: str, table: Mapping[str, Any], origin: str) -> Iterator[Given]:
+def _in_section(section: str, given: object, origin: str) -> Iterator[Given]:
+    table = _table_of(given)
     if not table and section != CORE:
         yield Given(section, "", None, origin)
     for key, value in table.items():
         yield Given(section, key, value, origin)
-
-
-def _from_variable(name: str, text: str, catalog: Catalog) -> Given:
-    head, separator, key = name.removeprefix(PREFIX).partition("__")
-    origin = f"environment {name}"
-    if not separator:
-        return Given(CORE, head.lower(), text, origin, text=True)
-    section = catalog.section_named(head) or head.lower().replace("_", "-")
-    return Given(section, key.lower(), text, origin, text=True)

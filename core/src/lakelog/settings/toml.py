@@ -11,7 +11,7 @@ always a resource.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +21,7 @@ import attrs
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import RealFileSystem, read_file
 from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
-from lakelog.settings.catalog import Catalog, Layer
+from lakelog.settings.catalog import Catalog, Given
 from lakelog.settings.sources import from_table
 
 if TYPE_CHECKING:
@@ -84,31 +84,29 @@ def _places(module: ModuleType | None) -> list[str]:
         return []
 
 
-def from_toml(file: Traversable, catalog: Catalog, origin: str) -> Layer:
+def from_toml(file: Traversable, catalog: Catalog, origin: str) -> Iterator[Given]:
     """The settings of a TOML file, which must exist."""
     return from_table(_parsed(read_bytes(file, origin), origin), catalog, origin)
 
 
-def from_store(path: Path, catalog: Catalog) -> Layer:
+def from_store(path: Path, catalog: Catalog) -> Iterator[Given]:
     """The settings file in the store directory, if any."""
     file = path / OWN_DIR / SETTINGS_FILE
     try:
-        data = read_file(RealFileSystem(), file)
+        data = read_file(RealFileSystem(), file) or b""
     except OSError as error:
         raise _unreadable(error, str(file)) from error
-    return Layer() if data is None else from_table(_parsed(data, str(file)), catalog, str(file))
+    return from_table(_parsed(data, str(file)), catalog, str(file))
 
 
-def from_pyproject(cwd: Path, catalog: Catalog) -> Layer:
+def from_pyproject(cwd: Path, catalog: Catalog) -> Iterator[Given]:
     """``[tool.lakelog]`` of the nearest ``pyproject.toml``, from ``cwd`` upwards.
 
     A file that does not contain ``lakelog`` is not parsed.
     """
     file = next((at / PYPROJECT for at in (cwd, *cwd.parents) if _is_file(at / PYPROJECT)), None)
     data = read_bytes(file, str(file)) if file else b""
-    if b"lakelog" not in data:
-        return Layer()
-    table: object = _parsed(data, str(file))
+    table: object = _parsed(data if b"lakelog" in data else b"", str(file))
     for name in ("tool", "lakelog"):
         table = table.get(name, {}) if isinstance(table, Mapping) else table
     if not isinstance(table, Mapping):
@@ -125,6 +123,8 @@ def read_bytes(file: Traversable, origin: str) -> bytes:
 
 
 def _parsed(data: bytes, origin: str) -> Mapping[str, Any]:
+    if not data:
+        return {}
     import tomllib  # most stores have no settings file
 
     try:

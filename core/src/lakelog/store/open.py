@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -65,9 +65,8 @@ def open_store(  # all but the path are optional, and given by name
     store may be left where a new one was to be created.
     """
     mode = known_mode(mode)
-    place = _place(path)
     opening = prepare(
-        place,
+        path,
         settings=settings,
         broker_conf=broker_conf,
         plugins=plugins,
@@ -79,54 +78,42 @@ def open_store(  # all but the path are optional, and given by name
     try:
         return opening.in_mode(mode)
     except OSError as error:
-        raise (unread if mode == "read" else readable)(error, place) from error
+        raise (unread if mode == "read" else readable)(error, opening.path) from error
 
 
-def open_to_serve(
+def open_to_serve(path: str | os.PathLike[str], **given: Any) -> Store:
+    """Open the store in ``path`` and take its services, for ``lakelog serve``.
+
+    :param given: as for :func:`prepare`
+
+    Raises what :func:`open_store` raises, and :class:`~lakelog.errors.StoreLocked` if another
+    process keeps the services.
+    """
+    opening = prepare(path, **given)
+    try:
+        return opening.with_services()
+    except OSError as error:
+        raise readable(error, opening.path) from error
+
+
+def prepare(
     path: str | os.PathLike[str],
     *,
     settings: object | None = None,
     broker_conf: str | os.PathLike[str] | None = None,
     plugins: Sequence[object] | None = None,
-    arguments: Mapping[str, Any],
-) -> Store:
-    """Open the store in ``path`` and take its services, for ``lakelog serve``.
-
-    Raises what :func:`open_store` raises, and :class:`~lakelog.errors.StoreLocked` if another
-    process keeps the services.
-    """
-    place = _place(path)
-    opening = prepare(
-        place,
-        settings=settings,
-        broker_conf=broker_conf,
-        plugins=plugins,
-        files=None,
-        tolerate_missing=False,
-        arguments=arguments,
-    )
-    try:
-        return opening.with_services()
-    except OSError as error:
-        raise readable(error, place) from error
-
-
-def prepare(
-    place: Path,
-    *,
-    settings: object | None,
-    broker_conf: str | os.PathLike[str] | None,
-    plugins: Sequence[object] | None,
-    files: FileSystem | None,
-    tolerate_missing: bool,
-    arguments: Mapping[str, Any],
+    files: FileSystem | None = None,
     clock: Clock | None = None,
+    tolerate_missing: bool = False,
+    arguments: Mapping[str, Any],
 ) -> Opening:
     """Load plugins and settings; the store's files are not touched yet.
 
     :param tolerate_missing: whether to ignore settings of plugins that are not installed
+    :param arguments: single settings; the others are those of :func:`open_store`
     """
-    registry = Registry.load(_plugins(plugins), os.environ)
+    place = _place(path)
+    registry = Registry.load(plugins, os.environ)
     effective = resolve(
         place,
         installed=registry.installed(place),
@@ -150,14 +137,6 @@ def _place(path: str | os.PathLike[str]) -> Path:
     if path == "":
         raise WrongValue("path is empty; give the folder of a store, '.' for this one")
     return Path(path).absolute()
-
-
-def _plugins(plugins: Sequence[object] | None) -> Sequence[object] | None:
-    if plugins is None or isinstance(plugins, Registry):
-        return plugins
-    if isinstance(plugins, str) or not isinstance(plugins, Iterable):
-        raise wrong_type("plugins", plugins, "a list of modules or objects, or None for all")
-    return plugins
 
 
 @attrs.frozen

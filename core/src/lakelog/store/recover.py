@@ -56,7 +56,7 @@ def recover(
     queues or index could not be completed, and any other :class:`~lakelog.errors.StoreError`.
     """
     opening = prepare(
-        Path(path).absolute(),
+        path,
         settings=settings,
         broker_conf=broker_conf,
         plugins=plugins,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -64,24 +65,19 @@ def make_strategies(
 
     :param services: whether to build dispatchers, cleaner and watcher; see :func:`add_services`
     """
-    core = settings.core
-
-    def make(kind: Kind, name: str) -> Any:  # the registry checks that it is what it should be
-        registry.factory(kind, name)
-        return registry.make(kind, name, settings.section(name), context)
-
-    append, writer = make(Kind.APPEND_CALLBACK, core.append), make(Kind.WRITER, core.writer)
-    flushes = flush_name(registry, settings)
+    core, append = settings.core, settings.core.append
+    make = partial(registry.build, settings=settings, context=context)
+    callback, writer = make(Kind.APPEND_CALLBACK, append), make(Kind.WRITER, core.writer)
+    flushes, copies = flush_name(registry, settings), core.replicator
     flush = make(Kind.FLUSH_STRATEGY, flushes)
-    copies = core.replicator
     made = Strategies(
-        append,
+        callback,
         writer,
         Committing(flush, writer.traits.commit) if writer.traits.staged else flush,
-        make(Kind.REPLICATOR, copies) if copies else None,
+        make(Kind.REPLICATOR, copies),
         registry.blame(Kind.FLUSH_STRATEGY, flushes, StrategyFailed),
         registry.blame(Kind.REPLICATOR, copies, StrategyFailed) if copies else StrategyFailed,
-        decoder_of(append, registry, core.append),
+        decoder_of(callback, registry, append),
     )
     return add_services(made, registry, settings, context) if services else made
 
@@ -106,7 +102,12 @@ def with_accelerator(registry: Registry, settings: Settings, context: Context) -
     """
     for name in accelerator_names(registry, settings):
         try:
-            made = _accelerator(registry, settings, context, name)
+            made: Accelerator = registry.build(Kind.ACCELERATOR, name, settings, context)
+            if made.seam != accelerate.SEAM:
+                raise PluginError(
+                    f"the accelerator {name!r} has interface version {made.seam}, but this lakelog "
+                    f"has {accelerate.SEAM}: install the accelerator of the same release"
+                )
         except PluginError as error:
             if settings.core.accelerator == name:
                 raise
@@ -125,20 +126,6 @@ def accelerator_names(registry: Registry, settings: Settings) -> tuple[str, ...]
     return () if name == "none" else (name,)
 
 
-def _accelerator(
-    registry: Registry, settings: Settings, context: Context, name: str
-) -> Accelerator:
-    factory = registry.factory(Kind.ACCELERATOR, name)
-    section = settings.sections.get(name) or factory.settings()  # a child has those that it needs
-    made: Accelerator = registry.make(Kind.ACCELERATOR, name, section, context)
-    if made.seam != accelerate.SEAM:
-        raise PluginError(
-            f"the accelerator {name!r} has interface version {made.seam}, but this lakelog has "
-            f"{accelerate.SEAM}: install the accelerator of the same release"
-        )
-    return made
-
-
 def make_decoder(registry: Registry, settings: Settings, context: Context) -> CheckedDecoder | None:
     """Build the decoder of bodies for a reader; ``None`` if its plugin is not installed."""
     name = settings.core.append
@@ -148,7 +135,7 @@ def make_decoder(registry: Registry, settings: Settings, context: Context) -> Ch
             *(context.path, name),
         )
         return None
-    made = registry.make(Kind.APPEND_CALLBACK, name, settings.section(name), context)
+    made = registry.build(Kind.APPEND_CALLBACK, name, settings, context)
     return decoder_of(made, registry, name)
 
 
@@ -158,9 +145,9 @@ def make_chosen(
     """Build a cleaner or a disk watcher; ``None`` if none is configured."""
     if name is None:
         return None
-    registry.factory(kind, name)  # before its section: it says which plugin is missing
+    registry.factory(kind, name)  # before the maintenance: it names the missing plugin
     require_maintenance(registry)
-    return registry.make(kind, name, settings.section(name), context)
+    return registry.build(kind, name, settings, context)
 
 
 def require_maintenance(registry: Registry) -> None:
@@ -174,14 +161,8 @@ def make_dispatchers(
 ) -> tuple[NamedDispatcher, ...]:
     """Build the dispatchers in their order; a reader ignores those that are not installed."""
     installed = registry.names(Kind.DISPATCHER)
-
-    def make(name: str) -> NamedDispatcher:
-        registry.factory(Kind.DISPATCHER, name)
-        made = registry.make(Kind.DISPATCHER, name, settings.section(name), context)
-        return NamedDispatcher(name, made)
-
     return tuple(
-        make(name)
+        NamedDispatcher(name, registry.build(Kind.DISPATCHER, name, settings, context))
         for name in dispatcher_names(registry, settings)
         if name in installed or not context.read_only
     )
@@ -189,11 +170,10 @@ def make_dispatchers(
 
 def make_archive(registry: Registry, settings: Settings, context: Context) -> SegmentSource | None:
     """Build the source of deleted segments, if any; a reader ignores a missing plugin."""
-    name = settings.core.archive
-    if name is None or (context.read_only and name not in registry.names(Kind.SEGMENT_SOURCE)):
+    kind, name = Kind.SEGMENT_SOURCE, settings.core.archive
+    if name is None or (context.read_only and name not in registry.names(kind)):
         return None
-    registry.factory(Kind.SEGMENT_SOURCE, name)
-    made: SegmentSource = registry.make(Kind.SEGMENT_SOURCE, name, settings.section(name), context)
+    made: SegmentSource = registry.build(kind, name, settings, context)
     return made
 
 

@@ -45,9 +45,6 @@ def main(arguments: Sequence[str]) -> int:
             Path(path),
             settings=given["settings"],
             broker_conf=given["broker_conf"],
-            plugins=None,
-            files=None,
-            tolerate_missing=False,
             arguments=given["arguments"],
         )
         follow(make(opening, name), Notifier.of(os.environ), _stopped_by_signals())
@@ -69,7 +66,7 @@ def make(opening: Opening, name: str) -> Follower:
         owner_follows=is_followed(opening.files, opening.path),
     )
     context = with_accelerator(registry, settings, context)
-    made: Follower = registry.make(Kind.FOLLOWER, name, settings.section(name), context)
+    made: Follower = registry.build(Kind.FOLLOWER, name, settings, context)
     return made
 
 

@@ -128,9 +128,7 @@ class ServePlan:
             "settings": _absolute(settings),
             "broker_conf": _absolute(broker_conf),
         }
-        opening = prepare(
-            place, plugins=None, files=None, tolerate_missing=False, arguments=arguments, **given
-        )
+        opening = prepare(place, arguments=arguments, **given)
         return cls(
             place,
             opening.settings.core.commitlog(place),

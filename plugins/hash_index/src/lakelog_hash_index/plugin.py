@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, Factory, Kind
-from lakelog_hash_index.settings import HashIndexSettings
+from lakelog_hash_index.settings import HashIndexSettings, from_index
 
 
 def make(settings: HashIndexSettings, context: Context) -> object:
@@ -30,5 +30,6 @@ def lakelog_dispatchers() -> Sequence[Factory]:
             HashIndexSettings,
             make,
             "finds messages by key: RocketMQ's index files",
+            infer=from_index,
         )
     ]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from stat import S_ISREG
 from typing import Final
 
 import attrs
 from attrs import field, validators
 
-from lakelog_hash_index.shape import IndexShape
+from lakelog.format.layout import INDEX_DIR
+from lakelog_hash_index.shape import ENTRY, HEADER, SLOT, IndexShape
 
 LARGEST_FILE_BYTES: Final = (1 << 31) - 1
 """RocketMQ computes the length of an index file as a signed 32-bit integer."""
+ENTRIES_PER_SLOT: Final = 4
+"""RocketMQ's default ratio; a file's length determines the sizes only for this one."""
 
 
 @attrs.frozen(kw_only=True)
@@ -36,3 +42,36 @@ class HashIndexSettings:
     def shape(self) -> IndexShape:
         """The layout of a file."""
         return IndexShape(self.slots, self.entries)
+
+
+def from_index(path: Path) -> Iterator[tuple[str, int, Path]]:
+    """Slots and entries of the index of the store in ``path``, with the file that shows them."""
+    try:
+        files = sorted((path / INDEX_DIR).iterdir())
+    except OSError:
+        return
+    for file in files:
+        sizes = _sizes(file)
+        if sizes is not None:
+            yield "slots", sizes[0], file
+            yield "entries", sizes[1], file
+            return
+
+
+def _sizes(file: Path) -> tuple[int, int] | None:
+    try:
+        status = file.lstat()  # symbolic links are not files of a store
+    except OSError:  # a running owner may delete the oldest files meanwhile
+        return None
+    return index_sizes(status.st_size) if S_ISREG(status.st_mode) else None
+
+
+def index_sizes(length: int) -> tuple[int, int] | None:
+    """Slots and entries of an index file of ``length`` bytes, if their ratio is the usual one.
+
+    >>> index_sizes(8440)
+    (100, 400)
+    """
+    per_slot = SLOT.size + ENTRIES_PER_SLOT * ENTRY.size
+    slots, rest = divmod(length - HEADER.size, per_slot)
+    return (slots, ENTRIES_PER_SLOT * slots) if slots > 0 and not rest else None

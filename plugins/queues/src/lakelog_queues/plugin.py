@@ -7,14 +7,23 @@ from collections.abc import Sequence
 from lakelog.format.layout import ABORT_FILE
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, Dispatcher, Factory, Kind, NoSettings, StoreExtension
+from lakelog_queues.inferred import from_queues
 from lakelog_queues.settings import ConsumeQueueSettings
 
 
 @hookimpl
 def lakelog_dispatchers() -> Sequence[Factory]:
     """Offer the dispatcher for consume queues."""
-    summary = "RocketMQ's consume queues, light queues and queues of batches"
-    return [Factory(Kind.DISPATCHER, "consume-queue", ConsumeQueueSettings, _dispatcher, summary)]
+    return [
+        Factory(
+            Kind.DISPATCHER,
+            "consume-queue",
+            ConsumeQueueSettings,
+            _dispatcher,
+            "RocketMQ's consume queues, light queues and queues of batches",
+            infer=from_queues,
+        )
+    ]
 
 
 @hookimpl

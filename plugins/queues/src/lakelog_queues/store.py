@@ -360,15 +360,5 @@ class _CurrentGetter:
 
     _current: RoleState
 
-    def get(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_messages: int = 32,
-        *,
-        max_bytes: int | None = None,
-        tags: str | None = None,
-    ) -> GetResult:
-        getter = queue_parts(self._current.last()).finder.getter
-        return getter.get(topic, queue_id, offset, max_messages, max_bytes=max_bytes, tags=tags)
+    def get(self, *arguments: Any, **named: Any) -> GetResult:
+        return queue_parts(self._current.last()).finder.getter.get(*arguments, **named)

@@ -12,7 +12,6 @@ import typer
 
 from lakelog import Store
 from lakelog.errors import SettingsError
-from lakelog.settings.effective import unused_lines
 from lakelog.store.open import open_store
 from lakelog.store.recover import recover
 from lakelog.store.roles.choosing import known_mode
@@ -42,8 +41,8 @@ def open_for(
         broker_conf=broker_conf,
         **dict(map(assignment, assignments or ())),
     )
-    for line in unused_lines(store.settings) if notes else ():
-        typer.echo(f"note: {line}", err=True)
+    for key, why in sorted(store.settings.unused.items()) if notes else ():
+        typer.echo(f"note: {key} is not used: {why}", err=True)
     return store
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lakelog.settings.schema import plain_value
+from lakelog_cli.schema import plain_value
 
 
 def write_lines(rows: Iterable[Mapping[str, Any]]) -> None:

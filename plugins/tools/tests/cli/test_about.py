@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from core.tests.registry.samples import Offering, Pace, factory, load
 from lakelog.errors import StoreFailed
 from lakelog.hookspecs import hookimpl
 from lakelog.registry import Registry
 from lakelog_cli.app import COMMANDS, make_app
+from lakelog_cli.commands import plugins
 from plugins.tools.tests.cli.conftest import Run
 
 
@@ -69,6 +71,30 @@ def test_plugins_tells_what_a_store_uses(lakelog: Run, store: Path) -> None:
     said = lakelog("plugins", "--store", store).stdout
     assert "writer file [active]" in said
     assert "plugin builtin (lakelog-core" in said
+
+
+def test_the_rows_tell_what_a_strategy_is_and_what_can_be_set() -> None:
+    registry = load(Offering(factory("paced", settings=Pace, summary="At your pace.")))
+    document = plugins.document(registry, None)
+    row = next(row for row in document["strategies"] if row["name"] == "paced")
+    told = row["kind"], row["plugin"], row["summary"]
+    assert told == ("flush_strategy", "offering", "At your pace.")
+    assert [tuple(each.values()) for each in row["settings"]] == [
+        ("target", "str", None),
+        ("every", "int", "100"),
+        ("labels", "list[str]", "list()"),
+    ]
+
+
+def test_plugins_that_are_switched_off_are_listed_without_hooks() -> None:
+    registry = load(
+        Offering(factory("a"), name="on"),
+        Offering(factory("b"), name="off"),
+        off="off",
+    )
+    rows = {row["name"]: row for row in plugins.document(registry, None)["plugins"]}
+    assert (rows["on"]["hooks"], rows["on"]["enabled"]) == (["lakelog_flush_strategies"], True)
+    assert (rows["off"]["hooks"], rows["off"]["enabled"]) == ([], False)
 
 
 def test_plugins_without_a_store(lakelog: Run) -> None:

@@ -20,7 +20,7 @@ from typing import Final
 import attrs
 
 from lakelog.files.filesystem import File
-from lakelog.interfaces import Context, WriterTraits
+from lakelog.interfaces import WriterTraits
 from lakelog.message import Body
 
 FEW_BYTES: Final = 4096
@@ -101,8 +101,3 @@ class FileWriter:
     def open(self, file: File, size_bytes: int, position: int) -> FileSegmentWriter:
         """Map the segment."""
         return FileSegmentWriter(file, size_bytes, position, self._map_below_bytes)
-
-
-def make(settings: FileWriterSettings, _context: Context) -> FileWriter:
-    """Build the writer from its settings."""
-    return FileWriter(settings.map_below_bytes)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from threading import Event, Lock, Thread
-from typing import Any, Final
+from typing import Final
 
 from lakelog.errors import StoreFailed
-from lakelog.interfaces import Context, Flushable, Outcome
+from lakelog.interfaces import Flushable, Outcome
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
 
@@ -109,13 +109,3 @@ class InlineFlush:
             self._thread.join()
         if self._log is not None:
             self._log.sync()
-
-
-def make_none(_settings: Any, _context: Context) -> NoFlush:
-    """Build ``none``."""
-    return NoFlush()
-
-
-def make_inline(_settings: Any, _context: Context) -> InlineFlush:
-    """Build ``inline``."""
-    return InlineFlush()

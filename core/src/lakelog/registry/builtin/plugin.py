@@ -4,33 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lakelog.codec.encoder import RocketmqAppendCallback
 from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Factory, Kind, NoSettings
-from lakelog.registry.builtin import append, filewriter, flush
+from lakelog.interfaces import Context, Factory, Kind, NoSettings
+from lakelog.registry.builtin.filewriter import FileWriter, FileWriterSettings
+from lakelog.registry.builtin.flush import InlineFlush, NoFlush
 
 
 @hookimpl
 def lakelog_append_callbacks() -> Sequence[Factory]:
     """Offer RocketMQ's record layout."""
-    return [
-        Factory(
-            Kind.APPEND_CALLBACK, "rocketmq", NoSettings, append.make, "RocketMQ's record layout"
-        )
-    ]
+    kind, summary = Kind.APPEND_CALLBACK, "RocketMQ's record layout"
+    return [Factory(kind, "rocketmq", NoSettings, make_rocketmq, summary)]
 
 
 @hookimpl
 def lakelog_writers() -> Sequence[Factory]:
     """Offer the default writer."""
-    return [
-        Factory(
-            Kind.WRITER,
-            "file",
-            filewriter.FileWriterSettings,
-            filewriter.make,
-            "small writes through a map, large ones by pwrite",
-        )
-    ]
+    summary = "small writes through a map, large ones by pwrite"
+    return [Factory(Kind.WRITER, "file", FileWriterSettings, _file_writer, summary)]
 
 
 @hookimpl
@@ -38,6 +30,15 @@ def lakelog_flush_strategies() -> Sequence[Factory]:
     """Offer the strategies ``none`` and ``inline``."""
     kind = Kind.FLUSH_STRATEGY
     return [
-        Factory(kind, "none", NoSettings, flush.make_none, "the operating system decides"),
-        Factory(kind, "inline", NoSettings, flush.make_inline, "each put syncs for itself"),
+        Factory(kind, "none", NoSettings, lambda *_: NoFlush(), "the operating system decides"),
+        Factory(kind, "inline", NoSettings, lambda *_: InlineFlush(), "each put syncs for itself"),
     ]
+
+
+def make_rocketmq(_settings: NoSettings, context: Context) -> RocketmqAppendCallback:
+    """Build the append callback from the core's settings."""
+    return RocketmqAppendCallback.of(context.core, context.accelerator)
+
+
+def _file_writer(settings: FileWriterSettings, _context: Context) -> FileWriter:
+    return FileWriter(settings.map_below_bytes)

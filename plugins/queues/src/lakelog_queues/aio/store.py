@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from lakelog import Store
 from lakelog.errors import ThreadNotStarted
-from lakelog.interfaces import CleaningReport, DiskReport
-from lakelog.log.reading.log_reader import OnDamage
-from lakelog.log.reading.pieces import Piece
 from lakelog.message import Body, Message, MessageColumns, StoredMessage
 from lakelog.results import PutResult
 from lakelog.runtime.threads import in_thread
@@ -22,22 +19,59 @@ from lakelog.store.producer import Producer
 from lakelog.store.roles.parts import Role
 from lakelog_queues.aio.consumer import AsyncConsumer
 from lakelog_queues.aio.handing import Handing
-from lakelog_queues.aio.stepping import stepped
+from lakelog_queues.aio.stepping import BATCH, stepped
 
 if TYPE_CHECKING:
     from lakelog_queues.consumers.consumer import CommitPolicy
     from lakelog_queues.consumers.places import Place
-    from lakelog_queues.finding.results import ColumnsResult, GetResult, QueueInfo
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def _in_thread(
+    method: Callable[Concatenate[Store, P], T],
+) -> Callable[Concatenate[AsyncStore, P], Coroutine[Any, Any, T]]:
+    """A method of :class:`~lakelog.Store`, with its arguments and its text, run in a thread."""
+
+    @wraps(method)
+    async def call(self: AsyncStore, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return await in_thread(method, self._store, *arguments, **named)
+
+    return call
+
+
+def _stepped(
+    method: Callable[Concatenate[Store, P], Iterator[T]], batch: int = BATCH
+) -> Callable[Concatenate[AsyncStore, P], AsyncIterator[T]]:
+    """As :func:`_in_thread` for an iterator, ``batch`` items at a time."""
+
+    @wraps(method)
+    def call(self: AsyncStore, /, *arguments: P.args, **named: P.kwargs) -> AsyncIterator[T]:
+        return stepped(partial(method, self._store, *arguments, **named), batch)
+
+    return call
+
+
+def _prepared(
+    method: Callable[Concatenate[Store, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[AsyncStore, P], Coroutine[Any, Any, T]]:
+    """A coroutine of :class:`~lakelog.Store`, called once the objects for reading are built."""
+
+    @wraps(method)
+    async def call(self: AsyncStore, /, *arguments: P.args, **named: P.kwargs) -> T:
+        await self._prepare()
+        return await method(self._store, *arguments, **named)
+
+    return call
+
+
 class AsyncStore:
     """An open store in an event loop; created by :func:`lakelog.aio.open`.
 
-    Methods return and raise the same as those of :class:`~lakelog.Store`. If the task of a put is
-    cancelled, a put that has not begun is withdrawn. Any other call runs to its end in its thread.
+    Methods take, return and raise the same as those of :class:`~lakelog.Store`, which has their
+    arguments and texts. If the task of a put is cancelled, a put that has not begun is withdrawn.
+    Any other call runs to its end in its thread.
     """
 
     def __init__(self, store: Store) -> None:
@@ -105,73 +139,20 @@ class AsyncStore:
         """A producer for messages of one topic; raises like the store's method."""
         return AsyncProducer(self, Producer(topic, tags, queue))
 
-    async def flush(self) -> int:
-        """Make all earlier puts durable; returns the durable end."""
-        return await self.in_thread(Store.flush)
+    flush = _in_thread(Store.flush)
 
     # --- the log ---
 
-    async def look_up(self, where: int | str) -> StoredMessage:
-        """The message at a physical offset, or with an offset message id."""
-        return await self.in_thread(Store.look_up, where)
-
-    def scan(
-        self,
-        start: int | None = None,
-        end: int | None = None,
-        *,
-        on_damage: OnDamage | None = None,
-    ) -> AsyncIterator[StoredMessage]:
-        """Yield every message of the log from ``start`` to ``end``.
-
-        :param on_damage: called in a thread
-        """
-        return stepped(partial(self._store.scan, start, end, on_damage=on_damage))
-
-    def scan_pieces(
-        self, start: int | None = None, end: int | None = None, *, verify: bool = True
-    ) -> AsyncIterator[Piece]:
-        """Yield record batches, blanks and damage in log order."""
-        return stepped(partial(self._store.scan_pieces, start, end, verify=verify), batch=1)
+    look_up = _in_thread(Store.look_up)
+    scan = _stepped(Store.scan)
+    """Its ``on_damage`` is called in a thread."""
+    scan_pieces = _stepped(Store.scan_pieces, batch=1)
 
     # --- by queue, time and key ---
 
-    async def get(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_messages: int = 32,
-        *,
-        max_bytes: int | None = None,
-        tags: str | None = None,
-        wait_ms: int = 0,
-    ) -> GetResult:
-        """Messages of a queue from a queue offset on; occupies no thread while it waits.
-
-        :param wait_ms: longest wait for the first message
-        """
-        await self._prepare()
-        return await self._store.get_async(
-            topic, queue_id, offset, max_messages, max_bytes=max_bytes, tags=tags, wait_ms=wait_ms
-        )
-
-    async def get_columns(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_messages: int = 1024,
-        *,
-        columns: Iterable[str] | None = None,
-        **more: Any,
-    ) -> ColumnsResult:
-        """The messages of :meth:`get` as an Arrow record batch.
-
-        :param more: ``max_bytes``, ``tags``, ``decompress``, ``verify``
-        """
-        work = partial(Store.get_columns, columns=columns, **more)
-        return await self.in_thread(work, topic, queue_id, offset, max_messages)
+    get = _prepared(Store.get_async)
+    """It occupies no thread while it waits."""
+    get_columns = _in_thread(Store.get_columns)
 
     async def read(
         self,
@@ -188,40 +169,11 @@ class AsyncStore:
         async for message in reading:
             yield message
 
-    async def topics(self) -> list[str]:
-        """All topics that have a queue."""
-        return await self.in_thread(Store.topics)
-
-    async def queues(self, topic: str | None = None) -> list[QueueInfo]:
-        """All queues, or those of one topic."""
-        return await self.in_thread(Store.queues, topic)
-
-    async def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
-        """The first queue offset that exists, and the next one to be written."""
-        return await self.in_thread(Store.queue_bounds, topic, queue_id)
-
-    async def offset_by_time(
-        self,
-        topic: str,
-        queue_id: int,
-        timestamp_ms: int,
-        boundary: Literal["lower", "upper"] = "lower",
-    ) -> int:
-        """The queue offset for a store time in ms since 1970; ``Store.offset_by_time``."""
-        return await self.in_thread(Store.offset_by_time, topic, queue_id, timestamp_ms, boundary)
-
-    async def query(
-        self,
-        topic: str,
-        key: str,
-        *,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        max_messages: int = 64,
-    ) -> list[StoredMessage]:
-        """Messages with a key, newest first."""
-        work = partial(Store.query, since_ms=since_ms, until_ms=until_ms, max_messages=max_messages)
-        return await self.in_thread(work, topic, key)
+    topics = _in_thread(Store.topics)
+    queues = _in_thread(Store.queues)
+    queue_bounds = _in_thread(Store.queue_bounds)
+    offset_by_time = _in_thread(Store.offset_by_time)
+    query = _in_thread(Store.query)
 
     # --- consumer groups ---
 
@@ -240,39 +192,17 @@ class AsyncStore:
         made = await self.in_thread(work, group, topic, queue_ids)
         return AsyncConsumer(made, self._store._current.arrivals())
 
-    async def groups(self) -> dict[str, dict[str, dict[int, int]]]:
-        """The committed offsets of every group, by topic and queue."""
-        return await self.in_thread(Store.groups)
+    groups = _in_thread(Store.groups)
 
     # --- dispatching and deletion ---
 
-    async def wait_dispatched(self, offset: int | None = None, timeout_ms: int = 10_000) -> bool:
-        """Wait until queues and index reach a physical offset; occupies a thread.
-
-        :param offset: ``None`` is the readable end of the log
-        :returns: ``False`` on timeout
-        """
-        return await self.in_thread(Store.wait_dispatched, offset, timeout_ms)
-
-    async def resume_dispatch(self) -> None:
-        """Resume dispatching after the cause of a dispatcher's failure was removed."""
-        await self.in_thread(Store.resume_dispatch)
-
-    async def delete_topic(self, topic: str) -> None:
-        """Remove the queues of ``topic`` permanently."""
-        await self.in_thread(Store.delete_topic, topic)
-
-    async def delete_unused_topics(self) -> list[str]:
-        """Remove the queues of topics without remaining messages."""
-        return await self.in_thread(Store.delete_unused_topics)
-
-    async def delete_expired(self, *, dry_run: bool = False) -> CleaningReport:
-        """Delete now the segments that the cleaner chooses."""
-        return await self.in_thread(partial(Store.delete_expired, dry_run=dry_run))
-
-    async def disk(self) -> DiskReport | None:
-        """The usage of the disks."""
-        return await self.in_thread(Store.disk)
+    wait_dispatched = _in_thread(Store.wait_dispatched)
+    """It occupies a thread."""
+    resume_dispatch = _in_thread(Store.resume_dispatch)
+    delete_topic = _in_thread(Store.delete_topic)
+    delete_unused_topics = _in_thread(Store.delete_unused_topics)
+    delete_expired = _in_thread(Store.delete_expired)
+    disk = _in_thread(Store.disk)
 
     # --- lifecycle ---
 

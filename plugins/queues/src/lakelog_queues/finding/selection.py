@@ -26,7 +26,8 @@ from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Ints, Longs, Units
 from lakelog.interfaces import QueueReader
 from lakelog.log.reading.gather import BROKEN, WHOLE, Gathered
-from lakelog.runtime.arguments import queue_name, whole
+from lakelog.runtime.arguments import whole
+from lakelog_queues.arguments import queue_name
 from lakelog_queues.finding.results import GetStatus
 from lakelog_queues.finding.tagfilter import TagFilter
 

@@ -40,9 +40,7 @@ class PluginContract:
     def offered(self, registry: Registry) -> list[Factory]:
         """The plugin's own factories."""
         name = self.plugin.__name__
-        return [
-            registry.factory(row.kind, row.name) for row in registry.offers() if row.plugin == name
-        ]
+        return [each.factory for each in registry.offered.values() if each.source.name == name]
 
     def test_every_strategy_has_a_summary(self, registry: Registry) -> None:
         assert [factory.name for factory in self.offered(registry) if not factory.summary] == []

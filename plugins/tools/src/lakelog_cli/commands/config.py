@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from lakelog.registry import Registry
-from lakelog.settings.effective import SettingRow, rows
-from lakelog.settings.schema import plain_value, schema
+from lakelog.settings.effective import DEFAULT, Settings
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_document
+from lakelog_cli.schema import plain_value, schema
 
 app = typer.Typer(
     help="Show settings: values, origins, and the schema.",
@@ -34,7 +35,7 @@ def show(
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         found, unused = rows(opened.settings), dict(opened.settings.unused)
     if as_json:
-        write_document({"settings": [_as_json(row) for row in found], "unused": unused})
+        write_document({"settings": found, "unused": unused})
     else:
         _print(found)
 
@@ -45,24 +46,27 @@ def print_schema() -> None:
     write_document(schema(Registry.load(None, os.environ).sections()))
 
 
-def _as_json(row: SettingRow) -> dict[str, object]:
-    return {"key": row.key, "value": plain_value(row.value), "origin": row.origin}
+def rows(settings: Settings) -> list[dict[str, Any]]:
+    """Key, value and origin of all settings: the core's, then each section's by its class."""
+    return [
+        {"key": key, "value": plain_value(value), "origin": settings.origins.get(key, DEFAULT)}
+        for key, (_, _, value) in settings.values().items()
+    ]
 
 
-def _print(found: list[SettingRow]) -> None:
+def _print(found: list[dict[str, Any]]) -> None:
     table = Table("setting", "value", "origin", box=None, pad_edge=False)
     for row in found:
-        table.add_row(row.key, _spoken(row.value), row.origin)
+        table.add_row(row["key"], _spoken(row["value"]), row["origin"])
     console = Console(markup=False, highlight=False)
     console.print(table) if console.is_terminal else _print_plain(found)
 
 
-def _print_plain(found: list[SettingRow]) -> None:
+def _print_plain(found: list[dict[str, Any]]) -> None:
     """Whole lines for other programs: nothing is folded to a width."""
     for row in found:
-        typer.echo(f"{row.key} = {_spoken(row.value)}  ({row.origin})")
+        typer.echo(f"{row['key']} = {_spoken(row['value'])}  ({row['origin']})")
 
 
 def _spoken(value: object) -> str:
-    plain = plain_value(value)
-    return "" if plain is None else str(plain)
+    return "" if value is None else str(value)

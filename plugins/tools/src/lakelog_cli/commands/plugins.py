@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +12,10 @@ import typer
 
 from lakelog.interfaces import Kind
 from lakelog.registry import Registry
-from lakelog.registry.listing import Offer, PluginRow, Setting
+from lakelog.registry.collection import Offered
+from lakelog.registry.discovery import PluginSource
 from lakelog.registry.missing import spoken
+from lakelog.settings.catalog import keys_of
 from lakelog.settings.effective import Settings
 from lakelog.store.strategies import accelerator_names, flush_name
 from lakelog_cli.opening import open_for
@@ -39,7 +41,7 @@ def plugins(
     elif broker_conf or settings or assignments:
         raise typer.BadParameter("settings say nothing without --store STORE")
     if as_json:
-        write_document(_document(registry, active))
+        write_document(document(registry, active))
     else:
         _print(registry, active)
 
@@ -62,45 +64,92 @@ def _active(registry: Registry, settings: Settings) -> set[tuple[Kind, str]]:
     return {(kind, name) for kind, name in chosen if name}
 
 
-def _document(registry: Registry, active: set[tuple[Kind, str]] | None) -> dict[str, Any]:
+def document(registry: Registry, active: set[tuple[Kind, str]] | None) -> dict[str, Any]:
+    """What ``--json`` prints."""
     strategies = []
-    for offer in registry.offers():
-        row = attrs.asdict(offer) | {"kind": offer.kind.name.lower()}
+    for offered in _offers(registry):
+        factory = offered.factory
+        row: dict[str, Any] = {
+            "kind": factory.kind.name.lower(),
+            "name": factory.name,
+            "plugin": offered.source.name,
+            **_package(offered.source),
+            "summary": factory.summary,
+            "settings": _settings_of(factory.settings),
+        }
         if active is not None:
-            row["active"] = (offer.kind, offer.name) in active
+            row["active"] = (factory.kind, factory.name) in active
         strategies.append(row)
+    return {"strategies": strategies, "plugins": _plugin_rows(registry)}
+
+
+def _offers(registry: Registry) -> list[Offered]:
+    """Every strategy, by kind and name."""
+    order = list(Kind)
+    return sorted(
+        registry.offered.values(), key=lambda it: (order.index(it.factory.kind), it.factory.name)
+    )
+
+
+def _plugin_rows(registry: Registry) -> list[dict[str, Any]]:
+    """One row per plugin, including those that are switched off, by name."""
+    plugged = registry.plugged
+    rows = []
+    for name, source in sorted({**plugged.sources, **plugged.off}.items()):
+        callers = plugged.manager.get_hookcallers(plugged.manager.get_plugin(name)) or ()
+        hooks = sorted(caller.name for caller in callers)
+        enabled = name in plugged.sources
+        rows.append({"name": name, **_package(source), "hooks": hooks, "enabled": enabled})
+    return rows
+
+
+def _settings_of(section: type[Any]) -> list[dict[str, str | None]]:
+    """Name, type and default of each key of a section; a default of ``None`` must be given."""
+    return [
+        {"name": key, "type": _type(field.type), "default": _default(field.default)}
+        for key, field in keys_of(section).items()
+    ]
+
+
+def _type(annotation: object) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation or "")
+
+
+def _default(default: object) -> str | None:
+    if default is attrs.NOTHING:
+        return None
+    factory = getattr(default, "factory", None)
+    return f"{factory.__name__}()" if callable(factory) else repr(default)
+
+
+def _package(source: PluginSource) -> dict[str, str | None]:
+    package = source.package
     return {
-        "strategies": strategies,
-        "plugins": [attrs.asdict(row) for row in registry.plugins()],
+        "distribution": package.name if package else None,
+        "version": package.version if package else None,
     }
 
 
 def _print(registry: Registry, active: set[tuple[Kind, str]] | None) -> None:
-    for offer in registry.offers():
-        for line in _offer_lines(offer, (offer.kind, offer.name) in (active or ())):
+    for offered in _offers(registry):
+        for line in _offer_lines(offered, active or set()):
             typer.echo(line)
-    for row in registry.plugins():
+    for row in _plugin_rows(registry):
         typer.echo(_plugin_line(row))
 
 
-def _offer_lines(offer: Offer, active: bool) -> Iterable[str]:
-    mark = " [active]" if active else ""
-    yield f"{spoken(offer.kind)} {offer.name}{mark}: {offer.summary}"
-    yield f"    from {offer.plugin}{_package(offer.distribution, offer.version)}"
-    for setting in offer.settings:
-        yield f"    {offer.name}.{_setting(setting)}"
+def _offer_lines(offered: Offered, active: set[tuple[Kind, str]]) -> Iterator[str]:
+    factory, package = offered.factory, offered.source.package
+    mark = " [active]" if (factory.kind, factory.name) in active else ""
+    yield f"{spoken(factory.kind)} {factory.name}{mark}: {factory.summary}"
+    yield f"    from {offered.source.name}{f' ({package})' if package else ''}"
+    for setting in _settings_of(factory.settings):
+        default = "" if setting["default"] is None else f" = {setting['default']}"
+        yield f"    {factory.name}.{setting['name']}: {setting['type']}{default}"
 
 
-def _plugin_line(row: PluginRow) -> str:
-    state = "" if row.enabled else " [switched off]"
-    hooks = f": {', '.join(row.hooks)}" if row.hooks else ""
-    return f"plugin {row.name}{_package(row.distribution, row.version)}{state}{hooks}"
-
-
-def _package(distribution: str | None, version: str | None) -> str:
-    return f" ({distribution} {version})" if distribution else ""
-
-
-def _setting(setting: Setting) -> str:
-    default = "" if setting.default is None else f" = {setting.default}"
-    return f"{setting.name}: {setting.type}{default}"
+def _plugin_line(row: dict[str, Any]) -> str:
+    package = f" ({row['distribution']} {row['version']})" if row["distribution"] else ""
+    state = "" if row["enabled"] else " [switched off]"
+    hooks = f": {', '.join(row['hooks'])}" if row["hooks"] else ""
+    return f"plugin {row['name']}{package}{state}{hooks}"

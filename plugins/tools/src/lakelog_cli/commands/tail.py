@@ -11,7 +11,6 @@ import typer
 
 from lakelog import Store
 from lakelog.message import StoredMessage
-from lakelog.runtime.arguments import queue_name
 from lakelog_cli.messagelines import write_messages
 from lakelog_cli.notthere import check_name, check_queue
 from lakelog_cli.opening import open_for
@@ -24,6 +23,7 @@ from lakelog_cli.options import (
     Tags,
     Topic,
 )
+from lakelog_queues.arguments import queue_name
 
 LOOK_SECONDS: Final = 0.1
 """How long a follower of several queues sleeps when none of them had anything."""

@@ -56,8 +56,6 @@ def _watcher(
         place,
         settings=settings,
         broker_conf=broker_conf,
-        plugins=None,
-        files=None,
         tolerate_missing=True,
         arguments=arguments,
     )

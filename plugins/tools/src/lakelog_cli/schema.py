@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args, get_origin
 
 import attrs
 
-from lakelog.settings.catalog import CORE, Catalog, default_of, keys_of, required
+from lakelog.settings.catalog import CORE, OWN_SECTIONS, default_of, keys_of, required
 from lakelog.settings.conversion import hints_of, is_union, items_of, without_none
 from lakelog.settings.units import pattern_for
 
@@ -25,10 +25,10 @@ Schema = dict[str, Any]
 
 def schema(sections: Mapping[str, type[Any]]) -> Schema:
     """The schema of the core's keys and of a table for each of ``sections``."""
-    catalog = Catalog.of(sections)
-    tables = {name: section_schema(catalog.classes[name]) for name in catalog.sections}
-    core = section_schema(catalog.classes[CORE])
-    properties = core["properties"] | tables
+    classes = {**OWN_SECTIONS, **sections}
+    made = {name: section_schema(classes[name]) for name in sorted(classes)}
+    core = made.pop(CORE)
+    properties = core["properties"] | made
     return {"$schema": DRAFT, "title": "lakelog settings", **core, "properties": properties}
 
 

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import attrs
 import pytest
 
-from core.tests.settings.samples import SECTIONS, Resolve
-from lakelog.settings.effective import SettingRow, rows, unused_lines
-from lakelog.settings.schema import ivars_of, schema, section_schema
+import lakelog
+from core.tests.settings.samples import SECTIONS
+from lakelog_cli.commands.config import rows
+from lakelog_cli.schema import ivars_of, schema, section_schema
 
 
 class Colour(Enum):
@@ -118,10 +119,10 @@ def test_docstrings_tell() -> None:
     assert ivars_of(object) == {}
 
 
-def test_rows(resolved: Resolve) -> None:
-    settings = resolved(arguments={"writer": "mmap", "no": {"x": 1}}, tolerate_missing=True)
-    shown = rows(settings)
-    assert SettingRow("writer", "mmap", "argument") in shown
-    assert SettingRow("timed.flush_interval_ms", 500, "default") in shown
-    assert {row.key for row in shown} == set(settings.origins)
-    assert unused_lines(settings) == [f"no.x is not used: {settings.unused['no.x']}"]
+def test_rows(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path / "s", flush="none", file={"map_below_bytes": 0}) as store:
+        shown = rows(store.settings)
+        assert {row["key"] for row in shown} == set(store.settings.origins)
+    assert {"key": "flush", "value": "none", "origin": "argument"} in shown
+    assert {"key": "file.map_below_bytes", "value": 0, "origin": "argument"} in shown
+    assert {"key": "preallocate", "value": True, "origin": "default"} in shown
