@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakelog.errors import DispatchStopped
-from lakelog.interfaces import Dispatcher
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.interfaces import Dispatcher, QueueReader, TopicRemover
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 
 if TYPE_CHECKING:
@@ -117,3 +118,26 @@ def resume(dispatchers: Iterable[NamedDispatcher], minimum: int, end: int) -> in
         (each.dispatcher.resume(minimum, end) for each in dispatchers),
         default=end,
     )
+
+
+def forget_topic(dispatchers: Iterable[NamedDispatcher], topic: str, end_offset: int) -> None:
+    """Have each dispatcher remove ``topic``, whose records below ``end_offset`` never come back.
+
+    Dispatching must be paused. Raises as :meth:`~lakelog.interfaces.TopicRemover.forget_topic`.
+    """
+    for each in dispatchers:
+        if isinstance(each.dispatcher, TopicRemover):
+            each.dispatcher.forget_topic(topic, end_offset)
+
+
+def unused_topics(reader: QueueReader, minimum: int) -> list[str]:
+    """Topics with queues that refer to no record still in the log.
+
+    :param minimum: first byte of the log
+    """
+    used: dict[str, bool] = {}
+    for topic, queue_id in reader.queues():
+        bounds = reader.bounds((topic, queue_id), minimum)
+        used[topic] = used.get(topic, False) or (bounds is not None and bounds[0] < bounds[1])
+    used.pop(REPAIRED_TOPIC, None)  # it cannot be removed
+    return sorted(topic for topic, has_some in used.items() if not has_some)

@@ -11,9 +11,8 @@ from typing import Final, Protocol
 
 import attrs
 
-from lakelog.dispatch.run import NamedDispatcher
+from lakelog.dispatch.run import NamedDispatcher, forget_topic, unused_topics
 from lakelog.dispatch.runner import DispatchRunner
-from lakelog.dispatch.topic_removal import delete_topic, forgetter, unused_topics
 from lakelog.errors import DispatchStopped
 from lakelog.files.state.pins import Pin, read_pins
 from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR
@@ -122,15 +121,14 @@ def forget_unused(owned: OwnedStore, dispatchers: Sequence[NamedDispatcher]) -> 
     ``dispatched``: records that are dispatched later create the queues again.
     """
     readers = [each.dispatcher for each in dispatchers if isinstance(each.dispatcher, QueueReader)]
-    positions, directory = owned.positions, owned.directory
+    positions = owned.positions
     removed: list[str] = []
     for reader in readers[:1]:
         removed = unused_topics(reader, positions.minimum)
         if removed:
             owned.log.sync()  # a tombstone must not reach beyond the durable end
         for topic in removed:
-            forget = forgetter(dispatchers)
-            delete_topic(directory.files, directory.path, topic, positions.dispatched, forget)
+            forget_topic(dispatchers, topic, positions.dispatched)
     return removed
 
 

@@ -57,7 +57,7 @@ class LogStore:
 
     def _bind(self, parts: RoleParts) -> None:
         """Bind ``put`` of a writing store straight to its target: saves a call per message."""
-        if parts.owned is None and parts.joined is None:
+        if parts.log is None:
             self.__dict__.pop("put", None)
         else:
             self.put = parts.puts.put  # type: ignore[method-assign]  # the same function
@@ -153,7 +153,7 @@ class LogStore:
         Raises :class:`~lakelog.errors.StoreFailed` if the sync fails, and
         :class:`~lakelog.errors.StoreReadOnly` in a store opened for reading.
         """
-        return self._current.now().flush()
+        return self._current.now().puts.flush()
 
     # --- reading the log ---
 
@@ -315,7 +315,7 @@ class LogStore:
 
         Raises :class:`~lakelog.errors.DispatchStopped` if it fails again.
         """
-        self._current.manager().resume_dispatch()
+        self._current.manager()("resume_dispatch")
 
     # --- disk space ---
 
@@ -333,7 +333,7 @@ class LogStore:
             if dry_run:
                 report = self._current.now().house.look()
             else:
-                report = self._current.manager().delete_expired()
+                report = self._current.manager()("delete_expired")
         except OSError as error:
             raise readable(error, self.path) from error
         if report is None:
@@ -354,8 +354,7 @@ class LogStore:
     @property
     def is_writable(self) -> bool:
         """True if ``put`` is accepted: not read-only, not failed, disk not full."""
-        parts = self._current.last()
-        log = parts.owned or parts.joined
+        log = self._current.last().log
         return log is not None and log.health.takes_puts
 
     @property

@@ -55,6 +55,7 @@ from lakelog.files.pages.shared_page import OwnerState
 from lakelog.files.state.pins import read_pins
 from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR, OWN_DIR
 from lakelog.housekeeping.disks import watched
+from lakelog_daemon.page_numbers import counts
 from lakelog_daemon.processes import Usage
 
 VERSION: Final = 1
@@ -116,7 +117,7 @@ class StatusReporter:
 
     def status(self, state: str) -> dict[str, Any]:
         """The status, as described in this module."""
-        sample = CounterSample(time.monotonic(), self.page.counts())
+        sample = CounterSample(time.monotonic(), counts(self.page))
         former, self._former = self._former, sample
         services = self.services()
         problems = [*self._problems(), *_troubled(services)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
@@ -29,7 +29,7 @@ from lakelog.log.store_directory import readable
 from lakelog.runtime.arguments import WrongValue
 from lakelog.runtime.threads import started
 from lakelog.store.open_log import OpenLog
-from lakelog.store.roles.managing import Manager
+from lakelog.store.roles.managing import Managing
 
 _LOG: Final = logging.getLogger("lakelog")
 _LOOK_S: Final = 0.005
@@ -40,44 +40,26 @@ _ERROR: Final = "error"
 
 
 class Asking:
-    """A :class:`~lakelog.store.roles.managing.Manager` that sends requests to another process."""
+    """Has another process execute :data:`~lakelog.store.roles.managing.VERBS`."""
 
     def __init__(self, files: FileSystem, log: OpenLog, timeout_ms: int) -> None:
         """Keep the collaborators.
 
         :param timeout_ms: limit for the start of a request, and for silence while it is served
 
-        Each method raises :class:`~lakelog.errors.NoOwner` if no process has the services for that
-        long, :class:`~lakelog.errors.StoreLocked` if one has them and does not answer, and the
-        error raised by that process.
         """
         self._files = files
         self._log = log
         self._seconds = timeout_ms / 1000
         self._path = log.directory.path
 
-    def resume_dispatch(self) -> None:
-        """Send the request."""
-        self._ask("resume_dispatch")
+    def __call__(self, verb: str, *words: str) -> Any:
+        """Send the request, and wait for the result.
 
-    def delete_topic(self, topic: str) -> None:
-        """Send the request."""
-        self._ask("delete_topic", topic)
-
-    def delete_unused_topics(self) -> list[str]:
-        """Send the request."""
-        return list(self._ask("delete_unused_topics"))
-
-    def delete_expired(self) -> CleaningReport | None:
-        """Send the request."""
-        said = self._ask("delete_expired")
-        return None if said is None else _report(said)
-
-    def hand_over(self) -> None:
-        """Request the services; they are free soon after the return."""
-        self._ask("hand_over")
-
-    def _ask(self, verb: str, *words: str) -> Any:
+        Raises :class:`~lakelog.errors.NoOwner` if no process has the services for the time limit,
+        :class:`~lakelog.errors.StoreLocked` if one has them and does not answer, and the error
+        raised by that process.
+        """
         try:
             request = SentRequest(self._files, self._path, {"verb": verb, "words": words})
         except OSError as error:
@@ -86,7 +68,8 @@ class Asking:
             said = self._wait(request)
         if _ERROR in said:
             raise _error(said[_ERROR])
-        return said[_RESULT]
+        result = said[_RESULT]
+        return _report(result) if verb == "delete_expired" and result is not None else result
 
     def _wait(self, request: SentRequest) -> Mapping[str, Any]:
         page, looks = self._log.page, 0
@@ -127,16 +110,10 @@ class Asking:
 class Answering:
     """Serves requests in the process with the services, in its own thread."""
 
-    def __init__(self, files: FileSystem, path: Path, manager: Manager) -> None:
+    def __init__(self, files: FileSystem, path: Path, manager: Managing) -> None:
         self._files = files
         self._path = path
-        self._verbs: dict[str, Callable[..., Any]] = {
-            "resume_dispatch": manager.resume_dispatch,
-            "delete_topic": manager.delete_topic,
-            "delete_unused_topics": manager.delete_unused_topics,
-            "delete_expired": manager.delete_expired,
-            "hand_over": manager.hand_over,
-        }
+        self._manager = manager
         self._thread: Thread | None = None
         self._is_closing = False
 
@@ -165,7 +142,7 @@ class Answering:
 
     def _answer(self, request: ReceivedRequest) -> None:
         try:
-            result = self._verbs[request.what["verb"]](*request.what["words"])
+            result = self._manager(request.what["verb"], *request.what["words"])
         except StoreClosed:
             return  # closing here: the next process with the services serves it
         except OSError as error:

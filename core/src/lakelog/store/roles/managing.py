@@ -5,40 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Final
 
 import attrs
 
-from lakelog.dispatch.topic_removal import delete_topic, forgetter
+from lakelog.dispatch.run import forget_topic
 from lakelog.errors import StoreLocked
 from lakelog.housekeeping.maintenance import Maintenance
 from lakelog.housekeeping.report import CleaningReport
 from lakelog.store.house import forget_unused
 from lakelog.store.owner import OwnedStore
 
-
-class Manager(Protocol):
-    """Executes or forwards management calls; :class:`~lakelog.Store` documents the errors."""
-
-    def resume_dispatch(self) -> None:
-        """Resume dispatching after a dispatcher failed."""
-
-    def delete_topic(self, topic: str) -> None:
-        """Remove the queues of a known topic."""
-
-    def delete_unused_topics(self) -> list[str]:
-        """Remove the queues of topics without remaining records; return the topic names."""
-
-    def delete_expired(self) -> CleaningReport | None:
-        """Delete expired segments; ``None`` without a cleaner."""
-
-    def hand_over(self) -> None:
-        """Begin to release the services to another process."""
+VERBS: Final = (
+    *("resume_dispatch", "delete_topic", "delete_unused_topics", "delete_expired", "hand_over"),
+)
+"""The management calls; :class:`~lakelog.Store` documents their errors."""
 
 
 @attrs.define(eq=False)
 class Managing:
-    """Executes the calls in this process; each may safely be repeated.
+    """Executes :data:`VERBS` in this process; each may safely be repeated.
 
     :ivar gives_up: begins to release the services; ``None`` where this process keeps them
     """
@@ -48,16 +34,19 @@ class Managing:
     path: Path
     gives_up: Callable[[], None] | None = attrs.field(default=None, init=False)
 
+    def __call__(self, verb: str, *words: str) -> Any:
+        """Execute one of the verbs; raises ``KeyError`` for another one."""
+        return {each: getattr(self, each) for each in VERBS}[verb](*words)
+
     def resume_dispatch(self) -> None:
         """Resume dispatching here."""
         self.owned.reput.resume()
 
     def delete_topic(self, topic: str) -> None:
-        """Write the tombstone, then delete files; dispatching is paused meanwhile."""
-        owned = self.owned
-        with owned.reput.paused() as dispatchers:
-            end = owned.log.sync()  # a tombstone must not reach beyond the durable end
-            delete_topic(owned.directory.files, self.path, topic, end, forgetter(dispatchers))
+        """Have the dispatchers remove the topic; dispatching is paused meanwhile."""
+        with self.owned.reput.paused() as dispatchers:
+            end = self.owned.log.sync()  # a tombstone must not reach beyond the durable end
+            forget_topic(dispatchers, topic, end)
 
     def delete_unused_topics(self) -> list[str]:
         """Remove unused topics, as :meth:`delete_topic`."""
