@@ -34,9 +34,9 @@ from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, Filling, Step, fi
 from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog.settings.model import StoreSettings
 from lakelog.store.open import prepare
-from lakelog.store.recover import recover
 from lakelog_doctor.check import check
 from lakelog_doctor.rebuild import rebuild
+from lakelog_doctor.recover import recover
 from lakelog_doctor.repair_act import Acting
 from lakelog_doctor.repair_plan import (
     MissingRange,
