@@ -23,6 +23,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared import watch
 from lakelog.files.shared.ownership import is_followed, is_owned
 from lakelog.log.put_future import BatchFuture
+from lakelog_queues.extension import queue_parts
 from lakelog_queues.readers.arrivals import CurrentArrivals
 from lakelog_queues.readers.catch_up import ReaderWait
 from lakelog_testing.signals import hold
@@ -106,7 +107,7 @@ def test_a_consumer_of_before_is_woken(tmp_path: Path) -> None:
         assert [bytes(each.body) for each in consumer.poll(10, wait_ms=5000)] == [b"a 0"]
         owner.kill()
         until(lambda: has_services(store))
-        arrivals = store._current.parts.waits.arrivals
+        arrivals = queue_parts(store._current.parts).waits.arrivals
         assert isinstance(arrivals, Arrivals)
         polled = pool.submit(consumer.poll, 10, 15_000)
         until(lambda: bool(arrivals._waiting or polled.done()))

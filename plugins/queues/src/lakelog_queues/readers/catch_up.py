@@ -8,7 +8,7 @@ and the code is the owner's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -167,7 +167,7 @@ class ReaderWait:
         """Prepare; nothing is read yet."""
         # Topics that were removed since the queues were built with the tombstones of then are news.
         seen = (getattr(each, "tombstones", None) for each in log.dispatchers.values())
-        known = next((each for each in seen if each is not None), {})
+        known: Mapping[str, int] = next((each for each in seen if each is not None), {})
         commitlog = log.settings.core.commitlog(log.path)
         completion = ReaderCatchUp(
             log.path,
