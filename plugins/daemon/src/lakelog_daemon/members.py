@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.files.shared.membership import OPEN
-from lakelog.files.shared.ownership import SERVICES
+from lakelog.files.shared.ownership import OPEN, SERVICES
 from lakelog.format.layout import LOCK_FILE
 from lakelog_daemon.processes import command_of, look_at
 

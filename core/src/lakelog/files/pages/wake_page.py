@@ -112,11 +112,6 @@ class WakePage:
         if not self.is_whole:
             self._magic[0] = MAGIC
 
-    @property
-    def can_wait(self) -> bool:
-        """Whether futexes are available."""
-        return self._futex is not None
-
     def wake(self) -> None:
         """Wake all waiters if the flag is set."""
         if not self.asked[FLAG]:
@@ -127,8 +122,7 @@ class WakePage:
     def rouse(self) -> None:
         """Wake all waiters, whether the flag is set or not."""
         self.asked[SEQUENCE] = (self.asked[SEQUENCE] + 1) & _MOST
-        if self._futex is not None:
-            self._futex.wake()
+        self._futex.wake()
 
     def ask(self) -> int:
         """Set the flag; return the sequence from before."""
@@ -142,7 +136,7 @@ class WakePage:
 
         :param longest_s: the longest sleep, and so the longest delay after a lost wake-up
         """
-        return self._futex is not None and self._futex.wait(seen, min(timeout_s, longest_s))
+        return self._futex.wait(seen, min(timeout_s, longest_s))
 
 
 class Sleeper:
@@ -163,9 +157,7 @@ class Sleeper:
         page = self._page
         if page is None or not page.is_whole or not page.is_at(self._path):
             page = self._page = WakePage.open(self._files, self._path)
-        if page is None or not page.can_wait:
-            return None
-        return page, page.ask()
+        return None if page is None else (page, page.ask())
 
     def sleep(
         self,

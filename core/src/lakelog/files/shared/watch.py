@@ -78,7 +78,7 @@ class MemberWatch:
 
     def _sleep(self, seen: int) -> None:
         """Sleep half a second, or while alone until another process joins."""
-        if self._futex is None or not self._futex.wait(seen & 0xFFFF_FFFF, TURN_S):
+        if not self._futex.wait(seen & 0xFFFF_FFFF, TURN_S):
             time.sleep(TURN_S)
 
     def _forget_others(self) -> None:
@@ -87,6 +87,4 @@ class MemberWatch:
 
 def announce(page: SharedPage) -> None:
     """Notify the other processes that one has joined."""
-    word = futex(page.memory, _AT)
-    if word is not None:
-        word.wake()
+    futex(page.memory, _AT).wake()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -31,7 +30,6 @@ class Managing:
 
     owned: OwnedStore
     house: Maintenance
-    path: Path
     gives_up: Callable[[], None] | None = attrs.field(default=None, init=False)
 
     def __call__(self, verb: str, *words: str) -> Any:
@@ -63,7 +61,7 @@ class Managing:
             raise StoreLocked(
                 f"process {os.getpid()} has the services of this store, and keeps them; end it, "
                 "as by SIGTERM",
-                path=self.path,
+                path=self.owned.directory.path,
                 owner_pid=os.getpid(),
             )
         self.gives_up()

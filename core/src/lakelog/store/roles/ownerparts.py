@@ -112,7 +112,7 @@ def _housed(
         )
         undo.callback(house.close)
         house.start()
-        manager = Managing(owned, house, prepared.path)
+        manager = Managing(owned, house)
         answering = Answering(prepared.files, prepared.path, manager)
 
         def turn() -> None:
