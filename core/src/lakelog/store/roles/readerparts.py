@@ -48,7 +48,8 @@ def reader_parts(prepared: OpenRequest, appender: Appender | None = None) -> Rol
     )
     reader = _reader(prepared, source, directory.commitlog)
     made = prepared.registry, prepared.settings, prepared.context(read_only=True)
-    extension = prepared.extended(reader, make_dispatchers(*made), read_only=appender is None)
+    dispatchers = () if prepared.extension is None else make_dispatchers(*made)
+    extension = prepared.extended(reader, dispatchers, read_only=appender is None)
     refused = f"{prepared.path} is open for reading; open it with mode='write' to write"
     return RoleParts(
         "read" if appender is None else "attach",
