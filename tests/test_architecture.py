@@ -26,7 +26,6 @@ KNOWN_UPWARDS: Final = {
     ("lakelog.accelerate", "lakelog.files.shared.append_lock"),
     ("lakelog.codec.encoder", "lakelog.settings.model"),
     ("lakelog.errors", "lakelog.results"),
-    ("lakelog.files.state.record_mark", "lakelog.interfaces"),
 }
 """Imports from a higher room; the list may only get shorter."""
 

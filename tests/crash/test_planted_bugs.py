@@ -169,7 +169,7 @@ def flushed_read_after_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def topic_removed_without_tombstone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("lakelog.dispatch.topic_removal.add_tombstone", nothing)
+    patch.setattr("lakelog_queues.dispatching.tombstones.add_tombstone", nothing)
 
 
 def queues_not_completed(patch: pytest.MonkeyPatch) -> None:

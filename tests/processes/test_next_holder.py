@@ -13,7 +13,6 @@ from core.tests.shared.dying import die
 from lakelog.dispatch import run as dispatching
 from lakelog.dispatch import runner as reput
 from lakelog.files.pages import publishing
-from lakelog.files.shared import dispatch_lock as dispatchlock
 from lakelog.files.shared import membership
 from lakelog.store import owner
 from lakelog.store.open import open_to_serve
@@ -29,7 +28,7 @@ from tests.processes.words import QUEUES, TOPIC
 from tests.support.sampling import every
 
 SMALL: Final[dict[str, Any]] = {"flush": "none", "segment_size_bytes": 1 << 16}
-TAKING: Final = (ways, joining, membership, ownerparts, owner, publishing, dispatchlock)
+TAKING: Final = (ways, joining, membership, ownerparts, owner, publishing)
 """What a process goes through that is to have the services."""
 COMPLETING: Final = (reput, dispatching, consumequeues, simplequeue, index, appending, filewriter)
 """What completes queues and index then."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakelog.store.log_store import LogStore
     from lakelog.store.open import open_store as open  # noqa: A004  # lakelog.open, like gzip.open
     from lakelog.store.producer import Producer
-    from lakelog.store.recover import recover
+    from lakelog_doctor.recover import recover
     from lakelog_doctor.repair import RepairReport, repair
     from lakelog_queues.consumers.consumer import Consumer
     from lakelog_queues.finding.results import ColumnsResult, GetResult, GetStatus, QueueInfo
@@ -76,7 +76,7 @@ _LAZY = {
     "RecoveryReport": ("lakelog.recovery.report", "RecoveryReport"),
     "RepairReport": ("lakelog_doctor.repair", "RepairReport"),
     "embedded": ("lakelog.settings.toml", "embedded"),
-    "recover": ("lakelog.store.recover", "recover"),
+    "recover": ("lakelog_doctor.recover", "recover"),
     "repair": ("lakelog_doctor.repair", "repair"),
 }
 

@@ -226,7 +226,7 @@ def test_files_that_are_left_are_told(tmp_path: Path, monkeypatch: pytest.Monkey
             raise OSError(5, "Input/output error", "consumequeue/t")
 
         with monkeypatch.context() as patched:
-            patched.setattr(type(named.dispatcher), "forget_topic", stop)
+            patched.setattr(type(named.dispatcher), "_drop_queues", stop)
             with pytest.raises(StoreError, match="some of its files remain") as caught:
                 store.delete_topic("t")
         assert caught.value.path == "consumequeue/t"
@@ -289,7 +289,7 @@ def test_the_next_one_does_what_a_dead_one_has_begun(tmp_path: Path, is_next: bo
         owner.ask("put", "a", 2)
         assert owner.ask("store.wait_dispatched()") == {"is_": True}
         dies = (
-            "setattr(type(store._current.parts.owned.dispatchers[0].dispatcher), 'forget_topic', "
+            "setattr(type(store._current.parts.owned.dispatchers[0].dispatcher), '_drop_queues', "
             "lambda *_: os.kill(os.getpid(), 9))"
         )
         assert owner.ask(dies) == {"is_": None}

@@ -8,9 +8,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -18,15 +17,15 @@ import pytest
 from core.tests.store.support import a_store, open_small, read_small, until
 from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message, Store
-from lakelog.dispatch.arrivals import Arrivals, CurrentArrivals
-from lakelog.dispatch.wait import ReaderWait
+from lakelog.dispatch.arrivals import Arrivals
 from lakelog.errors import StoreClosed
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.shared import dispatch_lock as dispatchlock
 from lakelog.files.shared import watch
-from lakelog.files.shared.dispatch_lock import DispatchLock
 from lakelog.files.shared.ownership import is_followed, is_owned
 from lakelog.log.put_future import BatchFuture
+from lakelog_queues.extension import queue_parts
+from lakelog_queues.readers.arrivals import CurrentArrivals
+from lakelog_queues.readers.catch_up import ReaderWait
 from lakelog_testing.signals import hold
 
 FILES = RealFileSystem()
@@ -108,7 +107,7 @@ def test_a_consumer_of_before_is_woken(tmp_path: Path) -> None:
         assert [bytes(each.body) for each in consumer.poll(10, wait_ms=5000)] == [b"a 0"]
         owner.kill()
         until(lambda: has_services(store))
-        arrivals = store._current.parts.waits.arrivals
+        arrivals = queue_parts(store._current.parts).waits.arrivals
         assert isinstance(arrivals, Arrivals)
         polled = pool.submit(consumer.poll, 10, 15_000)
         until(lambda: bool(arrivals._waiting or polled.done()))
@@ -216,24 +215,16 @@ def test_an_owner_comes_back_beside_those_who_go_on(tmp_path: Path) -> None:
 def test_services_that_cannot_be_had_are_told_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that dispatched for the dead one still writes queues."""
+    """A damaged file keeps the queues from being built."""
     a_store(tmp_path, 3)
-    monkeypatch.setattr(dispatchlock, "WAIT_SECONDS", 0.05)
-    turns = Event()
-
-    def sleep(_: watch.MemberWatch, __: int) -> None:
-        turns.wait()  # none before the lock is held, which the dead owner's lock gave way to
-        time.sleep(0.01)
-
-    monkeypatch.setattr(watch.MemberWatch, "_sleep", sleep)
+    tombstones = tmp_path / "lakelog" / "tombstones.json"
+    monkeypatch.setattr(watch.MemberWatch, "_sleep", lambda _, __: time.sleep(0.01))
     with an_owner(tmp_path) as owner, open_small(tmp_path) as store:
+        tombstones.write_text("damaged")
         owner.kill()
-        with ExitStack() as held:
-            held.callback(turns.set)
-            held.callback(DispatchLock.take(FILES, tmp_path, 10).release)
-            turns.set()
-            until(lambda: "taking its services over failed" in caplog.text)
-            assert store.put(Message("t", b"later", queue_id=0)).queue_offset == 3
+        until(lambda: "taking its services over failed" in caplog.text)
+        assert store.put(Message("t", b"later", queue_id=0)).queue_offset == 3
+        tombstones.unlink()
         until(lambda: has_services(store))
         assert caplog.text.count("taking its services over failed") == 1
 

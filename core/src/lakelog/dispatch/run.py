@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from lakelog.errors import DispatchStopped
-from lakelog.interfaces import Dispatcher
+from lakelog.interfaces import Dispatcher, TopicRemover
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 
 if TYPE_CHECKING:
@@ -117,3 +117,13 @@ def resume(dispatchers: Iterable[NamedDispatcher], minimum: int, end: int) -> in
         (each.dispatcher.resume(minimum, end) for each in dispatchers),
         default=end,
     )
+
+
+def forget_topic(dispatchers: Iterable[NamedDispatcher], topic: str, end_offset: int) -> None:
+    """Have each dispatcher remove ``topic``, whose records below ``end_offset`` never come back.
+
+    Dispatching must be paused. Raises as :meth:`~lakelog.interfaces.TopicRemover.forget_topic`.
+    """
+    for each in dispatchers:
+        if isinstance(each.dispatcher, TopicRemover):
+            each.dispatcher.forget_topic(topic, end_offset)

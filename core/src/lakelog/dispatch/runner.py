@@ -10,14 +10,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
 from typing import Final, Protocol
 
 import attrs
 
+from lakelog.dispatch.arrivals import Arrivals
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
-from lakelog.errors import DispatchStopped
+from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.wake_page import LONGEST_SLEEP_S, Sleeper
 from lakelog.log.reading.pieces import Piece
@@ -33,29 +34,10 @@ time as these puts.
 GATHER_FOR_SOMEBODY_SECONDS: Final = 0.01
 """The pause while a reader waits and more messages came during the round."""
 LET_IN_SECONDS: Final = 0.001
-"""The time given to a thread in :meth:`ThreadDispatchRunner.paused` to take the lock."""
+"""The time given to a thread in :meth:`DispatchRunner.paused` to take the lock."""
 FEW_BYTES: Final = 1 << 18
 MORE_BYTES: Final = 1 << 20
 """Rounds below this size pause: larger ones take a third less time per record."""
-
-
-class ArrivalNotifier(Protocol):
-    """Notifies the readers that wait for messages.
-
-    :ivar on_wait: called when a wait begins
-    """
-
-    on_wait: Callable[[], None]
-
-    @property
-    def has_waiters(self) -> bool:
-        """Whether a reader waits."""
-
-    def notify(self) -> None:
-        """Notify that new messages can be read."""
-
-    def close(self) -> None:
-        """Notify that no more messages will come."""
 
 
 @attrs.frozen
@@ -71,12 +53,8 @@ class Lag:
     ms: int
 
 
-class DispatchRunner(Protocol):
-    """Builds queues and index of an owner's log."""
-
-    @property
-    def failure(self) -> DispatchStopped | None:
-        """Why dispatching has stopped, if it has."""
+class DispatchWait(Protocol):
+    """The dispatch state of a store: :class:`DispatchRunner`, or that of a store extension."""
 
     @property
     def offset(self) -> int:
@@ -86,37 +64,40 @@ class DispatchRunner(Protocol):
     def lag(self) -> Lag:
         """The distance from the end of the log."""
 
-    def resume(self) -> None:
-        """Retry after a failure; raises if it fails again."""
+    @property
+    def failure(self) -> DispatchStopped | None:
+        """Why dispatching has stopped, if it has."""
 
-    def paused(self) -> AbstractContextManager[Sequence[NamedDispatcher]]:
-        """Pause dispatching; yields the dispatchers, whose files may then be changed."""
-
-    def close(self) -> None:
-        """Dispatch all that is readable now, then stop."""
+    def wait(self, offset: int, timeout_s: float) -> bool:
+        """Whether the log is dispatched up to ``offset`` in time."""
 
 
-class ThreadDispatchRunner:
-    """The dispatching thread of an owner, and its waiters."""
+class DispatchRunner:
+    """The dispatching thread of an owner, and its waiters.
+
+    :ivar arrivals: notifies the readers that wait for messages
+    """
 
     def __init__(
         self,
         pieces: Callable[[int, int], Iterator[Piece]],
         dispatching: DispatchCursor,
         positions: Positions,
-        arrivals: ArrivalNotifier,
         sleeper: Sleeper,
+        commit: Callable[[], object] | None = None,
     ) -> None:
         """Keep the collaborators.
 
         :param sleeper: wakes this thread for appends of other processes
+        :param commit: hands staged bytes to the page cache, for staged writers
         """
+        self.arrivals = Arrivals()
+        self._commit = commit
         self._sleeper = sleeper
         self._pieces = pieces
         self._dispatching = dispatching
         self._positions = positions
         self._known = positions.dispatched
-        self._arrivals = arrivals
         self._wake = Event()
         self._hurry = Event()
         self._lock = Lock()
@@ -125,11 +106,6 @@ class ThreadDispatchRunner:
         self._closing = False
         self._progress: Callable[[int, int], None] | None = None
         self._thread = Thread(target=self._run, name="lakelog-reput", daemon=True)
-
-    def start(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Run :meth:`complete`, then :meth:`follow`."""
-        self.complete(progress)
-        self.follow()
 
     def complete(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Dispatch the existing records; does nothing without dispatchers.
@@ -148,7 +124,7 @@ class ThreadDispatchRunner:
         """Start the thread, which dispatches new records."""
         if not self._dispatching.dispatchers:
             return
-        self._arrivals.on_wait = self._hurry.set
+        self.arrivals.on_wait = self._hurry.set
         started(self._thread)
 
     @property
@@ -173,6 +149,28 @@ class ThreadDispatchRunner:
             return Lag(0, 0)
         since_ms = self._dispatching.last_timestamp_ms or self._begun_ms
         return Lag(behind, max(0, _now_ms() - since_ms))
+
+    def wait(self, offset: int, timeout_s: float) -> bool:
+        """Whether the log is dispatched up to ``offset`` in time; staged bytes are committed first.
+
+        Raises :class:`~lakelog.errors.DispatchStopped` and :class:`~lakelog.errors.StoreClosed`.
+        """
+        deadline = time.monotonic() + timeout_s
+        if self._commit is not None and self.offset < offset:
+            with suppress(StoreFailed):  # what is committed can still be dispatched
+                self._commit()
+        while True:
+            seen = self.arrivals.version
+            if self.offset >= offset:
+                return True
+            if self.failure is not None:
+                raise self.failure
+            if self.arrivals.closed:
+                raise StoreClosed("the store was closed meanwhile")
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self.arrivals.wait(seen, left)
 
     def resume(self) -> None:
         """Retry after a failure; raises if it fails again."""
@@ -207,7 +205,7 @@ class ThreadDispatchRunner:
         self._sleeper.rouse()
         if self._thread.is_alive():
             self._thread.join()
-        self._arrivals.close()
+        self.arrivals.close()
 
     def _run(self) -> None:
         while not self._closing:
@@ -216,7 +214,7 @@ class ThreadDispatchRunner:
             self._round()
             while self._asked:  # releasing the lock alone does not let a waiting thread take it
                 time.sleep(LET_IN_SECONDS)
-            few = FEW_BYTES if self._arrivals.has_waiters else MORE_BYTES
+            few = FEW_BYTES if self.arrivals.has_waiters else MORE_BYTES
             if self._positions.dispatched - before < few:
                 self._gather()
         self._round()
@@ -224,7 +222,7 @@ class ThreadDispatchRunner:
     def _gather(self) -> None:
         """Let records accumulate; ends early when a reader begins to wait."""
         self._hurry.clear()
-        has_waiters = self._arrivals.has_waiters
+        has_waiters = self.arrivals.has_waiters
         if self._closing or (has_waiters and not self._is_behind()):
             return
         self._hurry.wait(GATHER_FOR_SOMEBODY_SECONDS if has_waiters else GATHER_SECONDS)
@@ -284,7 +282,7 @@ class ThreadDispatchRunner:
         if self._dispatching.offset >= self._known:
             self._positions.dispatched = self._dispatching.offset
         self._positions.count_records(self._dispatching.take_count())
-        self._arrivals.notify()
+        self.arrivals.notify()
 
 
 def _now_ms() -> int:

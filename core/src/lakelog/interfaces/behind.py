@@ -80,7 +80,9 @@ class TopicRemover(Protocol):
     def forget_topic(self, topic: str, end_offset: int) -> None:
         """Remove what was built for ``topic``; its records below ``end_offset`` never come back.
 
-        Called between two dispatches, once the tombstone is written.
+        Called between two dispatches. The dispatcher notes it durably before it removes anything.
+        Raises ``OSError`` if nothing was removed, and :class:`~lakelog.errors.StoreError` if the
+        topic is gone but files remain.
         """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,10 +24,8 @@ class DispatchedLog:
     :ivar read_only: whether no file may be changed
     :ivar reader: a ``LogReader``
     :ivar dispatchers: by name, in their order
-    :ivar arrivals: an ``ArrivalSignal``, to wait for new messages
-    :ivar removed_before: the offset below which records of a topic are removed
-    :ivar refresh: brings the dispatchers up to date with the log, before each look-up; ``None``
-        where dispatching does so
+    :ivar dispatching: the ``DispatchRunner`` of a process with the services; ``None`` elsewhere,
+        where the extension brings the dispatchers up to date with the log
     """
 
     path: Path
@@ -36,13 +34,15 @@ class DispatchedLog:
     read_only: bool
     reader: Any
     dispatchers: Mapping[str, Dispatcher]
-    arrivals: Any
-    removed_before: Callable[[str], int]
-    refresh: Callable[[], None] | None = None
+    dispatching: Any | None = None
 
 
 class Extended(Protocol):
     """The resources of an extension for one role of a store."""
+
+    @property
+    def waits(self) -> Any:
+        """The ``DispatchWait`` of the store: how far the dispatchers are, and waiting for them."""
 
     def close(self) -> None:
         """Release them; called before the log is closed."""

@@ -20,11 +20,9 @@ from lakelog.codec.frame import read_frame, verify_frame
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.state.checkpoint import StoreCheckpoint
-from lakelog.files.state.durable_queue_ends import DurableQueueEnds, read_kept
+from lakelog.files.state.durable_queue_ends import DurableQueueEnds, RecordFingerprint, read_kept
 from lakelog.files.state.queue_ends import QueueEnd
-from lakelog.files.state.record_mark import RecordFingerprint
-from lakelog.files.state.tombstones import read_tombstones
-from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, BLANK
+from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, BLANK, OWN_DIR, TOMBSTONES_FILE
 from lakelog.format.queue_offsets import Queue
 from lakelog.log.reading.sources import Extent, Source
 
@@ -52,7 +50,7 @@ def after_clean_stop(
     """The last segment covered by the queues, if they have everything that was synced."""
     starts = source.starts()
     kept = read_kept(files, path)
-    doubt = _doubt(files, path, ends, kept) or ("" if kept.ends else _NOT_KEPT)
+    doubt = _doubt(path, ends, kept) or ("" if kept.ends else _NOT_KEPT)
     if doubt:
         return Start(starts[0], doubt)
     reached = max((each.reached for each in ends.values()), default=0)
@@ -80,7 +78,7 @@ def after_unclean_stop(
     """The last segment whose first record is durable according to the checkpoint."""
     starts = source.starts()
     kept = read_kept(files, path)
-    doubt = _doubt(files, path, ends, kept)
+    doubt = _doubt(path, ends, kept)
     if doubt:
         return Start(starts[0], doubt)
     synced = _synced(source, kept) if kept.ends else starts[-1]
@@ -115,15 +113,13 @@ def _last_sound(source: Source, starts: Sequence[int]) -> int:
     return next((each for each in reversed(starts) if _first_store_time(source, each)), starts[0])
 
 
-def _doubt(
-    files: FileSystem, path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds
-) -> str:
+def _doubt(path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds) -> str:
     """Why the queues may lack queue offsets; empty if they are complete."""
     if not ends:
         return "there are no queues"
     if any(queue not in ends or ends[queue].end < end for queue, end in kept.ends.items()):
         return "queues lack what they had at the last sync"
-    if read_tombstones(files, path):
+    if (path / OWN_DIR / TOMBSTONES_FILE).exists():
         return "topics were removed"
     if (path / BATCHCONSUMEQUEUE_DIR).is_dir() and not set(ends) <= set(kept.ends):
         return "there are queues of batches"

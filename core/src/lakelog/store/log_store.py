@@ -56,7 +56,7 @@ class LogStore:
 
     def _bind(self, parts: RoleParts) -> None:
         """Bind ``put`` of a writing store straight to its target: saves a call per message."""
-        if parts.owned is None and parts.joined is None:
+        if parts.log is None:
             self.__dict__.pop("put", None)
         else:
             self.put = parts.puts.put  # type: ignore[method-assign]  # the same function
@@ -152,7 +152,7 @@ class LogStore:
         Raises :class:`~lakelog.errors.StoreFailed` if the sync fails, and
         :class:`~lakelog.errors.StoreReadOnly` in a store opened for reading.
         """
-        return self._current.now().flush()
+        return self._current.now().puts.flush()
 
     # --- reading the log ---
 
@@ -314,7 +314,7 @@ class LogStore:
 
         Raises :class:`~lakelog.errors.DispatchStopped` if it fails again.
         """
-        self._current.manager().resume_dispatch()
+        self._current.manager()("resume_dispatch")
 
     # --- disk space ---
 
@@ -351,8 +351,7 @@ class LogStore:
     @property
     def is_writable(self) -> bool:
         """True if ``put`` is accepted: not read-only, not failed, disk not full."""
-        parts = self._current.last()
-        log = parts.owned or parts.joined
+        log = self._current.last().log
         return log is not None and log.health.takes_puts
 
     @property

@@ -42,6 +42,7 @@ class OpenLog:
 
     directory: StoreDirectory
     core: StoreSettings
+    strategies: Strategies
     lock: Membership
     page: SharedPage
     positions: Positions
@@ -137,7 +138,7 @@ class LogMaker:
             made.prepare_next()
         return made
 
-    def make(self, segments: Segments, on_turn: Callable[[], None]) -> OpenLog:
+    def make(self, segments: Segments) -> OpenLog:
         """Build the log; start its flush strategy and replicator; create the watch thread."""
         directory, strategies, page = self.directory, self.strategies, self.page
         positions = Positions(page.words)
@@ -168,6 +169,7 @@ class LogMaker:
         return OpenLog(
             directory=directory,
             core=self.core,
+            strategies=strategies,
             lock=self.lock,
             page=page,
             positions=positions,
@@ -175,7 +177,7 @@ class LogMaker:
             log=log,
             appender=appender,
             health=self.health,
-            watch=MemberWatch(page, self.lock, log.let_go, on_turn),
+            watch=MemberWatch(page, self.lock, log.let_go),
         )
 
 
@@ -186,7 +188,6 @@ def join_log(
     health: Health,
     lock: Membership,
     page: SharedPage,
-    on_turn: Callable[[], None],
 ) -> OpenLog:
     """Open the log of a store that other processes may have open too.
 
@@ -204,7 +205,7 @@ def join_log(
             page=page,
             undo=undo,
         )
-        opened = maker.make(maker.segments(maker.segment_maker(), alone=False), on_turn)
+        opened = maker.make(maker.segments(maker.segment_maker(), alone=False))
         health.also(lambda cause: page.fail(str(cause)))
         wake = WakePage.open(directory.files, directory.path)
         if wake is not None:

@@ -15,13 +15,12 @@ from typing import Any, Final
 import attrs
 
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, resume
-from lakelog.dispatch.runner import ArrivalNotifier, DispatchRunner, ThreadDispatchRunner
+from lakelog.dispatch.runner import DispatchRunner
 from lakelog.errors import StoreError
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.publishing import Publisher
 from lakelog.files.pages.shared_page import TABLE_GENERATION, OwnerState
 from lakelog.files.pages.wake_page import Sleeper
-from lakelog.files.shared.dispatch_lock import DispatchLock
 from lakelog.files.shared.membership import ALONE, Membership
 from lakelog.files.shared.ownership import remove_abort, write_abort
 from lakelog.files.shared.queue_table import QueueTable, remove_tables
@@ -33,7 +32,7 @@ from lakelog.files.state.checkpoint import (
     write_checkpoint,
 )
 from lakelog.files.state.clean_stop import forget_clean_stop
-from lakelog.files.state.identity import StoreIdentity, make_identity, read_identity
+from lakelog.files.state.identity import make_identity, read_identity
 from lakelog.files.swap import REBUILD_DIR, remove_tree
 from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.interfaces import QueueReader
@@ -53,27 +52,22 @@ from lakelog.store.open_log import LogMaker, OpenLog, quietly
 from lakelog.store.strategies import Strategies
 
 _LOG: Final = logging.getLogger("lakelog")
-_FORMER: Final = ("positions", "owner.sock")
-"""Files of earlier versions."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class OwnedStore(OpenLog):
-    """The log of the process that has the services of its store.
+    """The log of the process that has the services of its store."""
 
-    :ivar dispatch_lock: held while this process writes queues and index
-    :ivar dispatchers: empty if another process has them; ``reput.paused()`` returns them here
-    """
-
-    identity: StoreIdentity
-    strategies: Strategies
-    dispatch_lock: DispatchLock
     reader: LogReader
     reput: DispatchRunner
-    dispatchers: Sequence[NamedDispatcher]
     checkpoint: CheckpointKeeper
     recovery: RecoveryReport
     publisher: Publisher
+
+    @property
+    def dispatchers(self) -> Sequence[NamedDispatcher]:
+        """The dispatchers in their order; ``reput.paused()`` returns them for changes."""
+        return self.strategies.dispatchers
 
     def close(self) -> None:
         """Flush, write the checkpoint, then remove ``abort``: RocketMQ's clean stop.
@@ -98,7 +92,6 @@ class OwnedStore(OpenLog):
         finally:
             if alone:
                 self.publisher.close()
-            self.dispatch_lock.release()
             self.let_go(keep=not alone)
 
     def give_up(self) -> None:
@@ -114,7 +107,6 @@ class OwnedStore(OpenLog):
 
     def _end_of_dispatching(self) -> ExitStack:
         closing = ExitStack()
-        closing.callback(self.dispatch_lock.release)
         for each in self.dispatchers:
             closing.callback(each.dispatcher.close)
         closing.callback(self.reput.close)
@@ -138,35 +130,31 @@ class OwnedStore(OpenLog):
         self.checkpoint.advance()  # the log is one of its sources
 
 
-def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by name
+def open_owned(  # what a store is made of, and four options by name
     directory: StoreDirectory,
     core: StoreSettings,
     strategies: Strategies,
     health: Health,
     checkpoint: CheckpointKeeper,
-    arrivals: ArrivalNotifier,
     settings: Mapping[str, Any],
     progress: Progress | None = None,
     *,
     full: bool = False,
-    alone: str | None = None,
 ) -> OwnedStore:
     """Take over a new or existing store in ``directory`` and recover it.
 
-    :param settings: the settings shared by all processes of the store
+    :param settings: the settings shared by all processes of the store, or under the key ``ALONE``
+        the reason why no other process may join after this returns
     :param progress: see :mod:`lakelog.recovery.report`
     :param full: read the whole log
-    :param alone: why no other process may join after this returns; ``None`` lets them join
 
     Queues and index are complete on return, unless a dispatcher fails.
     """
-    begun = time.monotonic()
+    begun, alone = time.monotonic(), settings.get(ALONE)
     with ExitStack() as undo:
         for each in strategies.dispatchers:
             undo.callback(each.dispatcher.close)
         lock, is_new = _take(directory, core, undo, alone)
-        dispatch_lock = DispatchLock.take(directory.files, directory.path)
-        undo.callback(dispatch_lock.release)
         begin(progress, READING)
         ahead = BackgroundSync(directory, core.segment_size_bytes)
         undo.callback(ahead.leave)
@@ -178,26 +166,26 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
         lock.publish()
         ahead.end()
         report = mend(directory, plan, core.segment_size_bytes)
-        taking = _Taking(directory, core, strategies, health, lock, publisher, undo)
-        told = settings if alone is None else {**settings, ALONE: alone}
-        opened, start = taking.open(plan, told, is_new=is_new)
+        taking = _Taking(
+            directory=directory,
+            core=core,
+            strategies=strategies,
+            health=health,
+            lock=lock,
+            page=publisher.page,
+            undo=undo,
+            publisher=publisher,
+        )
+        opened, start = taking.open(plan, settings, is_new=is_new)
         forget_clean_stop(directory.files, directory.path)  # before anything is appended
         publisher.start(opened.positions)
-        owned, reput = with_services(
-            opened,
-            strategies,
-            publisher,
-            checkpoint,
-            dispatch_lock,
-            arrivals,
-            attrs.evolve(report, dispatched_from=start),
-            start,
-        )
+        report = attrs.evolve(report, dispatched_from=start)
+        owned = with_services(opened, strategies, publisher, checkpoint, report, start)
         begin(progress, COMPLETING)
-        reput.complete(progress)
+        owned.reput.complete(progress)
         owned.watch.start()
         undo.callback(owned.watch.close)
-        begin_services(owned, reput)
+        begin_services(owned)
         undo.callback(owned.reput.close)
         lock.let_in(share=alone is None)
         undo.pop_all()
@@ -212,11 +200,9 @@ def with_services(
     strategies: Strategies,
     publisher: Publisher,
     checkpoint: CheckpointKeeper,
-    dispatch_lock: DispatchLock,
-    arrivals: ArrivalNotifier,
     report: RecoveryReport,
     start: int,
-) -> tuple[OwnedStore, ThreadDispatchRunner]:
+) -> OwnedStore:
     """Add the services to ``opened``: dispatching, publishing, checkpoint.
 
     :param start: the offset up to which the log is already dispatched
@@ -229,22 +215,19 @@ def with_services(
         lambda: False,  # an owner does not read what another process writes
         decoder=strategies.decoder,
     )
-    reput = ThreadDispatchRunner(
+    reput = DispatchRunner(
         lambda first, end: reader.pieces(first, end, verify=False),
         DispatchCursor(path, strategies.dispatchers, start),
         positions,
-        arrivals,
         Sleeper(files, path),
+        opened.log.commit if opened.log.staged else None,
     )
     of_log = {each.name: getattr(opened, each.name) for each in attrs.fields(OpenLog) if each.init}
+    of_log["strategies"] = strategies
     owned = OwnedStore(
         **of_log,
-        identity=read_identity(files, path) or make_identity(files, path, new=False),
-        strategies=strategies,
-        dispatch_lock=dispatch_lock,
         reader=reader,
         reput=reput,
-        dispatchers=strategies.dispatchers,
         checkpoint=checkpoint,
         recovery=report,
         publisher=publisher,
@@ -256,31 +239,24 @@ def with_services(
             confirm_offset=positions.flushed,
         )
     )
-    return owned, reput
+    return owned
 
 
-def begin_services(owned: OwnedStore, reput: ThreadDispatchRunner) -> None:
+def begin_services(owned: OwnedStore) -> None:
     """Start dispatching new records; existing ones are dispatched already."""
     owned.lock.take_services()
-    if reput.failure is None and any(
+    if owned.reput.failure is None and any(
         isinstance(each.dispatcher, QueueReader) for each in owned.dispatchers
     ):
         owned.lock.tell_followed()
     owned.watch.on_turn = owned.publisher.turn
-    reput.follow()
+    owned.reput.follow()
 
 
 def take_services(
-    opened: OpenLog,
-    strategies: Strategies,
-    checkpoint: CheckpointKeeper,
-    dispatch_lock: DispatchLock,
-    arrivals: ArrivalNotifier,
+    opened: OpenLog, strategies: Strategies, checkpoint: CheckpointKeeper
 ) -> OwnedStore:
-    """Take over the services from a process that released them or died; the log is whole.
-
-    :param dispatch_lock: held by this process
-    """
+    """Take over the services from a process that released them or died; the log is whole."""
     directory, positions = opened.directory, opened.positions
     opened.segments.first_offset = positions.minimum
     publisher = Publisher(directory.files, directory.path, checkpoint, opened.page)
@@ -289,11 +265,9 @@ def take_services(
     start = resume(strategies.dispatchers, positions.minimum, end)
     why = "another process had the store open"
     report = RecoveryReport(True, end, why, positions.minimum, end, 0, dispatched_from=start)
-    owned, reput = with_services(
-        opened, strategies, publisher, checkpoint, dispatch_lock, arrivals, report, start
-    )
-    reput.complete()
-    begin_services(owned, reput)
+    owned = with_services(opened, strategies, publisher, checkpoint, report, start)
+    owned.reput.complete()
+    begin_services(owned)
     return owned
 
 
@@ -313,17 +287,11 @@ def _take(
     return lock, directory.is_new() if is_new is None else is_new
 
 
-@attrs.frozen
-class _Taking:
+@attrs.frozen(kw_only=True)
+class _Taking(LogMaker):
     """Takes over a directory that was examined."""
 
-    directory: StoreDirectory
-    core: StoreSettings
-    strategies: Strategies
-    health: Health
-    lock: Membership
     publisher: Publisher
-    undo: ExitStack
 
     def open(
         self, plan: RecoveryPlan, settings: Mapping[str, Any], *, is_new: bool
@@ -332,27 +300,15 @@ class _Taking:
         directory, strategies = self.directory, self.strategies
         directory.files.make_dir(directory.commitlog)
         directory.remove_mark()
-        maker = self._log_maker()
-        segment_maker = maker.segment_maker()
+        segment_maker = self.segment_maker()
         segment_maker.remove_unfinished()
         remove_tree(directory.files, segment_maker.temporary / REBUILD_DIR)
         start = resume(strategies.dispatchers, plan.minimum, plan.end_offset)
         start = fill_gaps(directory, plan, strategies.dispatchers, start)
         self._mark(is_new=is_new)
         self._publish(plan, start, settings)
-        segments = maker.segments(segment_maker, alone=True)
-        return maker.make(segments, self.publisher.turn), start
-
-    def _log_maker(self) -> LogMaker:
-        return LogMaker(
-            directory=self.directory,
-            core=self.core,
-            strategies=self.strategies,
-            health=self.health,
-            lock=self.lock,
-            page=self.publisher.page,
-            undo=self.undo,
-        )
+        segments = self.segments(segment_maker, alone=True)
+        return self.make(segments), start
 
     def _mark(self, *, is_new: bool) -> None:
         """Mark the store as open."""
@@ -369,7 +325,7 @@ class _Taking:
 
     def _publish(self, plan: RecoveryPlan, dispatched: int, settings: Mapping[str, Any]) -> None:
         """Publish the positions of the recovered log and its queue ends."""
-        files, path, page = self.directory.files, self.directory.path, self.publisher.page
+        files, path, page = self.directory.files, self.directory.path, self.page
         strategies = self.strategies
         page.reset(self.core.segment_size_bytes, settings)
         Positions(page.words).start(
@@ -380,9 +336,6 @@ class _Taking:
             durable=getattr(strategies.flush, "waits_for_disk", False),
             staged=strategies.writer.traits.staged,
         )
-        for former in _FORMER:
-            with suppress(FileNotFoundError):
-                files.unlink(path / OWN_DIR / former)
         remove_tables(files, path)
         self.undo.callback(quietly, remove_tables, files, path)
         QueueTable.make(files, path, 1, plan.found.next_offsets)

@@ -7,10 +7,10 @@ from typing import Any
 
 from lakelog.codec.record_parts import topic_block
 from lakelog.format.properties import check_tags
-from lakelog.message import Body, Message, MessageColumns
+from lakelog.message import Body, MessageColumns
 from lakelog.results import PutResult
 from lakelog.runtime.arguments import whole
-from lakelog.store.roles.parts import Bindable, Puts
+from lakelog.store.roles.parts import Puts
 
 
 class Producer:
@@ -36,17 +36,14 @@ class Producer:
     def bind(self, puts: Puts) -> None:
         """Put through ``puts`` from now on; called by the store."""
         self._puts = puts
-        if isinstance(puts, Bindable):
-            self.put = puts.bound(self.topic, self.tags, self.queue)  # type: ignore[method-assign,assignment]  # saves a call per message
-        else:
-            self.__dict__.pop("put", None)
+        self.put = puts.bound(self.topic, self.tags, self.queue)  # type: ignore[method-assign,assignment]  # saves a call per message
 
     def put(self, body: Body, keys: str | Sequence[str] | None = None) -> PutResult:
         """Append one message, as :meth:`lakelog.Store.put`.
 
         :param keys: one key, or several
         """
-        return self._puts.put(Message(self.topic, body, self.tags, keys, None, self.queue))
+        return self._puts.bound(self.topic, self.tags, self.queue)(body, keys)
 
     def put_many(
         self, bodies: Any, keys: str | Sequence[str | Sequence[str] | None] | None = None

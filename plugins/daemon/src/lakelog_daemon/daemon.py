@@ -28,6 +28,7 @@ from lakelog.runtime.threads import started
 from lakelog_daemon.child import end_leftovers
 from lakelog_daemon.logs import LogWriter, fields, stop_log
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
+from lakelog_daemon.page_numbers import heartbeat_ms
 from lakelog_daemon.plan import ServePlan
 from lakelog_daemon.service import Supervisor
 from lakelog_daemon.status import (
@@ -138,7 +139,7 @@ class Daemon:
         """Notify the service manager's watchdog, unless the store's threads are stuck."""
         if self._state == STOPPED:
             return
-        age_ms = time.time_ns() // 1_000_000 - reporter.page.heartbeat_ms
+        age_ms = time.time_ns() // 1_000_000 - heartbeat_ms(reporter.page)
         if age_ms < STALE_MS and not reporter.has_failed:
             self._manager.tell(WATCHDOG)
 

@@ -15,13 +15,10 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.files.shared.dispatch_lock import DISPATCHING
-from lakelog.files.shared.membership import OPEN
-from lakelog.files.shared.ownership import SERVICES
+from lakelog.files.shared.ownership import OPEN, SERVICES
 from lakelog.format.layout import LOCK_FILE
 from lakelog_daemon.processes import command_of, look_at
 
-_DOES: Final = {SERVICES: "services", DISPATCHING: "dispatches"}
 _GONE: Final = " (deleted)"
 
 
@@ -62,7 +59,7 @@ def look_for_members(path: Path, commitlog: Path) -> Members:
         held = [_bytes_of(pid, fd) for fd, target in opened.items() if target == lock]
         opens = [each for each in held if OPEN in each]
         if opens:
-            does = [word for at, word in _DOES.items() if any(at in each for each in held)]
+            does = ["services"] if any(SERVICES in each for each in held) else []
             rows.append({**_named(pid), "opens": len(opens), "does": does})
         gone = {**_mapped(pid, roots), **_unlinked(pid, opened, roots)}
         if gone:

@@ -53,6 +53,7 @@ from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.pages.page_view import PageView, process_start
 from lakelog.files.pages.shared_page import OwnerState
 from lakelog.format.layout import OWN_DIR
+from lakelog_daemon.page_numbers import counts
 from lakelog_daemon.processes import Usage
 from lakelog_retention.maintenance.disks import watched
 from lakelog_retention.pins import read_pins
@@ -116,7 +117,7 @@ class StatusReporter:
 
     def status(self, state: str) -> dict[str, Any]:
         """The status, as described in this module."""
-        sample = CounterSample(time.monotonic(), self.page.counts())
+        sample = CounterSample(time.monotonic(), counts(self.page))
         former, self._former = self._former, sample
         services = self.services()
         problems = [*self._problems(), *_troubled(services)]

@@ -21,6 +21,8 @@ from lakelog.files.pages.page_view import PageView, process_start
 from lakelog.files.shared.ownership import is_held, is_owned, is_served, owner_pid
 from lakelog.log.commit_log import APPENDING
 from lakelog_daemon.members import look_for_members
+from lakelog_daemon.page_numbers import append_life, counts, heartbeat_ms
+from lakelog_daemon.page_numbers import appender as appender_of
 from lakelog_daemon.processes import Usage, look_at
 from lakelog_daemon.status import (
     VERSION,
@@ -103,10 +105,10 @@ class Watcher:
 
     def _long(self, page: PageView | None) -> tuple[int, int] | None:
         """The process in a slow append, and its start in ms of the monotonic clock."""
-        appender = None if page is None else page.appender
+        appender = None if page is None else appender_of(page)
         if page is None or appender is None:
             return None
-        if not is_held(self.files, self.path, page.append_life or APPENDING):
+        if not is_held(self.files, self.path, append_life(page) or APPENDING):
             return None
         return None if time.monotonic_ns() // 1_000_000 - appender[1] < LONG_MS else appender
 
@@ -128,7 +130,7 @@ class Watcher:
         return {
             "path": str(self.path),
             "pid": pid,
-            "heartbeat_ms": None if page is None else page.heartbeat_ms,
+            "heartbeat_ms": None if page is None else heartbeat_ms(page),
             "state": state,
             "health": "failed" if state == "failed" else "degraded" if problems else "ok",
             "problems": problems,
@@ -140,7 +142,7 @@ class Watcher:
         """The positions in the shared page; rates only from the second call on."""
         if page is None:
             return {}
-        sample = CounterSample(time.monotonic(), page.counts())
+        sample = CounterSample(time.monotonic(), counts(page))
         former, self._former = self._former, sample
         told: dict[str, Any] = {"positions": sample.counts}
         if former is not None:
@@ -178,7 +180,7 @@ def with_owner_state(view: Mapping[str, Any], page: PageView | None) -> dict[str
 
 
 def _silence(page: PageView) -> str | None:
-    age_ms = time.time_ns() // 1_000_000 - page.heartbeat_ms
+    age_ms = time.time_ns() // 1_000_000 - heartbeat_ms(page)
     if age_ms < SILENT_MS:
         return None
     return f"no heartbeat for {age_ms // 1000} s: process {page.owner[0]} is stopped, or hangs"

@@ -9,13 +9,13 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.dispatch.wait import ReaderWait
 from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.log.cached_store import CachedStore
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
+from lakelog_queues.readers.catch_up import ReaderWait
 from plugins.lake.tests.stores import open_small
 
 

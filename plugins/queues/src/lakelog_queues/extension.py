@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import attrs
 
+from lakelog.dispatch.runner import DispatchRunner
 from lakelog.interfaces import DispatchedLog
 from lakelog.runtime.cached import cached_property
 from lakelog.store.roles.parts import RoleParts
 from lakelog_queues.consumers.offsettable import OffsetTable
+from lakelog_queues.dispatching.tombstones import TombstoneFile
+from lakelog_queues.readers.catch_up import ReaderWait
 
 if TYPE_CHECKING:
     from lakelog_queues.finding.finder import Finder
@@ -21,10 +25,13 @@ class QueueParts:
     """Finds messages in one role of a store.
 
     :ivar offsets: the committed offsets of consumer groups
+    :ivar waits: how far the dispatchers are, and waiting for them
     """
 
     log: DispatchedLog
     offsets: OffsetTable
+    waits: DispatchRunner | ReaderWait
+    _removed: TombstoneFile
 
     @cached_property
     def finder(self) -> Finder:
@@ -36,17 +43,20 @@ class QueueParts:
             log.path,
             log.reader,
             list(log.dispatchers.values()),
-            log.arrivals,
+            self.waits.arrivals,
             entries,
-            log.removed_before,
-            log.refresh,
+            self._removed.end_of,
+            self.waits.completion.refresh if isinstance(self.waits, ReaderWait) else None,
         )
 
     def close(self) -> None:
         """Write pending commits of consumer groups; close files."""
-        if "finder" in self.__dict__:
-            self.finder.lookups.close()
-        self.offsets.close()
+        with ExitStack() as closing:
+            if isinstance(self.waits, ReaderWait):
+                closing.callback(self.waits.close)
+            closing.callback(self.offsets.close)
+            if "finder" in self.__dict__:
+                closing.callback(self.finder.lookups.close)
 
 
 class QueueExtension:
@@ -61,7 +71,11 @@ class QueueExtension:
 
     def extend(self, log: DispatchedLog) -> QueueParts:
         """Build the resources for one role."""
-        return QueueParts(log, OffsetTable(log.files, log.path, read_only=log.read_only))
+        offsets = OffsetTable(log.files, log.path, read_only=log.read_only)
+        waits = log.dispatching or ReaderWait.of(log)
+        # One process at a time writes tombstones: the one with the services.
+        removed = TombstoneFile(log.files, log.path, alone=log.dispatching is not None)
+        return QueueParts(log, offsets, waits, removed)
 
 
 def queue_parts(parts: RoleParts) -> QueueParts:

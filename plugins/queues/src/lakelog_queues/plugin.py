@@ -41,9 +41,9 @@ def _extension(_: NoSettings, __: Context) -> StoreExtension:
 
 def _dispatcher(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
     """Build the dispatcher; must be called before the owner writes the file ``abort``."""
-    from lakelog.files.state.record_mark import LogHeads
-    from lakelog.files.state.tombstones import read_tombstones
     from lakelog_queues.dispatching.consumequeues import ConsumeQueues  # brings NumPy
+    from lakelog_queues.dispatching.log_heads import LogHeads
+    from lakelog_queues.dispatching.tombstones import read_tombstones
 
     is_clean = not (context.path / ABORT_FILE).exists()
     return ConsumeQueues(

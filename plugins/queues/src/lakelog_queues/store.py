@@ -19,6 +19,7 @@ from lakelog.store.roles.parts import RoleParts
 from lakelog_queues.consumers.offsets import CurrentOffsets
 from lakelog_queues.extension import queue_parts
 from lakelog_queues.lookups import NO_LOOKUPS, Lookups
+from lakelog_queues.readers.arrivals import CurrentArrivals
 
 if TYPE_CHECKING:
     from lakelog.format.units import Units
@@ -69,8 +70,13 @@ class Store(LogStore):
     @property
     def _following(self) -> QueueFollower:
         """A follower for waiting reads: it changes to the owner's own queues after a take-over."""
-        getter, arrivals = _CurrentGetter(self._current), self._current.arrivals()
+        getter, arrivals = _CurrentGetter(self._current), self._arrivals
         return attrs.evolve(self._find.follower, getter=getter, arrivals=arrivals)
+
+    @property
+    def _arrivals(self) -> CurrentArrivals:
+        """Notifies of new messages, independent of the role."""
+        return CurrentArrivals(lambda: queue_parts(self._current.last()).waits.arrivals)
 
     # --- by queue ---
 
@@ -296,7 +302,7 @@ class Store(LogStore):
             lambda name: [each.queue_id for each in self.queues(name)],
             self.queue_bounds,
             self.offset_by_time,
-            self._current.arrivals(),
+            self._arrivals,
         )
         return Consumer(
             group, topic, queue_ids, access, self._offsets, start=start, commit=commit, tags=tags
@@ -338,7 +344,7 @@ class Store(LogStore):
                 f"no queue of topic {topic!r} exists" + (f"; do you mean {near}?" if near else "")
             )
         try:
-            manager.delete_topic(topic)
+            manager("delete_topic", topic)
         except OSError as error:
             raise readable(error, self.path) from error
         except StoreError:

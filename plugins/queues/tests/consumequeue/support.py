@@ -12,7 +12,6 @@ import numpy as np
 from lakelog.codec import RecordBatch, decode_run
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.files.state.checkpoint import CheckpointKeeper
-from lakelog.files.state.record_mark import LogHeads
 from lakelog.format.layout import (
     COMMITLOG_DIR,
     HEAD_V4,
@@ -23,6 +22,7 @@ from lakelog.format.layout import (
 )
 from lakelog.interfaces import QueueReader
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
+from lakelog_queues.dispatching.log_heads import LogHeads
 from lakelog_queues.settings import ConsumeQueueSettings
 from lakelog_testing.records import STORED_AT_MS
 

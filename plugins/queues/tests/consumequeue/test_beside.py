@@ -17,7 +17,6 @@ import pytest
 import lakelog
 import lakelog.log.reading.scan
 from lakelog.codec import RecordBatch
-from lakelog.dispatch.catch_up import ReaderCatchUp
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
@@ -29,6 +28,7 @@ from lakelog.log.reading.sources import FileSource
 from lakelog_queues.dispatching import beside
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.simplequeue import SimpleQueue
+from lakelog_queues.readers.catch_up import ReaderCatchUp
 from lakelog_queues.settings import ConsumeQueueSettings
 from plugins.queues.tests.consumequeue.support import SMALL, contents, plain, queues, record, run
 

@@ -10,12 +10,12 @@ import pytest
 
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import CheckpointKeeper
-from lakelog.files.state.tombstones import add_tombstone
 from lakelog.interfaces import Context, Dispatcher, QueueReader
 from lakelog.registry import check_object
 from lakelog.settings.model import StoreSettings
 from lakelog_queues import plugin
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
+from lakelog_queues.dispatching.tombstones import add_tombstone
 from lakelog_queues.settings import ConsumeQueueSettings
 from plugins.queues.tests.consumequeue.support import SMALL, keep_log, plain
 

@@ -13,9 +13,10 @@ import pytest
 
 from core.tests.store.support import open_small
 from lakelog import Message, Store
-from lakelog.dispatch.arrivals import Arrivals, PolledArrivals
+from lakelog.dispatch.arrivals import Arrivals
 from lakelog_queues.finding.follow import GetRequest, QueueFollower
 from lakelog_queues.finding.results import GetStatus
+from lakelog_queues.readers.arrivals import PolledArrivals
 from plugins.queues.tests.reading.support import QueuesInMemory, getter_of
 
 

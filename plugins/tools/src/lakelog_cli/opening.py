@@ -13,9 +13,9 @@ import typer
 from lakelog import Store
 from lakelog.errors import SettingsError
 from lakelog.store.open import open_store
-from lakelog.store.recover import recover
 from lakelog.store.roles.choosing import known_mode
 from lakelog_doctor.rebuild import rebuild
+from lakelog_doctor.recover import recover
 from lakelog_doctor.repair import repair
 
 _TAKERS: Final = (open_store, rebuild, recover, repair)

@@ -21,7 +21,6 @@ from lakelog.errors import PluginError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.preallocation import SegmentMaker
 from lakelog.files.segment_files import segment_files
-from lakelog.files.shared.dispatch_lock import DispatchLock
 from lakelog.files.shared.membership import alone
 from lakelog.files.shared.ownership import is_owned, locked, unowned, write_abort
 from lakelog.files.state.durable_queue_ends import forget_ends
@@ -35,9 +34,9 @@ from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, Filling, Step, fi
 from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog.settings.model import StoreSettings
 from lakelog.store.open import prepare
-from lakelog.store.recover import recover
 from lakelog_doctor.check import check
 from lakelog_doctor.rebuild import rebuild
+from lakelog_doctor.recover import recover
 from lakelog_doctor.repair_act import Acting
 from lakelog_doctor.repair_plan import (
     MissingRange,
@@ -285,7 +284,6 @@ class _Repair:
         with ExitStack() as held:
             files, path = self.directory.files, self.directory.path
             held.callback(alone(files, path).leave)
-            held.callback(DispatchLock.take(files, path).release)
             yield
 
     def _acting(self) -> Acting:

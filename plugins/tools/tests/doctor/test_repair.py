@@ -16,10 +16,10 @@ from core.tests.store.support import SEGMENT, fill, open_small, segments, tree
 from lakelog import Message, PutResult
 from lakelog.errors import BadSegment, LakelogError, NotAStore, StoreLocked
 from lakelog.files.filesystem import File, RealFileSystem
-from lakelog.files.state.tombstones import read_tombstones
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, LogGap
 from lakelog.recovery.quarantine import entries
+from lakelog_queues.dispatching.tombstones import read_tombstones
 from plugins.tools.tests.doctor.repair_support import (
     FILES,
     bodies,

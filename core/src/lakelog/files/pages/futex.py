@@ -1,6 +1,6 @@
 """The system call ``futex`` on 32-bit words in shared memory; see futex(2).
 
-Where the call is not available, :func:`futex` returns ``None`` and waiters poll.
+Where the call is not available, it is refused, and waiters poll.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import platform
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
 
 _NUMBERS: Final = {"x86_64": 202, "aarch64": 98}
 """The number of the system call, by machine, from the kernel's tables."""
+_UNKNOWN: Final = 0xF_FFFF
+"""A number that no system has: the call is refused."""
 _WAIT: Final = 0
 _WAKE: Final = 1
 _ALL: Final = 0x7FFF_FFFF
+_NAP_S: Final = 50e-6
 _NO_MORE: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
 
 
@@ -49,19 +53,23 @@ class Futex:
             return True
         return ctypes.get_errno() not in _NO_MORE
 
+    def sleep(self, value: int, timeout_s: float) -> None:
+        """As :meth:`wait`, but sleep briefly if the system refuses the call."""
+        if not self.wait(value, timeout_s):
+            time.sleep(min(timeout_s, _NAP_S))
+
     def wake(self, most: int = _ALL) -> None:
         """Wake at most ``most`` waiters of the word."""
         self._wakes(self._number, self._address, _WAKE, most, None, None, 0)
 
 
-def futex(memory: memoryview, at: int) -> Futex | None:
-    """A futex at byte ``at`` of writable, shared ``memory``; ``None`` if not available.
+def futex(memory: memoryview, at: int) -> Futex:
+    """A futex at byte ``at`` of writable, shared ``memory``.
 
     :param at: a multiple of 4
     """
-    number = _NUMBERS.get(platform.machine()) if sys.platform == "linux" else None
-    if number is None or sys.maxsize < 1 << 32:
-        return None
+    is_64_bit = sys.maxsize > 1 << 32
+    number = _NUMBERS.get(platform.machine(), _UNKNOWN) if is_64_bit else _UNKNOWN
     import ctypes  # takes longer to import than a store to open, and few wait
 
     kept = ctypes.c_uint32.from_buffer(memory, at)

@@ -20,62 +20,36 @@ import attrs
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.pages.mapped_file import Identity, identity_of
 from lakelog.files.pages.shared_page import (
-    APPEND_HOLDER,
     APPENDED,
-    APPENDER_PID,
-    APPENDER_SINCE,
     COMMITTED,
-    DISPATCHED,
     DISPATCHER_PID,
     DISPATCHER_START,
     DURABLE,
     FLAGS,
     FLUSHED,
-    HEARTBEAT,
-    LIFE_AT,
     MAGIC,
     MINIMUM,
     OWNER_PID,
     OWNER_START,
     PAGE_BYTES,
     PROOF,
-    RECORDS,
-    SEVERAL,
     STAGED,
     STATE,
-    SYNC_US,
-    SYNCS,
     OwnerState,
     boot_id,
     page_path,
 )
 from lakelog.format.layout import ABORT_FILE
 
-NAMED: Final = {
-    "appended": APPENDED,
-    "committed": COMMITTED,
-    "flushed": FLUSHED,
-    "dispatched": DISPATCHED,
-    "minimum": MINIMUM,
-    "syncs": SYNCS,
-    "sync_us": SYNC_US,
-    "records": RECORDS,
-}
-"""The words that are shown as numbers."""
 _STATES: Final = {each.value: each for each in OwnerState}
 BELIEVED: Final = frozenset({OwnerState.OPEN, OwnerState.FAILED, OwnerState.CLOSING})
 """States with valid positions; in earlier states the log is still being recovered."""
 
 
-def sign_page(words: memoryview[int], pid: int, *, dispatches: bool) -> None:
-    """Store the owner's identity in the page.
-
-    :param dispatches: whether the owner itself writes queues and index
-    """
-    start = process_start(pid) or 0
-    words[OWNER_PID], words[OWNER_START] = pid, start
-    if dispatches:
-        words[DISPATCHER_PID], words[DISPATCHER_START] = pid, start
+def sign_page(words: memoryview[int], pid: int) -> None:
+    """Store the owner's identity in the page; it also writes queues and index."""
+    words[OWNER_PID] = words[DISPATCHER_PID] = pid
+    words[OWNER_START] = words[DISPATCHER_START] = process_start(pid) or 0
 
 
 def readable_end(words: memoryview[int] | list[int]) -> int:
@@ -145,9 +119,12 @@ def process_start(pid: int) -> int | None:
 
 @attrs.frozen
 class PageView:
-    """The content of a page, for a process that does not own it."""
+    """The content of a page, for a process that does not own it.
 
-    _words: memoryview[int]
+    :ivar words: its 8-byte words
+    """
+
+    words: memoryview[int]
 
     @classmethod
     def open(cls, files: FileSystem, path: Path) -> PageView | None:
@@ -168,60 +145,34 @@ class PageView:
     @property
     def owner(self) -> tuple[int, int]:
         """Process id and start time of the owner."""
-        return self._words[OWNER_PID], self._words[OWNER_START]
+        return self.words[OWNER_PID], self.words[OWNER_START]
 
     @property
     def is_whole(self) -> bool:
         """Whether its magic number is present."""
-        return self._words[0] == MAGIC
+        return self.words[0] == MAGIC
 
     def is_of_this_abort(self, path: Path) -> bool:
         """Whether the page belongs to the writer of ``abort`` in the store directory ``path``."""
         proof = proof_words(path)
-        return proof != NO_PROOF and tuple(self._words[at] for at in PROOF[2:]) == proof[2:]
-
-    @property
-    def dispatcher(self) -> tuple[int, int]:
-        """Process id and start time of the process that writes queues and index."""
-        return self._words[DISPATCHER_PID], self._words[DISPATCHER_START]
-
-    @property
-    def appender(self) -> tuple[int, int] | None:
-        """Process id of the last appender beside others, and its start: ms, monotonic clock."""
-        words = self._words
-        return (words[APPENDER_PID], words[APPENDER_SINCE]) if words[SEVERAL] else None
-
-    @property
-    def append_life(self) -> int | None:
-        """The byte of ``lock`` that compiled code inside of the append section keeps locked."""
-        holder = self._words[APPEND_HOLDER]
-        return LIFE_AT + holder if holder else None
+        return proof != NO_PROOF and tuple(self.words[at] for at in PROOF[2:]) == proof[2:]
 
     @property
     def state(self) -> OwnerState | None:
         """The owner's state; ``None`` for an unknown value from another version."""
-        return _STATES.get(self._words[STATE])
+        return _STATES.get(self.words[STATE])
 
     @property
     def minimum(self) -> int:
         """Offset of the first byte still in the log."""
-        return self._words[MINIMUM]
+        return self.words[MINIMUM]
 
     @property
     def readable(self) -> int:
         """Where other processes stop reading."""
-        return readable_end(self._words)
+        return readable_end(self.words)
 
     @property
     def flushed(self) -> int:
         """The durable end, limited to the readable end."""
-        return min(self._words[FLUSHED], self.readable)
-
-    def counts(self) -> dict[str, int]:
-        """All numbers by name, for display and monitoring."""
-        return {name: self._words[at] for name, at in NAMED.items()} | {"readable": self.readable}
-
-    @property
-    def heartbeat_ms(self) -> int:
-        """Time of the owner's last heartbeat, in ms since 1970."""
-        return self._words[HEARTBEAT]
+        return min(self.words[FLUSHED], self.readable)

@@ -57,9 +57,8 @@ class Publisher:
         self._former = None if page is not None else read_file(files, page_path(path))
         self._path = path
         self.page = page or SharedPage.make(files, path)
-        sign_page(self.page.words, os.getpid(), dispatches=True)
+        sign_page(self.page.words, os.getpid())
         self._wake: WakePage | None = None
-        self._is_prepared = False
         self._written = time.monotonic()
 
     def start(self, positions: Positions) -> None:
@@ -113,9 +112,6 @@ class Publisher:
 
     def turn(self) -> None:
         """Store a heartbeat, and advance the checkpoint periodically."""
-        if self._wake is not None and not self._is_prepared:
-            self._wake.prepare()  # slow: done here rather than in a put
-            self._is_prepared = True
         with suppress(OSError):  # tried again at the next turn
             self._mend_wake()
         self._beat()

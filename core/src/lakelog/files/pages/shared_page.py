@@ -14,25 +14,24 @@ synced, and need not survive a crash. An exclusive owner initialises it in place
                that has it or waits for the former; 0 is none (lakelog.files.shared.append_lock)
     byte  128  appended: end of the appended bytes; the commit point of each append
     byte  144  intent: start of the append in progress, and byte 152 its end; 0 is none
-    byte  144  intent: where the append under way starts, and byte 152 where it ends; 0 is none
     byte  160  generation of the table of queue ends (lakelog.files.shared.queue_table)
     byte  192  sync lock: u32 waited, u32 sequence
     byte  256  group commit, 32 bytes (lakelog.files.shared.group_sync); its first word is flushed
     byte  288  store time of a record that is durable with all before it, in ms since 1970
     byte  320  minimum: first byte still in the log
-        byte  328  dispatched: end of what is dispatched to queues and index
-        byte  336  committed: end of the bytes in the page cache; used by staged writers
-        byte  344  syncs: number of syncs; byte 352 their total duration, in us
+    byte  328  dispatched: end of what is dispatched to queues and index
+    byte  336  committed: end of the bytes in the page cache; used by staged writers
+    byte  344  syncs: number of syncs; byte 352 their total duration, in us
     byte  360  records: number of dispatched records
     byte  368  process id of the owner, and byte 376 when it started: clock ticks since boot
     byte  384  heartbeat of the owner: ms since 1970
-    byte  392  state: a State; byte 400 flags: STAGED, DURABLE
+    byte  392  state: an OwnerState; byte 400 flags: STAGED, DURABLE
     byte  408  process id of the writer of queues and index, and byte 416 its start
     byte  424  inode number of the file ``abort`` that the owner wrote, and byte 432 its ctime in ns
     byte  512  why the store has failed: u64 length of a text in UTF-8, and the text
     byte 3072  why puts are paused, likewise; length 0 means they are not. Valid only while a
-                   process has the services
-        byte 4096  the shared settings: u64 length of a text in JSON, and the text
+               process has the services
+    byte 4096  the shared settings: u64 length of a text in JSON, and the text
 
 Positions never decrease while a process that has joined lives. Several words are not consistent
 with each other.
@@ -53,7 +52,7 @@ import attrs
 
 from lakelog.errors import SettingsError, StoreError, StoreLocked
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.pages.mapped_file import Identity, identity_of, make_mapped
+from lakelog.files.pages.mapped_file import make_mapped
 from lakelog.format.layout import OWN_DIR
 
 PAGE_FILE: Final = "shared"
@@ -154,16 +153,14 @@ class SharedPage:
 
     :ivar memory: the whole page
     :ivar words: the same as 8-byte words
-    :ivar identity: identifies the file after a replacement
     """
 
     memory: memoryview
     words: memoryview[int]
-    identity: Identity | None
 
     @classmethod
-    def _of(cls, memory: memoryview, path: Path) -> SharedPage:
-        return cls(memory, memory.cast("Q"), identity_of(path, PAGE_BYTES))
+    def _of(cls, memory: memoryview) -> SharedPage:
+        return cls(memory, memory.cast("Q"))
 
     @classmethod
     def make(cls, files: FileSystem, path: Path) -> SharedPage:
@@ -176,7 +173,7 @@ class SharedPage:
         """
         target = page_path(path)
         memory = make_mapped(files, target, PAGE_BYTES)
-        page = cls._of(memory, target)
+        page = cls._of(memory)
         words = page.words
         words[STATE] = OwnerState.OPENING
         if words[0] != MAGIC:
@@ -219,7 +216,7 @@ class SharedPage:
         try:
             if file.size() < PAGE_BYTES:
                 raise _not_there(target)
-            page = cls._of(memoryview(file.map(PAGE_BYTES, writable=True)), target)
+            page = cls._of(memoryview(file.map(PAGE_BYTES, writable=True)))
         finally:
             file.close()
         if page.words[0] != MAGIC:

@@ -33,7 +33,7 @@ from threading import Lock
 from typing import Final
 
 from lakelog.files.filesystem import File, FileSystem
-from lakelog.files.pages.futex import Futex, futex
+from lakelog.files.pages.futex import futex
 from lakelog.files.pages.mapped_file import Identity, identity_of, make_mapped
 from lakelog.files.shared.ownership import is_published
 from lakelog.format.layout import OWN_DIR
@@ -63,10 +63,8 @@ class WakePage:
     def __init__(self, memory: memoryview, identity: Identity | None) -> None:
         self.asked = memory.cast("I")
         self.identity = identity
-        self._memory = memory
         self._magic = memory[_MAGIC_BYTE : _MAGIC_BYTE + 8].cast("Q")
-        self._futex: Futex | None = None
-        self._is_prepared = False
+        self._futex = futex(memory, 4 * SEQUENCE)
         self._fence = Lock()
 
     @classmethod
@@ -114,13 +112,6 @@ class WakePage:
         if not self.is_whole:
             self._magic[0] = MAGIC
 
-    def prepare(self) -> bool:
-        """Prepare to sleep or wake; ``False`` if futexes are not available."""
-        if not self._is_prepared:
-            self._futex = futex(self._memory, 4 * SEQUENCE)
-            self._is_prepared = True
-        return self._futex is not None
-
     def wake(self) -> None:
         """Wake all waiters if the flag is set."""
         if not self.asked[FLAG]:
@@ -131,8 +122,7 @@ class WakePage:
     def rouse(self) -> None:
         """Wake all waiters, whether the flag is set or not."""
         self.asked[SEQUENCE] = (self.asked[SEQUENCE] + 1) & _MOST
-        if self.prepare() and self._futex is not None:
-            self._futex.wake()
+        self._futex.wake()
 
     def ask(self) -> int:
         """Set the flag; return the sequence from before."""
@@ -146,8 +136,6 @@ class WakePage:
 
         :param longest_s: the longest sleep, and so the longest delay after a lost wake-up
         """
-        if not self.prepare() or self._futex is None:
-            return False
         return self._futex.wait(seen, min(timeout_s, longest_s))
 
 
@@ -169,9 +157,7 @@ class Sleeper:
         page = self._page
         if page is None or not page.is_whole or not page.is_at(self._path):
             page = self._page = WakePage.open(self._files, self._path)
-        if page is None or not page.prepare():
-            return None
-        return page, page.ask()
+        return None if page is None else (page, page.ask())
 
     def sleep(
         self,

@@ -115,8 +115,7 @@ class ByteLock:
 
     def sleep(self, seen: int, seconds: float) -> None:
         """Sleep until woken, at most ``seconds``."""
-        if self._futex is None or not self._futex.wait(seen, seconds):
-            time.sleep(min(seconds, 50e-6))
+        self._futex.sleep(seen, seconds)
 
     def release(self) -> None:
         """Release the lock, and wake one waiter."""
@@ -128,8 +127,7 @@ class ByteLock:
         """Wake one waiter; called after :attr:`give`."""
         self.waited[0] = 0
         self._sequence[0] = (self._sequence[0] + 1) & _MOST
-        if self._futex is not None:
-            self._futex.wake(1)
+        self._futex.wake(1)
 
 
 def _calls(descriptor: int, at: int) -> tuple[Callable[[], int], Callable[[], int], object]:

@@ -104,7 +104,7 @@ class GroupSync:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._sleep(seen, min(left, LONGEST_SLEEP_S))
+            self._futex.sleep(seen, min(left, LONGEST_SLEEP_S))
         return True
 
     def wait(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
@@ -130,7 +130,7 @@ class GroupSync:
             before, left = seen, deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._sleep(seen, min(left, nap))
+            self._futex.sleep(seen, min(left, nap))
         return True
 
     def lead(self, end_offset: int) -> bool:
@@ -141,10 +141,6 @@ class GroupSync:
     def _check(self) -> None:
         if self._words[FAILED]:
             raise self._fail(None)
-
-    def _sleep(self, seen: int, seconds: float) -> None:
-        if self._futex is None or not self._futex.wait(seen, seconds):
-            time.sleep(min(seconds, 50e-6))
 
     def _lead(self, end_offset: int) -> bool:
         """Sync for all unless another sync is running; return whether to check again."""
@@ -175,8 +171,7 @@ class GroupSync:
         self._lock.release()
         self._halves[_SEQUENCE] = (self._halves[_SEQUENCE] + 1) & _MOST
         self._leading.release()
-        if self._futex is not None:
-            self._futex.wake()
+        self._futex.wake()
 
     def _sync(self) -> None:
         words, log = self._words, self._log

@@ -27,15 +27,19 @@ from lakelog.errors import StoreError, StoreLocked
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.files.pages.shared_page import SharedPage
 from lakelog.files.shared.ofd_lock import set_lock, unlock_all
-from lakelog.files.shared.ownership import CLOSE_IT, SERVICES, closed_to_all, is_published, locked
+from lakelog.files.shared.ownership import (
+    CLOSE_IT,
+    FOLLOWED,
+    OPEN,
+    PUBLISHED,
+    SERVICES,
+    closed_to_all,
+    is_published,
+    locked,
+)
 from lakelog.format.layout import LOCK_CONTENT, LOCK_FILE
 from lakelog.runtime.forks import tell_of_forks
 
-OPEN: Final = 0
-FOLLOWED: Final = 1
-"""The byte that is locked while the queues are complete up to the log."""
-PUBLISHED: Final = 2
-"""The byte shared by all processes whose shared page is valid."""
 SET_UP: Final = 5
 LEAVE_SECONDS: Final = 60.0
 ALONE: Final = "alone"

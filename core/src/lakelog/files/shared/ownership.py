@@ -21,16 +21,17 @@ SERVICES: Final = 16
 """The byte of ``lock`` that is locked by the process that dispatches, deletes and writes the
 checkpoint.
 """
-_OWNED: Final = 0
-_FOLLOWED: Final = 1
-"""The byte of ``lock`` that is locked once queues follow the log; never by RocketMQ."""
-_PUBLISHED: Final = 2
-"""The byte that processes with a valid shared page lock; never locked by RocketMQ."""
+OPEN: Final = 0
+"""The byte that each process with the store open locks, RocketMQ included."""
+FOLLOWED: Final = 1
+"""The byte that is locked while the queues follow the log; never by RocketMQ."""
+PUBLISHED: Final = 2
+"""The byte that processes with a valid shared page lock; never by RocketMQ."""
 
 
 def is_owned(files: FileSystem, path: Path) -> bool:
     """Whether a process has the store directory ``path`` open; changes nothing."""
-    return is_held(files, path, _OWNED)
+    return is_held(files, path, OPEN)
 
 
 def is_followed(files: FileSystem, path: Path) -> bool:
@@ -38,12 +39,12 @@ def is_followed(files: FileSystem, path: Path) -> bool:
 
     False while it completes the queues after a crash, and always for RocketMQ.
     """
-    return is_held(files, path, _FOLLOWED)
+    return is_held(files, path, FOLLOWED)
 
 
 def is_published(files: FileSystem, path: Path) -> bool:
     """Whether a living owner keeps the shared page; changes nothing. False for RocketMQ."""
-    return is_held(files, path, _PUBLISHED)
+    return is_held(files, path, PUBLISHED)
 
 
 def is_served(files: FileSystem, path: Path) -> bool:

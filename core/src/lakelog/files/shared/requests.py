@@ -90,16 +90,10 @@ def asked(files: FileSystem, path: Path) -> Iterator[ReceivedRequest]:
 
     Answered requests, and those of dead clients, are removed.
     """
-    for name, _ in files.list(path / OWN_DIR):
-        if name.startswith(_PREFIX):
-            with suppress(FileNotFoundError):
-                file = files.open(path / OWN_DIR / name, write=True)
-                try:
-                    what = _begun(files, file)
-                    if what is not None:
-                        yield ReceivedRequest(files, file, what)
-                finally:
-                    file.close()
+    for file in _opened(files, path, write=True):
+        what = _begun(files, file)
+        if what is not None:
+            yield ReceivedRequest(files, file, what)
 
 
 def is_asked(files: FileSystem, path: Path) -> bool:
@@ -109,17 +103,22 @@ def is_asked(files: FileSystem, path: Path) -> bool:
 
 def is_busy(files: FileSystem, path: Path) -> bool:
     """Whether a process serves a request that has no answer yet."""
+    return any(
+        any(TAKEN in each for each in lines[1:]) and _answer(lines) is None
+        for lines in map(_lines, _opened(files, path, write=False))
+    )
+
+
+def _opened(files: FileSystem, path: Path, *, write: bool) -> Iterator[File]:
+    """Open the requests one after another."""
     for name, _ in files.list(path / OWN_DIR):
         if name.startswith(_PREFIX):
             with suppress(FileNotFoundError):
-                file = files.open(path / OWN_DIR / name)
+                file = files.open(path / OWN_DIR / name, write=write)
                 try:
-                    lines = _lines(file)
+                    yield file
                 finally:
                     file.close()
-                if any(TAKEN in each for each in lines[1:]) and _answer(lines) is None:
-                    return True
-    return False
 
 
 def _begun(files: FileSystem, file: File) -> dict[str, Any] | None:
@@ -141,9 +140,8 @@ def _is_dead(files: FileSystem, file: File) -> bool:
     """Whether its client is gone; the file is removed then."""
     if not set_lock(file, 0, fcntl.F_WRLCK):
         return False
-    _remove(
-        files, file
-    )  # under the lock: a client that is creating the file notices, and starts again
+    # Under the lock: a client that is creating the file notices, and starts again.
+    _remove(files, file)
     return True
 
 

@@ -28,7 +28,7 @@ _AT: Final = 8 * SEVERAL
 class MemberWatch:
     """The watch thread.
 
-    :ivar on_turn: called every :data:`TURN_S`
+    :ivar on_turn: called every :data:`TURN_S`, if set
     """
 
     def __init__(
@@ -36,7 +36,6 @@ class MemberWatch:
         page: SharedPage,
         lock: Membership,
         let_go: Callable[[], None],
-        on_turn: Callable[[], None],
     ) -> None:
         """Prepare; nothing runs yet.
 
@@ -45,7 +44,7 @@ class MemberWatch:
         self._page = page
         self._lock = lock
         self._let_go = let_go
-        self.on_turn = on_turn
+        self.on_turn: Callable[[], None] | None = None
         self._futex = futex(page.memory, _AT)
         self._over = False
         self._thread = Thread(target=self._run, name="lakelog-member", daemon=True)
@@ -72,13 +71,14 @@ class MemberWatch:
                 if seen:
                     self._let_go()
                     self._lock.if_alone(self._forget_others)
-                self.on_turn()
+                if self.on_turn is not None:
+                    self.on_turn()
             except Exception:  # noqa: BLE001  # the thread must go on, or no newcomer could append
                 _LOG.exception("%s: a turn of the watching thread failed", self._lock.path)
 
     def _sleep(self, seen: int) -> None:
         """Sleep half a second, or while alone until another process joins."""
-        if self._futex is None or not self._futex.wait(seen & 0xFFFF_FFFF, TURN_S):
+        if not self._futex.wait(seen & 0xFFFF_FFFF, TURN_S):
             time.sleep(TURN_S)
 
     def _forget_others(self) -> None:
@@ -87,6 +87,4 @@ class MemberWatch:
 
 def announce(page: SharedPage) -> None:
     """Notify the other processes that one has joined."""
-    word = futex(page.memory, _AT)
-    if word is not None:
-        word.wake()
+    futex(page.memory, _AT).wake()

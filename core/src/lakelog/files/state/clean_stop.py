@@ -21,9 +21,8 @@ appends.
 from __future__ import annotations
 
 import json
-import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,8 +30,8 @@ import attrs
 
 from lakelog.files.file_identity import FileIdentity, identity_at
 from lakelog.files.filesystem import FileSystem, read_file, write_file
-from lakelog.files.shared.ownership import is_owned
 from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
+from lakelog.files.state.durable_queue_ends import by_queue, by_topic
 from lakelog.files.state.identity import parsed
 from lakelog.format.layout import ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR, segment_name
 from lakelog.format.queue_offsets import Queue
@@ -40,7 +39,6 @@ from lakelog.format.queue_offsets import Queue
 CLEAN_STOP_FILE: Final = "clean-stop.json"
 _VERSION: Final = 1
 _LOOK_BYTES: Final = 4096
-_SETTLED_NS: Final = 2_000_000_000
 
 
 @attrs.frozen
@@ -133,38 +131,12 @@ class CleanEnd:
         return None if self._stop is None else self._stop.end_offset
 
 
-def untouched(
-    files: FileSystem, path: Path, commitlog: Path, now_ns: Callable[[], int] = time.time_ns
-) -> object | None:
-    """A value that stays equal as long as a closed store is not written.
-
-    ``None`` if a process has the store open, since writes through a map do not change file times.
-    Also ``None`` just after a write, since another write could leave the same time.
-    """
-    if is_owned(files, path):
-        return None
-    names = [name for name, _ in files.list(commitlog)]
-    last = identity_at(commitlog / names[-1]) if names else None
-    if last is None or now_ns() - last.ctime_ns < _SETTLED_NS:
-        return None
-    others = (identity_at(path / name) for name in (ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE))
-    return len(names), names[-1], last, *others
-
-
 def _stop(row: Mapping[str, Any]) -> CleanStop:
-    queues = row["next_offsets"].items()
     names = "segment", "checkpoint_file", "lock_file"
     identities = {name: FileIdentity(**row[name]) for name in names}
-    fields = {
-        **row,
-        **identities,
-        "checkpoint": StoreCheckpoint(*row["checkpoint"]),
-        "next_offsets": {
-            (topic, int(queue_id)): int(offset)
-            for topic, numbers in queues
-            for queue_id, offset in numbers.items()
-        },
-    }
+    checkpoint = StoreCheckpoint(*row["checkpoint"])
+    next_offsets = dict(by_queue(row["next_offsets"]))
+    fields = {**row, **identities, "checkpoint": checkpoint, "next_offsets": next_offsets}
     return CleanStop(**fields)
 
 
@@ -196,9 +168,6 @@ def write_clean_stop(  # what is known of a log that was closed
     checkpoint, lock = identity_at(path / CHECKPOINT_FILE), identity_at(path / LOCK_FILE)
     if segment is None or checkpoint is None or lock is None:
         return
-    table: dict[str, dict[str, int]] = {}
-    for (topic, queue_id), offset in sorted(next_offsets.items()):
-        table.setdefault(topic, {})[str(queue_id)] = offset
     row = {
         "minimum": minimum,
         "end_offset": end_offset,
@@ -208,7 +177,7 @@ def write_clean_stop(  # what is known of a log that was closed
         "segment": attrs.asdict(segment),
         "checkpoint_file": attrs.asdict(checkpoint),
         "lock_file": attrs.asdict(lock),
-        "next_offsets": table,
+        "next_offsets": by_topic(next_offsets),
     }
     content = json.dumps({"version": _VERSION, "crc": _crc(row), "stop": row})
     write_file(files, path / OWN_DIR / CLEAN_STOP_FILE, content.encode() + b"\n")

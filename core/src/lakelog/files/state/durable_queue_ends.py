@@ -7,7 +7,7 @@ folders and truncated files. Without a mark confirmed by the log, the whole log 
 ``{"queues": {"TOPIC": {"QUEUE ID": END}}, "firsts": {"TOPIC": {"QUEUE ID": FIRST}},
 "file_entries": N, "synced": ["HEAD", ...]}``. ``END`` is the queue offset behind the last unit.
 ``FIRST`` is that of the first unit; 0 is left out. ``HEAD`` is the first 64 bytes, in hex, of the
-last record with units, latest first (see :mod:`.record_mark`).
+last record with units, latest first (see :class:`RecordFingerprint`).
 """
 
 from __future__ import annotations
@@ -17,17 +17,51 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from lakelog.files.filesystem import FileSystem, read_file, write_file
-from lakelog.files.state.record_mark import HEAD_BYTES, RecordFingerprint
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.queue_offsets import Queue
 
+if TYPE_CHECKING:
+    from lakelog.codec.record_batch import RecordBatch
+
 QUEUES_FILE: Final = "queues.json"
+HEAD_BYTES: Final = 64
+"""Covers size, body CRC, queue, queue offset, physical offset and store time."""
+PLACE: Final = Struct(">i24xq")
+"""``totalSize | ... | physicalOffset``, the front of a record."""
 _LOG: Final = logging.getLogger("lakelog")
+
+
+@attrs.frozen
+class RecordFingerprint:
+    """A mark of how far queues are durable: the head of the last record with units before a sync.
+
+    The head is compared with the log before the mark is used. If the log was cut and continued with
+    other records, the heads differ, and the mark does not apply.
+    """
+
+    head: bytes
+
+    @classmethod
+    def of(cls, batch: RecordBatch) -> RecordFingerprint:
+        """The last record of a batch."""
+        start = int(batch.starts[-1])
+        return cls(bytes(batch.buffer[start : start + HEAD_BYTES]))
+
+    @property
+    def offset(self) -> int:
+        """Start of the record, in bytes from the start of the log."""
+        return int(PLACE.unpack_from(self.head)[1])
+
+    @property
+    def end(self) -> int:
+        """Where the next record starts."""
+        return self.offset + int(PLACE.unpack_from(self.head)[0])
 
 
 @attrs.frozen
@@ -61,14 +95,15 @@ def read_kept(files: FileSystem, path: Path) -> DurableQueueEnds:
 def _kept(content: Mapping[str, Any]) -> DurableQueueEnds:
     heads = [bytes.fromhex(text) for text in content.get("synced", ())]
     return DurableQueueEnds(
-        dict(_by_queue(content["queues"])),
-        dict(_by_queue(content.get("firsts", {}))),
+        dict(by_queue(content["queues"])),
+        dict(by_queue(content.get("firsts", {}))),
         int(content.get("file_entries", 0)),
         tuple(RecordFingerprint(head) for head in heads if len(head) == HEAD_BYTES),
     )
 
 
-def _by_queue(table: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[Queue, int]]:
+def by_queue(table: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[Queue, int]]:
+    """Numbers of queues from their form in JSON, see :func:`by_topic`."""
     for topic, queues in table.items():
         for queue_id, number in queues.items():
             yield (topic, int(queue_id)), int(number)
@@ -82,8 +117,8 @@ def write_kept(files: FileSystem, path: Path, kept: DurableQueueEnds) -> None:
     if not (path / OWN_DIR).is_dir():
         return
     content = {
-        "queues": _table(kept.ends),
-        "firsts": _table({queue: first for queue, first in kept.firsts.items() if first}),
+        "queues": by_topic(kept.ends),
+        "firsts": by_topic({queue: first for queue, first in kept.firsts.items() if first}),
         "file_entries": kept.file_entries,
         "synced": [mark.head.hex() for mark in kept.marks],
     }
@@ -91,7 +126,8 @@ def write_kept(files: FileSystem, path: Path, kept: DurableQueueEnds) -> None:
     write_file(files, path / OWN_DIR / QUEUES_FILE, text.encode() + b"\n")
 
 
-def _table(numbers: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
+def by_topic(numbers: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
+    """Numbers of queues as stored in JSON: ``{"TOPIC": {"QUEUE ID": NUMBER}}``, sorted."""
     table: dict[str, dict[str, int]] = {}
     for (topic, queue_id), number in sorted(numbers.items()):
         table.setdefault(topic, {})[str(queue_id)] = number

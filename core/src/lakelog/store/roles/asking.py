@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
@@ -24,12 +24,11 @@ from lakelog.files.pages.shared_page import HEARTBEAT, OWNER_PID
 from lakelog.files.shared.ownership import is_served
 from lakelog.files.shared.requests import ReceivedRequest, SentRequest, asked, is_asked, is_busy
 from lakelog.files.shared.watch import announce
-from lakelog.interfaces import Maintenance
 from lakelog.log.store_directory import readable
 from lakelog.runtime.arguments import WrongValue
 from lakelog.runtime.threads import started
 from lakelog.store.open_log import OpenLog
-from lakelog.store.roles.managing import Manager
+from lakelog.store.roles.managing import Managing
 
 _LOG: Final = logging.getLogger("lakelog")
 _LOOK_S: Final = 0.005
@@ -40,36 +39,26 @@ _ERROR: Final = "error"
 
 
 class Asking:
-    """A :class:`~lakelog.store.roles.managing.Manager` that sends requests to another process."""
+    """Has another process execute :data:`~lakelog.store.roles.managing.VERBS`."""
 
     def __init__(self, files: FileSystem, log: OpenLog, timeout_ms: int) -> None:
         """Keep the collaborators.
 
         :param timeout_ms: limit for the start of a request, and for silence while it is served
 
-        Each method raises :class:`~lakelog.errors.NoOwner` if no process has the services for that
-        long, :class:`~lakelog.errors.StoreLocked` if one has them and does not answer, and the
-        error raised by that process.
         """
         self._files = files
         self._log = log
         self._seconds = timeout_ms / 1000
         self._path = log.directory.path
 
-    def resume_dispatch(self) -> None:
-        """Send the request."""
-        self.ask("resume_dispatch")
+    def __call__(self, verb: str, *words: str) -> Any:
+        """Send the request, and wait for the result, as JSON values.
 
-    def delete_topic(self, topic: str) -> None:
-        """Send the request."""
-        self.ask("delete_topic", topic)
-
-    def hand_over(self) -> None:
-        """Request the services; they are free soon after the return."""
-        self.ask("hand_over")
-
-    def ask(self, verb: str, *words: str) -> Any:
-        """Send a request; return the result as JSON values."""
+        Raises :class:`~lakelog.errors.NoOwner` if no process has the services for the time limit,
+        :class:`~lakelog.errors.StoreLocked` if one has them and does not answer, and the error
+        raised by that process.
+        """
         try:
             request = SentRequest(self._files, self._path, {"verb": verb, "words": words})
         except OSError as error:
@@ -119,18 +108,10 @@ class Asking:
 class Answering:
     """Serves requests in the process with the services, in its own thread."""
 
-    def __init__(
-        self, files: FileSystem, path: Path, manager: Manager, maintenance: Maintenance
-    ) -> None:
+    def __init__(self, files: FileSystem, path: Path, manager: Managing) -> None:
         self._files = files
         self._path = path
-        self._verbs: dict[str, Callable[..., Any]] = {
-            "resume_dispatch": manager.resume_dispatch,
-            "delete_topic": manager.delete_topic,
-            "delete_unused_topics": maintenance.delete_unused_topics,
-            "delete_expired": maintenance.delete_expired,
-            "hand_over": manager.hand_over,
-        }
+        self._manager = manager
         self._thread: Thread | None = None
         self._is_closing = False
 
@@ -159,7 +140,7 @@ class Answering:
 
     def _answer(self, request: ReceivedRequest) -> None:
         try:
-            result = self._verbs[request.what["verb"]](*request.what["words"])
+            result = self._manager(request.what["verb"], *request.what["words"])
         except StoreClosed:
             return  # closing here: the next process with the services serves it
         except OSError as error:

@@ -7,12 +7,14 @@ from pathlib import Path
 from threading import RLock
 from typing import Final
 
-from lakelog.dispatch.arrivals import CurrentArrivals
+import attrs
+
 from lakelog.errors import StoreClosed, StoreReadOnly
 from lakelog.log.store_directory import readable
 from lakelog.registry.events import Events
 from lakelog.runtime.forks import tell_of_forks
-from lakelog.store.roles.managing import Manager
+from lakelog.store.roles.asking import Asking
+from lakelog.store.roles.managing import Managing
 from lakelog.store.roles.parts import RefusingWriter, RoleParts
 
 FORKED: Final = (
@@ -47,11 +49,11 @@ class RoleState:
         self.on_swap: Callable[[RoleParts], None] = _nobody
         self._events = events
         self._again = again
-        self._open = [parts]
+        self._open = list[RoleParts]()
         self._refused = False
         self._stale = False
         self._lock = RLock()
-        parts.tell_store(self)
+        self.adopt(parts)
         tell_of_forks(self)
 
     # --- what is asked ---
@@ -72,16 +74,12 @@ class RoleState:
             self._renew()
         return self.parts
 
-    def manager(self) -> Manager:
+    def manager(self) -> Managing | Asking:
         """The manager; raises :class:`~lakelog.errors.StoreReadOnly` in a reader."""
         manager = self.now().manager
         if manager is None:
             raise StoreReadOnly(_READING, path=self.path)
         return manager
-
-    def arrivals(self) -> CurrentArrivals:
-        """Notifies of new messages, independent of the role."""
-        return CurrentArrivals(lambda: self.last().waits.arrivals)
 
     # --- what happens to it ---
 
@@ -89,7 +87,8 @@ class RoleState:
         """Register ``parts`` to be closed with the store."""
         with self._lock:
             self._open.append(parts)
-        parts.tell_store(self)
+        if parts.joined is not None:
+            parts.joined.store = self
 
     def swap(self, parts: RoleParts) -> None:
         """Replace the parts; the former ones stay open for reads in progress."""
@@ -146,15 +145,13 @@ class RoleState:
 
     def _lend_nothing(self) -> None:
         """Unbind direct puts, which lead to the parent's parts."""
-        former = self.parts
-        self.parts = RoleParts(
-            former.role,
-            former.reader,
-            RefusingWriter(FORKED),
-            former.flush,
-            former.waits,
-            former.maintenance,
-            former.extension,
+        self.parts = attrs.evolve(
+            self.parts,
+            puts=RefusingWriter(self.path, FORKED),
+            manager=None,
+            answering=None,
+            owned=None,
+            joined=None,
         )
         self.on_swap(self.parts)
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import Thread
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -24,15 +26,17 @@ from lakelog.runtime.threads import started
 from lakelog.settings.catalog import ATTACH
 from lakelog.settings.model import AttachSettings
 from lakelog.store.open_log import OpenLog, join_log
-from lakelog.store.owner import OwnedStore
 from lakelog.store.roles.agreeing import agreed
 from lakelog.store.roles.asking import Asking
 from lakelog.store.roles.managing import Managing
 from lakelog.store.roles.ownerparts import serving_parts, staging
-from lakelog.store.roles.parts import PartsHolder, RoleParts
+from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.readerparts import reader_parts
-from lakelog.store.strategies import Strategies, make_strategies
+from lakelog.store.strategies import make_strategies
+
+if TYPE_CHECKING:
+    from lakelog.store.roles.current import RoleState
 
 _LOG: Final = logging.getLogger("lakelog")
 _LOOK_S: Final = 0.005
@@ -40,27 +44,23 @@ _SOON_S: Final = 5.0
 """Seconds to release the services (queues are synced) before they are requested again."""
 
 
+@attrs.define(eq=False)
 class JoinedLog:
     """The log of a store that other processes may have open, and the state of its services.
 
     :ivar prepared: with the settings shared by all processes of the store
     :ivar log: the open log of this process
-    :ivar health: whether puts are accepted
+    :ivar store: the open store, whose parts change with the services
     """
 
+    prepared: OpenRequest
     log: OpenLog
-    health: Health
-    _strategies: Strategies
-
-    def __init__(self, prepared: OpenRequest) -> None:
-        """Prepare only; :meth:`join` or :meth:`of_first` opens it."""
-        self.prepared = prepared
-        self._store: PartsHolder | None = None
-        self._thread: Thread | None = None
-        self._serving: RoleParts | None = None
-        self._is_closing = False
-        self._has_left = False
-        self._failed = ""
+    store: RoleState | None = attrs.field(default=None, init=False)
+    _thread: Thread | None = attrs.field(default=None, init=False)
+    _serving: RoleParts | None = attrs.field(default=None, init=False)
+    _is_closing: bool = attrs.field(default=False, init=False)
+    _has_left: bool = attrs.field(default=False, init=False)
+    _failed: str = attrs.field(default="", init=False)
 
     @classmethod
     def join(cls, prepared: OpenRequest, lock: Membership) -> JoinedLog:
@@ -68,59 +68,37 @@ class JoinedLog:
 
         :param lock: a membership that keeps others from joining; released on failure
         """
-        made = cls(prepared)
+        files, path, registry = prepared.files, prepared.path, prepared.registry
         try:
-            page = SharedPage.join(prepared.files, prepared.path)
-            said = made._said(page, prepared)
-            settings = agreed(prepared.registry, prepared.settings, said, prepared.path)
-            prepared = made.prepared = attrs.evolve(prepared, settings=settings)
-            made._strategies = made._made()
-            directory = StoreDirectory.of(prepared.files, prepared.path, settings.core)
-            made.health = Health(prepared.path, made._fail)
-            made.log = join_log(
-                directory, settings.core, made._strategies, made.health, lock, page, made._turn
-            )
+            page = SharedPage.join(files, path)
+            if not page.settings:  # with its own settings it could write another log
+                raise StoreError(
+                    "the settings in its shared page are damaged; close the store in all "
+                    "processes, then open it again",
+                    path=path,
+                )
+            settings = agreed(registry, prepared.settings, page.settings, path)
+            prepared = attrs.evolve(prepared, settings=settings)
+            context = prepared.context(read_only=False)
+            strategies = make_strategies(registry, settings, context, services=False)
+            if strategies.writer.traits.staged:
+                why = staging(settings.core.writer)
+                advice = f", and {why}; choose another writer, or close the store there"
+                raise locked(files, path, advice)
+            directory = StoreDirectory.of(files, path, settings.core)
+            health = Health(path, partial(registry.events.store_failed, path))
+            log = join_log(directory, settings.core, strategies, health, lock, page)
         except BaseException:  # Ctrl-C too
             lock.leave()
             raise
+        made = cls(prepared, log)
+        log.watch.on_turn = made._turn
         return made
-
-    @classmethod
-    def of_first(cls, prepared: OpenRequest, parts: RoleParts, owned: OwnedStore) -> None:
-        """Allow ``parts`` of the first process to release their services later."""
-        made = cls(prepared)
-        made.log, made.health, made._strategies = owned, owned.health, owned.strategies
-        parts.tell_store = made._tell_store
-        made._has(parts)
-
-    @staticmethod
-    def _said(page: SharedPage, prepared: OpenRequest) -> dict[str, Any]:
-        said = page.settings
-        if not said:  # with its own settings it could write another log
-            raise StoreError(
-                "the settings in its shared page are damaged; close the store in all processes, "
-                "then open it again",
-                path=prepared.path,
-            )
-        return said
-
-    def _made(self) -> Strategies:
-        prepared = self.prepared
-        context = prepared.context(read_only=False)
-        made = make_strategies(prepared.registry, prepared.settings, context, services=False)
-        if made.writer.traits.staged:
-            why = staging(prepared.settings.core.writer)
-            advice = f", and {why}; choose another writer, or close the store there"
-            raise locked(prepared.files, prepared.path, advice)
-        return made
-
-    def _fail(self, cause: BaseException) -> None:
-        self.prepared.registry.events.store_failed(self.prepared.path, cause)
 
     def parts(self) -> RoleParts:
         """Build the parts for a store."""
         parts = reader_parts(self.prepared, self.log.appender, self._asking())
-        parts.joined, parts.tell_store = self, self._tell_store
+        parts.joined = self
         return parts
 
     def _asking(self) -> Asking:
@@ -131,9 +109,6 @@ class JoinedLog:
         section: AttachSettings = self.prepared.settings.section(ATTACH)
         return section
 
-    def _tell_store(self, store: PartsHolder) -> None:
-        self._store = store
-
     # --- services ---
 
     def serve(self) -> RoleParts:
@@ -143,13 +118,17 @@ class JoinedLog:
         """
         try:
             self._take_services()
-            try:
-                return serving_parts(self.prepared, self.log, self._strategies)
-            except BaseException:  # Ctrl-C too
-                self.log.lock.drop_services()
-                raise
-        except BaseException:
+            return self._serving_parts()
+        except BaseException:  # Ctrl-C too
             self.close()
+            raise
+
+    def _serving_parts(self) -> RoleParts:
+        """Build the parts with the services, which are released on an error."""
+        try:
+            return serving_parts(self.prepared, self.log)
+        except BaseException:  # Ctrl-C too
+            self.log.lock.drop_services()
             raise
 
     def _take_services(self) -> None:
@@ -160,60 +139,64 @@ class JoinedLog:
             if time.monotonic() >= end:
                 raise locked(self.prepared.files, self.prepared.path)
             with suppress(NoOwner):  # already free
-                self._asking().hand_over()
+                self._asking()("hand_over")
             soon = time.monotonic() + _SOON_S
             while not lock.take_services() and time.monotonic() < min(soon, end):
                 time.sleep(_LOOK_S)
 
     def _turn(self) -> None:
         """Take free services, in a new thread, since queues may have to be completed first."""
-        if not self._attach.take_over or self._store is None or self._is_closing:
+        if not self._attach.take_over or self.store is None or self._is_closing:
             return
-        if self._thread is not None and self._thread.is_alive():
+        if self._is_changing or self.log.health.failure is not None:
             return
-        if self.health.failure is None and self.log.lock.take_services():
-            thread = Thread(target=self._take_over, name="lakelog-services", daemon=True)
+        if self.log.lock.take_services():
             try:
-                self._thread = started(thread)
+                self._begin(self._take_over)
             except ThreadNotStarted:
                 self.log.lock.drop_services()
                 raise
 
-    def _take_over(self) -> None:
-        store = self._store
+    @property
+    def _is_changing(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _begin(self, change: Callable[[RoleState], None]) -> None:
+        if self.store is not None:
+            made = Thread(target=change, args=(self.store,), name="lakelog-services", daemon=True)
+            self._thread = started(made)
+
+    def _take_over(self, store: RoleState) -> None:
         try:
-            parts = serving_parts(self.prepared, self.log, self._strategies)
+            parts = self._serving_parts()
         except (LakelogError, OSError) as error:
-            self.log.lock.drop_services()
             if self._failed != str(error):  # log each error once: the take-over is retried soon
                 self._failed = str(error)
                 _LOG.warning("%s: taking its services over failed: %s", self.prepared.path, error)
             return
-        assert store is not None  # for the type checker: see _turn
-        self._has(parts)
+        self.has(parts)
         store.adopt(parts)
         store.swap(parts)
         _LOG.info("%s: this process dispatches and cleans for the others now", self.prepared.path)
 
-    def _has(self, parts: RoleParts) -> None:
+    def has(self, parts: RoleParts) -> None:
         """Run with the services until another process requests them."""
         self._serving = parts
         if isinstance(parts.manager, Managing):
             parts.manager.gives_up = self._begin_to_give_up
 
     def _begin_to_give_up(self) -> None:
-        if self._thread is not None and self._thread.is_alive():
-            return
-        self._thread = started(Thread(target=self._give_up, name="lakelog-services", daemon=True))
+        if not self._is_changing:
+            self._begin(self._give_up)
 
-    def _give_up(self) -> None:
+    def _give_up(self, store: RoleState) -> None:
         parts = self._serving
         try:
             others = self.parts()
         except (LakelogError, OSError) as error:  # it keeps the services; a request may come again
             _LOG.warning("%s: its services cannot be given up: %s", self.prepared.path, error)
             return
-        if parts is None or self._store is None or not self._store.give_up(parts, others):
+        if parts is None or not store.give_up(parts, others):
             return  # the store is being closed
         try:
             parts.give_up()
@@ -242,7 +225,7 @@ class JoinedLog:
             return
         try:
             log.lock.take_services()
-            parts = serving_parts(self.prepared, log, self._strategies)
+            parts = serving_parts(self.prepared, log)
         except BaseException:
             log.leave()  # the next open recovers what is missing
             raise

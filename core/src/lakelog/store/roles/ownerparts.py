@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
-from lakelog.dispatch.arrivals import Arrivals
-from lakelog.dispatch.wait import OwnedWait
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.shared.dispatch_lock import DispatchLock
-from lakelog.interfaces import MaintainedLog, SegmentSource, Writer
+from lakelog.files.shared.membership import ALONE
+from lakelog.interfaces import Context, MaintainedLog, SegmentSource, Writer
 from lakelog.log.health import Health
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.store.open_log import OpenLog
@@ -20,12 +19,7 @@ from lakelog.store.roles.managing import Managing
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.telling import told
-from lakelog.store.strategies import (
-    Strategies,
-    add_services,
-    make_archive,
-    make_strategies,
-)
+from lakelog.store.strategies import add_services, make_archive, make_strategies
 
 if TYPE_CHECKING:
     from lakelog.recovery.examine import Progress
@@ -44,77 +38,56 @@ def owner_parts(
     :param full: whether recovery reads the whole log
     :param alone: why no other process may join; ``None`` lets them, if the writer allows it
     """
-    directory = StoreDirectory.of(prepared.files, prepared.path, prepared.settings.core)
+    registry, settings, path = prepared.registry, prepared.settings, prepared.path
+    directory = StoreDirectory.of(prepared.files, path, settings.core)
     with directory.beginning():
-        return _parts(prepared, directory, progress, full, alone)
+        context = prepared.context(read_only=False)
+        strategies = make_strategies(registry, settings, context)
+        archive = make_archive(registry, settings, context)
+        registry.events.store_opening(path, read_only=False)
+        health = Health(path, partial(registry.events.store_failed, path))
+        _guard(context, health)
+        alone = alone or _why_alone(prepared, strategies.writer)
+        shared = told(registry, settings) if alone is None else {ALONE: alone}
+        owned = open_owned(
+            directory,
+            settings.core,
+            strategies,
+            health,
+            context.checkpoint,
+            shared,
+            progress,
+            full=full,
+        )
+        return _housed(prepared, owned, archive, owned.close)
 
 
-def _parts(
-    prepared: OpenRequest,
-    directory: StoreDirectory,
-    progress: Progress | None,
-    full: bool,
-    alone: str | None,
-) -> RoleParts:
-    core, events = prepared.settings.core, prepared.registry.events
-    context = prepared.context(read_only=False)
-    strategies = make_strategies(prepared.registry, prepared.settings, context)
-    archive = make_archive(prepared.registry, prepared.settings, context)
-    events.store_opening(prepared.path, read_only=False)
-
-    def failed(cause: BaseException) -> None:
-        context.checkpoint.freeze()
-        events.store_failed(prepared.path, cause)
-
-    health = Health(prepared.path, failed)
-    alone = alone or _why_alone(prepared, strategies.writer)
-    context.checkpoint.on_failure = health.fail
-    arrivals = Arrivals()
-    owned = open_owned(
-        directory,
-        core,
-        strategies,
-        health,
-        context.checkpoint,
-        arrivals,
-        told(prepared.registry, prepared.settings) if alone is None else {},
-        progress,
-        full=full,
-        alone=alone,
-    )
-    return _housed(prepared, owned, strategies, archive, arrivals, owned.close)
-
-
-def serving_parts(prepared: OpenRequest, opened: OpenLog, strategies: Strategies) -> RoleParts:
-    """Build the parts of a process that takes the services of its open log.
-
-    :param strategies: those for appending
-    """
+def serving_parts(prepared: OpenRequest, opened: OpenLog) -> RoleParts:
+    """Build the parts of a process that takes the services of its open log."""
     registry, settings = prepared.registry, prepared.settings
     context = prepared.context(read_only=False)
     archive = make_archive(registry, settings, context)
-    opened.health.also(lambda _: context.checkpoint.freeze())
-    context.checkpoint.on_failure = opened.health.fail
+    _guard(context, opened.health)
     with ExitStack() as undo:
-        lock = DispatchLock.take(prepared.files, prepared.path)
-        undo.callback(lock.release)
-        all_of_them = add_services(strategies, registry, settings, context)
-        for each in all_of_them.dispatchers:
+        strategies = add_services(opened.strategies, registry, settings, context)
+        for each in strategies.dispatchers:
             undo.callback(each.dispatcher.close)
-        arrivals = Arrivals()
-        owned = take_services(opened, all_of_them, context.checkpoint, lock, arrivals)
-        back = owned.reput.close
-        parts = _housed(prepared, owned, all_of_them, archive, arrivals, back)
+        owned = take_services(opened, strategies, context.checkpoint)
+        parts = _housed(prepared, owned, archive, owned.reput.close)
         undo.pop_all()
     return parts
+
+
+def _guard(context: Context, health: Health) -> None:
+    """Keep the checkpoint as it is once the store has failed; its own failure fails the store."""
+    health.also(lambda _: context.checkpoint.freeze())
+    context.checkpoint.on_failure = health.fail
 
 
 def _housed(
     prepared: OpenRequest,
     owned: OwnedStore,
-    strategies: Strategies,
     archive: SegmentSource | None,
-    arrivals: Arrivals,
     back: Callable[[], None],
 ) -> RoleParts:
     """Build the parts around a log, with its maintenance; call ``back`` on failure."""
@@ -133,41 +106,35 @@ def _housed(
             reader=owned.reader,
             starts=owned.segments.starts,
             segment_size_bytes=core.segment_size_bytes,
-            cleaner=lambda: strategies.cleaner,
-            disk_watcher=lambda: strategies.disk_watcher,
+            cleaner=lambda: owned.strategies.cleaner,
+            disk_watcher=lambda: owned.strategies.disk_watcher,
             events=events,
             clock=prepared.clock,
         )
         maintenance = prepared.maintenance.maintain(log, owned)
         undo.callback(maintenance.close)
-        manager = Managing(owned, prepared.path)
-        answering = Answering(prepared.files, prepared.path, manager, maintenance)
-        owned.watch.on_turn = _turns(owned, answering)
+        manager = Managing(owned, maintenance)
+        answering = Answering(prepared.files, prepared.path, manager)
+
+        def turn() -> None:
+            owned.publisher.turn()
+            if not owned.lock.is_alone:
+                answering.turn()
+
+        owned.watch.on_turn = turn
+        parts = RoleParts(
+            "owner",
+            owned.reader,
+            owned.appender,
+            owned.reput,
+            maintenance,
+            prepared.extended(owned.reader, owned.dispatchers, owned.reput),
+            manager=manager,
+            answering=answering,
+            owned=owned,
+        )
         undo.pop_all()
-    commit = owned.log.commit if owned.log.staged else None
-    return RoleParts(
-        "owner",
-        owned.reader,
-        owned.appender,
-        owned.appender.flush,
-        OwnedWait(owned.reput, arrivals, commit),
-        maintenance,
-        prepared.extended(owned.reader, owned.dispatchers, arrivals),
-        manager=manager,
-        answering=answering,
-        owned=owned,
-    )
-
-
-def _turns(owned: OwnedStore, answering: Answering) -> Callable[[], None]:
-    """Build the periodic call of the watch thread, made each half second."""
-
-    def turn() -> None:
-        owned.publisher.turn()
-        if not owned.lock.is_alone:
-            answering.turn()
-
-    return turn
+    return parts
 
 
 def _why_alone(prepared: OpenRequest, writer: Writer) -> str | None:

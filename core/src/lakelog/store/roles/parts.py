@@ -9,22 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, TypeAlias
 
 import attrs
 
-from lakelog.dispatch.wait import DispatchWait
+from lakelog.dispatch.runner import DispatchWait
 from lakelog.errors import PutRefused, StoreReadOnly
 from lakelog.interfaces import Extended, Maintenance
-from lakelog.log.health import Health
 from lakelog.log.put_future import BatchFuture, PutFuture
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.message import Body, Message
 from lakelog.results import PutResult
 from lakelog.status import PutStatus
+from lakelog.store.open_log import OpenLog
 from lakelog.store.owner import OwnedStore
-from lakelog.store.roles.asking import Answering
-from lakelog.store.roles.managing import Manager
+from lakelog.store.roles.asking import Answering, Asking
+from lakelog.store.roles.managing import Managing
+
+if TYPE_CHECKING:
+    from lakelog.store.roles.joining import JoinedLog
 
 Role: TypeAlias = Literal["owner", "attach", "read"]
 
@@ -44,131 +47,92 @@ class Puts(Protocol):
     def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
         """Append many in the background."""
 
-
-@runtime_checkable
-class Bindable(Protocol):
-    """Puts that can be bound to a topic."""
-
     def bound(
         self, topic: str, tags: str | None, queue_id: int | None
     ) -> Callable[[Body, str | Sequence[str] | None], PutResult]:
         """Return a function that puts a message of ``topic`` from its body and keys."""
 
-
-class JoinedStore(Protocol):
-    """The log of a store in a process without its services."""
-
-    @property
-    def health(self) -> Health:
-        """Whether puts are accepted."""
-
-    def close(self) -> None:
-        """Leave the store; the last process closes it."""
+    def flush(self) -> int:
+        """Make earlier puts durable; return the durable end."""
 
 
 @attrs.frozen
 class RefusingWriter:
     """Refuses all puts, in a store that cannot write.
 
+    :ivar path: the store directory
     :ivar why: the reason, and what to do
     """
 
+    path: Path
     why: str
 
-    def put(self, _message: Message) -> PutResult:
+    def put(self, *_: object) -> NoReturn:
         """Refuse."""
-        self._refuse()
-
-    def put_batch(self, _messages: Sequence[Message]) -> Sequence[PutResult]:
-        """Refuse."""
-        self._refuse()
-
-    def put_async(self, _message: Message) -> PutFuture:
-        """Refuse."""
-        self._refuse()
-
-    def put_batch_async(self, _messages: Sequence[Message]) -> BatchFuture:
-        """Refuse."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
         raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.why)
 
+    put_batch = put_async = put_batch_async = put
 
-class PartsHolder(Protocol):
-    """The open store as its parts see it."""
+    def bound(self, *_: object) -> Callable[..., NoReturn]:
+        """Return a function that refuses."""
+        return self.put
 
-    def adopt(self, parts: RoleParts) -> None:
-        """Register ``parts`` to be closed with the store."""
-
-    def swap(self, parts: RoleParts) -> None:
-        """Replace the current parts."""
-
-    def give_up(self, parts: RoleParts, others: RoleParts) -> bool:
-        """Replace ``parts`` by ``others`` and leave ``parts`` open, unless the store is closing."""
-
-
-def _ignored(_store: PartsHolder) -> None:
-    """Ignore the store: these parts never take over."""
+    def flush(self) -> NoReturn:
+        """Refuse: a reader cannot flush."""
+        raise StoreReadOnly(
+            "the store is open for reading; its owner makes things durable", path=self.path
+        )
 
 
 @attrs.define(slots=False, eq=False)
 class RoleParts:
     """The parts of one role.
 
-    :ivar flush: makes earlier puts durable; returns the durable end
     :ivar extension: the resources of the store extension, if one is installed
-    :ivar manager: executes management calls; ``None`` in a reader
+    :ivar manager: executes one of :data:`~.managing.VERBS`, or asks another process to; ``None`` in
+        a reader
     :ivar answering: serves requests of other processes
     :ivar owned: the owner's log, if this process has the services
-    :ivar joined: the log that this process appends to without having the services
-    :ivar tell_store: receives the store, if this process may take over the services
+    :ivar joined: takes the services and releases them, if other processes may have them
     """
 
     role: Role
     reader: LogReader
     puts: Puts
-    flush: Callable[[], int]
     waits: DispatchWait
     maintenance: Maintenance
     extension: Extended | None
-    manager: Manager | None = None
+    manager: Managing | Asking | None = None
     answering: Answering | None = None
     owned: OwnedStore | None = None
-    joined: JoinedStore | None = None
-    tell_store: Callable[[PartsHolder], None] = _ignored
+    joined: JoinedLog | None = None
+
+    @property
+    def log(self) -> OpenLog | None:
+        """The log to which this process appends."""
+        return self.owned or (None if self.joined is None else self.joined.log)
 
     def close(self) -> None:
         """Close everything; each part is closed before the ones that it uses."""
         with ExitStack() as closing:
-            for log in (self.owned, self.joined):
-                if log is not None:
-                    closing.callback(log.close)
-            self._close_users_of_the_log()
+            log = self.owned or self.joined
+            for ends in (log, self.extension, self.answering, self.maintenance):
+                if ends is not None:  # the last one is closed first
+                    closing.callback(ends.close)
 
     def give_up(self) -> None:
         """Release the services to another process; the log stays open."""
         with ExitStack() as closing:
             if self.owned is not None:
                 closing.callback(self.owned.give_up)
-            self._close_users_of_the_log()
-
-    def _close_users_of_the_log(self) -> None:
-        with ExitStack() as closing:
-            for each in (self.waits, self.extension, self.answering, self.maintenance):
-                if each is not None:
-                    closing.callback(each.close)
+            for ends in (self.extension, self.answering, self.maintenance):
+                if ends is not None:
+                    closing.callback(ends.close)
 
     def forked(self, why: str) -> None:
         """Disable these parts in a forked child.
 
         :param why: the reason given to callers
         """
-        for each in (self.owned, self.joined):
-            if each is not None:
-                each.health.forked(why)
-
-
-def no_flush(path: Path) -> int:
-    """Refuse: a reader cannot flush."""
-    raise StoreReadOnly("the store is open for reading; its owner makes things durable", path=path)
+        if self.log is not None:
+            self.log.health.forked(why)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from lakelog.dispatch.arrivals import ArrivalSignal
 from lakelog.dispatch.run import NamedDispatcher
+from lakelog.dispatch.runner import DispatchRunner
 from lakelog.errors import PluginError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.shared.ownership import is_followed
-from lakelog.files.state.tombstones import TombstoneFile
 from lakelog.interfaces import (
     Clock,
     Context,
@@ -84,15 +83,13 @@ class OpenRequest:
         self,
         reader: LogReader,
         dispatchers: Sequence[NamedDispatcher],
-        arrivals: ArrivalSignal,
-        refresh: Callable[[], None] | None = None,
+        dispatching: DispatchRunner | None = None,
         *,
         read_only: bool = False,
     ) -> Extended | None:
-        """Build the resources of the extension for one role."""
+        """Build the resources of the extension for one role; see ``DispatchedLog``."""
         if self.extension is None:
             return None
-        alone = refresh is None  # this process has the services, of which one writes tombstones
         return self.extension.extend(
             DispatchedLog(
                 path=self.path,
@@ -101,8 +98,6 @@ class OpenRequest:
                 read_only=read_only,
                 reader=reader,
                 dispatchers={each.name: each.dispatcher for each in dispatchers},
-                arrivals=arrivals,
-                removed_before=TombstoneFile(self.files, self.path, alone=alone).end_of,
-                refresh=refresh,
+                dispatching=dispatching,
             )
         )

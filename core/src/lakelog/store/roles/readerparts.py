@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
-from lakelog.dispatch.arrivals import PolledArrivals
-from lakelog.dispatch.catch_up import ReaderCatchUp
-from lakelog.dispatch.wait import ReaderWait
+from lakelog.dispatch.runner import Lag
 from lakelog.files.pages.page_reader import PageReader, ReaderDurableEnd
-from lakelog.files.pages.wake_page import Sleeper
 from lakelog.files.shared.ownership import is_owned
 from lakelog.files.state.body_note import warn_of_others
-from lakelog.files.state.clean_stop import CleanEnd, untouched
-from lakelog.files.state.tombstones import TombstoneFile
+from lakelog.files.state.clean_stop import CleanEnd
 from lakelog.interfaces import Kind, MaintainedLog
 from lakelog.log.appender import Appender
 from lakelog.log.reading.bounds import ReaderBounds
@@ -23,7 +18,7 @@ from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.store.roles.asking import Asking
-from lakelog.store.roles.parts import RefusingWriter, RoleParts, no_flush
+from lakelog.store.roles.parts import RefusingWriter, RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.strategies import (
     make_archive,
@@ -36,7 +31,7 @@ from lakelog.store.strategies import (
 def reader_parts(
     prepared: OpenRequest, appender: Appender | None = None, asking: Asking | None = None
 ) -> RoleParts:
-    """Open the files for reading; dispatchers keep in memory the units they build.
+    """Open the files for reading; a store extension dispatches what queues and index lack.
 
     :param appender: of a process that appends too
     :param asking: sends requests to the process with the services; given with ``appender``
@@ -54,14 +49,8 @@ def reader_parts(
     )
     reader = _reader(prepared, source, directory.commitlog)
     made = prepared.registry, prepared.settings, prepared.context(read_only=True)
-    tombstones = TombstoneFile(prepared.files, prepared.path)
-    dispatchers = make_dispatchers(*made)
-    written = partial(untouched, prepared.files, prepared.path, directory.commitlog)
-    completion = ReaderCatchUp(
-        prepared.path, reader, dispatchers, untouched=written, tombstones=tombstones
-    )
-    sleeper = Sleeper(prepared.files, prepared.path)
-    arrivals = PolledArrivals(completion.reach, sleeper, completion.reach_now)
+    dispatchers = () if prepared.extension is None else make_dispatchers(*made)
+    extension = prepared.extended(reader, dispatchers, read_only=appender is None)
     maintained = MaintainedLog(
         directory=directory,
         reader=reader,
@@ -71,21 +60,30 @@ def reader_parts(
         disk_watcher=lambda: make_chosen(*made, Kind.DISK_WATCHER, core.disk_watcher),
         events=prepared.registry.events,
         clock=prepared.clock,
-        ask=None if asking is None else asking.ask,
+        ask=asking,
     )
     refused = f"{prepared.path} is open for reading; open it with mode='write' to write"
     return RoleParts(
         "read" if appender is None else "attach",
         reader,
-        RefusingWriter(refused) if appender is None else appender,
-        partial(no_flush, prepared.path) if appender is None else appender.flush,
-        ReaderWait(completion, arrivals),
+        appender or RefusingWriter(prepared.path, refused),
+        Undispatched() if extension is None else extension.waits,
         prepared.maintenance.view(maintained),
-        prepared.extended(
-            reader, dispatchers, arrivals, completion.refresh, read_only=appender is None
-        ),
+        extension,
         asking,
     )
+
+
+class Undispatched:
+    """The dispatch state without a store extension: nothing reads queues and index here."""
+
+    offset = 0
+    lag = Lag(0, 0)
+    failure = None
+
+    def wait(self, offset: int, _timeout_s: float) -> bool:
+        """Whether nothing was to be dispatched."""
+        return offset <= 0
 
 
 def _reader(prepared: OpenRequest, source: FileSource, commitlog: Path) -> LogReader:

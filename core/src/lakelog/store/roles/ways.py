@@ -1,16 +1,23 @@
-"""Opens one store: alone, beside other processes, or again in a forked child."""
+"""Opens one store: alone, beside other processes, or again in a forked child.
+
+Only locks decide between the first two. The loser of a race joins the winner after the winner's
+recovery.
+"""
 
 from __future__ import annotations
 
+import errno
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.errors import StoreLocked
+from lakelog.errors import AttachRefused, StoreLocked, StoreReadOnly
 from lakelog.files.shared.membership import Membership
+from lakelog.files.shared.ownership import is_owned
 from lakelog.settings.catalog import ATTACH
-from lakelog.store.roles.choosing import Chooser, Mode
+from lakelog.store.roles.choosing import Mode
 from lakelog.store.roles.joining import JoinedLog
 from lakelog.store.roles.ownerparts import owner_parts
 from lakelog.store.roles.parts import RoleParts
@@ -22,6 +29,8 @@ if TYPE_CHECKING:
 
 _EXCLUSIVE: Final = "mode='exclusive' admits no other process"
 _NOT_LISTENING: Final = "attach.listen = false admits no other process"
+_LOOK_S: Final = 0.01
+_NO_WRITING: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @attrs.define(eq=False)
@@ -33,13 +42,22 @@ class RoleOpener:
 
     prepared: OpenRequest
 
-    def own(self) -> RoleParts:
-        """Take over the directory, and let other processes join."""
-        alone = None if self._settings.listen else _NOT_LISTENING
-        parts = owner_parts(self.prepared, alone=alone)
-        if parts.owned is not None and not parts.owned.lock.is_alone:
-            JoinedLog.of_first(self.prepared, parts, parts.owned)
-        return parts
+    def found(self, mode: Mode) -> RoleParts:
+        """Find out which processes have the store open, and open it as ``mode`` says."""
+        if mode == "read":
+            return reader_parts(self.prepared)
+        try:
+            if mode == "exclusive":
+                return owner_parts(self.prepared, alone=_EXCLUSIVE)
+            return self._write() if self._settings.listen else self._own()
+        except OSError as error:
+            if error.errno not in _NO_WRITING:
+                raise
+            raise StoreReadOnly(
+                f"{error.strerror or error}; check permissions of it and of the folders above, or "
+                "open the store with mode='read'",
+                path=error.filename or self.prepared.path,
+            ) from error
 
     def serve(self) -> RoleParts:
         """Take the services and keep them, after requesting them from their present owner.
@@ -56,39 +74,6 @@ class RoleOpener:
                 raise
             return joined.serve()
 
-    def _joined(self) -> JoinedLog | None:
-        """Join the processes that have the store open; ``None`` if there are none."""
-        prepared = self.prepared
-        timeout_s = self._settings.reconnect_timeout_ms / 1000
-        lock = Membership.join(prepared.files, prepared.path, timeout_s)
-        if lock.is_alone:
-            lock.leave()
-            return None
-        joined = JoinedLog.join(prepared, lock)
-        self.prepared = joined.prepared
-        return joined
-
-    def join(self) -> RoleParts | None:
-        """Build parts to append beside other processes; ``None`` if there are none."""
-        joined = self._joined()
-        if joined is None:
-            return None
-        try:
-            return joined.parts()
-        except BaseException:  # Ctrl-C too
-            joined.close()
-            raise
-
-    def found(self, mode: Mode) -> RoleParts:
-        """Find out which processes have the store open, and open it as ``mode`` says."""
-        if mode == "read":
-            return reader_parts(self.prepared)
-        prepared = self.prepared
-        chooser = Chooser(prepared.files, prepared.path, self._settings.reconnect_timeout_ms)
-        if mode == "exclusive":
-            return chooser.alone(lambda: owner_parts(prepared, alone=_EXCLUSIVE))
-        return chooser.alone(self.own) if not self._settings.listen else chooser.write(self)
-
     def in_a_child(self, mode: Mode) -> Callable[[], RoleParts] | None:
         """Return a function that reopens the store in a forked child, or ``None``.
 
@@ -102,3 +87,62 @@ class RoleOpener:
     def _settings(self) -> AttachSettings:
         section: AttachSettings = self.prepared.settings.section(ATTACH)
         return section
+
+    def _write(self) -> RoleParts:
+        """Join the processes that have the store open, or take it over if there are none.
+
+        While other processes open or close the store, this tries again.
+        """
+        prepared = self.prepared
+        end = time.monotonic() + self._settings.reconnect_timeout_ms / 1000
+        while True:
+            last = time.monotonic() >= end
+            found = self._join() if is_owned(prepared.files, prepared.path) else None
+            if found is not None:
+                return found
+            try:  # no process has it open, or the last one has just left
+                return self._own()
+            except StoreLocked:  # another process was faster
+                if last:
+                    raise
+            time.sleep(_LOOK_S)
+
+    def _own(self) -> RoleParts:
+        """Take over the directory, and let other processes join."""
+        parts = owner_parts(self.prepared, alone=None if self._settings.listen else _NOT_LISTENING)
+        if parts.owned is not None and not parts.owned.lock.is_alone:
+            parts.joined = JoinedLog(self.prepared, parts.owned)
+            parts.joined.has(parts)
+        return parts
+
+    def _join(self) -> RoleParts | None:
+        """Build parts to append beside other processes; ``None`` if there are none."""
+        try:
+            joined = self._joined()
+            if joined is None:
+                return None
+            try:
+                return joined.parts()
+            except BaseException:  # Ctrl-C too
+                joined.close()
+                raise
+        except OSError as error:
+            if error.errno not in _NO_WRITING:
+                raise
+            raise AttachRefused(
+                "its files belong to another user; open it as that user, or give the store a group "
+                "with the setting group",
+                path=self.prepared.path,
+            ) from error
+
+    def _joined(self) -> JoinedLog | None:
+        """Join the processes that have the store open; ``None`` if there are none."""
+        prepared = self.prepared
+        timeout_s = self._settings.reconnect_timeout_ms / 1000
+        lock = Membership.join(prepared.files, prepared.path, timeout_s)
+        if lock.is_alone:
+            lock.leave()
+            return None
+        joined = JoinedLog.join(prepared, lock)
+        self.prepared = joined.prepared
+        return joined

@@ -190,7 +190,7 @@ class AsyncStore:
         """A consumer that continues at its group's committed offsets."""
         work = partial(Store.consumer, start=start, commit=commit, tags=tags)
         made = await self.in_thread(work, group, topic, queue_ids)
-        return AsyncConsumer(made, self._store._current.arrivals())
+        return AsyncConsumer(made, self._store._arrivals)
 
     groups = _in_thread(Store.groups)
 

@@ -14,9 +14,12 @@ from lakelog.codec.record_batch import RecordBatch
 from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.state.checkpoint import CheckpointKeeper
-from lakelog.files.state.durable_queue_ends import DurableQueueEnds, read_kept, write_kept
-from lakelog.files.state.record_mark import LogHeads, RecordFingerprint
-from lakelog.files.state.tombstones import lower_tombstones
+from lakelog.files.state.durable_queue_ends import (
+    DurableQueueEnds,
+    RecordFingerprint,
+    read_kept,
+    write_kept,
+)
 from lakelog.format.layout import ABORT_FILE
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
@@ -24,8 +27,10 @@ from lakelog.interfaces.verifying import Verifier
 from lakelog_queues.dispatching.beside import complete_to, start_before
 from lakelog_queues.dispatching.flushing import Flushing
 from lakelog_queues.dispatching.grouping import Grouping
+from lakelog_queues.dispatching.log_heads import LogHeads
 from lakelog_queues.dispatching.making import DIRECTORIES, AnyQueue, QueueMaker, topics_with_batches
 from lakelog_queues.dispatching.removed import RemovedQueues
+from lakelog_queues.dispatching.tombstones import delete_topic, lower_tombstones
 from lakelog_queues.files.batchqueue import NO_UNITS
 from lakelog_queues.files.openfiles import PlainUnits
 from lakelog_queues.settings import ConsumeQueueSettings
@@ -257,11 +262,17 @@ class ConsumeQueues:
     def forget_topic(self, topic: str, end_offset: int) -> None:
         """Remove a topic's queues; its records below ``end_offset`` get no units any more.
 
-        Must be called between two dispatches, after the tombstone was written. Readers see none of
-        the queues before the first file is removed. After an ``OSError``, remaining files are
-        removed by the next call of this method or of :meth:`remove_before`, at the next record for
-        such a queue, or by the next owner.
+        Must be called between two dispatches. An owner writes the tombstone first, see
+        :func:`.tombstones.delete_topic`. Readers see none of the queues before the first file is
+        removed. After an error, remaining files are removed by the next call of this method or of
+        :meth:`remove_before`, at the next record for such a queue, or by the next owner.
         """
+        if self._read_only:
+            self._drop_queues(topic, end_offset)
+        else:
+            delete_topic(self._files, self._path, topic, end_offset, self._drop_queues)
+
+    def _drop_queues(self, topic: str, end_offset: int) -> None:
         self._ensure_loaded()
         self._tombstones[topic] = max(end_offset, self._tombstones.get(topic, 0))
         buried = [queue for name, queue in self._queues.items() if name[0] == topic]
@@ -327,6 +338,11 @@ class ConsumeQueues:
             _LOG.warning("%s: the ends of queues could not be written: %s", self._path, error)
 
     # --- reading ---
+
+    @property
+    def tombstones(self) -> Mapping[str, int]:
+        """By topic, the physical offset below which its records have no units here."""
+        return self._tombstones
 
     def queues(self) -> Sequence[Queue]:
         """All existing queues."""

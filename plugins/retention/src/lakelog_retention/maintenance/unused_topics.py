@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
-from lakelog.dispatch.run import NamedDispatcher
-from lakelog.dispatch.topic_removal import delete_topic, forget_topic
+from lakelog.dispatch.run import NamedDispatcher, forget_topic
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.interfaces import QueueReader
 from lakelog.log.commit_log import CommitLog
-from lakelog.log.store_directory import StoreDirectory
 
 
-def delete_unused(
-    directory: StoreDirectory, log: CommitLog, dispatchers: Sequence[NamedDispatcher]
-) -> list[str]:
+def delete_unused(log: CommitLog, dispatchers: Sequence[NamedDispatcher]) -> list[str]:
     """Remove the queues of topics without remaining records; return the topic names.
 
     Dispatching must be paused; ``dispatchers`` come from ``DispatchRunner.paused``. The tombstone
@@ -26,8 +21,7 @@ def delete_unused(
     if removed:
         log.sync()  # a tombstone must not reach beyond the durable end
     for topic in removed:
-        end, forget = log.positions.dispatched, partial(forget_topic, dispatchers)
-        delete_topic(directory.files, directory.path, topic, end, forget)
+        forget_topic(dispatchers, topic, log.positions.dispatched)
     return removed
 
 

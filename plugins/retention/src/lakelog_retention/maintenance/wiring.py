@@ -53,7 +53,7 @@ class SpaceMaintenance:
             cleaning,
             disks,
             partial(dispatch_again, served.reput),
-            partial(_delete_unused, log, served),
+            partial(_delete_unused, served),
         )
         if disks is not None:
             served.log.segments.hold_back(disks.is_scarce)
@@ -68,7 +68,7 @@ class SpaceMaintenance:
         self, log: MaintainedLog, served: ServedLog, cleaner: Cleaner, clock: Clock
     ) -> Cleaning:
         settings, of_log, pace = self.settings, served.log, cleaner.pace
-        forget = partial(delete_unused, log.directory, of_log)
+        forget = partial(delete_unused, of_log)
         return Cleaning(
             cleaner,
             SegmentInfos(log, of_log.segments.readers, settings.pin_expires_after_ms),
@@ -96,6 +96,6 @@ def dispatch_again(reput: DispatchRunner) -> None:
             reput.resume()
 
 
-def _delete_unused(log: MaintainedLog, served: ServedLog) -> list[str]:
+def _delete_unused(served: ServedLog) -> list[str]:
     with served.reput.paused() as dispatchers:
-        return delete_unused(log.directory, served.log, dispatchers)
+        return delete_unused(served.log, dispatchers)

@@ -19,7 +19,7 @@ from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 from lakelog.store.open import Opening
 from lakelog.store.owner import OwnedStore
-from lakelog.store.recover import recover
+from lakelog_doctor.recover import recover
 from lakelog_doctor.repair import repair
 from lakelog_testing.crash.hasty import HastyFileSystem
 from lakelog_testing.crash.plan import CrashPlan

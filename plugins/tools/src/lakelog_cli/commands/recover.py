@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 import typer
 
 from lakelog.recovery.report import RecoveryReport
-from lakelog.store.recover import recover as recover_store
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_lines
 from lakelog_cli.progress import progress
 from lakelog_cli.recoverylines import recovery_lines, recovery_row
+from lakelog_doctor.recover import recover as recover_store
 
 
 def recover(

@@ -8,20 +8,33 @@ and the code is the owner's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, resume
-from lakelog.dispatch.topic_removal import forget_topic
-from lakelog.errors import OffsetOutOfRange
-from lakelog.files.state.tombstones import TombstoneFile
+import attrs
+
+from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, forget_topic, resume
+from lakelog.dispatch.runner import Lag
+from lakelog.errors import OffsetOutOfRange, StoreClosed
+from lakelog.files.file_identity import identity_at
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.pages.wake_page import Sleeper
+from lakelog.files.shared.ownership import is_owned
+from lakelog.format.layout import ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE
+from lakelog.interfaces import DispatchedLog
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.store_directory import unread
+from lakelog_queues.dispatching.tombstones import TombstoneFile
+from lakelog_queues.readers.arrivals import PolledArrivals
 
 LOOK_SECONDS: Final = 0.002
 """The minimum time between two checks of the log, unless a waiter was woken."""
+_WAIT_S: Final = 0.01
+"""Seconds between two checks of the log by :meth:`ReaderWait.wait`."""
+_SETTLED_NS: Final = 2_000_000_000
 
 
 class ReaderCatchUp:
@@ -39,7 +52,7 @@ class ReaderCatchUp:
     ) -> None:
         """Keep the collaborators; nothing is read yet.
 
-        :param untouched: see :func:`lakelog.files.state.clean_stop.untouched`
+        :param untouched: see :func:`untouched`
         :param tombstones: read before the dispatchers were built, if topics may be removed
             meanwhile
         """
@@ -140,3 +153,77 @@ class ReaderCatchUp:
         self._found = end
         self._dispatching = DispatchCursor(self._path, self._dispatchers, start)
         return self._dispatching
+
+
+@attrs.frozen
+class ReaderWait:
+    """The dispatch state of a process that dispatches on demand."""
+
+    completion: ReaderCatchUp
+    arrivals: PolledArrivals
+
+    @classmethod
+    def of(cls, log: DispatchedLog) -> ReaderWait:
+        """Prepare; nothing is read yet."""
+        # Topics that were removed since the queues were built with the tombstones of then are news.
+        seen = (getattr(each, "tombstones", None) for each in log.dispatchers.values())
+        known: Mapping[str, int] = next((each for each in seen if each is not None), {})
+        commitlog = log.settings.core.commitlog(log.path)
+        completion = ReaderCatchUp(
+            log.path,
+            log.reader,
+            [NamedDispatcher(name, each) for name, each in log.dispatchers.items()],
+            untouched=partial(untouched, log.files, log.path, commitlog),
+            tombstones=TombstoneFile(log.files, log.path, known=known),
+        )
+        sleeper = Sleeper(log.files, log.path)
+        return cls(completion, PolledArrivals(completion.reach, sleeper, completion.reach_now))
+
+    @property
+    def offset(self) -> int:
+        """The offset reached by dispatching now."""
+        return self.completion.reach()
+
+    @property
+    def lag(self) -> Lag:
+        """No lag: each query dispatches everything first."""
+        return Lag(0, 0)
+
+    @property
+    def failure(self) -> None:
+        """``None``: these dispatchers raise from the query."""
+        return None
+
+    def wait(self, offset: int, timeout_s: float) -> bool:
+        """Check repeatedly whether the log is dispatched up to ``offset``; ``False`` on timeout."""
+        deadline = time.monotonic() + timeout_s
+        while self.offset < offset:
+            if self.arrivals.closed:
+                raise StoreClosed("the store was closed meanwhile")
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_WAIT_S)
+        return True
+
+    def close(self) -> None:
+        """Wake the waiting threads, and close the files."""
+        self.arrivals.close()
+        self.completion.close()
+
+
+def untouched(
+    files: FileSystem, path: Path, commitlog: Path, now_ns: Callable[[], int] = time.time_ns
+) -> object | None:
+    """A value that stays equal as long as a closed store is not written.
+
+    ``None`` if a process has the store open, since writes through a map do not change file times.
+    Also ``None`` just after a write, since another write could leave the same time.
+    """
+    if is_owned(files, path):
+        return None
+    names = [name for name, _ in files.list(commitlog)]
+    last = identity_at(commitlog / names[-1]) if names else None
+    if last is None or now_ns() - last.ctime_ns < _SETTLED_NS:
+        return None
+    others = (identity_at(path / name) for name in (ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE))
+    return len(names), names[-1], last, *others

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from core.tests.store.faults import NthFails
-from lakelog.dispatch.topic_removal import delete_topic
 from lakelog.errors import CorruptConfig
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.tombstones import (
+from lakelog_queues.dispatching.tombstones import (
     TombstoneFile,
     add_tombstone,
     clear_tombstones,
+    delete_topic,
     read_tombstones,
 )
 

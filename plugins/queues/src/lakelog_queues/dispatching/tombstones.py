@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -17,9 +17,10 @@ from typing import Final
 from lakelog.errors import CorruptConfig, StoreError
 from lakelog.files.filesystem import FileSystem, read_file, unreadable, write_file
 from lakelog.files.state.identity import parsed, shown
-from lakelog.format.layout import OWN_DIR
+from lakelog.format.layout import OWN_DIR, TOMBSTONES_FILE
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.runtime.arguments import WrongValue
 
-TOMBSTONES_FILE: Final = "tombstones.json"
 _QUEUES: Final = "queues"
 _writes = 0  # by this process, of any store
 
@@ -63,6 +64,37 @@ def add_tombstone(files: FileSystem, path: Path, topic: str, end_offset: int) ->
         raise
 
 
+def delete_topic(
+    files: FileSystem,
+    path: Path,
+    topic: str,
+    end_offset: int,
+    forget: Callable[[str, int], None],
+) -> None:
+    """Remove a topic's queues; its records stay in the log.
+
+    The tombstone is written first. Until it is durable nothing has changed; from then on the topic
+    is gone for all readers, even if some of its files remain.
+
+    :param end_offset: the present end of the log; later records create new queues
+    :param forget: removes the queues of a topic; called with its name and ``end_offset``
+
+    Raises ``ValueError`` for the topic of filler records, ``OSError`` if nothing was removed,
+    and :class:`~lakelog.errors.StoreError` if the topic is gone but files remain.
+    """
+    if topic == REPAIRED_TOPIC:
+        raise WrongValue(f"topic {topic!r} cannot be removed: units of other queues lead to it")
+    add_tombstone(files, path, topic, end_offset)
+    try:
+        forget(topic, end_offset)
+    except OSError as error:
+        raise StoreError(
+            f"{error.strerror or error}; topic {topic!r} was removed, but some of its files remain;"
+            " check the disk, then delete it again, or let the next open remove them",
+            path=error.filename or path,
+        ) from error
+
+
 def lower_tombstones(files: FileSystem, path: Path, tombstones: dict[str, int], end: int) -> None:
     """Lower tombstones to the end of the log; otherwise they would hide later messages.
 
@@ -77,18 +109,27 @@ def lower_tombstones(files: FileSystem, path: Path, tombstones: dict[str, int], 
 class TombstoneFile:
     """The current tombstones, written by any process; each call costs one ``stat``."""
 
-    def __init__(self, files: FileSystem, path: Path, *, alone: bool = False) -> None:
-        """Read them; raises as :func:`read_tombstones`, here and later.
+    def __init__(
+        self,
+        files: FileSystem,
+        path: Path,
+        *,
+        alone: bool = False,
+        known: Mapping[str, int] | None = None,
+    ) -> None:
+        """Read them, unless ``known``; raises as :func:`read_tombstones`, here and later.
 
         :param alone: whether only this process writes them; the file is then not checked
+        :param known: tombstones that were read before, to which :meth:`news` compares
         """
         self._alone = alone
         self._files = files
         self._path = path
         self._file = os.fspath(_file(path))  # asked of for every look-up
         self._stamp: object = None
-        self._known: dict[str, int] = {}
-        self.news()
+        self._known = dict(known or {})
+        if known is None:
+            self.news()
 
     def end_of(self, topic: str) -> int:
         """The offset below which records of ``topic`` are ignored; 0 without a tombstone."""

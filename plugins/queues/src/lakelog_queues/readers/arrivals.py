@@ -1,0 +1,174 @@
+"""Notifies the waiters of a process without the services, and of a store whose role may change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from lakelog.dispatch.arrivals import Arrivals, ArrivalSignal
+from lakelog.files.pages.wake_page import Sleeper, WakePage
+from lakelog.runtime.threads import in_thread
+
+FIRST_LOOK_S: Final = 0.005
+LAST_LOOK_S: Final = 0.1
+MOST_DOZING: Final = 2
+DENSE_S: Final = 0.0005
+"""A waiter woken again within this time reads a dense stream."""
+_VERSIONS: Final = 1 << 64
+
+
+class CurrentArrivals:
+    """The signal of a store whose role may change; waiters move to the new role's signal.
+
+    Its versions contain the role, so that versions of two roles never compare equal.
+
+    :param of: returns the current signal
+    """
+
+    def __init__(self, of: Callable[[], ArrivalSignal]) -> None:
+        self._of = of
+
+    @property
+    def version(self) -> int:
+        """A number that changes with each arrival, and with the role."""
+        return _told(signal := self._of(), signal.version)
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more messages will come."""
+        return self._of().closed
+
+    def wait(self, seen: int, timeout_s: float) -> int:
+        """Sleep until the version changes, the time is over, or it is closed."""
+        signal, (of, before) = self._of(), divmod(seen, _VERSIONS)
+        if of != id(signal):
+            return self.version
+        if isinstance(signal, PolledArrivals):
+            return _told(signal, signal.wait(before, timeout_s, lambda: self._of() is not signal))
+        return _told(signal, signal.wait(before, timeout_s))
+
+    async def wait_async(self, seen: int) -> None:
+        """As :meth:`wait`, without a time limit and without blocking the event loop."""
+        signal, (of, before) = self._of(), divmod(seen, _VERSIONS)
+        if of != id(signal):
+            return
+        if isinstance(signal, PolledArrivals):
+            await signal.wait_async(before, lambda: self._of() is not signal)
+        else:
+            await signal.wait_async(before)
+
+
+def _told(signal: ArrivalSignal, version: int) -> int:
+    """The version with its signal's id, unique since the store keeps all its signals alive."""
+    return id(signal) * _VERSIONS + version
+
+
+def _never() -> bool:
+    """The wait has no other condition."""
+    return False
+
+
+class PolledArrivals:
+    """The signal in a non-owner process: woken by the owner if possible, else it polls."""
+
+    def __init__(
+        self,
+        refresh: Callable[[], int],
+        sleeper: Sleeper | None = None,
+        look: Callable[[], int] | None = None,
+    ) -> None:
+        """Keep the collaborators.
+
+        :param refresh: reads what is new; returns a number that changes with it
+        :param sleeper: waits for a wake-up by the owner; without it, this polls
+        :param look: as ``refresh``, but never skipped; called after a wake-up
+        """
+        self._refresh = refresh
+        self._look = look or refresh
+        self._sleeper = sleeper
+        self._dozing = 0
+        self._nap_s = 0.0
+        self._close = Arrivals()
+
+    @property
+    def version(self) -> int:
+        """The result of ``refresh``."""
+        return self._refresh()
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._close.closed
+
+    def close(self) -> None:
+        """Wake all waiters."""
+        self._close.close()
+        if self._sleeper is not None:
+            self._sleeper.rouse()
+
+    def wait(self, seen: int, timeout_s: float, over: Callable[[], bool] = _never) -> int:
+        """Sleep until woken by the owner, with a check at least every 100 ms.
+
+        Without wake-ups, check after 5 ms, and then at growing intervals.
+
+        :param over: checked each time; true ends the wait
+        """
+        end, pause = time.monotonic() + timeout_s, FIRST_LOOK_S
+        asked = None
+        while True:
+            found = self._look()
+            left = end - time.monotonic()
+            if found != seen or self.closed or left <= 0 or over():
+                return found
+            if asked is not None and self._doze(asked, left):
+                asked = None
+                continue
+            before, asked = asked, self._ask()
+            if asked is None or before is not None:
+                self._close.wait(0, min(pause, left))
+                pause = min(2 * pause, LAST_LOOK_S)
+
+    def _ask(self) -> tuple[WakePage, int] | None:
+        """Set the waiting flag, so that no arrival after the next check is missed."""
+        return None if self._sleeper is None else self._sleeper.ask()
+
+    def _doze(self, asked: tuple[WakePage, int], left_s: float) -> bool:
+        """Sleep until woken.
+
+        In a dense stream it then sleeps a little longer, so that messages arrive in groups. This
+        costs less per message, for the owner too.
+        """
+        if self._nap_s:
+            self._close.wait(0, min(self._nap_s, left_s))
+        begun = time.monotonic()
+        slept = self._sleeper is not None and self._sleeper.sleep(asked, left_s)
+        dense = time.monotonic() - begun < DENSE_S
+        self._nap_s = min(max(2 * self._nap_s, DENSE_S), FIRST_LOOK_S) if dense else 0.0
+        return slept
+
+    async def wait_async(self, seen: int, over: Callable[[], bool] = _never) -> None:
+        """As :meth:`wait`, in an event loop, by using its threads.
+
+        Only a few waiters may occupy a thread at once, since a loop has few; the others poll.
+        """
+        import asyncio
+
+        pause = FIRST_LOOK_S
+        while not (self.closed or over()):
+            if self._sleeper is not None and self._dozing < MOST_DOZING:
+                found = await in_thread(self._wait_counted, seen)
+            else:
+                found = await in_thread(self._look)
+                if found == seen:
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LAST_LOOK_S)
+            if found != seen:
+                return
+
+    def _wait_counted(self, seen: int) -> int:
+        self._dozing += 1
+        try:
+            return self.wait(seen, LAST_LOOK_S)
+        finally:
+            self._dozing -= 1
