@@ -84,7 +84,7 @@ def given_sources(plugins: Iterable[object]) -> list[PluginSource]:
     """
     given = list(map(_given, plugins))
     names = {each.name for each in given}
-    for name in _OF_EVERY_STORE:
+    for name in reversed(_OF_EVERY_STORE):
         module = f"lakelog_{name}.plugin"
         if names.isdisjoint((name, module)) and find_spec(f"lakelog_{name}"):
             load = partial(import_module, module)
