@@ -26,15 +26,14 @@ from lakelog.format.layout import (
     AT_PHYSICAL_OFFSET,
     AT_SYS_FLAG,
     BLANK,
-    HOST_V6_BYTES,
     MAGIC_V1,
     MAGIC_V2,
-    PREFIX,
     RECORD_MIN_BYTES,
 )
 from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 _INT: Final = Struct(">i")
+_LONG: Final = Struct(">q")
 _SHORT: Final = Struct(">h")
 _CRC_AT: Final = 8
 
@@ -197,23 +196,6 @@ def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
 
 
 _LONG: Final = Struct(">q")
-HEAD_MOST_BYTES: Final = AT_BORN_HOST + HOST_V6_BYTES + _LONG.size
-"""Bytes up to the end of the store time if both hosts are IPv6."""
-
-
-def head_store_time(head: memoryview, offset: int, size: int) -> int | None:
-    """The store time, in ms since 1970, from the first bytes of a record.
-
-    ``None`` unless these bytes state a record of ``size`` bytes at ``offset``.
-    """
-    if size < RECORD_MIN_BYTES or len(head) < PREFIX.size:
-        return None
-    said, magic, _, _, _, _, place, sys_flag, _ = PREFIX.unpack_from(head)
-    if (said, place) != (size, offset) or magic not in (MAGIC_V1, MAGIC_V2):
-        return None
-    at = AT_BORN_HOST + host_bytes(bool(sys_flag & BORN_HOST_V6))
-    return int(_LONG.unpack_from(head, at)[0]) if len(head) >= at + _LONG.size else None
-
 
 SECTOR_BYTES: Final = 512
 

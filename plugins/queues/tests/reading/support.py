@@ -14,6 +14,7 @@ from lakelog.format.units import Units
 from lakelog.log.reading.log_reader import LogReader
 from lakelog_queues.finding.bytime import TimeSearch
 from lakelog_queues.finding.get import QueueGetter
+from lakelog_queues.finding.records import PlacedRecords
 
 Unit = tuple[int, int, int, int, int]
 """Queue offset, offset, size, tags code, count."""
@@ -68,7 +69,7 @@ def getter_of(store: Store, queues: QueuesInMemory) -> QueueGetter:
 
 def times_of(store: Store, queues: QueuesInMemory) -> TimeSearch:
     log = log_of_store(store)
-    return TimeSearch(queues, log, lambda: log.min_offset)
+    return TimeSearch(queues, PlacedRecords(log), lambda: log.min_offset)
 
 
 def log_of_store(store: Store) -> LogReader:

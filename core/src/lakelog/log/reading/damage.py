@@ -17,7 +17,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
@@ -27,11 +27,6 @@ from lakelog.format.layout import OWN_DIR
 from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.sources import Source
 from lakelog.log.store_directory import StoreDirectory
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 DAMAGE_FILE: Final = "damage.json"
 _NOT_READ: Final = "noted earlier, and not read this time"
@@ -121,19 +116,6 @@ class KnownDamage:
         if found is None or offset >= found.end_offset or not (found.unproven or not verify):
             return None
         return found if self._stands(found) else None
-
-    def hits(self, offsets: NDArray[np.int64], *, verify: bool) -> NDArray[np.bool_]:
-        """For each offset, in any order, whether it lies in known damage."""
-        import numpy as np  # not needed by a store that only writes
-
-        hit = np.zeros(len(offsets), np.bool_)
-        numbers = np.searchsorted(self._starts, offsets, side="right") - 1
-        for number in np.unique(numbers[numbers >= 0]).tolist():
-            each = self._damage[number]
-            inside = (numbers == number) & (offsets < each.end_offset)
-            if inside.any() and (each.unproven or not verify) and self._stands(each):
-                hit |= inside
-        return hit
 
     def rest(self, offset: int, *, verify: bool) -> Damage | None:
         """The part from ``offset`` on of the damage that contains it; ``None`` if there is none.
