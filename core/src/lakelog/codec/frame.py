@@ -158,15 +158,24 @@ def verify_place(data: memoryview, frame: Frame, offset: int) -> None:
         )
 
 
-def verify_frame(data: memoryview, frame: Frame, offset: int, *, sealed: bool = False) -> None:
-    """Check the offset and the checksums of a record.
+def checked_frame(
+    data: memoryview,
+    start: int,
+    end: int,
+    offset: int,
+    *,
+    verify: bool = True,
+    sealed: bool = False,
+) -> Frame:
+    """As :func:`read_frame`, with checks of the offset and the checksums that the record states.
 
+    :param verify: whether checksums are computed
     :param sealed: whether a record checksum is required
-
-    Raises :class:`~lakelog.errors.CorruptRecord`.
     """
+    frame = read_frame(data, start, end, offset)
     verify_place(data, frame, offset)
-    verify_checksums(data, frame, offset)
+    if verify:
+        verify_checksums(data, frame, offset)
     properties = data[frame.properties_at : frame.start + frame.size]
     if sealed and not is_sealed(properties):
         raise CorruptRecord(
@@ -175,6 +184,7 @@ def verify_frame(data: memoryview, frame: Frame, offset: int, *, sealed: bool = 
             expected="__CRC32# at its end",
             found=bytes(properties[-20:]),
         )
+    return frame
 
 
 def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from lakelog.codec.frame import read_frame, verify_frame
+from lakelog.codec.frame import checked_frame
 from lakelog.codec.record_batch import RecordBatch
 from lakelog.codec.run import decode_run
 from lakelog.errors import CorruptRecord
@@ -242,7 +242,7 @@ def _missing(offset: int, behind: int) -> CorruptRecord:
 def _why(data: memoryview, offset: int, *, sealed: bool = False) -> CorruptRecord | None:
     """The error of the record at the start of ``data``, as far as its own bytes show it."""
     try:
-        verify_frame(data, read_frame(data, 0, len(data), offset), offset, sealed=sealed)
+        checked_frame(data, 0, len(data), offset, sealed=sealed)
     except CorruptRecord as error:
         return error.with_traceback(None)  # a traceback would keep the map alive
     return None

@@ -16,10 +16,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.accelerate import current
 from lakelog.codec import RecordBatch
+from lakelog.codec.frame import checked_frame
 from lakelog.codec.record_batch import Decoder
-from lakelog.codec.run import sound_records
-from lakelog.errors import OffsetOutOfRange
+from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.log.reading.sources import Extent, Source, ViewExtent
 
@@ -213,3 +214,32 @@ def _runs(offsets: Longs, ends: Longs) -> Iterator[tuple[int, int]]:
             cut = max(at + 1, at + int(np.searchsorted(ends[at:stop], most, side="right")))
             yield at, cut
             at = cut
+
+
+def sound_records(
+    batch: RecordBatch, offsets: Longs, sizes: Ints, *, verify: bool = True
+) -> tuple[NDArray[np.bool_], RecordBatch]:
+    """Which records of a batch are whole and as expected, and the batch of these.
+
+    :param offsets: the physical offset that each record must state
+    :param sizes: the length that each record must have, at least ``RECORD_MIN_BYTES``; must lie
+        inside the buffer
+    """
+    view, starts = batch.buffer, batch.starts
+    accelerator = current()
+    if accelerator is not None:
+        found = accelerator.sound_records(view, starts, offsets, sizes, verify=verify)
+        if found is not None:
+            whole, columns = found
+            some = RecordBatch.of_columns(view, batch.base_offset, columns, batch.decoder)
+            return np.frombuffer(whole, np.bool_), some
+    places = zip(starts.tolist(), offsets.tolist(), sizes.tolist(), strict=True)
+    good = np.array([_is_sound(view, *place, verify=verify) for place in places], np.bool_)
+    return good, batch.take(good)
+
+
+def _is_sound(view: memoryview, start: int, offset: int, size: int, *, verify: bool) -> bool:
+    try:
+        return checked_frame(view, start, start + size, offset, verify=verify).size == size
+    except CorruptRecord:
+        return False
