@@ -373,3 +373,22 @@ def write_file(files: FileSystem, path: Path, content: bytes) -> None:
     overwrite_file(files, temporary, content)
     files.rename(temporary, path)
     files.sync_dir(path.parent)
+
+
+def remove_tree(files: FileSystem, path: Path) -> None:
+    """Remove a folder and its content; does nothing if it is missing."""
+    with suppress(FileNotFoundError):
+        _empty(files, path)
+        files.remove_dir(path)
+        files.sync_dir(path.parent)
+
+
+def _empty(files: FileSystem, path: Path) -> None:
+    with os.scandir(path) as entries:
+        found = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for each, is_dir in found:
+        if is_dir:
+            _empty(files, each)
+            files.remove_dir(each)
+        else:
+            files.unlink(each)

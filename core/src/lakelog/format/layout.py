@@ -29,6 +29,8 @@ NEW_FILE: Final = "new"
 APPEND_FILE: Final = "append.json"
 SETTINGS_FILE: Final = "lakelog.toml"
 TMP_DIR: Final = "tmp"
+REBUILD_DIR: Final = "rebuild"
+"""Folder for new trees in the folder for unfinished files; the next owner removes it."""
 QUARANTINE_DIR: Final = "quarantine"
 
 SEGMENT_NAME_DIGITS: Final = 20

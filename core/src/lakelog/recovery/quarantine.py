@@ -15,8 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
-
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import File, FileSystem, read_file, write_file
 from lakelog.format.layout import OWN_DIR, QUARANTINE_DIR
@@ -24,7 +22,8 @@ from lakelog.recovery.report import Aside
 from lakelog.recovery.tails import WINDOW_BYTES, Tail
 
 LIST_FILE: Final = "quarantine.jsonl"
-_COPYING: Final = "copying"
+COPYING: Final = "copying"
+"""Name of an incomplete copy."""
 
 
 def keep(files: FileSystem, path: Path, tail: Tail) -> Aside:
@@ -50,25 +49,6 @@ def keep(files: FileSystem, path: Path, tail: Tail) -> Aside:
             ) from error
     _note(files, folder, kept, tail)
     return Aside(tail.log_offset, tail.end_offset, tail.reason, kept)
-
-
-@attrs.frozen
-class QuarantinedRange:
-    """The size of a quarantine.
-
-    :ivar entries: number of copies of log bytes, and of files of queues and index moved there
-    :ivar length_bytes: their total size
-    """
-
-    entries: int
-    length_bytes: int
-
-
-def holding(files: FileSystem, path: Path) -> QuarantinedRange:
-    """The size of the quarantine of the store directory ``path``; it never shrinks."""
-    found = files.list(path / OWN_DIR / QUARANTINE_DIR)
-    lengths = [length for name, length in found if name not in (LIST_FILE, _COPYING)]
-    return QuarantinedRange(len(lengths), sum(lengths))
 
 
 def entries(files: FileSystem, path: Path) -> list[dict[str, Any]]:
@@ -99,7 +79,7 @@ def _holds(kept: File, source: File, tail: Tail) -> bool:
 
 
 def _copy(files: FileSystem, folder: Path, source: File, tail: Tail) -> Path:
-    temporary = folder / _COPYING
+    temporary = folder / COPYING
     try:
         digest = _fill(files, temporary, source, tail)
         target = folder / f"{tail.log_offset:020d}-{tail.length}-{digest[:16]}.bytes"
