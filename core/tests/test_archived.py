@@ -14,7 +14,7 @@ from lakelog import Message
 from lakelog.codec import RecordBatch
 from lakelog.errors import OffsetOutOfRange
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.log.reading.bounds import FileBounds
+from lakelog.log.reading.bounds import ReaderBounds
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.sources import ArchiveBackedSource, FileSource
@@ -82,7 +82,7 @@ def both(tmp_path: Path) -> Both:
     old = tmp_path / "old"
     old.mkdir()
     source = FileSource(FILES, path / "commitlog", SIZE)
-    reader = LogReader(source, FileBounds(source), lambda: False)
+    reader = LogReader(source, ReaderBounds(source, lambda: None, lambda: None), lambda: False)
     archive = Folder(old)
     reader.add_archive(archive, SIZE)
     return Both(path / "commitlog", archive, reader, messages)

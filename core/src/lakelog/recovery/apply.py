@@ -19,15 +19,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
+from functools import partial
 from mmap import PAGESIZE
-from threading import Thread
 from typing import Final
 
 import attrs
 
 from lakelog.errors import ThreadNotStarted
-from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem, sync_file
 from lakelog.files.segment_files import segment_files
 from lakelog.files.state.checkpoint import write_checkpoint
 from lakelog.format.layout import OWN_DIR
@@ -40,7 +41,7 @@ from lakelog.recovery.lost_end import keep_missing
 from lakelog.recovery.quarantine import keep
 from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog.recovery.tails import Length, Tail, chunks
-from lakelog.runtime.threads import started
+from lakelog.runtime.threads import submitted
 
 _LOG: Final = logging.getLogger("lakelog")
 _UNPROVED: Final = "whole records in it are not proved; it stays in the log, as damage"
@@ -127,8 +128,7 @@ def _sync(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> Non
         if plan.start_offset < each.start_offset + size_bytes and each.start_offset < (
             plan.end_offset
         ):
-            with closing(files.open(each.path, write=True)) as file:
-                file.sync()
+            sync_file(files, each.path)
     if directory.commitlog.is_dir():
         files.sync_dir(directory.commitlog)
     own = directory.path / OWN_DIR  # for a tombstone, which the queues depend on from now on
@@ -173,9 +173,9 @@ class BackgroundSync:
     def __init__(self, directory: StoreDirectory, size_bytes: int) -> None:
         self._directory = directory
         self._size_bytes = size_bytes
-        self._thread: Thread | None = None
+        self._pool = ThreadPoolExecutor(1, "lakelog-sync-ahead")
+        self._running: Future[None] | None = None
         self._over = False
-        self._error: Exception | None = None
 
     def begin(self, start_offset: int) -> None:
         """Sync each segment that ends behind ``start_offset``.
@@ -184,30 +184,23 @@ class BackgroundSync:
         can be started, :func:`mend` does all the work.
         """
         if type(self._directory.files) is RealFileSystem:
-            ahead = Thread(
-                target=self._run, args=(start_offset,), name="lakelog-sync-ahead", daemon=True
-            )
+            work = partial(self._run, start_offset)
             with suppress(ThreadNotStarted):
-                self._thread = started(ahead)
+                self._running = submitted(self._pool.submit, "lakelog-sync-ahead", work)
 
     def _run(self, start_offset: int) -> None:
         files, log = self._directory.files, self._directory.commitlog
-        try:
-            for each in segment_files(log, files.list(log)):
-                if not self._over and each.start_offset + self._size_bytes > start_offset:
-                    with closing(files.open(each.path, write=True)) as file:
-                        file.sync()
-        except Exception as error:  # noqa: BLE001  # it is raised by end(): no sync may fail unheard
-            self._error = error
+        for each in segment_files(log, files.list(log)):
+            if not self._over and each.start_offset + self._size_bytes > start_offset:
+                sync_file(files, each.path)
 
     def end(self) -> None:
         """Wait for the last sync; raises the error of any sync."""
         self.leave()
-        if self._error is not None:
-            raise self._error
+        if self._running is not None:
+            self._running.result()
 
     def leave(self) -> None:
         """Start no further sync, and wait for the current one."""
         self._over = True
-        if self._thread is not None:
-            self._thread.join()
+        self._pool.shutdown()
