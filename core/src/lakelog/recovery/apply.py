@@ -30,6 +30,7 @@ import attrs
 from lakelog.errors import ThreadNotStarted
 from lakelog.files.filesystem import FileSystem, RealFileSystem, sync_file
 from lakelog.files.segment_files import segment_files
+from lakelog.files.sparse import chunks
 from lakelog.files.state.checkpoint import write_checkpoint
 from lakelog.format.layout import OWN_DIR
 from lakelog.log.reading.damage import keep_damage
@@ -40,7 +41,7 @@ from lakelog.recovery.filler import by_segment, keep_gaps
 from lakelog.recovery.lost_end import keep_missing
 from lakelog.recovery.quarantine import keep
 from lakelog.recovery.report import Aside, RecoveryReport
-from lakelog.recovery.tails import Length, Tail, chunks
+from lakelog.recovery.tails import Length, Tail
 from lakelog.runtime.threads import submitted
 
 _LOG: Final = logging.getLogger("lakelog")
@@ -53,19 +54,19 @@ def mend(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> Reco
     Raises :class:`~lakelog.errors.StoreError` and ``OSError``.
     """
     files, path = directory.files, directory.path
-    keep_missing(files, path, plan.missing, plan.lost_ends)  # before its proof is removed
+    keep_missing(files, path, plan.report.missing, plan.lost_ends)  # before its proof is removed
     _keep_unproved(directory, plan.staying, size_bytes)
     kept = [*keep_gaps(directory, plan.fillings), *_set_aside(directory, plan.tails)]
     active = plan.end_offset - plan.end_offset % size_bytes
     removed = _remove_behind(directory, plan.tails, max(active, plan.minimum))
     _correct_lengths(files, plan.lengths, removed)
     _wipe(files, [each for each in plan.tails if each.path not in removed], size_bytes)
-    if not plan.clean:
+    if not plan.report.clean:
         _sync(directory, plan, size_bytes)
-    keep_damage(files, path, plan.start_offset, plan.minimum, plan.damage)
+    keep_damage(files, path, plan.report.start_offset, plan.minimum, plan.damage)
     if plan.checkpoint is not None:
         write_checkpoint(files, path, plan.checkpoint)
-    copies, report = {each.offset: each for each in kept}, plan.report()
+    copies, report = {each.offset: each for each in kept}, plan.report
     report = attrs.evolve(report, cut=tuple(copies.get(each.offset, each) for each in report.cut))
     for damage in report.damage:
         _LOG.warning("%s", damage)
@@ -125,7 +126,7 @@ def _sync(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> Non
     """Sync what was read: its writer may have died before a sync."""
     files = directory.files
     for each in segment_files(directory.commitlog, files.list(directory.commitlog)):
-        if plan.start_offset < each.start_offset + size_bytes and each.start_offset < (
+        if plan.report.start_offset < each.start_offset + size_bytes and each.start_offset < (
             plan.end_offset
         ):
             sync_file(files, each.path)
@@ -157,7 +158,8 @@ def _wipe(files: FileSystem, found: Iterable[Tail], size_bytes: int) -> None:
         if each.position >= size_bytes:
             continue  # the file ends before it
         with closing(files.open(each.path, write=True)) as file:
-            for position, data in chunks(file, each.position, each.position + each.length):
+            part = each.position, each.position + each.length
+            for position, data in chunks(file.next_data, file.read_at, *part):
                 for start, end in _not_zero(position, data):
                     file.write_at(start, bytes(end - start))
             file.sync()

@@ -22,6 +22,7 @@ import attrs
 from lakelog.codec.encoder import Encoder, RoundRobin
 from lakelog.codec.limits import Limits
 from lakelog.files.filesystem import File, FileSystem
+from lakelog.files.sparse import chunks
 from lakelog.format.layout import (
     BLANK,
     BLANK_MIN_BYTES,
@@ -36,7 +37,7 @@ from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import Message
 from lakelog.recovery.quarantine import keep
 from lakelog.recovery.report import Aside
-from lakelog.recovery.tails import Tail, chunks
+from lakelog.recovery.tails import Tail
 
 FILLER_TOPIC: Final = REPAIRED_TOPIC
 MOST_FILLER_BYTES: Final = 4 << 20
@@ -224,7 +225,7 @@ def keep_gaps(directory: StoreDirectory, fillings: Iterable[Filling]) -> Iterato
     for filling in fillings:
         gap, position = filling.gap, filling.gap.offset - filling.start_offset
         with closing(directory.files.open(filling.path)) as file:
-            held = chunks(file, position, position + gap.size_bytes)
+            held = chunks(file.next_data, file.read_at, position, position + gap.size_bytes)
             is_zero = not any(any(data) for _, data in held)
         if not is_zero:
             tail = Tail(filling.path, position, gap.size_bytes, gap.offset, gap.reason)

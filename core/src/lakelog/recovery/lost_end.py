@@ -185,7 +185,7 @@ class Cut:
 
     def told(self, tail: Tail) -> Tail:
         """Return ``tail`` with the reason of the cut."""
-        begin, end = tail.log_offset, tail.end_offset
+        begin, end = tail.offset, tail.end_offset
         records = sum(int(((begin <= each) & (each < end)).sum()) for each in self.offsets)
         reason = (
             f"cut by on_damage='truncate' at damage {self.damage.offset}; "

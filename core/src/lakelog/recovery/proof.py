@@ -114,7 +114,7 @@ class Proof:
 
     def told(self, tail: Tail) -> Tail:
         """Return ``tail`` with a more exact reason, where it is known."""
-        if not self.is_end(tail.log_offset):
+        if not self.is_end(tail.offset):
             return tail
         return attrs.evolve(tail, reason=tail.reason.replace(BEHIND, _UNFINISHED, 1))
 

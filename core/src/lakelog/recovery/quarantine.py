@@ -17,9 +17,10 @@ from typing import Any, Final
 
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import File, FileSystem, read_file, write_file
+from lakelog.files.sparse import WINDOW_BYTES
 from lakelog.format.layout import OWN_DIR, QUARANTINE_DIR
 from lakelog.recovery.report import Aside
-from lakelog.recovery.tails import WINDOW_BYTES, Tail
+from lakelog.recovery.tails import Tail
 
 LIST_FILE: Final = "quarantine.jsonl"
 COPYING: Final = "copying"
@@ -48,7 +49,7 @@ def keep(files: FileSystem, path: Path, tail: Tail) -> Aside:
                 path=folder,
             ) from error
     _note(files, folder, kept, tail)
-    return Aside(tail.log_offset, tail.end_offset, tail.reason, kept)
+    return Aside(tail.offset, tail.end_offset, tail.reason, kept)
 
 
 def entries(files: FileSystem, path: Path) -> list[dict[str, Any]]:
@@ -58,7 +59,7 @@ def entries(files: FileSystem, path: Path) -> list[dict[str, Any]]:
 
 def _there(files: FileSystem, folder: Path, source: File, tail: Tail) -> Path | None:
     """An earlier copy that contains all of these bytes that are non-zero, if any."""
-    begin = f"{tail.log_offset:020d}-"
+    begin = f"{tail.offset:020d}-"
     for name, size in files.list(folder):
         if name.startswith(begin) and name.endswith(".bytes") and size >= tail.length:
             with closing(files.open(folder / name)) as file:
@@ -82,7 +83,7 @@ def _copy(files: FileSystem, folder: Path, source: File, tail: Tail) -> Path:
     temporary = folder / COPYING
     try:
         digest = _fill(files, temporary, source, tail)
-        target = folder / f"{tail.log_offset:020d}-{tail.length}-{digest[:16]}.bytes"
+        target = folder / f"{tail.offset:020d}-{tail.length}-{digest[:16]}.bytes"
         files.rename(temporary, target)
     except BaseException:  # Ctrl-C too: half a copy would fill the disk
         with suppress(OSError):
@@ -117,7 +118,7 @@ def _note(files: FileSystem, folder: Path, kept: Path, tail: Tail) -> None:
         "file": kept.name,
         "segment": tail.path.name,
         "position": tail.position,
-        "offset": tail.log_offset,
+        "offset": tail.offset,
         "length": tail.length,
         "reason": tail.reason,
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -15,6 +15,7 @@ from lakelog.codec.frame import checked_frame
 from lakelog.codec.record_batch import RecordBatch
 from lakelog.codec.run import decode_run
 from lakelog.errors import CorruptRecord
+from lakelog.files.sparse import last_nonzero
 from lakelog.format.layout import (
     BLANK,
     BLANK_MIN_BYTES,
@@ -217,7 +218,7 @@ class _Walk:
     def _note_tail(self, extent: Extent) -> None:
         """Note damage if non-zero bytes follow the last record of a segment."""
         if self._bad is not None:
-            last = _last_nonzero(extent, self._at)
+            last = last_nonzero(extent.next_data, extent.read, self._at, extent.end)
             if last is not None:
                 self._bad = attrs.evolve(self._bad, end_offset=last + 1)
 
@@ -246,15 +247,3 @@ def _why(data: memoryview, offset: int, *, sealed: bool = False) -> CorruptRecor
     except CorruptRecord as error:
         return error.with_traceback(None)  # a traceback would keep the map alive
     return None
-
-
-def _last_nonzero(extent: Extent, offset: int) -> int | None:
-    """The last non-zero byte at or behind ``offset``."""
-    last = None
-    at = extent.next_data(offset)
-    while at is not None and at < extent.end:
-        data = bytes(extent.read(at, WINDOW_BYTES))
-        if data != bytes(len(data)):  # faster than to strip, and nearly all bytes are zero
-            last = at + len(data.rstrip(b"\x00")) - 1
-        at = extent.next_data(at + len(data)) if data else None
-    return last
