@@ -126,7 +126,8 @@ class RecordBatch:
     :ivar sys_flags: ``int32``: see :mod:`lakelog.format.sysflag`
     :ivar born_timestamps_ms: ``int64``: ms since 1970
     :ivar reconsume_times: ``int32``
-    :ivar prepared_transaction_offsets: ``int64``: physical offset of the prepared record that this record ends, or 0
+    :ivar prepared_transaction_offsets: ``int64``: physical offset of the prepared record that this
+        record ends, or 0
     :ivar body_lengths: ``int64``: bytes of each body
     """
 
