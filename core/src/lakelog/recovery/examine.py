@@ -42,7 +42,6 @@ from lakelog.recovery.tails import Length, PaddedSource, Tail, tails, wrong_leng
 from lakelog.settings.model import StoreSettings
 
 if TYPE_CHECKING:
-    from lakelog.log.reading.scan import Decode
     from lakelog.recovery.proof import Proof
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -97,12 +96,10 @@ def examine(
     *,
     full: bool = False,
     on_unclean: Callable[[int], None] | None = None,
-    decode: Decode | None = None,
 ) -> RecoveryPlan:
     """Read a store as far as needed, whether it is open or not; with ``full``, the whole log.
 
     :param on_unclean: called before reading, with its start offset, after an unclean stop
-    :param decode: finds the records in bytes; ``None`` is the default
 
     Raises :class:`~lakelog.errors.BadSegment` if no recovery is possible: over missing segments
     and over files that are not segments, and over damage with ``on_damage = "refuse"``.
@@ -123,7 +120,7 @@ def examine(
         return RecoveryPlan(RecoveryReport(clean, 0, _NOTHING, 0, 0, 0), found, checkpoint=lower)
     reading = _Reading(directory, core, tuple(files), clean, full, progress or _silent)
     left = reading.left_unchanged(begun) if clean and not full else None
-    return left or reading.plan(begun, on_unclean, decode)
+    return left or reading.plan(begun, on_unclean)
 
 
 def _claims(
@@ -170,11 +167,8 @@ class _Reading:
         start = Start(found.start_offset, UNCHANGED)
         return RecoveryPlan(self._report(begun, start, found, noted), found)
 
-    def plan(
-        self, begun: float, on_unclean: Callable[[int], None] | None, decode: Decode | None
-    ) -> RecoveryPlan:
-        from lakelog.codec.run import decode_run  # brings NumPy
-        from lakelog.log.reading.scan import scan
+    def plan(self, begun: float, on_unclean: Callable[[int], None] | None) -> RecoveryPlan:
+        from lakelog.log.reading.scan import scan  # brings NumPy
 
         files, path = self.directory.files, self.directory.path
         checkpoint, source = read_checkpoint(files, path), self._source()
@@ -191,9 +185,7 @@ class _Reading:
         sealed = self.core.require_record_crc
         if not source.known_damage() and not lengths:
             self._read_sound_segments(found)
-        scanned = scan(
-            source, found.end_offset, judge=proof, sealed=sealed, decode=decode or decode_run
-        )
+        scanned = scan(source, found.end_offset, judge=proof, sealed=sealed)
         gaps = GapFiller(self.directory, self.core, checkpoint, proof.whole_end or 0, self.clean)
         between, cut = self._add_up(scanned, found, proof, gaps)
         claims = _claims(self.directory, checkpoint, ends, clean=self.clean)

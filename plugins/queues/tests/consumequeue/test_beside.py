@@ -16,6 +16,7 @@ import pytest
 
 import lakelog
 import lakelog.log.reading.scan
+from core.tests.store.support import FileBounds
 from lakelog.codec import RecordBatch
 from lakelog.dispatch.catch_up import ReaderCatchUp
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
@@ -23,7 +24,6 @@ from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_followed, is_owned
 from lakelog.format.layout import ABORT_FILE, RECORD_MIN_BYTES
-from lakelog.log.reading.bounds import ReaderBounds
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.sources import FileSource
 from lakelog_queues.dispatching import beside
@@ -69,9 +69,7 @@ def owner_process(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def log_reader(path: Path) -> LogReader:
     source = FileSource(FILES, path / "commitlog", SEGMENT_BYTES)
-    return LogReader(
-        source, ReaderBounds(source, lambda: None, lambda: None), lambda: is_owned(FILES, path)
-    )
+    return LogReader(source, FileBounds(source), lambda: is_owned(FILES, path))
 
 
 def missing(reader: LogReader, made: ConsumeQueues, end: int) -> list[str]:

@@ -21,7 +21,7 @@ from lakelog.log.reading.sources import (
     ArchiveBackedSource,
     Extent,
     NoGapSource,
-    OlderBounds,
+    ReadBounds,
     Source,
 )
 from lakelog.message import StoredMessage
@@ -32,16 +32,6 @@ if TYPE_CHECKING:
 
 OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")
-
-
-class ReadBounds(Protocol):
-    """The readable range of a log."""
-
-    def minimum(self) -> int:
-        """Offset of the first byte."""
-
-    def end(self) -> int | None:
-        """Where reading stops; ``None`` if that must be found by reading."""
 
 
 class Flushed(Protocol):
@@ -79,13 +69,13 @@ class LogReader:
         self._flushed = flushed
         self._wait_flushed = wait_flushed
         self._older: LogReader | None = None
-        self._scanned = source
+        self._scanned: Source = source
 
     def add_archive(self, archive: SegmentSource, size_bytes: int) -> None:
         """Serve offsets below the log's minimum from ``archive``, segments of ``size_bytes``."""
-        self._scanned = ArchiveBackedSource(self.source, archive, size_bytes)
-        bounds = OlderBounds(self.bounds, archive)
-        self._older = LogReader(self._scanned, bounds, self._is_live, decoder=self.decoder)
+        both = ArchiveBackedSource(self.source, self.bounds, archive, size_bytes)
+        self._scanned = both
+        self._older = LogReader(both, both, self._is_live, decoder=self.decoder)
 
     @property
     def oldest_offset(self) -> int:

@@ -33,15 +33,6 @@ WINDOW_BYTES: Final = 4 << 20
 _HEAD_BYTES: Final = 64
 
 
-class Decode(Protocol):
-    """Finds the records at the start of bytes, as :func:`~lakelog.codec.run.decode_run` does."""
-
-    def __call__(
-        self, data: memoryview, base_offset: int, /, *, verify: bool, sealed: bool
-    ) -> RecordBatch:
-        """Return a batch, which stays unchanged."""
-
-
 class RecordFilter(Protocol):
     """Decides which whole records belong to the log; called in log order."""
 
@@ -64,7 +55,6 @@ def scan(
     verify: bool = True,
     judge: RecordFilter | None = None,
     sealed: bool = False,
-    decode: Decode = decode_run,
 ) -> Iterator[Piece]:
     """Yield the log's content from ``start`` on, in order.
 
@@ -73,11 +63,10 @@ def scan(
     :param verify: whether to compute checksums
     :param judge: records that it rejects are damage
     :param sealed: whether a record without a record checksum is damage too
-    :param decode: finds the records in bytes
 
     Bytes behind the last whole record are damage unless they are zero.
     """
-    walk = _Walk(start, end, verify, judge, source.known_damage(), decode, sealed=sealed)
+    walk = _Walk(start, end, verify, judge, source.known_damage(), sealed=sealed)
     for extent in source.extents(start):
         yield from walk.through(extent)
         if walk.is_done(extent):
@@ -95,11 +84,9 @@ class _Walk:
         verify: bool,
         judge: RecordFilter | None,
         known: Mapping[int, Damage],
-        decode: Decode,
         *,
         sealed: bool,
     ) -> None:
-        self._decode = decode
         self._judge = judge
         self._known = known
         # Without checksums, known damage may look whole.
@@ -142,7 +129,7 @@ class _Walk:
 
     def _run(self, data: memoryview) -> RecordBatch:
         """The records at the start of ``data`` that belong to the log."""
-        batch = self._decode(data, self._at, verify=self._verify, sealed=self._sealed)
+        batch = decode_run(data, self._at, verify=self._verify, sealed=self._sealed)
         for each in self._unproven:
             within = self._at <= each.offset < batch.end_offset
             if within and each.is_at(data[each.offset - self._at :]):
