@@ -49,7 +49,7 @@ class Segments:
         first_offset: int,
         active_offset: int,
         position: int,
-        positions: Positions | None = None,
+        positions: Positions,
         *,
         is_there: bool = False,
     ) -> None:
@@ -66,7 +66,7 @@ class Segments:
         self._maker = maker
         self._preallocator = preallocator
         self._writer = writer
-        self._positions = positions or Positions()
+        self._positions = positions
         opened = self._adopted(active_offset, position) if position or is_there else self._first()
         self._use(opened)
         self.open_segments: dict[int, Viewable] = {active_offset: self.active}

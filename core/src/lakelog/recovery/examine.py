@@ -16,7 +16,6 @@ import attrs
 from lakelog.files.pages.page_view import whole_end
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
-from lakelog.files.state.durable_queue_ends import read_kept
 from lakelog.files.state.queue_ends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
 from lakelog.format.layout import ABORT_FILE
 from lakelog.format.queue_offsets import Queue
@@ -111,9 +110,9 @@ def examine(
     if not files:
         checkpoint = read_checkpoint(directory.files, directory.path)
         held = _ends(directory)
-        claims = _claims(directory, checkpoint, held, clean=clean)
+        claims = DurabilityClaims(directory, clean, checkpoint, held)
         if claims.any():
-            raise no_log(claims, directory.commitlog)
+            raise no_log(claims)
         lower = StoreCheckpoint() if checkpoint != StoreCheckpoint() else None
         ends = {queue: each.end for queue, each in held.items()}
         found = QueueOffsetSurvey(0, 0, next_offsets=ends)
@@ -121,18 +120,6 @@ def examine(
     reading = _Reading(directory, core, tuple(files), clean, full, progress or _silent)
     left = reading.left_unchanged(begun) if clean and not full else None
     return left or reading.plan(begun, on_unclean)
-
-
-def _claims(
-    directory: StoreDirectory,
-    checkpoint: StoreCheckpoint,
-    ends: Mapping[Queue, QueueEnd],
-    *,
-    clean: bool,
-) -> DurabilityClaims:
-    files, path = directory.files, directory.path
-    kept = read_kept(files, path)
-    return DurabilityClaims(files, path, clean, checkpoint, kept, ends)
 
 
 def _silent(done_bytes: int, total_bytes: int) -> None:
@@ -188,7 +175,7 @@ class _Reading:
         scanned = scan(source, found.end_offset, judge=proof, sealed=sealed)
         gaps = GapFiller(self.directory, self.core, checkpoint, proof.whole_end or 0, self.clean)
         between, cut = self._add_up(scanned, found, proof, gaps)
-        claims = _claims(self.directory, checkpoint, ends, clean=self.clean)
+        claims = DurabilityClaims(self.directory, self.clean, checkpoint, ends)
         missing = () if cut else claims.missing(found.end_offset)
         if self.core.on_damage == "refuse":
             refuse_missing(missing, self.directory.commitlog)
