@@ -149,8 +149,8 @@ def no_log(claims: DurabilityClaims) -> StoreError:
     reached = claims.checkpoint.confirm_offset
     told = f"the checkpoint confirms {reached} bytes of one" if reached else "there are queues"
     return StoreError(
-        f"there is no segment, but {told} in {claims.directory.path}; check that the disk is mounted and "
-        f"commitlog_path is right. To begin a new log, remove {CHECKPOINT_FILE}, "
+        f"there is no segment, but {told} in {claims.directory.path}; check that the disk is "
+        f"mounted and commitlog_path is right. To begin a new log, remove {CHECKPOINT_FILE}, "
         f"{CONSUMEQUEUE_DIR}/, index/ and {OWN_DIR}/queues.json of the store",
         path=claims.directory.commitlog,
     )
