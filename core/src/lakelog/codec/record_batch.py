@@ -267,12 +267,9 @@ class RecordBatch:
 
     @cached_property
     def topics(self) -> list[str]:
-        """Topics; each distinct topic is decoded once."""
-        known: dict[bytes, str] = {}
-        return [
-            known.get(raw) or known.setdefault(raw, raw.decode())
-            for raw in map(bytes, self._slices(self.topic_positions, self.topic_lengths))
-        ]
+        """Topics."""
+        slices = self._slices(self.topic_positions, self.topic_lengths)
+        return [str(each, "utf-8") for each in slices]
 
     @cached_property
     def bodies(self) -> list[memoryview]:

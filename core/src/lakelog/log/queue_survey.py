@@ -127,6 +127,7 @@ class QueueOffsetSurvey:
     :ivar records: number of whole records
     :ivar highest_timestamp_ms: highest store time; the clock may have been set back
     :ivar chains: by queue, the state for checking the next record
+    :ivar first_timestamp_ms: store time of the first record
     """
 
     start_offset: int
@@ -136,6 +137,7 @@ class QueueOffsetSurvey:
     records: int = 0
     highest_timestamp_ms: int = 0
     chains: dict[Queue, QueueOffsetChain] = attrs.Factory(dict)
+    first_timestamp_ms: int = 0
 
     def raise_offset(self, queue: Queue, next_offset: int) -> None:
         """Raise the next offset of ``queue`` to at least ``next_offset``."""
@@ -193,6 +195,8 @@ class QueueOffsetSurvey:
 
         self.end_offset = batch.end_offset
         times = batch.store_timestamps_ms
+        if not self.records:
+            self.first_timestamp_ms = int(times[0])
         self.last_timestamp_ms = int(times[-1])
         self._raise_time(int(times.max()))
         self.records += len(batch)

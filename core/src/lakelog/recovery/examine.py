@@ -228,9 +228,10 @@ class _Reading:
         for each in sound_segments(
             files, self.directory.commitlog, starts, self.size, sealed=sealed
         ):
-            if not each.follows(found):
+            is_older = each.records and each.first_timestamp_ms < found.last_timestamp_ms
+            if each.start_offset != found.end_offset or is_older:
                 break
-            found.join(each.found)
+            found.join(each)
             self.progress(found.end_offset - found.start_offset, total)
             if found.end_offset % self.size:
                 break
