@@ -22,6 +22,7 @@ from lakelog.errors import CorruptRecord
 from lakelog.format.checksum import body_crc
 from lakelog.format.hosts import host_bytes
 from lakelog.format.layout import (
+    AT_BODY_CRC,
     AT_BORN_HOST,
     AT_PHYSICAL_OFFSET,
     AT_SYS_FLAG,
@@ -35,7 +36,6 @@ from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
 _INT: Final = Struct(">i")
 _LONG: Final = Struct(">q")
 _SHORT: Final = Struct(">h")
-_CRC_AT: Final = 8
 
 
 class Frame(NamedTuple):
@@ -189,7 +189,7 @@ def checked_frame(
 
 def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
     """Check the checksum of the body, and the record checksum if there is one."""
-    (stated,) = _INT.unpack_from(data, frame.start + _CRC_AT)
+    (stated,) = _INT.unpack_from(data, frame.start + AT_BODY_CRC)
     found = body_crc(data[frame.body_at : frame.body_at + frame.body_length])
     if stated != found:
         raise CorruptRecord(
@@ -204,8 +204,6 @@ def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
     if lost_text(record, frame.topic_at - frame.start, frame.properties_at - frame.start, offset):
         raise CorruptRecord("a part of its topic or properties is lost: all zero", offset=offset)
 
-
-_LONG: Final = Struct(">q")
 
 SECTOR_BYTES: Final = 512
 

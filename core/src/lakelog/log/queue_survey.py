@@ -165,12 +165,7 @@ class QueueOffsetSurvey:
         """
         chain = self.chains.get(queue)
         if chain is not None and chain.alone and not self._fits(chain, end, reached):
-            chain.doubt_next, chain.doubt_start, chain.doubt_end = (
-                chain.next,
-                chain.start,
-                chain.end,
-            )
-            chain.next, chain.alone = end + (chain.start >= reached), False
+            chain.doubt_first(end + (chain.start >= reached))
             self.next_offsets[queue] = chain.next
         self.raise_offset(queue, end)
 

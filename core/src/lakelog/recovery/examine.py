@@ -25,7 +25,7 @@ from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.clean_stop import UNCHANGED, left_unchanged
-from lakelog.recovery.filler import Filling
+from lakelog.recovery.filler import Filling, LogGap
 from lakelog.recovery.gaps import GapFiller
 from lakelog.recovery.lost_end import (
     Cut,
@@ -184,7 +184,7 @@ class _Reading:
         behind = tails(files, segments, self.size, end, proof.refused, source.zeros)
         moved = tuple(map(cut.told if cut else proof.told, behind))
         damage = tuple(_marked(each, proof.refused) for each in between)
-        gone = *(each.gap for each in gaps.fillings), *moved
+        gone: list[LogGap | Tail] = [*(each.gap for each in gaps.fillings), *moved]
         staying = tuple(each for each in damage if not each.to_fill)
         report = attrs.evolve(
             self._report(begun, start, found, noted + staying),

@@ -77,11 +77,6 @@ def least_filler_bytes(*, sealed: bool) -> int:
     return RECORD_MIN_BYTES + 1 + (RECORD_CRC_BYTES if sealed else 0)
 
 
-def fits(gap: LogGap) -> bool:
-    """Whether the gap is large enough for a record."""
-    return gap.size_bytes >= least_filler_bytes(sealed=gap.sealed)
-
-
 class FillerMaker:
     """Makes fillers in log order, with consecutive queue offsets.
 
@@ -188,18 +183,21 @@ class Filling:
     to_the_end: bool
 
     @property
+    def least_bytes(self) -> int:
+        """The size of the shortest filler or blank."""
+        return BLANK_MIN_BYTES if self.to_the_end else least_filler_bytes(sealed=self.gap.sealed)
+
+    @property
     def is_possible(self) -> bool:
         """Whether a filler or blank fits into the gap."""
-        return self.gap.size_bytes >= BLANK_MIN_BYTES if self.to_the_end else fits(self.gap)
+        return self.gap.size_bytes >= self.least_bytes
 
     def step(self) -> Step:
         """The step that fills it."""
-        size, least = self.gap.size_bytes, BLANK_MIN_BYTES
+        size, least = self.gap.size_bytes, self.least_bytes
         made = "a blank record" if self.to_the_end else "filler records"
         what = f"keep {size} bytes in quarantine, and put {made} in their place"
         if not self.is_possible:
-            if not self.to_the_end:
-                least = least_filler_bytes(sealed=self.gap.sealed)
             what = f"nothing: no record is as short as {size} bytes; the shortest takes {least}"
         return Step(self.path, self.gap.offset, what, self.gap.reason, self.is_possible)
 

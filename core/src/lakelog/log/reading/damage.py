@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -97,12 +96,11 @@ def _row(damage: Damage) -> dict[str, Any]:
 class KnownDamage:
     """The known damage of one source; falsy if there is none."""
 
-    __slots__ = ("_damage", "_source", "_starts")
+    __slots__ = ("_damage", "_source")
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._damage = sorted(source.known_damage().values(), key=lambda each: each.offset)
-        self._starts = [each.offset for each in self._damage]
+        self._damage = source.known_damage().values()
 
     def __bool__(self) -> bool:
         return bool(self._damage)
@@ -112,10 +110,10 @@ class KnownDamage:
 
         :param verify: whether checksums are computed; without them, damaged records look whole
         """
-        found = self._last_before(offset)
-        if found is None or offset >= found.end_offset or not (found.unproven or not verify):
-            return None
-        return found if self._stands(found) else None
+        for each in self._damage:
+            if each.offset <= offset < each.end_offset and (each.unproven or not verify):
+                return each if self._stands(each) else None
+        return None
 
     def rest(self, offset: int, *, verify: bool) -> Damage | None:
         """The part from ``offset`` on of the damage that contains it; ``None`` if there is none.
@@ -124,10 +122,6 @@ class KnownDamage:
         """
         found = self.at(offset, verify=verify)
         return attrs.evolve(found, offset=offset) if found and found.offset < offset else None
-
-    def _last_before(self, offset: int) -> Damage | None:
-        number = bisect_right(self._starts, offset) - 1
-        return self._damage[number] if number >= 0 else None
 
     def _stands(self, damage: Damage) -> bool:
         """Whether the damaged bytes are unchanged."""
