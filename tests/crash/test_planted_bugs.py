@@ -190,7 +190,7 @@ def body_only_crc(patch: pytest.MonkeyPatch) -> None:
     from lakelog.codec import frame, run
 
     patch.setattr(run, "current", nothing)
-    patch.setattr(run, "is_sealed", yes)
+    patch.setattr(frame, "is_sealed", yes)
     patch.setattr(frame, "seal_holds", yes)
     patch.setattr(frame, "lost_text", nothing)
 
