@@ -10,11 +10,11 @@ import attrs
 import pytest
 
 import lakelog
+from core.tests.store.support import FileBounds
 from lakelog import Message
 from lakelog.codec import RecordBatch
 from lakelog.errors import OffsetOutOfRange
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.log.reading.bounds import FileBounds
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.sources import ArchiveBackedSource, FileSource
@@ -117,7 +117,7 @@ def test_the_first_segment_is_known_until_it_is_gone(both: Both) -> None:
 def test_a_segment_that_moves_while_one_scans_is_not_missed(both: Both) -> None:
     """What was due next is not there any more."""
     log = FileSource(FILES, both.log, SIZE)
-    extents = ArchiveBackedSource(log, both.archive, SIZE).extents(0)
+    extents = ArchiveBackedSource(log, FileBounds(log), both.archive, SIZE).extents(0)
     seen = [next(extents).start]
     both.move(0)
     both.move(SIZE)

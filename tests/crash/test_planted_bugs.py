@@ -110,9 +110,8 @@ def gap_served_as_data(patch: pytest.MonkeyPatch) -> None:
     from lakelog.codec import frame, run
 
     patch.setattr(run, "current", nothing)
-    patch.setattr(run, "verify_checksums", nothing)
-    patch.setattr(run, "is_sealed", yes)
-    patch.setattr(frame, "verify_frame", nothing)
+    patch.setattr(frame, "verify_checksums", nothing)
+    patch.setattr(frame, "is_sealed", yes)
 
 
 def sealed_segment_not_committed(patch: pytest.MonkeyPatch) -> None:
@@ -191,7 +190,7 @@ def body_only_crc(patch: pytest.MonkeyPatch) -> None:
     from lakelog.codec import frame, run
 
     patch.setattr(run, "current", nothing)
-    patch.setattr(run, "is_sealed", yes)
+    patch.setattr(frame, "is_sealed", yes)
     patch.setattr(frame, "seal_holds", yes)
     patch.setattr(frame, "lost_text", nothing)
 

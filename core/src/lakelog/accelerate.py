@@ -89,7 +89,7 @@ class Accelerator(Protocol):
         *,
         verify: bool,
     ) -> tuple[bytes, memoryview] | None:
-        """The result of :func:`lakelog.codec.run.sound_records`.
+        """The result of ``lakelog_queues.finding.gather.sound_records``.
 
         :returns: one byte per record, 1 if it is whole; and the columns of the whole records, in
             the format of :meth:`read_run`

@@ -8,9 +8,9 @@ import pytest
 from core.tests.codec.support import log_of, record_of
 from lakelog.codec import RecordBatch, decode, decode_run
 from lakelog.codec.frame import SECTOR_BYTES
-from lakelog.codec.run import sound_records
 from lakelog.errors import CorruptRecord, IllegalMessage
 from lakelog.message import Message
+from lakelog_queues.finding.gather import sound_records
 
 
 def _without(record: bytes, first: int, last: int) -> bytes:

@@ -50,8 +50,8 @@ def test_from_the_segment_on_where_the_reading_starts(killed: Path, synced: list
     assert len(segments) > 3
     ahead = BackgroundSync(directory(killed), SEGMENT)
     ahead.begin(SEGMENT)
-    assert ahead._thread is not None
-    ahead._thread.join()
+    assert ahead._running is not None
+    ahead._running.result()
     ahead.end()
     assert synced == segments[1:]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import attrs
 import pytest
@@ -14,8 +15,8 @@ from lakelog.recovery.filler import (
     FILLER_TOPIC,
     MOST_FILLER_BYTES,
     FillerMaker,
+    Filling,
     LogGap,
-    fits,
     least_filler_bytes,
 )
 
@@ -85,10 +86,12 @@ def test_a_gap_longer_than_a_record_can_be_gets_several(sealed: bool) -> None:
 
 
 def test_what_no_record_fits_into_is_known_before() -> None:
-    assert not fits(gap(91))
-    assert fits(gap(92))
-    assert not fits(gap(111, sealed=True))
-    assert fits(gap(112, sealed=True))
+    for size, sealed, possible in (
+        *((91, False, False), (92, False, True)),
+        *((111, True, False), (112, True, True)),
+    ):
+        filling = Filling(Path("segment"), 0, gap(size, sealed=sealed), to_the_end=False)
+        assert filling.is_possible == possible
 
 
 def test_one_gap_behind_the_other_goes_on_in_the_queue() -> None:

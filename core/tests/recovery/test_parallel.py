@@ -14,8 +14,9 @@ from lakelog import PutResult, accelerate
 from lakelog.errors import BadSegment
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import RECORD_CRC_BYTES, segment_name
+from lakelog.log.queue_survey import QueueOffsetSurvey
 from lakelog.recovery import parallel
-from lakelog.recovery.parallel import SoundSegment, read_segment, sound_segments
+from lakelog.recovery.parallel import read_segment, sound_segments
 
 STARTS = range(0, 4 * SEGMENT, SEGMENT)
 STORE_TIME_AT = 56
@@ -43,7 +44,7 @@ class Leaving:
         return lambda *_, **__: None
 
 
-def segments(path: Path, *, sealed: bool = False) -> list[SoundSegment]:
+def segments(path: Path, *, sealed: bool = False) -> list[QueueOffsetSurvey]:
     return [
         read_segment(path / "commitlog" / segment_name(at), at, SEGMENT, sealed=sealed)
         for at in STARTS
@@ -51,7 +52,7 @@ def segments(path: Path, *, sealed: bool = False) -> list[SoundSegment]:
 
 
 def test_they_find_all_records(tmp_path: Path, results: list[PutResult]) -> None:
-    found = [each.found for each in segments(tmp_path)]
+    found = segments(tmp_path)
     ends = [SEGMENT, 2 * SEGMENT, 3 * SEGMENT, results[-1].end_offset]
     assert [each.end_offset for each in found] == ends
     assert sum(each.records for each in found) == len(results)
@@ -68,27 +69,27 @@ def test_a_small_window_finds_the_same(
 
 def test_they_end_before_damage(tmp_path: Path, results: list[PutResult]) -> None:
     flip(tmp_path, results[50])
-    assert segments(tmp_path)[1].found.end_offset == results[49].end_offset
+    assert segments(tmp_path)[1].end_offset == results[49].end_offset
 
 
 def test_they_end_before_an_older_record(tmp_path: Path, results: list[PutResult]) -> None:
     alter(tmp_path, results[50].physical_offset + STORE_TIME_AT, lambda _: bytes(7) + b"\x01", 8)
-    assert segments(tmp_path)[1].found.end_offset == results[49].end_offset
+    assert segments(tmp_path)[1].end_offset == results[49].end_offset
 
 
 def test_they_end_before_a_record_without_the_checksum_that_is_required(tmp_path: Path) -> None:
     results = a_crashed_store(tmp_path, record_crc=True)
     at = results[50].end_offset - RECORD_CRC_BYTES
     alter(tmp_path, at, lambda data: b"9" * (len(data) - 1) + b"\x02", RECORD_CRC_BYTES)
-    assert segments(tmp_path)[1].found.end_offset == 2 * SEGMENT
+    assert segments(tmp_path)[1].end_offset == 2 * SEGMENT
     found = segments(tmp_path, sealed=True)
-    assert [each.found.end_offset for each in found[:2]] == [SEGMENT, results[49].end_offset]
+    assert [each.end_offset for each in found[:2]] == [SEGMENT, results[49].end_offset]
 
 
 def test_a_file_that_cannot_be_read_ends_them(tmp_path: Path, results: list[PutResult]) -> None:
     (tmp_path / "commitlog" / segment_name(SEGMENT)).unlink()
     found = list(sound_segments(FILES, tmp_path / "commitlog", STARTS, SEGMENT, sealed=False))
-    assert [each.found.end_offset for each in found] == [SEGMENT]
+    assert [each.end_offset for each in found] == [SEGMENT]
     assert results
 
 
@@ -118,7 +119,7 @@ def test_the_recovery_is_the_same_with_them(
         flip(tmp_path, results[50])
     read: list[int] = []
 
-    def counted(path: Path, start: int, size_bytes: int, *, sealed: bool) -> SoundSegment:
+    def counted(path: Path, start: int, size_bytes: int, *, sealed: bool) -> QueueOffsetSurvey:
         read.append(start)
         return read_segment(path, start, size_bytes, sealed=sealed)
 

@@ -18,6 +18,7 @@ from lakelog.errors import LakelogError
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.pages.shared_page import HEARTBEAT, PAGE_FILE
 from lakelog.format.layout import LOCK_FILE, RECORD_MIN_BYTES
+from lakelog.log.reading.sources import FileSource
 from lakelog_testing import FaultyFile
 
 NEVER: Mapping[str, Any] = {"attach": {"take_over": False}}
@@ -154,3 +155,16 @@ def until(true: Callable[[], object], seconds: float = 60) -> None:
     while not true():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.002)
+
+
+class FileBounds:
+    """The bounds of a log that no process has open, as its files are at each call."""
+
+    def __init__(self, source: FileSource) -> None:
+        self._source = source
+
+    def minimum(self) -> int:
+        return self._source.first() or 0
+
+    def end(self) -> int | None:
+        return None

@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.pages.positions import Positions
 from lakelog.files.preallocation import Preallocator, SegmentMaker
 from lakelog.interfaces import WriterTraits
 from lakelog.log import segments as module
@@ -91,11 +92,20 @@ def writer() -> Keeping:
     return Keeping()
 
 
+def segments_of(maker: SegmentMaker, writer: Keeping) -> Segments:
+    preallocator = Preallocator(maker, ahead=False, fail=_raised)
+    return Segments(maker, preallocator, writer, 0, 0, 0, Positions())
+
+
+def _raised(cause: BaseException) -> Exception:
+    raise cause
+
+
 @pytest.fixture
 def segments(tmp_path: Path, writer: Keeping) -> Segments:
     maker = SegmentMaker(RealFileSystem(), tmp_path / "log", tmp_path, SIZE)
     maker.directory.mkdir()
-    return Segments(maker, Preallocator(maker, ahead=False), writer, 0, 0, 0)
+    return segments_of(maker, writer)
 
 
 def rolled(segments: Segments, count: int) -> None:
@@ -176,7 +186,7 @@ def test_no_first_segment_stays_where_the_writer_cannot_be_opened(
     maker.directory.mkdir()
     writer.refusing = True
     with pytest.raises(OSError, match="no buffer"):
-        Segments(maker, Preallocator(maker, ahead=False), writer, 0, 0, 0)
+        segments_of(maker, writer)
     assert list(maker.directory.iterdir()) == []
 
 

@@ -27,11 +27,11 @@ from lakelog.files.pages import shared_page as sharedpage
 from lakelog.files.pages.positions import Positions
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.log.reading.bounds import OwnedBounds
-from lakelog.log.reading.log_reader import LogReader, MappedSegments
+from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.sources import ViewSource
 from lakelog.message import Message, StoredMessage
-from lakelog_queues.finding.compiled import LookupParts, lookups
+from lakelog_queues.finding.compiled import LookupParts, MappedSegments, lookups, readable
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.results import GetStatus
 from plugins.native.tests.support import NATIVE, with_native
@@ -64,7 +64,7 @@ class Ways:
 def ways_of(store: lakelog.Store) -> Ways:
     getter, own = store._find.getter, store._reader
     queues = getter._selector._queues
-    mapped, source = own.readable(), own._source
+    mapped, source = readable(own), own.source
     assert isinstance(mapped, MappedSegments)
     assert isinstance(source, ViewSource)
     words = memoryview(bytearray(8 * sharedpage.WORDS)).cast("Q")
@@ -204,14 +204,14 @@ def test_a_queue_of_a_repair_is_left_to_python(ways: Ways) -> None:
 
 
 def test_what_a_log_says_otherwise_is_left_to_python(ways: Ways) -> None:
-    source = ways.store._reader._source
+    source = ways.store._reader.source
     assert isinstance(source, ViewSource)
     damage = Damage(0, 100, CorruptRecord("found by a test", offset=0))
     bounds = OwnedBounds(ways.positions)
     sources = source, ViewSource(source.segments, [damage])
     made = [LogReader(each, bounds, lambda: False) for each in sources]
     made.append(LogReader(sources[0], bounds, lambda: False, decoder=list))
-    assert [each.readable() is None for each in made] == [False, True, True]
+    assert [readable(each) is None for each in made] == [False, True, True]
 
 
 # --- damage ---
@@ -343,7 +343,7 @@ def test_other_settings(tmp_path: Path, more: dict[str, Any]) -> None:
 def test_more_bytes_than_a_call_gives_are_left_to_python(ways: Ways) -> None:
     known(ways)
     queues = ways.store._find.getter._selector._queues
-    log, plain = ways.store._reader.readable(), queues.plain  # type: ignore[attr-defined]  # of ConsumeQueues
+    log, plain = readable(ways.store._reader), queues.plain  # type: ignore[attr-defined]  # of ConsumeQueues
     assert log is not None
     found = ways.plain.get("t", 0, 0, 3).messages
     size = sum(each.size for each in found)

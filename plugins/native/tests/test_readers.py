@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import lakelog
 from lakelog import Message, Store
 from lakelog.errors import StoreClosed
-from lakelog_queues.finding.compiled import LookupParts
+from lakelog_queues.finding.compiled import LookupParts, readable
 from lakelog_queues.finding.get import QueueGetter
 from plugins.native.tests.support import NATIVE, ROLES, in_role
 from plugins.native.tests.test_getting import (
@@ -225,7 +225,7 @@ class Callback:
 def test_what_is_in_a_cycle_is_let_go(tmp_path: Path) -> None:
     """Compiled look-ups take part in garbage collection."""
     with lakelog.open(stopped(tmp_path / "s"), mode="read", **SETTINGS) as store:
-        log = store._reader.readable()
+        log = readable(store._reader)
         assert log is not None
         refresh = Callback()
         parts = LookupParts(

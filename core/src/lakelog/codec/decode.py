@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from lakelog.accelerate import current
 from lakelog.codec.frame import Frame, read_frame, verify_checksums, verify_place
-from lakelog.errors import CorruptRecord
 from lakelog.format.hosts import decode_host, host_bytes
 from lakelog.format.layout import AT_BORN_HOST, PREFIX, SUFFIX
 from lakelog.format.sysflag import BORN_HOST_V6
 from lakelog.message import Body, StoredMessage
-
-if TYPE_CHECKING:
-    from lakelog.format.units import Ints, Longs
 
 _LONG: Final = Struct(">q")
 
@@ -41,33 +37,6 @@ def decode(
     if verify:
         verify_checksums(view, frame, at if offset is None else offset)
     return decode_frame(view, frame)
-
-
-def decode_all(
-    view: memoryview, starts: Longs, sizes: Ints, offsets: Longs, *, verify: bool = True
-) -> list[StoredMessage] | None:
-    """The messages of the records at given positions; ``None`` if any record fails its checks.
-
-    :param starts: ``int64``, start of each record in ``view``
-    :param sizes: ``int32``, expected length of each record in bytes
-    :param offsets: ``int64``, physical offset that each record must state
-    :param verify: whether checksums are computed; lengths and offsets are always checked
-    """
-    accelerator = current()
-    if accelerator is not None:
-        messages = accelerator.messages(view, starts, sizes, offsets, verify=verify)
-        if messages is not None:
-            return messages
-    found: list[StoredMessage] = []
-    places = zip(starts.tolist(), sizes.tolist(), offsets.tolist(), strict=True)
-    try:
-        for start, size, offset in places:
-            found.append(decode(view, start, offset=offset, verify=verify))
-            if found[-1].size != size:
-                return None
-    except CorruptRecord:
-        return None
-    return found
 
 
 def decode_frame(view: memoryview, frame: Frame) -> StoredMessage:

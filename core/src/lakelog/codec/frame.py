@@ -22,21 +22,20 @@ from lakelog.errors import CorruptRecord
 from lakelog.format.checksum import body_crc
 from lakelog.format.hosts import host_bytes
 from lakelog.format.layout import (
+    AT_BODY_CRC,
     AT_BORN_HOST,
     AT_PHYSICAL_OFFSET,
     AT_SYS_FLAG,
     BLANK,
-    HOST_V6_BYTES,
     MAGIC_V1,
     MAGIC_V2,
-    PREFIX,
     RECORD_MIN_BYTES,
 )
 from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 _INT: Final = Struct(">i")
+_LONG: Final = Struct(">q")
 _SHORT: Final = Struct(">h")
-_CRC_AT: Final = 8
 
 
 class Frame(NamedTuple):
@@ -159,15 +158,24 @@ def verify_place(data: memoryview, frame: Frame, offset: int) -> None:
         )
 
 
-def verify_frame(data: memoryview, frame: Frame, offset: int, *, sealed: bool = False) -> None:
-    """Check the offset and the checksums of a record.
+def checked_frame(
+    data: memoryview,
+    start: int,
+    end: int,
+    offset: int,
+    *,
+    verify: bool = True,
+    sealed: bool = False,
+) -> Frame:
+    """As :func:`read_frame`, with checks of the offset and the checksums that the record states.
 
+    :param verify: whether checksums are computed
     :param sealed: whether a record checksum is required
-
-    Raises :class:`~lakelog.errors.CorruptRecord`.
     """
+    frame = read_frame(data, start, end, offset)
     verify_place(data, frame, offset)
-    verify_checksums(data, frame, offset)
+    if verify:
+        verify_checksums(data, frame, offset)
     properties = data[frame.properties_at : frame.start + frame.size]
     if sealed and not is_sealed(properties):
         raise CorruptRecord(
@@ -176,11 +184,12 @@ def verify_frame(data: memoryview, frame: Frame, offset: int, *, sealed: bool = 
             expected="__CRC32# at its end",
             found=bytes(properties[-20:]),
         )
+    return frame
 
 
 def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
     """Check the checksum of the body, and the record checksum if there is one."""
-    (stated,) = _INT.unpack_from(data, frame.start + _CRC_AT)
+    (stated,) = _INT.unpack_from(data, frame.start + AT_BODY_CRC)
     found = body_crc(data[frame.body_at : frame.body_at + frame.body_length])
     if stated != found:
         raise CorruptRecord(
@@ -194,25 +203,6 @@ def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
         )
     if lost_text(record, frame.topic_at - frame.start, frame.properties_at - frame.start, offset):
         raise CorruptRecord("a part of its topic or properties is lost: all zero", offset=offset)
-
-
-_LONG: Final = Struct(">q")
-HEAD_MOST_BYTES: Final = AT_BORN_HOST + HOST_V6_BYTES + _LONG.size
-"""Bytes up to the end of the store time if both hosts are IPv6."""
-
-
-def head_store_time(head: memoryview, offset: int, size: int) -> int | None:
-    """The store time, in ms since 1970, from the first bytes of a record.
-
-    ``None`` unless these bytes state a record of ``size`` bytes at ``offset``.
-    """
-    if size < RECORD_MIN_BYTES or len(head) < PREFIX.size:
-        return None
-    said, magic, _, _, _, _, place, sys_flag, _ = PREFIX.unpack_from(head)
-    if (said, place) != (size, offset) or magic not in (MAGIC_V1, MAGIC_V2):
-        return None
-    at = AT_BORN_HOST + host_bytes(bool(sys_flag & BORN_HOST_V6))
-    return int(_LONG.unpack_from(head, at)[0]) if len(head) >= at + _LONG.size else None
 
 
 SECTOR_BYTES: Final = 512

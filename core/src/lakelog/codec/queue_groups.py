@@ -46,10 +46,10 @@ def queue_groups(batch: RecordBatch) -> list[QueueGroup]:
         if found is not None:
             return _groups(*found)
     places: dict[Queue, list[int]] = {}
-    rows = zip(batch.queue_ids.tolist(), batch.sys_flags.tolist(), strict=True)
-    for at, (queue_id, flags) in enumerate(rows):
+    rows = zip(batch.topics, batch.queue_ids.tolist(), batch.sys_flags.tolist(), strict=True)
+    for at, (topic, queue_id, flags) in enumerate(rows):
         if not flags & PREPARED:
-            places.setdefault((_topic(batch, at), queue_id), []).append(at)
+            places.setdefault((topic, queue_id), []).append(at)
     return [QueueGroup(queue, np.array(found, np.int64)) for queue, found in places.items()]
 
 
@@ -63,12 +63,6 @@ def _groups(
         groups.append(QueueGroup((topic, queue_id), records[part], raw[part], first))
         at += count
     return groups
-
-
-def _topic(batch: RecordBatch, record: int) -> str:
-    start = int(batch.topic_positions[record])
-    end = start + int(batch.topic_lengths[record])
-    return bytes(batch.buffer[start:end]).decode(errors="replace")
 
 
 MOST_LENGTHS: Final = 32

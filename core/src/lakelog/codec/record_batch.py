@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,6 @@ Fields = NDArray[Any]
 Decoder: TypeAlias = Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]]
 """Converts stored messages to messages with their original bodies, in order."""
 _HOST_BYTES = np.array([HOST_V4_BYTES, HOST_V6_BYTES], np.int64)
-_NATIVE = {name: PREFIX[name].newbyteorder("=") for name in PREFIX.names or ()}
 _LONGS = (
     "starts",
     "queue_offsets",
@@ -94,6 +93,19 @@ _OF_THE_BUFFER = frozenset({"buffer", "base_offset", "octets", "decoder"})
 """Attributes that are not one element per record."""
 
 
+Number = TypeVar("Number", bound=np.generic)
+
+
+def _field(part: str, name: str, number: type[Number]) -> cached_property[NDArray[Number]]:
+    """A column of the field ``name`` in ``_prefix`` or ``_suffix``, in the machine's byte order."""
+
+    def column(batch: RecordBatch) -> NDArray[Number]:
+        fields: Fields = getattr(batch, part)
+        return fields[name].astype(number)
+
+    return cached_property(column)
+
+
 class RecordBatch:
     """Consecutive records of the log.
 
@@ -104,6 +116,19 @@ class RecordBatch:
     :ivar starts: ``int64``, where each record starts in ``buffer``
     :ivar decoder: restores the original bodies if an append callback changed them. Columns hold the
         stored values; messages and Arrow hold the restored ones.
+    :ivar sizes: ``int32``: length of each record in bytes
+    :ivar magics: ``uint32``: magic number, which distinguishes V1 from V2
+    :ivar body_crcs: ``uint32``: stated checksum of the body
+    :ivar queue_ids: ``int32``
+    :ivar flags: ``int32``: the user's flag
+    :ivar queue_offsets: ``int64``: offset in the queue
+    :ivar physical_offsets: ``int64``: physical offset in bytes, as stated by the record
+    :ivar sys_flags: ``int32``: see :mod:`lakelog.format.sysflag`
+    :ivar born_timestamps_ms: ``int64``: ms since 1970
+    :ivar reconsume_times: ``int32``
+    :ivar prepared_transaction_offsets: ``int64``: physical offset of the prepared record that this
+        record ends, or 0
+    :ivar body_lengths: ``int64``: bytes of each body
     """
 
     def __init__(
@@ -160,13 +185,18 @@ class RecordBatch:
     def _suffix(self) -> Fields:
         return gather(self.buffer, SUFFIX, self.body_positions - SUFFIX.itemsize)
 
-    def _native(self, field: str) -> Fields:
-        return self._prefix[field].astype(_NATIVE[field])
-
-    @cached_property
-    def sizes(self) -> ShortInts:
-        """``int32``: length of each record in bytes."""
-        return self._native("size")
+    sizes = _field("_prefix", "size", np.int32)
+    magics = _field("_prefix", "magic", np.uint32)
+    body_crcs = _field("_prefix", "body_crc", np.uint32)
+    queue_ids = _field("_prefix", "queue_id", np.int32)
+    flags = _field("_prefix", "flag", np.int32)
+    queue_offsets = _field("_prefix", "queue_offset", np.int64)
+    physical_offsets = _field("_prefix", "physical_offset", np.int64)
+    sys_flags = _field("_prefix", "sys_flag", np.int32)
+    born_timestamps_ms = _field("_prefix", "born_timestamp", np.int64)
+    reconsume_times = _field("_suffix", "reconsume_times", np.int32)
+    prepared_transaction_offsets = _field("_suffix", "prepared_transaction_offset", np.int64)
+    body_lengths = _field("_suffix", "body_length", np.int64)
 
     @cached_property
     def ends(self) -> Ints:
@@ -174,59 +204,9 @@ class RecordBatch:
         return self.starts + self.sizes
 
     @cached_property
-    def magics(self) -> NDArray[np.uint32]:
-        """``uint32``: magic number, which distinguishes V1 from V2."""
-        return self._native("magic")
-
-    @cached_property
-    def body_crcs(self) -> NDArray[np.uint32]:
-        """``uint32``: stated checksum of the body."""
-        return self._native("body_crc")
-
-    @cached_property
-    def queue_ids(self) -> ShortInts:
-        """``int32``."""
-        return self._native("queue_id")
-
-    @cached_property
-    def flags(self) -> ShortInts:
-        """``int32``: the user's flag."""
-        return self._native("flag")
-
-    @cached_property
-    def queue_offsets(self) -> Ints:
-        """``int64``: offset in the queue."""
-        return self._native("queue_offset")
-
-    @cached_property
-    def physical_offsets(self) -> Ints:
-        """``int64``: physical offset in bytes, as stated by the record."""
-        return self._native("physical_offset")
-
-    @cached_property
-    def sys_flags(self) -> ShortInts:
-        """``int32``: see :mod:`lakelog.format.sysflag`."""
-        return self._native("sys_flag")
-
-    @cached_property
-    def born_timestamps_ms(self) -> Ints:
-        """``int64``: ms since 1970."""
-        return self._native("born_timestamp")
-
-    @cached_property
     def store_timestamps_ms(self) -> Ints:
         """``int64``: ms since 1970."""
         return anywhere(self.buffer, LONG)[self._store_times_at].astype(np.int64)
-
-    @cached_property
-    def reconsume_times(self) -> ShortInts:
-        """``int32``."""
-        return self._suffix["reconsume_times"].astype(np.int32)
-
-    @cached_property
-    def prepared_transaction_offsets(self) -> Ints:
-        """``int64``: physical offset of the prepared record that this record ends, or 0."""
-        return self._suffix["prepared_transaction_offset"].astype(np.int64)
 
     # --- positions of the parts of varying length ---
 
@@ -243,11 +223,6 @@ class RecordBatch:
         """``int64``: first byte of each body in ``buffer``."""
         store_host_at = self._store_times_at + LONG.itemsize
         return store_host_at + self._host_bytes(STORE_HOST_V6) + SUFFIX.itemsize
-
-    @cached_property
-    def body_lengths(self) -> Ints:
-        """``int64``: bytes of each body."""
-        return self._suffix["body_length"].astype(np.int64)
 
     @cached_property
     def octets(self) -> NDArray[np.uint8]:
@@ -292,12 +267,9 @@ class RecordBatch:
 
     @cached_property
     def topics(self) -> list[str]:
-        """Topics; each distinct topic is decoded once."""
-        known: dict[bytes, str] = {}
-        return [
-            known.get(raw) or known.setdefault(raw, raw.decode())
-            for raw in map(bytes, self._slices(self.topic_positions, self.topic_lengths))
-        ]
+        """Topics."""
+        slices = self._slices(self.topic_positions, self.topic_lengths)
+        return [str(each, "utf-8") for each in slices]
 
     @cached_property
     def bodies(self) -> list[memoryview]:

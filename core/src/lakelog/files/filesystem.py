@@ -10,7 +10,7 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
@@ -161,17 +161,13 @@ class RealFile:
 
     def allocate(self, length: int, position: int = 0) -> None:
         """``posix_fallocate``."""
-        try:
+        with _naming(f"allocate {length} bytes", self.path):
             os.posix_fallocate(self._fd, position, length)
-        except OSError as error:
-            raise told(error, f"allocate {length} bytes", self.path) from None
 
     def truncate(self, length: int) -> None:
         """``ftruncate``."""
-        try:
+        with _naming(f"set the length to {length} bytes", self.path):
             os.ftruncate(self._fd, length)
-        except OSError as error:
-            raise told(error, f"set the length to {length} bytes", self.path) from None
 
     def sync(self) -> None:
         """``fdatasync``."""
@@ -182,10 +178,8 @@ class RealFile:
 
     def stamp(self) -> FileIdentity | None:
         """``utimensat``."""
-        try:
+        with _naming("set the time of change", self.path):
             return stamp(self._fd)
-        except OSError as error:
-            raise told(error, "set the time of change", self.path) from None
 
     def next_data(self, position: int) -> int | None:
         """``lseek`` to data, skipping zeros that the file system reports as data."""
@@ -194,17 +188,13 @@ class RealFile:
     def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
         """``mmap``, shared."""
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        try:
+        with _naming("map", self.path):
             return mmap.mmap(self._fd, length, access=access, offset=position)
-        except OSError as error:
-            raise told(error, "map", self.path) from None
 
     def close(self) -> None:
         """``close``."""
-        try:
+        with _naming("close", self.path):
             os.close(self._fd)
-        except OSError as error:
-            raise told(error, "close", self.path) from None
 
 
 class RealFileSystem:
@@ -246,19 +236,15 @@ class RealFileSystem:
         if path.is_dir():
             return
         self.make_dir(path.parent, durable=durable)
-        try:
+        with _naming("make a directory", path):
             make_folder(path, self.access)
-        except OSError as error:
-            raise told(error, "make a directory", path) from None
         if durable:
             self.sync_dir(path.parent)
 
     def rename(self, source: Path, target: Path) -> None:
         """``rename``."""
-        try:
+        with _naming(f"rename {source.name}", target):
             os.replace(source, target)
-        except OSError as error:
-            raise told(error, f"rename {source.name}", target) from None
 
     def exchange(self, one: Path, other: Path) -> bool:
         """``renameat2`` with ``RENAME_EXCHANGE``."""
@@ -266,24 +252,26 @@ class RealFileSystem:
 
     def unlink(self, path: Path) -> None:
         """``unlink``."""
-        try:
+        with _naming("remove", path):
             path.unlink()
-        except OSError as error:
-            raise told(error, "remove", path) from None
 
     def remove_dir(self, path: Path) -> None:
         """``rmdir``."""
-        try:
+        with _naming("remove", path):
             path.rmdir()
-        except OSError as error:
-            raise told(error, "remove", path) from None
 
     def sync_dir(self, path: Path) -> None:
         """``fsync`` of the directory."""
-        try:
+        with _naming("sync", path):
             _sync_dir(path)
-        except OSError as error:
-            raise told(error, "sync", path) from None
+
+
+@contextmanager
+def _naming(operation: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise told(error, operation, path) from None
 
 
 def told(error: OSError, operation: str, path: Path) -> OSError:
@@ -350,21 +338,22 @@ def read_file(files: FileSystem, path: Path) -> bytes | None:
         file = files.open(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    try:
+    with closing(file):
         return file.read_at(0, file.size())
-    finally:
-        file.close()
 
 
 def overwrite_file(files: FileSystem, path: Path, content: bytes) -> None:
     """Write a small file in place and sync it; the caller makes its name durable."""
-    file = files.open(path, write=True, create=True)
-    try:
+    with closing(files.open(path, write=True, create=True)) as file:
         file.truncate(0)
         file.write_at(0, content)
         file.sync()
-    finally:
-        file.close()
+
+
+def sync_file(files: FileSystem, path: Path) -> None:
+    """Make a file durable that another process may have written."""
+    with closing(files.open(path, write=True)) as file:
+        file.sync()
 
 
 def write_file(files: FileSystem, path: Path, content: bytes) -> None:
@@ -373,3 +362,22 @@ def write_file(files: FileSystem, path: Path, content: bytes) -> None:
     overwrite_file(files, temporary, content)
     files.rename(temporary, path)
     files.sync_dir(path.parent)
+
+
+def remove_tree(files: FileSystem, path: Path) -> None:
+    """Remove a folder and its content; does nothing if it is missing."""
+    with suppress(FileNotFoundError):
+        _empty(files, path)
+        files.remove_dir(path)
+        files.sync_dir(path.parent)
+
+
+def _empty(files: FileSystem, path: Path) -> None:
+    with os.scandir(path) as entries:
+        found = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for each, is_dir in found:
+        if is_dir:
+            _empty(files, each)
+            files.remove_dir(each)
+        else:
+            files.unlink(each)

@@ -168,14 +168,14 @@ class SegmentMaker:
 class Preallocator:
     """Prepares the next segment and the next blocks in a thread of its own.
 
-    :param fail: fails the store, from any thread; without it ``OSError`` is raised
+    :param fail: fails the store, from any thread
     :ivar is_scarce: whether disk space is too scarce to allocate so many bytes ahead of need
     """
 
-    def __init__(self, maker: SegmentMaker, ahead: bool, fail: Fail | None = None) -> None:
+    def __init__(self, maker: SegmentMaker, ahead: bool, fail: Fail) -> None:
         self._maker = maker
         self._ahead = ahead
-        self._fail = fail or _as_it_is
+        self._fail = fail
         self._ready: dict[int, Future[Blocks]] = {}
         self._step_bytes = maker.step_bytes
         self.is_scarce: Callable[[int], bool] = _never
@@ -300,11 +300,6 @@ class Preallocator:
                     future.result().file.close()
                     if is_unused(start_offset):
                         self._maker.remove(start_offset)
-
-
-def _as_it_is(cause: BaseException) -> Exception:
-    """Return the error unchanged: during an open, the caller receives it."""
-    return cause if isinstance(cause, Exception) else RuntimeError(str(cause))
 
 
 def _never(_bytes: int) -> bool:

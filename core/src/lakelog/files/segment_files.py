@@ -40,28 +40,6 @@ def segment_files(directory: Path, listing: Iterable[tuple[str, int]]) -> list[S
     )
 
 
-def problems(
-    directory: Path, listing: Sequence[tuple[str, int]], size_bytes: int
-) -> list[BadSegment]:
-    """All problems of a directory of segments of ``size_bytes``.
-
-    RocketMQ refuses to load over any of them.
-    """
-    segments = segment_files(directory, listing)
-    found = [_stray(directory / name) for name, _ in listing if not is_segment_name(name)]
-    alone = len(segments) == 1
-    found += [
-        _odd_length(each, size_bytes)
-        if alone and _may_be_of_another_size(each.length, size_bytes)
-        else _wrong_length(each, size_bytes)
-        for each in segments
-        if each.length != size_bytes
-    ]
-    found += [_odd_place(each, size_bytes) for each in segments if each.start_offset % size_bytes]
-    pairs = pairwise(segments)
-    return found + [_gap(a, b) for a, b in pairs if b.start_offset != a.start_offset + size_bytes]
-
-
 def hindrances(
     directory: Path, listing: Sequence[tuple[str, int]], size_bytes: int
 ) -> list[BadSegment]:
@@ -74,12 +52,12 @@ def hindrances(
     found += [_odd_place(each, size_bytes) for each in segments if each.start_offset % size_bytes]
     pairs = pairwise(segments)
     found += [_gap(a, b) for a, b in pairs if b.start_offset != a.start_offset + size_bytes]
-    if len(segments) == 1 and _may_be_of_another_size(segments[0].length, size_bytes):
+    if len(segments) == 1 and may_be_of_another_size(segments[0].length, size_bytes):
         found.append(_odd_length(segments[0], size_bytes))
     return found
 
 
-def _may_be_of_another_size(length: int, size_bytes: int) -> bool:
+def may_be_of_another_size(length: int, size_bytes: int) -> bool:
     """Whether a wrong length would be right for another ``segment_size_bytes``."""
     return length != size_bytes and length > 0 and (length % _PAGE_BYTES == 0)
 
@@ -98,28 +76,6 @@ def _odd_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
         f"the segment is {segment.length} bytes long and should be {size_bytes} "
         "(segment_size_bytes); correct the setting, or open the store with mode='read' to read "
         "the whole records",
-        path=segment.path,
-        offset=segment.start_offset + min(segment.length, size_bytes),
-        expected=size_bytes,
-        found=segment.length,
-    )
-
-
-def _wrong_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
-    """The problem of a segment whose length no other setting explains."""
-    if segment.length < size_bytes:
-        what = (
-            f"the file is truncated: {segment.length} bytes are left of {size_bytes}; restore it "
-            "from a backup, or let 'lakelog recover' keep its whole records and extend it with "
-            "zeros"
-        )
-    else:
-        what = (
-            f"the file is too long: {segment.length} bytes instead of {size_bytes}; 'lakelog "
-            "recover' cuts it, and keeps the surplus in lakelog/quarantine"
-        )
-    return BadSegment(
-        what,
         path=segment.path,
         offset=segment.start_offset + min(segment.length, size_bytes),
         expected=size_bytes,

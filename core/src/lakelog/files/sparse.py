@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
-_WINDOW_BYTES: Final = 128 << 10
-_ZEROS: Final = bytes(_WINDOW_BYTES)
+from lakelog.message import Body
+
+_ASKED_BYTES: Final = 128 << 10
+_ZEROS: Final = bytes(_ASKED_BYTES)
 
 
 def next_not_zero(fd: int, position: int) -> int | None:
@@ -20,7 +23,7 @@ def next_not_zero(fd: int, position: int) -> int | None:
 
     It is the start of a window that has a non-zero byte, or that cannot be read.
     """
-    window = bytearray(_WINDOW_BYTES)
+    window = bytearray(_ASKED_BYTES)
     at = _sought(fd, position)
     while at is not None:
         try:
@@ -29,7 +32,7 @@ def next_not_zero(fd: int, position: int) -> int | None:
             return at  # the caller's read raises the error
         if length == 0:
             return None
-        if window != _ZEROS if length == _WINDOW_BYTES else any(window[:length]):
+        if window != _ZEROS if length == _ASKED_BYTES else any(window[:length]):
             return at
         at = _sought(fd, at + length)
     return None
@@ -43,3 +46,31 @@ def _sought(fd: int, position: int) -> int | None:
         if error.errno == errno.ENXIO:
             return None
         return position if position < os.fstat(fd).st_size else None
+
+
+NextData: TypeAlias = "Callable[[int], int | None]"
+"""Position of the next bytes that may be non-zero, from a position on; ``None`` without any."""
+Read: TypeAlias = "Callable[[int, int], Body]"
+"""Reads from a position on, at most so many bytes."""
+WINDOW_BYTES: Final = 4 << 20
+"""How many bytes are read at once."""
+
+
+def chunks(next_data: NextData, read: Read, begin: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the possibly non-zero bytes between two positions, in chunks of some MiB."""
+    at = next_data(begin) if begin < stop else None
+    while at is not None and at < stop:
+        data = bytes(read(at, min(WINDOW_BYTES, stop - at)))
+        if not data:
+            return
+        yield at, data
+        at = next_data(at + len(data))
+
+
+def last_nonzero(next_data: NextData, read: Read, begin: int, stop: int) -> int | None:
+    """The last non-zero byte between two positions."""
+    last = None
+    for position, data in chunks(next_data, read, begin, stop):
+        if data != bytes(len(data)):  # faster than to strip, and nearly all bytes are zero
+            last = position + len(data.rstrip(b"\x00")) - 1
+    return last

@@ -31,6 +31,8 @@ TOMBSTONES_FILE: Final = "tombstones.json"
 """Topics whose queues were removed, for the dispatcher that keeps queues."""
 SETTINGS_FILE: Final = "lakelog.toml"
 TMP_DIR: Final = "tmp"
+REBUILD_DIR: Final = "rebuild"
+"""Folder for new trees in the folder for unfinished files; the next owner removes it."""
 QUARANTINE_DIR: Final = "quarantine"
 
 SEGMENT_NAME_DIGITS: Final = 20

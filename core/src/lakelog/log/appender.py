@@ -14,7 +14,7 @@ from lakelog.codec.encoder import RocketmqAppendCallback
 from lakelog.errors import IllegalMessage, LakelogError, PutRefused, StrategyFailed
 from lakelog.format.layout import BLANK_MIN_BYTES
 from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicator
-from lakelog.log.async_puts import AsyncBatchWriter, AsyncPutQueue, Burst, fail_all
+from lakelog.log.async_puts import AsyncPutQueue, Burst, fail_all
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
 from lakelog.log.outcomes import Blame, blaming_flush, blaming_replicator, checked, known
@@ -69,8 +69,7 @@ class Appender:
         self._of_replicator = blaming_replicator(replicator_failed)
         self._putting = _putting(callback, log)
         self._answers_at_once = replicator is None and getattr(flush, "answers_at_once", False)
-        self._bursts = AsyncBatchWriter(self._encoded, self._put_encoded)
-        self._coalescer = AsyncPutQueue(self._bursts.put, direct=_later(flush, replicator))
+        self._coalescer = AsyncPutQueue(self.put_burst, direct=_later(flush, replicator))
 
     # --- one message ---
 
@@ -213,8 +212,30 @@ class Appender:
         return future
 
     def put_burst(self, burst: Burst) -> None:
-        """Append messages whose futures have begun, and settle the futures."""
-        self._bursts.put(burst)
+        """Append messages whose futures have begun, and settle the futures.
+
+        Messages are encoded together. A refused one does not affect the others.
+        """
+        try:
+            pieces = list(self._encoded([message for message, _ in burst]))
+        except IllegalMessage as error:
+            self._put_singly(burst, PutRefused(error.status, str(error)))
+            return
+        except Exception as error:  # noqa: BLE001  # what is no message is the caller's to hear of
+            self._put_singly(burst, error)
+            return
+        done = 0
+        for piece in pieces:
+            self._put_encoded(piece, burst[done : done + piece.count])
+            done += piece.count
+
+    def _put_singly(self, burst: Burst, error: Exception) -> None:
+        """Put one by one, after ``error``, to find the refused message and put the others."""
+        if len(burst) == 1:
+            fail_all([burst[0][1]], error)
+            return
+        for each in burst:
+            self.put_burst([each])
 
     def _put_encoded(self, batch: EncodedBatch, burst: Burst) -> None:
         futures = [future for _, future in burst]
@@ -222,7 +243,7 @@ class Appender:
             self.append_then(batch, partial(_hand_out, batch, futures))
         except PutRefused as error:
             if error.status in OF_ONE_MESSAGE:
-                self._bursts.put_singly(burst, error)
+                self._put_singly(burst, error)
             else:
                 fail_all(futures, error)
         except LakelogError as error:

@@ -7,12 +7,11 @@ its caller: a change of threads takes longer than the append.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from threading import Thread, get_ident
 from typing import Final, TypeAlias
 
-from lakelog.codec.encoded import EncodedBatch
-from lakelog.errors import IllegalMessage, PutRefused, ThreadNotStarted
+from lakelog.errors import PutRefused, ThreadNotStarted
 from lakelog.log.put_future import PutFuture, begin
 from lakelog.message import Message
 from lakelog.runtime.gate import FastCondition
@@ -140,44 +139,3 @@ def fail_all(futures: Sequence[PutFuture], error: Exception) -> None:
     """Set ``error`` in all futures."""
     for future in futures:
         future.set_exception(error)
-
-
-class AsyncBatchWriter:
-    """Puts bursts of messages whose futures have begun, and settles the futures.
-
-    Messages are encoded together. A refused one must not affect the others of its burst.
-
-    :param encoded: encodes messages into batches, in order; raises if any of them is invalid
-    :param put_piece: puts one batch, and settles the futures of its messages
-    """
-
-    def __init__(
-        self,
-        encoded: Callable[[Sequence[Message]], Iterable[EncodedBatch]],
-        put_piece: Callable[[EncodedBatch, Burst], None],
-    ) -> None:
-        self._encoded = encoded
-        self._put_piece = put_piece
-
-    def put(self, burst: Burst) -> None:
-        """Put all messages that can be put."""
-        try:
-            pieces = list(self._encoded([message for message, _ in burst]))
-        except IllegalMessage as error:
-            self.put_singly(burst, PutRefused(error.status, str(error)))
-            return
-        except Exception as error:  # noqa: BLE001  # what is no message is the caller's to hear of
-            self.put_singly(burst, error)
-            return
-        done = 0
-        for piece in pieces:
-            self._put_piece(piece, burst[done : done + piece.count])
-            done += piece.count
-
-    def put_singly(self, burst: Burst, error: Exception) -> None:
-        """Put one by one, after ``error``, to find the refused message and put the others."""
-        if len(burst) == 1:
-            fail_all([burst[0][1]], error)
-            return
-        for each in burst:
-            self.put([each])

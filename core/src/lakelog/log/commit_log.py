@@ -9,8 +9,8 @@ import errno
 import fcntl
 import math
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Final
 
@@ -211,7 +211,8 @@ class CommitLog:
         if status is not _PUT_OK:
             raise PutRefused(*_REFUSALS[status])
         if table.wanted:
-            self._make_room_for_queues()
+            with self._room_for("the table of queues"):
+                table.make_room(words)
         # The intent comes before the first byte, the end offset after the last one, and the queue
         # ends after that. A process that dies in between leaves enough to undo or finish it, and
         # everything that can be refused is checked before the intent.
@@ -257,11 +258,8 @@ class CommitLog:
         section.finish()
 
     def _prepare_roll(self, length: int) -> None:
-        size = self.segments.size_bytes
-        try:
+        with self._room_for(f"the next segment of {self.segments.size_bytes} bytes"):
             self.segments.prepare_roll(length)
-        except OSError as error:
-            raise self._no_room(f"the next segment of {size} bytes", error) from error
         self._health.has_room()
 
     def _follow(self, position: int) -> int:
@@ -270,35 +268,29 @@ class CommitLog:
         if position < segments.active_offset:
             what = f"the log cannot end at {position}, before its last segment"
             raise self._failed(OSError(errno.EIO, what))
-        try:
+        with self._room_for(f"the segment at {position}"):
             segments.follow(position)
-        except OSError as error:
-            raise self._no_room(f"the segment at {position}", error) from error
         return segments.active_offset + segments.size_bytes - position
 
     def next_offsets(self) -> dict[Queue, int]:
         """The next queue offset of each queue; only valid while no append runs."""
         return self._table.snapshot()
 
-    def _make_room_for_queues(self) -> None:
-        """Make room in the table for the queues that this append creates."""
-        try:
-            self._table.make_room(self._page.words)
-        except OSError as error:
-            raise self._no_room("the table of queues", error) from error
-
     def _reserve(self, position: int, end: int) -> None:
         """Allocate blocks up to ``end`` before anything is written."""
-        try:
+        with self._room_for(f"{end - position} more bytes of the log"):
             if self.segments.reserve(position, end):
                 self._health.has_room()
-        except OSError as error:
-            raise self._no_room(f"{end - position} more bytes of the log", error) from error
 
-    def _no_room(self, what: str, error: OSError) -> PutRefused:
-        why = f"no room for {what}: {error}"
-        self._health.lacks_room(why)
-        return PutRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why)
+    @contextmanager
+    def _room_for(self, what: str) -> Iterator[None]:
+        """Refuse the put if there is no room for ``what``."""
+        try:
+            yield
+        except OSError as error:
+            why = f"no room for {what}: {error}"
+            self._health.lacks_room(why)
+            raise PutRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why) from error
 
     def let_go(self) -> None:
         """Release the append lock and full segments; called while other processes append too.

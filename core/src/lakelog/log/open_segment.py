@@ -70,23 +70,15 @@ class OpenSegment:
         place = start, start + size_bytes, reserved_offset
         return number, *place, memory, start + position, descriptor, most_bytes
 
+    def commit(self) -> int:
+        """Commit its bytes; return the offset of their end."""
+        return self.start + self.writer.commit()
+
     def extend(self, position: int) -> None:
         """Give the writer the allocated blocks; its next write is at ``position``."""
         if isinstance(self.writer, Extendable):
             self.writer.extend(position, self.blocks.end)
         self.end = self.blocks.end
-
-
-@attrs.frozen(eq=False)
-class Unsynced:
-    """A segment that is not durable in full; ``start`` is its first offset."""
-
-    start: int
-    writer: SegmentWriter
-
-    def commit(self) -> int:
-        """Commit its bytes; return the offset of their end."""
-        return self.start + self.writer.commit()
 
 
 def deleted(offset: int, minimum: int) -> OffsetOutOfRange:

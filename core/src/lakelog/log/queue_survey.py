@@ -127,6 +127,7 @@ class QueueOffsetSurvey:
     :ivar records: number of whole records
     :ivar highest_timestamp_ms: highest store time; the clock may have been set back
     :ivar chains: by queue, the state for checking the next record
+    :ivar first_timestamp_ms: store time of the first record
     """
 
     start_offset: int
@@ -136,6 +137,7 @@ class QueueOffsetSurvey:
     records: int = 0
     highest_timestamp_ms: int = 0
     chains: dict[Queue, QueueOffsetChain] = attrs.Factory(dict)
+    first_timestamp_ms: int = 0
 
     def raise_offset(self, queue: Queue, next_offset: int) -> None:
         """Raise the next offset of ``queue`` to at least ``next_offset``."""
@@ -163,12 +165,7 @@ class QueueOffsetSurvey:
         """
         chain = self.chains.get(queue)
         if chain is not None and chain.alone and not self._fits(chain, end, reached):
-            chain.doubt_next, chain.doubt_start, chain.doubt_end = (
-                chain.next,
-                chain.start,
-                chain.end,
-            )
-            chain.next, chain.alone = end + (chain.start >= reached), False
+            chain.doubt_first(end + (chain.start >= reached))
             self.next_offsets[queue] = chain.next
         self.raise_offset(queue, end)
 
@@ -193,6 +190,8 @@ class QueueOffsetSurvey:
 
         self.end_offset = batch.end_offset
         times = batch.store_timestamps_ms
+        if not self.records:
+            self.first_timestamp_ms = int(times[0])
         self.last_timestamp_ms = int(times[-1])
         self._raise_time(int(times.max()))
         self.records += len(batch)

@@ -13,11 +13,12 @@ from threading import Lock
 from typing import Final
 
 from lakelog.errors import LakelogError, OffsetOutOfRange
+from lakelog.files.filesystem import sync_file
 from lakelog.files.pages.positions import Positions
 from lakelog.files.preallocation import Preallocator, SegmentMaker
 from lakelog.files.segment_files import segment_files
 from lakelog.interfaces import Sealable, Writer
-from lakelog.log.open_segment import OpenSegment, SealedSegment, Unsynced, Viewable, deleted
+from lakelog.log.open_segment import OpenSegment, SealedSegment, Viewable, deleted
 
 MOST_MAPS: Final = 64
 """Number of sealed segments kept mapped for reading; each map holds a descriptor."""
@@ -48,7 +49,7 @@ class Segments:
         first_offset: int,
         active_offset: int,
         position: int,
-        positions: Positions | None = None,
+        positions: Positions,
         *,
         is_there: bool = False,
     ) -> None:
@@ -65,11 +66,11 @@ class Segments:
         self._maker = maker
         self._preallocator = preallocator
         self._writer = writer
-        self._positions = positions or Positions()
+        self._positions = positions
         opened = self._adopted(active_offset, position) if position or is_there else self._first()
         self._use(opened)
         self.open_segments: dict[int, Viewable] = {active_offset: self.active}
-        self._unsynced = [Unsynced(active_offset, self.active)]
+        self._unsynced = [opened]
         self._keeping = Lock()
         self._maps: dict[int, None] = {}  # least recently used first
         self._alive: dict[int, list[weakref.ref[mmap.mmap]]] = {}
@@ -253,7 +254,7 @@ class Segments:
             self._maps.pop(start, None)  # it was mapped to read another process's records
             self.open_segments[start] = opened.writer
         if self._unsynced[-1].start != start:
-            self._unsynced.append(Unsynced(start, opened.writer))
+            self._unsynced.append(opened)
         former = self.active_offset
         self._use(opened)
         self.release()
@@ -295,19 +296,14 @@ class Segments:
             if at in own:
                 own[at].sync()
             else:
-                self._sync_file(at)
+                sync_file(self._maker.files, self._maker.path(at))
         if any(at not in own for at in starts):
             self._maker.files.sync_dir(self._maker.directory)  # its maker may have died before this
         for each in sealed:
             if each.start + self.size_bytes <= end:
                 self._retire(each)
 
-    def _sync_file(self, start: int) -> None:
-        """Sync a segment that this process does not write."""
-        with closing(self._maker.files.open(self._maker.path(start), write=True)) as file:
-            file.sync()
-
-    def _retire(self, sealed: Unsynced) -> None:
+    def _retire(self, sealed: OpenSegment) -> None:
         with suppress(ValueError):  # deleted meanwhile
             self._unsynced.remove(sealed)
             self.open_segments.pop(sealed.start, None)

@@ -13,9 +13,9 @@ from typing import Final
 
 import attrs
 
-from lakelog.errors import BadSegment, NotAStore, ReadFailed, StoreError
+from lakelog.errors import NotAStore, ReadFailed, StoreError
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.segment_files import hindrances, problems
+from lakelog.files.segment_files import hindrances
 from lakelog.files.shared.ownership import is_owned
 from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.format.layout import (
@@ -144,10 +144,6 @@ class StoreDirectory:
         """
         for problem in hindrances(self.commitlog, self.files.list(self.commitlog), size_bytes):
             raise problem
-
-    def problems(self, size_bytes: int) -> list[BadSegment]:
-        """All problems of the segment files."""
-        return problems(self.commitlog, self.files.list(self.commitlog), size_bytes)
 
     def same_file_system(self) -> bool:
         """Whether the segments are on the file system of the store directory."""

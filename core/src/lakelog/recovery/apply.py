@@ -19,16 +19,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
+from functools import partial
 from mmap import PAGESIZE
-from threading import Thread
 from typing import Final
 
 import attrs
 
 from lakelog.errors import ThreadNotStarted
-from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem, sync_file
 from lakelog.files.segment_files import segment_files
+from lakelog.files.sparse import chunks
 from lakelog.files.state.checkpoint import write_checkpoint
 from lakelog.format.layout import OWN_DIR
 from lakelog.log.reading.damage import keep_damage
@@ -39,8 +41,8 @@ from lakelog.recovery.filler import by_segment, keep_gaps
 from lakelog.recovery.lost_end import keep_missing
 from lakelog.recovery.quarantine import keep
 from lakelog.recovery.report import Aside, RecoveryReport
-from lakelog.recovery.tails import Length, Tail, chunks
-from lakelog.runtime.threads import started
+from lakelog.recovery.tails import Length, Tail
+from lakelog.runtime.threads import submitted
 
 _LOG: Final = logging.getLogger("lakelog")
 _UNPROVED: Final = "whole records in it are not proved; it stays in the log, as damage"
@@ -52,19 +54,19 @@ def mend(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> Reco
     Raises :class:`~lakelog.errors.StoreError` and ``OSError``.
     """
     files, path = directory.files, directory.path
-    keep_missing(files, path, plan.missing, plan.lost_ends)  # before its proof is removed
+    keep_missing(files, path, plan.report.missing, plan.lost_ends)  # before its proof is removed
     _keep_unproved(directory, plan.staying, size_bytes)
     kept = [*keep_gaps(directory, plan.fillings), *_set_aside(directory, plan.tails)]
     active = plan.end_offset - plan.end_offset % size_bytes
     removed = _remove_behind(directory, plan.tails, max(active, plan.minimum))
     _correct_lengths(files, plan.lengths, removed)
     _wipe(files, [each for each in plan.tails if each.path not in removed], size_bytes)
-    if not plan.clean:
+    if not plan.report.clean:
         _sync(directory, plan, size_bytes)
-    keep_damage(files, path, plan.start_offset, plan.minimum, plan.damage)
+    keep_damage(files, path, plan.report.start_offset, plan.minimum, plan.damage)
     if plan.checkpoint is not None:
         write_checkpoint(files, path, plan.checkpoint)
-    copies, report = {each.offset: each for each in kept}, plan.report()
+    copies, report = {each.offset: each for each in kept}, plan.report
     report = attrs.evolve(report, cut=tuple(copies.get(each.offset, each) for each in report.cut))
     for damage in report.damage:
         _LOG.warning("%s", damage)
@@ -124,11 +126,10 @@ def _sync(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> Non
     """Sync what was read: its writer may have died before a sync."""
     files = directory.files
     for each in segment_files(directory.commitlog, files.list(directory.commitlog)):
-        if plan.start_offset < each.start_offset + size_bytes and each.start_offset < (
+        if plan.report.start_offset < each.start_offset + size_bytes and each.start_offset < (
             plan.end_offset
         ):
-            with closing(files.open(each.path, write=True)) as file:
-                file.sync()
+            sync_file(files, each.path)
     if directory.commitlog.is_dir():
         files.sync_dir(directory.commitlog)
     own = directory.path / OWN_DIR  # for a tombstone, which the queues depend on from now on
@@ -157,7 +158,8 @@ def _wipe(files: FileSystem, found: Iterable[Tail], size_bytes: int) -> None:
         if each.position >= size_bytes:
             continue  # the file ends before it
         with closing(files.open(each.path, write=True)) as file:
-            for position, data in chunks(file, each.position, each.position + each.length):
+            part = each.position, each.position + each.length
+            for position, data in chunks(file.next_data, file.read_at, *part):
                 for start, end in _not_zero(position, data):
                     file.write_at(start, bytes(end - start))
             file.sync()
@@ -173,9 +175,9 @@ class BackgroundSync:
     def __init__(self, directory: StoreDirectory, size_bytes: int) -> None:
         self._directory = directory
         self._size_bytes = size_bytes
-        self._thread: Thread | None = None
+        self._pool = ThreadPoolExecutor(1, "lakelog-sync-ahead")
+        self._running: Future[None] | None = None
         self._over = False
-        self._error: Exception | None = None
 
     def begin(self, start_offset: int) -> None:
         """Sync each segment that ends behind ``start_offset``.
@@ -184,30 +186,23 @@ class BackgroundSync:
         can be started, :func:`mend` does all the work.
         """
         if type(self._directory.files) is RealFileSystem:
-            ahead = Thread(
-                target=self._run, args=(start_offset,), name="lakelog-sync-ahead", daemon=True
-            )
+            work = partial(self._run, start_offset)
             with suppress(ThreadNotStarted):
-                self._thread = started(ahead)
+                self._running = submitted(self._pool.submit, "lakelog-sync-ahead", work)
 
     def _run(self, start_offset: int) -> None:
         files, log = self._directory.files, self._directory.commitlog
-        try:
-            for each in segment_files(log, files.list(log)):
-                if not self._over and each.start_offset + self._size_bytes > start_offset:
-                    with closing(files.open(each.path, write=True)) as file:
-                        file.sync()
-        except Exception as error:  # noqa: BLE001  # it is raised by end(): no sync may fail unheard
-            self._error = error
+        for each in segment_files(log, files.list(log)):
+            if not self._over and each.start_offset + self._size_bytes > start_offset:
+                sync_file(files, each.path)
 
     def end(self) -> None:
         """Wait for the last sync; raises the error of any sync."""
         self.leave()
-        if self._error is not None:
-            raise self._error
+        if self._running is not None:
+            self._running.result()
 
     def leave(self) -> None:
         """Start no further sync, and wait for the current one."""
         self._over = True
-        if self._thread is not None:
-            self._thread.join()
+        self._pool.shutdown()

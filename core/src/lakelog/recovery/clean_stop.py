@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
+from lakelog.codec.decode import decode_frame
+from lakelog.codec.frame import checked_frame
 from lakelog.errors import CorruptRecord
 from lakelog.files.segment_files import SegmentFile
 from lakelog.files.state.checkpoint import read_checkpoint
@@ -111,9 +113,6 @@ def _last_record(
     directory: StoreDirectory, stop: CleanStop, kept: DurableQueueEnds
 ) -> QueueOffsetSurvey | None:
     """The last record, if it is whole, is the last one of the queues, and zeros follow."""
-    from lakelog.codec.decode import decode_frame
-    from lakelog.codec.frame import read_frame, verify_frame
-
     end, size = stop.end_offset, stop.segment_size_bytes
     if not kept.marks:
         return QueueOffsetSurvey(end, end) if end == stop.minimum else None
@@ -127,11 +126,10 @@ def _last_record(
     if blank and (end != start + size or blank != BLANK.pack(end - mark.end, MAGIC_BLANK)):
         return None
     try:
-        frame = read_frame(data, 0, len(data), mark.offset)
-        verify_frame(data, frame, mark.offset, sealed=stop.require_record_crc)
-        time_ms = int(decode_frame(data, frame).store_timestamp_ms)
+        frame = checked_frame(data, 0, len(data), mark.offset, sealed=stop.require_record_crc)
     except CorruptRecord:
         return None
     if bytes(data[: len(mark.head)]) != mark.head or frame.size != len(data):
         return None
+    time_ms = decode_frame(data, frame).store_timestamp_ms
     return QueueOffsetSurvey(mark.offset, end, time_ms, records=1, highest_timestamp_ms=time_ms)

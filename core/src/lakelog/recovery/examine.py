@@ -16,7 +16,6 @@ import attrs
 from lakelog.files.pages.page_view import whole_end
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
-from lakelog.files.state.durable_queue_ends import read_kept
 from lakelog.files.state.queue_ends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
 from lakelog.format.layout import ABORT_FILE
 from lakelog.format.queue_offsets import Queue
@@ -26,7 +25,7 @@ from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.clean_stop import UNCHANGED, left_unchanged
-from lakelog.recovery.filler import Filling
+from lakelog.recovery.filler import Filling, LogGap
 from lakelog.recovery.gaps import GapFiller
 from lakelog.recovery.lost_end import (
     Cut,
@@ -36,14 +35,13 @@ from lakelog.recovery.lost_end import (
     no_log,
     refuse_missing,
 )
-from lakelog.recovery.report import Aside, MissingEnd, RecoveryReport
+from lakelog.recovery.report import Aside, RecoveryReport
+from lakelog.recovery.start_point import Start, after_clean_stop, after_unclean_stop
 from lakelog.recovery.tails import Length, PaddedSource, Tail, tails, wrong_lengths
 from lakelog.settings.model import StoreSettings
 
 if TYPE_CHECKING:
-    from lakelog.log.reading.scan import Decode
     from lakelog.recovery.proof import Proof
-    from lakelog.recovery.start_point import Start
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number of bytes read so far, and its maximum."""
@@ -55,35 +53,22 @@ _NOTHING: Final = "there is no log yet"
 class RecoveryPlan:
     """The findings, and the actions to take.
 
-    :ivar clean: whether the store was closed cleanly
-    :ivar minimum: first byte of the log
-    :ivar start_offset: where reading began; ``start_reason``: why there
+    :ivar report: what would be done
     :ivar found: what was read, and the next queue offsets
     :ivar damage: ranges without whole records, followed by proved records
     :ivar tails: ranges to move to quarantine, in log order
     :ivar lengths: files of a wrong length
     :ivar checkpoint: the corrected checkpoint; ``None`` if it is correct
-    :ivar seconds: duration of the examination
-    :ivar missing: known losses behind the end of the log
-    :ivar noted: damage noted by an earlier recovery in the part not read now
-    :ivar cut_at: the damage where the settings have the log cut
     :ivar lost_ends: former queue ends, if something is missing
     :ivar fillings: records that replace damage, so that no append follows a hole
     """
 
-    clean: bool
-    minimum: int
-    start_offset: int
-    start_reason: str
+    report: RecoveryReport
     found: QueueOffsetSurvey
-    damage: tuple[Damage, ...]
-    tails: tuple[Tail, ...]
-    lengths: tuple[Length, ...]
-    checkpoint: StoreCheckpoint | None
-    seconds: float
-    missing: tuple[MissingEnd, ...] = ()
-    noted: tuple[Damage, ...] = ()
-    cut_at: Damage | None = None
+    damage: tuple[Damage, ...] = ()
+    tails: tuple[Tail, ...] = ()
+    lengths: tuple[Length, ...] = ()
+    checkpoint: StoreCheckpoint | None = None
     lost_ends: Mapping[Queue, int] = attrs.field(factory=dict)
     fillings: tuple[Filling, ...] = ()
 
@@ -93,30 +78,14 @@ class RecoveryPlan:
         return tuple(each for each in self.damage if not each.to_fill)
 
     @property
+    def minimum(self) -> int:
+        """First byte of the log."""
+        return self.report.minimum
+
+    @property
     def end_offset(self) -> int:
         """Offset behind the last record or blank."""
-        return self.found.end_offset
-
-    def report(self) -> RecoveryReport:
-        """The report of what would be done."""
-        gaps = [each.gap for each in self.fillings]
-        cut = [Aside(each.offset, each.end_offset, each.reason) for each in gaps]
-        cut += [Aside(each.log_offset, each.end_offset, each.reason) for each in self.tails]
-        return RecoveryReport(
-            self.clean,
-            self.start_offset,
-            self.start_reason,
-            self.minimum,
-            self.end_offset,
-            self.found.records,
-            self.noted + self.staying,
-            tuple(cut),
-            (*map(str, self.lengths), *(str(each.step()) for each in self.fillings)),
-            None,
-            self.seconds,
-            self.missing,
-            self.cut_at,
-        )
+        return self.report.end_offset
 
 
 def examine(
@@ -126,12 +95,10 @@ def examine(
     *,
     full: bool = False,
     on_unclean: Callable[[int], None] | None = None,
-    decode: Decode | None = None,
 ) -> RecoveryPlan:
     """Read a store as far as needed, whether it is open or not; with ``full``, the whole log.
 
     :param on_unclean: called before reading, with its start offset, after an unclean stop
-    :param decode: finds the records in bytes; ``None`` is the default
 
     Raises :class:`~lakelog.errors.BadSegment` if no recovery is possible: over missing segments
     and over files that are not segments, and over damage with ``on_damage = "refuse"``.
@@ -143,28 +110,16 @@ def examine(
     if not files:
         checkpoint = read_checkpoint(directory.files, directory.path)
         held = _ends(directory)
-        claims = _claims(directory, checkpoint, held, clean=clean)
+        claims = DurabilityClaims(directory, clean, checkpoint, held)
         if claims.any():
-            raise no_log(claims, directory.commitlog)
+            raise no_log(claims)
         lower = StoreCheckpoint() if checkpoint != StoreCheckpoint() else None
         ends = {queue: each.end for queue, each in held.items()}
         found = QueueOffsetSurvey(0, 0, next_offsets=ends)
-        return RecoveryPlan(clean, 0, 0, _NOTHING, found, (), (), (), lower, 0.0)
+        return RecoveryPlan(RecoveryReport(clean, 0, _NOTHING, 0, 0, 0), found, checkpoint=lower)
     reading = _Reading(directory, core, tuple(files), clean, full, progress or _silent)
     left = reading.left_unchanged(begun) if clean and not full else None
-    return left or reading.plan(begun, on_unclean, decode)
-
-
-def _claims(
-    directory: StoreDirectory,
-    checkpoint: StoreCheckpoint,
-    ends: Mapping[Queue, QueueEnd],
-    *,
-    clean: bool,
-) -> DurabilityClaims:
-    files, path = directory.files, directory.path
-    kept = read_kept(files, path)
-    return DurabilityClaims(files, path, clean, checkpoint, kept, ends)
+    return left or reading.plan(begun, on_unclean)
 
 
 def _silent(done_bytes: int, total_bytes: int) -> None:
@@ -196,17 +151,11 @@ class _Reading:
         noted = self._noted(found.end_offset) if found else ()
         if found is None or (noted and self.core.on_damage != "skip"):
             return None
-        start, seconds = found.start_offset, time.monotonic() - begun
-        first = self.segments[0].start_offset
-        return RecoveryPlan(
-            True, first, start, UNCHANGED, found, (), (), (), None, seconds, noted=noted
-        )
+        start = Start(found.start_offset, UNCHANGED)
+        return RecoveryPlan(self._report(begun, start, found, noted), found)
 
-    def plan(
-        self, begun: float, on_unclean: Callable[[int], None] | None, decode: Decode | None
-    ) -> RecoveryPlan:
-        from lakelog.codec.run import decode_run  # brings NumPy
-        from lakelog.log.reading.scan import scan
+    def plan(self, begun: float, on_unclean: Callable[[int], None] | None) -> RecoveryPlan:
+        from lakelog.log.reading.scan import scan  # brings NumPy
 
         files, path = self.directory.files, self.directory.path
         checkpoint, source = read_checkpoint(files, path), self._source()
@@ -223,36 +172,50 @@ class _Reading:
         sealed = self.core.require_record_crc
         if not source.known_damage() and not lengths:
             self._read_sound_segments(found)
-        scanned = scan(
-            source, found.end_offset, judge=proof, sealed=sealed, decode=decode or decode_run
-        )
-        gaps = GapFiller.of(
-            self.directory, self.core, checkpoint, proof.whole_end, clean=self.clean
-        )
-        pieces, cut = self._add_up(scanned, found, proof, gaps)
-        claims = _claims(self.directory, checkpoint, ends, clean=self.clean)
+        scanned = scan(source, found.end_offset, judge=proof, sealed=sealed)
+        gaps = GapFiller(self.directory, self.core, checkpoint, proof.whole_end or 0, self.clean)
+        between, cut = self._add_up(scanned, found, proof, gaps)
+        claims = DurabilityClaims(self.directory, self.clean, checkpoint, ends)
         missing = () if cut else claims.missing(found.end_offset)
         if self.core.on_damage == "refuse":
             refuse_missing(missing, self.directory.commitlog)
         self._complete_offsets(found, ends)
         end, segments = found.end_offset, self.segments
         behind = tails(files, segments, self.size, end, proof.refused, source.zeros)
+        moved = tuple(map(cut.told if cut else proof.told, behind))
+        damage = tuple(_marked(each, proof.refused) for each in between)
+        gone: list[LogGap | Tail] = [*(each.gap for each in gaps.fillings), *moved]
+        staying = tuple(each for each in damage if not each.to_fill)
+        report = attrs.evolve(
+            self._report(begun, start, found, noted + staying),
+            cut=tuple(Aside(each.offset, each.end_offset, each.reason) for each in gone),
+            mended=(*map(str, lengths), *(str(each.step()) for each in gaps.fillings)),
+            missing=missing,
+            cut_at=cut.damage if cut else None,
+        )
         return RecoveryPlan(
-            self.clean,
-            self.segments[0].start_offset,
-            start.offset,
-            start.reason,
+            report,
             found,
-            tuple(_marked(each, proof.refused) for each in pieces),
-            tuple(map(cut.told if cut else proof.told, behind)),
+            damage,
+            moved,
             lengths,
-            _right(checkpoint, found, proved=bool(pieces) and not self.clean),
-            time.monotonic() - begun,
-            missing,
-            noted,
-            cut.damage if cut else None,
+            _right(checkpoint, found, proved=bool(damage) and not self.clean),
             claims.next_offsets() if missing else {},
             tuple(gaps.fillings),
+        )
+
+    def _report(
+        self, begun: float, start: Start, found: QueueOffsetSurvey, damage: tuple[Damage, ...]
+    ) -> RecoveryReport:
+        return RecoveryReport(
+            self.clean,
+            start.offset,
+            start.reason,
+            self.segments[0].start_offset,
+            found.end_offset,
+            found.records,
+            damage,
+            seconds=time.monotonic() - begun,
         )
 
     def _read_sound_segments(self, found: QueueOffsetSurvey) -> None:
@@ -265,9 +228,10 @@ class _Reading:
         for each in sound_segments(
             files, self.directory.commitlog, starts, self.size, sealed=sealed
         ):
-            if not each.follows(found):
+            is_older = each.records and each.first_timestamp_ms < found.last_timestamp_ms
+            if each.start_offset != found.end_offset or is_older:
                 break
-            found.join(each.found)
+            found.join(each)
             self.progress(found.end_offset - found.start_offset, total)
             if found.end_offset % self.size:
                 break
@@ -286,8 +250,6 @@ class _Reading:
         lengths: Sequence[Length],
         ends: Mapping[Queue, QueueEnd],
     ) -> Start:
-        from lakelog.recovery.start_point import Start, after_clean_stop, after_unclean_stop
-
         if self.full:
             return Start(self.segments[0].start_offset, "a full recovery was requested")
         files, path = self.directory.files, self.directory.path

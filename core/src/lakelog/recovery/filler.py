@@ -22,6 +22,7 @@ import attrs
 from lakelog.codec.encoder import Encoder, RoundRobin
 from lakelog.codec.limits import Limits
 from lakelog.files.filesystem import File, FileSystem
+from lakelog.files.sparse import chunks
 from lakelog.format.layout import (
     BLANK,
     BLANK_MIN_BYTES,
@@ -36,7 +37,7 @@ from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import Message
 from lakelog.recovery.quarantine import keep
 from lakelog.recovery.report import Aside
-from lakelog.recovery.tails import Tail, chunks
+from lakelog.recovery.tails import Tail
 
 FILLER_TOPIC: Final = REPAIRED_TOPIC
 MOST_FILLER_BYTES: Final = 4 << 20
@@ -74,11 +75,6 @@ class LogGap:
 def least_filler_bytes(*, sealed: bool) -> int:
     """The size of the shortest possible record: empty body, topic of one byte."""
     return RECORD_MIN_BYTES + 1 + (RECORD_CRC_BYTES if sealed else 0)
-
-
-def fits(gap: LogGap) -> bool:
-    """Whether the gap is large enough for a record."""
-    return gap.size_bytes >= least_filler_bytes(sealed=gap.sealed)
 
 
 class FillerMaker:
@@ -187,18 +183,21 @@ class Filling:
     to_the_end: bool
 
     @property
+    def least_bytes(self) -> int:
+        """The size of the shortest filler or blank."""
+        return BLANK_MIN_BYTES if self.to_the_end else least_filler_bytes(sealed=self.gap.sealed)
+
+    @property
     def is_possible(self) -> bool:
         """Whether a filler or blank fits into the gap."""
-        return self.gap.size_bytes >= BLANK_MIN_BYTES if self.to_the_end else fits(self.gap)
+        return self.gap.size_bytes >= self.least_bytes
 
     def step(self) -> Step:
         """The step that fills it."""
-        size, least = self.gap.size_bytes, BLANK_MIN_BYTES
+        size, least = self.gap.size_bytes, self.least_bytes
         made = "a blank record" if self.to_the_end else "filler records"
         what = f"keep {size} bytes in quarantine, and put {made} in their place"
         if not self.is_possible:
-            if not self.to_the_end:
-                least = least_filler_bytes(sealed=self.gap.sealed)
             what = f"nothing: no record is as short as {size} bytes; the shortest takes {least}"
         return Step(self.path, self.gap.offset, what, self.gap.reason, self.is_possible)
 
@@ -224,7 +223,7 @@ def keep_gaps(directory: StoreDirectory, fillings: Iterable[Filling]) -> Iterato
     for filling in fillings:
         gap, position = filling.gap, filling.gap.offset - filling.start_offset
         with closing(directory.files.open(filling.path)) as file:
-            held = chunks(file, position, position + gap.size_bytes)
+            held = chunks(file.next_data, file.read_at, position, position + gap.size_bytes)
             is_zero = not any(any(data) for _, data in held)
         if not is_zero:
             tail = Tail(filling.path, position, gap.size_bytes, gap.offset, gap.reason)

@@ -32,40 +32,19 @@ if TYPE_CHECKING:
 class GapFiller:
     """Judges the bytes between whole records.
 
-    :ivar clean: whether the store was closed cleanly; nothing is filled then
     :ivar vouched: the checkpoint, which says what was durable
     :ivar whole_end: all bytes before it were written, so that a crash made no hole there; see
-        :func:`~lakelog.files.pages.page_view.whole_end`
-    :ivar sealed: whether fillers need a record checksum, whatever record follows
-    :ivar begun: damage that an earlier recovery may have filled in part
+        :func:`~lakelog.files.pages.page_view.whole_end`; 0 if unknown
+    :ivar clean: whether the store was closed cleanly; nothing is filled then
     :ivar fillings: the gaps to fill
     """
 
     directory: StoreDirectory
-    size_bytes: int
-    clean: bool
+    core: StoreSettings
     vouched: StoreCheckpoint
     whole_end: int
-    sealed: bool
-    begun: tuple[Damage, ...]
+    clean: bool
     fillings: list[Filling] = attrs.field(factory=list)
-
-    @classmethod
-    def of(
-        cls,
-        directory: StoreDirectory,
-        core: StoreSettings,
-        vouched: StoreCheckpoint,
-        whole_end: int | None,
-        *,
-        clean: bool,
-    ) -> GapFiller:
-        """Build it for one examination of a store."""
-        known = read_damage(directory.files, directory.path)
-        begun = tuple(each for each in known if each.to_fill)
-        sealed = core.record_crc or core.require_record_crc
-        size, whole = core.segment_size_bytes, whole_end or 0
-        return cls(directory, size, clean, vouched, whole, sealed, begun)
 
     def judged(
         self, between: Iterable[Blank | Damage], before_ms: int, behind: RecordBatch
@@ -85,21 +64,20 @@ class GapFiller:
         behind_ms = int(behind.store_timestamps_ms[0])
         if not self._is_due(damage, behind_ms):
             return ()
-        sealed = self.sealed or is_sealed(behind[:1].property_strings[0])
+        sealed = self.core.record_crc or self.core.require_record_crc
+        sealed = sealed or is_sealed(behind[:1].property_strings[0])
         times = before_ms or behind_ms
         gap = LogGap(damage.offset, damage.end_offset, damage.error.what, times, sealed)
-        found = tuple(fillings_of(self.directory, gap, self.size_bytes))
+        found = tuple(fillings_of(self.directory, gap, self.core.segment_size_bytes))
         return found if all(each.is_possible for each in found) else ()
 
     def _is_due(self, damage: Damage, behind_ms: int) -> bool:
         """Whether the crash, or an interrupted recovery that was filling it, may be the cause."""
         if self.clean:
             return False
-        if any(
-            each.offset < damage.end_offset and damage.offset < each.end_offset
-            for each in self.begun
-        ):
-            return True
+        for each in read_damage(self.directory.files, self.directory.path):
+            if each.to_fill and each.offset < damage.end_offset and damage.offset < each.end_offset:
+                return True
         sound = max(self.vouched.confirm_offset, self.whole_end)
         return damage.offset >= sound and behind_ms >= self.vouched.physic_timestamp_ms
 
@@ -130,5 +108,7 @@ def fill_gaps(
     fillers = FillerMaker(queue, found.next_offsets.get(queue, 0), now_ms)
     fill(directory.files, plan.fillings, fillers)
     found.raise_offset(queue, fillers.next_offset)
-    keep_damage(directory.files, directory.path, plan.start_offset, plan.minimum, plan.staying)
+    keep_damage(
+        directory.files, directory.path, plan.report.start_offset, plan.minimum, plan.staying
+    )
     return start

@@ -23,12 +23,13 @@ from lakelog.files.filesystem import FileSystem, read_file, write_file
 from lakelog.files.pages.shared_page import MAGIC, OWNER_PID, page_path
 from lakelog.files.shared.ownership import owner_pid
 from lakelog.files.state.checkpoint import StoreCheckpoint
-from lakelog.files.state.durable_queue_ends import DurableQueueEnds
+from lakelog.files.state.durable_queue_ends import DurableQueueEnds, read_kept
 from lakelog.files.state.queue_ends import QueueEnd
 from lakelog.format.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
 from lakelog.format.queue_offsets import Queue
 from lakelog.log.queue_survey import QueueOffsetSurvey
 from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.report import MissingEnd
 from lakelog.recovery.tails import BEHIND, Tail
 
@@ -52,12 +53,15 @@ class DurabilityClaims:
     :ivar ends: the ends of the queue files
     """
 
-    files: FileSystem
-    path: Path
+    directory: StoreDirectory
     clean: bool
     checkpoint: StoreCheckpoint
-    kept: DurableQueueEnds
     ends: Mapping[Queue, QueueEnd]
+    kept: DurableQueueEnds = attrs.field(init=False)
+
+    @kept.default
+    def _kept(self) -> DurableQueueEnds:
+        return read_kept(self.directory.files, self.directory.path)
 
     def any(self) -> bool:
         """Whether there is evidence of any log."""
@@ -71,7 +75,7 @@ class DurabilityClaims:
                 _LOG.warning(
                     "%s: the log ends at %d, but the checkpoint confirms %d; another program than "
                     "lakelog wrote it last, so this may be no loss",
-                    self.path,
+                    self.directory.path,
                     end_offset,
                     self.checkpoint.confirm_offset,
                 )
@@ -109,11 +113,12 @@ class DurabilityClaims:
         return not self.clean and self._died_open()
 
     def _died_open(self) -> bool:
-        data = read_file(self.files, page_path(self.path)) or b""
+        files, path = self.directory.files, self.directory.path
+        data = read_file(files, page_path(path)) or b""
         words = memoryview(data[: len(data) - len(data) % _WORD_BYTES]).cast("Q")
         if len(words) <= OWNER_PID or words[0] != MAGIC:
             return False
-        return words[OWNER_PID] == owner_pid(self.files, self.path)
+        return words[OWNER_PID] == owner_pid(files, path)
 
 
 def refuse_missing(missing: Sequence[MissingEnd], commitlog: Path) -> None:
@@ -139,15 +144,15 @@ def damage_refused(damage: Damage, commitlog: Path) -> BadSegment:
     )
 
 
-def no_log(claims: DurabilityClaims, commitlog: Path) -> StoreError:
+def no_log(claims: DurabilityClaims) -> StoreError:
     """The error for a store that had a log and has no segments."""
     reached = claims.checkpoint.confirm_offset
     told = f"the checkpoint confirms {reached} bytes of one" if reached else "there are queues"
     return StoreError(
-        f"there is no segment, but {told} in {claims.path}; check that the disk is mounted and "
-        f"commitlog_path is right. To begin a new log, remove {CHECKPOINT_FILE}, "
+        f"there is no segment, but {told} in {claims.directory.path}; check that the disk is "
+        f"mounted and commitlog_path is right. To begin a new log, remove {CHECKPOINT_FILE}, "
         f"{CONSUMEQUEUE_DIR}/, index/ and {OWN_DIR}/queues.json of the store",
-        path=commitlog,
+        path=claims.directory.commitlog,
     )
 
 
@@ -185,7 +190,7 @@ class Cut:
 
     def told(self, tail: Tail) -> Tail:
         """Return ``tail`` with the reason of the cut."""
-        begin, end = tail.log_offset, tail.end_offset
+        begin, end = tail.offset, tail.end_offset
         records = sum(int(((begin <= each) & (each < end)).sum()) for each in self.offsets)
         reason = (
             f"cut by on_damage='truncate' at damage {self.damage.offset}; "

@@ -15,14 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import attrs
-
 from lakelog import accelerate
 from lakelog.codec.record_batch import RecordBatch
 from lakelog.codec.run import decode_run
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.format.layout import BLANK, BLANK_MIN_BYTES, MAGIC_BLANK, segment_name
+from lakelog.format.layout import BLANK, MAGIC_BLANK, segment_name
 from lakelog.log.queue_survey import QueueOffsetSurvey
 from lakelog.runtime.threads import submitted
 
@@ -32,26 +30,9 @@ _MOST_THREADS: Final = 8
 _LOG: Final = logging.getLogger("lakelog")
 
 
-@attrs.frozen
-class SoundSegment:
-    """The sound records at the start of a segment.
-
-    :ivar found: what they say
-    :ivar first_timestamp_ms: store time of the first one; 0 without records
-    """
-
-    found: QueueOffsetSurvey
-    first_timestamp_ms: int = 0
-
-    def follows(self, found: QueueOffsetSurvey) -> bool:
-        """Whether they continue ``found`` directly, with store times that do not decrease."""
-        is_older = self.found.records and self.first_timestamp_ms < found.last_timestamp_ms
-        return self.found.start_offset == found.end_offset and not is_older
-
-
 def sound_segments(
     files: FileSystem, commitlog: Path, starts: Sequence[int], size_bytes: int, *, sealed: bool
-) -> Iterator[SoundSegment]:
+) -> Iterator[QueueOffsetSurvey]:
     """Yield the sound part of the segments at ``starts``, in order; ends early on any failure.
 
     Yields nothing where it would not save time: for one segment, one processor, or plain Python.
@@ -76,9 +57,9 @@ def sound_segments(
         pool.shutdown(cancel_futures=True)
 
 
-def read_segment(path: Path, start: int, size_bytes: int, *, sealed: bool) -> SoundSegment:
+def read_segment(path: Path, start: int, size_bytes: int, *, sealed: bool) -> QueueOffsetSurvey:
     """Read the segment at ``start`` from its file as far as it is sound."""
-    found, first_ms = QueueOffsetSurvey(start, start), 0
+    found = QueueOffsetSurvey(start, start)
     buffer = memoryview(bytearray(WINDOW_BYTES))
     with path.open("rb", buffering=0) as file:
         while found.end_offset < start + size_bytes:
@@ -88,13 +69,12 @@ def read_segment(path: Path, start: int, size_bytes: int, *, sealed: bool) -> So
             batch = decode_run(data, at, verify=True, sealed=sealed)
             in_order = batch[: _in_order(batch, found.last_timestamp_ms)]
             if len(in_order):
-                first_ms = first_ms or int(batch.store_timestamps_ms[0])
                 found.count(in_order)
-            elif not len(batch) and _is_blank(data, start + size_bytes - at):
+            elif data[: BLANK.size] == BLANK.pack(start + size_bytes - at, MAGIC_BLANK):
                 found.end_offset = start + size_bytes
             if len(in_order) < max(len(batch), 1):
                 break
-    return SoundSegment(found, first_ms)
+    return found
 
 
 def _in_order(batch: RecordBatch, last_ms: int) -> int:
@@ -104,8 +84,3 @@ def _in_order(batch: RecordBatch, last_ms: int) -> int:
         return 0
     older = (times[1:] < times[:-1]).nonzero()[0]
     return int(older[0]) + 1 if len(older) else len(batch)
-
-
-def _is_blank(data: memoryview, rest_bytes: int) -> bool:
-    """Whether a blank record fills the rest of the segment."""
-    return len(data) >= BLANK_MIN_BYTES and BLANK.unpack_from(data) == (rest_bytes, MAGIC_BLANK)

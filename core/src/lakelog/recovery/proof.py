@@ -20,8 +20,7 @@ from typing import Final, TypeAlias
 import attrs
 import numpy as np
 
-from lakelog.codec.decode import decode_frame
-from lakelog.codec.frame import read_frame
+from lakelog.codec import decode
 from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.queue_offsets import Queue
@@ -102,7 +101,7 @@ class Proof:
 
     def accepts(self, record: memoryview, offset: int, gap_start: int) -> bool:
         """Whether a whole record behind a gap belongs to the log."""
-        message = decode_frame(record, read_frame(record, 0, len(record), offset))
+        message = decode(record, verify=False)
         if not self.is_end(gap_start) and self._is_proved(message, offset, gap_start):
             self._behind_gap = True
             return True
@@ -115,7 +114,7 @@ class Proof:
 
     def told(self, tail: Tail) -> Tail:
         """Return ``tail`` with a more exact reason, where it is known."""
-        if not self.is_end(tail.log_offset):
+        if not self.is_end(tail.offset):
             return tail
         return attrs.evolve(tail, reason=tail.reason.replace(BEHIND, _UNFINISHED, 1))
 

@@ -15,16 +15,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
-
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import File, FileSystem, read_file, write_file
+from lakelog.files.sparse import WINDOW_BYTES
 from lakelog.format.layout import OWN_DIR, QUARANTINE_DIR
 from lakelog.recovery.report import Aside
-from lakelog.recovery.tails import WINDOW_BYTES, Tail
+from lakelog.recovery.tails import Tail
 
 LIST_FILE: Final = "quarantine.jsonl"
-_COPYING: Final = "copying"
+COPYING: Final = "copying"
+"""Name of an incomplete copy."""
 
 
 def keep(files: FileSystem, path: Path, tail: Tail) -> Aside:
@@ -49,26 +49,7 @@ def keep(files: FileSystem, path: Path, tail: Tail) -> Aside:
                 path=folder,
             ) from error
     _note(files, folder, kept, tail)
-    return Aside(tail.log_offset, tail.end_offset, tail.reason, kept)
-
-
-@attrs.frozen
-class QuarantinedRange:
-    """The size of a quarantine.
-
-    :ivar entries: number of copies of log bytes, and of files of queues and index moved there
-    :ivar length_bytes: their total size
-    """
-
-    entries: int
-    length_bytes: int
-
-
-def holding(files: FileSystem, path: Path) -> QuarantinedRange:
-    """The size of the quarantine of the store directory ``path``; it never shrinks."""
-    found = files.list(path / OWN_DIR / QUARANTINE_DIR)
-    lengths = [length for name, length in found if name not in (LIST_FILE, _COPYING)]
-    return QuarantinedRange(len(lengths), sum(lengths))
+    return Aside(tail.offset, tail.end_offset, tail.reason, kept)
 
 
 def entries(files: FileSystem, path: Path) -> list[dict[str, Any]]:
@@ -78,7 +59,7 @@ def entries(files: FileSystem, path: Path) -> list[dict[str, Any]]:
 
 def _there(files: FileSystem, folder: Path, source: File, tail: Tail) -> Path | None:
     """An earlier copy that contains all of these bytes that are non-zero, if any."""
-    begin = f"{tail.log_offset:020d}-"
+    begin = f"{tail.offset:020d}-"
     for name, size in files.list(folder):
         if name.startswith(begin) and name.endswith(".bytes") and size >= tail.length:
             with closing(files.open(folder / name)) as file:
@@ -99,10 +80,10 @@ def _holds(kept: File, source: File, tail: Tail) -> bool:
 
 
 def _copy(files: FileSystem, folder: Path, source: File, tail: Tail) -> Path:
-    temporary = folder / _COPYING
+    temporary = folder / COPYING
     try:
         digest = _fill(files, temporary, source, tail)
-        target = folder / f"{tail.log_offset:020d}-{tail.length}-{digest[:16]}.bytes"
+        target = folder / f"{tail.offset:020d}-{tail.length}-{digest[:16]}.bytes"
         files.rename(temporary, target)
     except BaseException:  # Ctrl-C too: half a copy would fill the disk
         with suppress(OSError):
@@ -137,7 +118,7 @@ def _note(files: FileSystem, folder: Path, kept: Path, tail: Tail) -> None:
         "file": kept.name,
         "segment": tail.path.name,
         "position": tail.position,
-        "offset": tail.log_offset,
+        "offset": tail.offset,
         "length": tail.length,
         "reason": tail.reason,
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),

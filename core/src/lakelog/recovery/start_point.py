@@ -15,8 +15,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.codec.decode import decode_frame
-from lakelog.codec.frame import read_frame, verify_frame
+from lakelog.codec import decode
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.state.checkpoint import StoreCheckpoint
@@ -138,10 +137,7 @@ def _store_time(extent: Extent, start: int) -> int:
     size = BLANK.unpack(head)[0] if len(head) == BLANK.size else 0
     if not 0 < size <= extent.end - start:
         return 0
-    data = extent.read(start, size)
     try:
-        frame = read_frame(data, 0, len(data), start)
-        verify_frame(data, frame, start)
+        return decode(extent.read(start, size), offset=start).store_timestamp_ms
     except CorruptRecord:
         return 0
-    return int(decode_frame(data, frame).store_timestamp_ms)

@@ -12,13 +12,12 @@ from typing import Final
 
 import attrs
 
-from lakelog.files.filesystem import File, FileSystem
+from lakelog.files.filesystem import FileSystem
 from lakelog.files.segment_files import SegmentFile
+from lakelog.files.sparse import last_nonzero
 from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.sources import FileExtent, FileSource
 
-WINDOW_BYTES: Final = 4 << 20
-"""How many bytes are read at once."""
 BEHIND: Final = "behind the end of the log"
 SURPLUS: Final = "behind the end of its segment"
 
@@ -29,20 +28,20 @@ class Tail:
 
     :ivar path: the segment file; :ivar position: where they begin in it
     :ivar length: up to the last non-zero byte
-    :ivar log_offset: where they begin in the log
+    :ivar offset: where they begin in the log
     :ivar reason: why they are not part of it
     """
 
     path: Path
     position: int
     length: int
-    log_offset: int
+    offset: int
     reason: str
 
     @property
     def end_offset(self) -> int:
         """Offset behind the last byte."""
-        return self.log_offset + self.length
+        return self.offset + self.length
 
 
 def tails(
@@ -74,29 +73,9 @@ def _tail(
     files: FileSystem, segment: SegmentFile, begin: int, stop: int, reason: str
 ) -> Iterator[Tail]:
     with closing(files.open(segment.path)) as file:
-        last = last_nonzero(file, begin, stop)
+        last = last_nonzero(file.next_data, file.read_at, begin, stop)
     if last is not None:
         yield Tail(segment.path, begin, last + 1 - begin, segment.start_offset + begin, reason)
-
-
-def last_nonzero(file: File, begin: int, stop: int) -> int | None:
-    """The last non-zero byte between two positions of a file."""
-    last = None
-    for position, data in chunks(file, begin, stop):
-        if data != bytes(len(data)):  # faster than to strip, and nearly all bytes are zero
-            last = position + len(data.rstrip(b"\x00")) - 1
-    return last
-
-
-def chunks(file: File, begin: int, stop: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the possibly non-zero bytes between two positions, in chunks of some MiB."""
-    at = file.next_data(begin) if begin < stop else None
-    while at is not None and at < stop:
-        data = file.read_at(at, min(WINDOW_BYTES, stop - at))
-        if not data:
-            return
-        yield at, data
-        at = file.next_data(at + len(data))
 
 
 @attrs.frozen

@@ -17,6 +17,7 @@ import attrs
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, resume
 from lakelog.dispatch.runner import DispatchRunner
 from lakelog.errors import StoreError
+from lakelog.files.filesystem import remove_tree
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.publishing import Publisher
 from lakelog.files.pages.shared_page import TABLE_GENERATION, OwnerState
@@ -33,8 +34,7 @@ from lakelog.files.state.checkpoint import (
 )
 from lakelog.files.state.clean_stop import forget_clean_stop
 from lakelog.files.state.identity import make_identity, read_identity
-from lakelog.files.swap import REBUILD_DIR, remove_tree
-from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR
+from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR, REBUILD_DIR
 from lakelog.interfaces import QueueReader
 from lakelog.log.health import Health
 from lakelog.log.reading.bounds import OwnedBounds

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from lakelog.errors import StoreError
-from lakelog.log.reading.failures import iterates, iterates_async, reads, reads_async
+from lakelog.log.reading.failures import iterates, reads
 from lakelog.log.store_directory import readable
 from lakelog.message import StoredMessage
 from lakelog.runtime.arguments import WrongValue
@@ -18,6 +18,7 @@ from lakelog.store.roles.current import RoleState
 from lakelog.store.roles.parts import RoleParts
 from lakelog_queues.consumers.offsets import CurrentOffsets
 from lakelog_queues.extension import queue_parts
+from lakelog_queues.failures import iterates_async, reads_async
 from lakelog_queues.lookups import NO_LOOKUPS, Lookups
 from lakelog_queues.readers.arrivals import CurrentArrivals
 

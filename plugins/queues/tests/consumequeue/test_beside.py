@@ -16,13 +16,13 @@ import pytest
 
 import lakelog
 import lakelog.log.reading.scan
+from core.tests.store.support import FileBounds
 from lakelog.codec import RecordBatch
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_followed, is_owned
 from lakelog.format.layout import ABORT_FILE, RECORD_MIN_BYTES
-from lakelog.log.reading.bounds import FileBounds
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.sources import FileSource
 from lakelog_queues.dispatching import beside

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.codec.queue_groups import queue_groups
-from lakelog.format.java_hash import java_hash
+from lakelog_queues.units.javahash import java_hash
 from lakelog_queues.units.tags import tags_codes
 from plugins.queues.tests.consumequeue.support import batch_of
 

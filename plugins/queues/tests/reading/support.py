@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from lakelog import Message, Store
-from lakelog.format.java_hash import java_hash
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.sysflag import is_queued
 from lakelog.format.units import Units
 from lakelog.log.reading.log_reader import LogReader
 from lakelog_queues.finding.bytime import TimeSearch
 from lakelog_queues.finding.get import QueueGetter
+from lakelog_queues.finding.records import PlacedRecords
+from lakelog_queues.units.javahash import java_hash
 
 Unit = tuple[int, int, int, int, int]
 """Queue offset, offset, size, tags code, count."""
@@ -68,7 +69,7 @@ def getter_of(store: Store, queues: QueuesInMemory) -> QueueGetter:
 
 def times_of(store: Store, queues: QueuesInMemory) -> TimeSearch:
     log = log_of_store(store)
-    return TimeSearch(queues, log, lambda: log.min_offset)
+    return TimeSearch(queues, PlacedRecords(log), lambda: log.min_offset)
 
 
 def log_of_store(store: Store) -> LogReader:

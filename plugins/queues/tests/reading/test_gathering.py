@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from core.tests.store.support import SEGMENT, open_small, read_small
 from lakelog import Store
 from lakelog.errors import LakelogError
-from lakelog.log.reading.gather import BROKEN, GONE, WHOLE, Gathered
 from lakelog.message import StoredMessage
+from lakelog_queues.finding.gather import BROKEN, GONE, WHOLE, Gathered
+from lakelog_queues.finding.records import PlacedRecords
 from plugins.queues.tests.reading.support import log_of_store, put_numbered
 
 
@@ -35,7 +36,8 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def gathered_at(store: Store, places: list[tuple[int, int]], **more: bool) -> Gathered:
     table = np.array(places, np.int64).reshape(-1, 2)
-    return log_of_store(store).gather(table[:, 0], table[:, 1].astype(np.int32), **more)
+    records = PlacedRecords(log_of_store(store))
+    return records.gather(table[:, 0], table[:, 1].astype(np.int32), **more)
 
 
 def messages_of(gathered: Gathered) -> dict[int, StoredMessage]:

@@ -47,7 +47,7 @@ def crash_of(store: Store) -> Crash | None:
     try:
         with progress("planning a recovery") as advance:
             core = attrs.evolve(store.settings.core, on_damage="skip")
-            report = examine(directory_of(store), core, advance).report()
+            report = examine(directory_of(store), core, advance).report
     except (BadSegment, OSError):  # the check reports the cause itself
         return None
     return Crash(report.end_offset, report.missing)

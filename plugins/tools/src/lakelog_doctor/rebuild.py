@@ -18,13 +18,18 @@ import attrs
 
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
 from lakelog.errors import StoreError
-from lakelog.files.filesystem import FileSystem, RealFileSystem, overwrite_file, read_file
+from lakelog.files.filesystem import (
+    FileSystem,
+    RealFileSystem,
+    overwrite_file,
+    read_file,
+    remove_tree,
+)
 from lakelog.files.shared.membership import alone
 from lakelog.files.shared.ownership import remove_abort, unowned, write_abort
 from lakelog.files.state.checkpoint import CheckpointKeeper
 from lakelog.files.state.durable_queue_ends import forget_ends, read_kept, write_kept
-from lakelog.files.swap import REBUILD_DIR, remove_tree, swap_in
-from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, TMP_DIR
+from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, REBUILD_DIR, TMP_DIR
 from lakelog.interfaces import Context, KeyIndex, QueueReader
 from lakelog.log.reading.damage import read_damage
 from lakelog.log.reading.pieces import Blank, Damage, Piece
@@ -34,6 +39,7 @@ from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 from lakelog.store.strategies import make_dispatchers
+from lakelog_doctor.swap import swap_in
 from lakelog_queues.dispatching.tombstones import add_tombstone, clear_tombstones, read_tombstones
 
 Progress: TypeAlias = Callable[[int, int], None]

@@ -82,7 +82,7 @@ def _planned(
         raise locked(directory.files, directory.path)
     _check_writable(directory)
     begin(progress, READING)
-    return examine(directory, opening.settings.core, progress, full=full).report()
+    return examine(directory, opening.settings.core, progress, full=full).report
 
 
 def _check_writable(directory: StoreDirectory) -> None:

@@ -19,11 +19,11 @@ from core.tests.store.support import SEGMENT, a_store, fill, open_small, tree
 from lakelog import Message
 from lakelog.codec import RecordBatch
 from lakelog.errors import NotAStore, StoreError, StoreLocked
-from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.swap import remove_tree, swap_in
+from lakelog.files.filesystem import RealFileSystem, remove_tree
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, Factory, Kind, NoSettings
 from lakelog_doctor.rebuild import RebuildReport, rebuild
+from lakelog_doctor.swap import swap_in
 from lakelog_queues.dispatching.tombstones import add_tombstone, read_tombstones
 
 FILES = RealFileSystem()

@@ -31,21 +31,6 @@ class OwnedBounds:
         return self.positions.readable
 
 
-@attrs.frozen
-class FileBounds:
-    """The bounds according to the files."""
-
-    source: FileSource
-
-    def minimum(self) -> int:
-        """Start of the first segment; 0 without segments."""
-        return self.source.first() or 0
-
-    def end(self) -> int | None:
-        """``None``: found by reading."""
-        return None
-
-
 @attrs.define(eq=False)
 class ReaderBounds:
     """The bounds of a reader: from a living owner's page, else from the files.
@@ -76,6 +61,6 @@ class ReaderBounds:
     def _from_files(self) -> tuple[int, int | None]:
         now = time.monotonic()
         if now >= self._until:
-            self._of_files = FileBounds(self.source).minimum(), self.clean_end()
+            self._of_files = self.source.first() or 0, self.clean_end()
             self._until = now + TRUSTED_S
         return self._of_files

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import json
 import logging
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
@@ -27,11 +26,6 @@ from lakelog.format.layout import OWN_DIR
 from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.sources import Source
 from lakelog.log.store_directory import StoreDirectory
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 DAMAGE_FILE: Final = "damage.json"
 _NOT_READ: Final = "noted earlier, and not read this time"
@@ -102,12 +96,11 @@ def _row(damage: Damage) -> dict[str, Any]:
 class KnownDamage:
     """The known damage of one source; falsy if there is none."""
 
-    __slots__ = ("_damage", "_source", "_starts")
+    __slots__ = ("_damage", "_source")
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._damage = sorted(source.known_damage().values(), key=lambda each: each.offset)
-        self._starts = [each.offset for each in self._damage]
+        self._damage = source.known_damage().values()
 
     def __bool__(self) -> bool:
         return bool(self._damage)
@@ -117,23 +110,10 @@ class KnownDamage:
 
         :param verify: whether checksums are computed; without them, damaged records look whole
         """
-        found = self._last_before(offset)
-        if found is None or offset >= found.end_offset or not (found.unproven or not verify):
-            return None
-        return found if self._stands(found) else None
-
-    def hits(self, offsets: NDArray[np.int64], *, verify: bool) -> NDArray[np.bool_]:
-        """For each offset, in any order, whether it lies in known damage."""
-        import numpy as np  # not needed by a store that only writes
-
-        hit = np.zeros(len(offsets), np.bool_)
-        numbers = np.searchsorted(self._starts, offsets, side="right") - 1
-        for number in np.unique(numbers[numbers >= 0]).tolist():
-            each = self._damage[number]
-            inside = (numbers == number) & (offsets < each.end_offset)
-            if inside.any() and (each.unproven or not verify) and self._stands(each):
-                hit |= inside
-        return hit
+        for each in self._damage:
+            if each.offset <= offset < each.end_offset and (each.unproven or not verify):
+                return each if self._stands(each) else None
+        return None
 
     def rest(self, offset: int, *, verify: bool) -> Damage | None:
         """The part from ``offset`` on of the damage that contains it; ``None`` if there is none.
@@ -142,10 +122,6 @@ class KnownDamage:
         """
         found = self.at(offset, verify=verify)
         return attrs.evolve(found, offset=offset) if found and found.offset < offset else None
-
-    def _last_before(self, offset: int) -> Damage | None:
-        number = bisect_right(self._starts, offset) - 1
-        return self._damage[number] if number >= 0 else None
 
     def _stands(self, damage: Damage) -> bool:
         """Whether the damaged bytes are unchanged."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from lakelog.errors import LakelogError, StoreClosed
 from lakelog.log.store_directory import unread
@@ -42,26 +42,14 @@ def reads(verb: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T
 
 
 @contextmanager
-def _failing(path: Path) -> Iterator[None]:
+def failing(path: Path) -> Iterator[None]:
+    """Raise :class:`~lakelog.errors.ReadFailed` in place of ``OSError``."""
     try:
         yield
     except LakelogError:
         raise
     except OSError as error:
         raise unread(error, path) from error
-
-
-def reads_async(
-    verb: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """:func:`reads` for a coroutine."""
-
-    @wraps(verb)
-    async def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:
-        with _failing(self._current.path):
-            return await verb(self, *arguments, **named)
-
-    return guarded
 
 
 def iterates(
@@ -78,25 +66,5 @@ def iterates(
 
 
 def _steps(found: Iterator[T], path: Path) -> Iterator[T]:
-    with _failing(path):
+    with failing(path):
         yield from found
-
-
-def iterates_async(
-    verb: Callable[Concatenate[S, P], AsyncIterator[T]],
-) -> Callable[Concatenate[S, P], AsyncIterator[T]]:
-    """As :func:`iterates` for an asynchronous iterator."""
-
-    @wraps(verb)
-    def guarded(self: S, /, *arguments: P.args, **named: P.kwargs) -> AsyncIterator[T]:
-        path = self._current.path
-        return _steps_async(reads(verb)(self, *arguments, **named), path)
-
-    return guarded
-
-
-async def _steps_async(found: AsyncIterator[T], path: Path) -> AsyncIterator[T]:
-    with _failing(path):
-        async with aclosing(cast(AsyncGenerator[T, None], found)):
-            async for each in found:
-                yield each

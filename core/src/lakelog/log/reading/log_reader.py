@@ -5,49 +5,33 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import attrs
 
 from lakelog.codec import decode
-from lakelog.codec.frame import HEAD_MOST_BYTES, head_store_time
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from lakelog.format.message_id import parse_message_id
 from lakelog.interfaces import SegmentSource
-from lakelog.log.open_segment import Viewable, deleted
-from lakelog.log.reading.bounds import OwnedBounds
+from lakelog.log.open_segment import deleted
 from lakelog.log.reading.damage import KnownDamage
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.sources import (
     ArchiveBackedSource,
     Extent,
-    FileSource,
     NoGapSource,
-    OlderBounds,
+    ReadBounds,
     Source,
-    ViewSource,
 )
 from lakelog.message import StoredMessage
 from lakelog.runtime.arguments import whole
 
 if TYPE_CHECKING:
     from lakelog.codec.record_batch import Decoder
-    from lakelog.log.reading.gather import Gathered, Ints, Longs
 
 OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")
-
-
-class ReadBounds(Protocol):
-    """The readable range of a log."""
-
-    def minimum(self) -> int:
-        """Offset of the first byte."""
-
-    def end(self) -> int | None:
-        """Where reading stops; ``None`` if that must be found by reading."""
 
 
 class Flushed(Protocol):
@@ -60,33 +44,12 @@ class Flushed(Protocol):
         """
 
 
-@attrs.frozen
-class MappedSegments:
-    """The log of an owner, as compiled code reads it.
-
-    :ivar memory: the shared page; :ivar open_segments: see :class:`~lakelog.log.segments.Segments`
-    :ivar segment_bytes: length of each
-    """
-
-    memory: memoryview
-    open_segments: dict[int, Viewable]
-    segment_bytes: int
-
-
-@attrs.frozen
-class SegmentFiles:
-    """The log in any other process."""
-
-    bounds: ReadBounds
-    folder: Path
-    segment_bytes: int
-
-
-ReadLog: TypeAlias = MappedSegments | SegmentFiles
-
-
 class LogReader:
-    """Reads records of one log."""
+    """Reads records of one log.
+
+    :ivar source: its bytes; :ivar bounds: their readable range; :ivar known: noted damage
+    :ivar decoder: restores bodies that are stored encoded
+    """
 
     def __init__(
         self,
@@ -97,25 +60,22 @@ class LogReader:
         wait_flushed: Callable[[int, float], bool] | None = None,
         decoder: Decoder | None = None,
     ) -> None:
-        """Keep the collaborators.
-
-        :param decoder: restores bodies that are stored encoded
-        """
-        self._decoder = decoder
-        self._source = source
-        self._known = KnownDamage(source)
-        self._bounds = bounds
+        """Keep the collaborators."""
+        self.decoder = decoder
+        self.source = source
+        self.known = KnownDamage(source)
+        self.bounds = bounds
         self._is_live = is_live
         self._flushed = flushed
         self._wait_flushed = wait_flushed
         self._older: LogReader | None = None
-        self._scanned = source
+        self._scanned: Source = source
 
     def add_archive(self, archive: SegmentSource, size_bytes: int) -> None:
         """Serve offsets below the log's minimum from ``archive``, segments of ``size_bytes``."""
-        self._scanned = ArchiveBackedSource(self._source, archive, size_bytes)
-        bounds = OlderBounds(self._bounds, archive)
-        self._older = LogReader(self._scanned, bounds, self._is_live, decoder=self._decoder)
+        both = ArchiveBackedSource(self.source, self.bounds, archive, size_bytes)
+        self._scanned = both
+        self._older = LogReader(both, both, self._is_live, decoder=self.decoder)
 
     @property
     def oldest_offset(self) -> int:
@@ -125,12 +85,12 @@ class LogReader:
     @property
     def min_offset(self) -> int:
         """Offset of the first byte still in the log."""
-        return self._bounds.minimum()
+        return self.bounds.minimum()
 
     @property
     def max_offset(self) -> int:
         """Where reading stops: behind the last whole record."""
-        end = self._bounds.end()
+        end = self.bounds.end()
         return self._found_end() if end is None else end
 
     def flushed(self) -> int | None:
@@ -143,8 +103,8 @@ class LogReader:
 
     def _found_end(self) -> int:
         """The end of the last record or blank, found by reading the last non-empty segment."""
-        end = self._bounds.minimum()
-        for start in reversed(self._source.starts()):
+        end = self.bounds.minimum()
+        for start in reversed(self.source.starts()):
             for piece in self._scan(start, None, verify=True):
                 if not isinstance(piece, Damage):
                     end = piece.end_offset
@@ -158,7 +118,7 @@ class LogReader:
         Without it the scan might never finish. ``None`` if no owner lives. If the owner publishes
         no positions, the lengths of records are followed from ``start`` on.
         """
-        known = self._bounds.end()
+        known = self.bounds.end()
         if known is not None:
             return known
         if not self._is_live():
@@ -171,13 +131,13 @@ class LogReader:
 
     def pieces(self, start: int | None, end: int | None, *, verify: bool = True) -> Iterator[Piece]:
         """Runs of records, blanks and damage from ``start`` to ``end``."""
-        first = max(self._bounds.minimum(), start or 0)
+        first = max(self.bounds.minimum(), start or 0)
         if self._older is not None and start is not None and start < first:
             return self._older.pieces(start, end, verify=verify)
-        limit = self._bounds.end()
+        limit = self.bounds.end()
         if limit is not None:
             end = limit if end is None else min(limit, end)
-        inside = self._known.rest(first, verify=verify) if self._known else None
+        inside = self.known.rest(first, verify=verify) if self.known else None
         if inside is not None:
             return self._from_inside(inside, end, verify=verify)
         if self._is_live():
@@ -208,9 +168,9 @@ class LogReader:
             scan,  # brings NumPy, which a store that only writes can do without
         )
 
-        source = NoGapSource(self._scanned, self._bounds.minimum)
+        source = NoGapSource(self._scanned, self.bounds.minimum)
         found = scan(source, start, end, verify=verify)
-        return found if self._decoder is None else _with(self._decoder, found)
+        return found if self.decoder is None else _with(self.decoder, found)
 
     def _beside_nobody(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
         """Scan a log without an owner; stop at damage if an owner has come meanwhile.
@@ -262,78 +222,16 @@ class LogReader:
             elif not isinstance(piece, Blank):
                 yield from (piece.message(at) for at in range(len(piece)))
 
-    def gather(self, offsets: Longs, sizes: Ints, *, verify: bool = True) -> Gathered:
-        """Read whole records at physical ``offsets``, in any order, each ``sizes`` bytes long.
-
-        Never raises for a record: ``Gathered`` has the state of each.
-        """
-        from lakelog.log.reading.gather import gather  # brings NumPy
-
-        bounds = self._bounds
-        known = self._known.hits(offsets, verify=verify) if self._known else None
-        return gather(
-            *(self._source, bounds.minimum(), bounds.end(), offsets, sizes),
-            verify=verify,
-            known=known,
-            decoder=self._decoder,
-        )
-
-    def few(
-        self, offsets: Longs, sizes: Ints, *, verify: bool = True
-    ) -> list[StoredMessage] | None:
-        """A few messages at physical ``offsets``; ``None`` if :meth:`gather` must be used."""
-        if self._known and self._known.hits(offsets, verify=verify).any():
-            return None
-        from lakelog.log.reading.gather import few  # brings NumPy
-
-        bounds = self._bounds
-        found = few(self._source, bounds.minimum(), bounds.end(), offsets, sizes, verify=verify)
-        return found if found is None or self._decoder is None else list(self._decoder(found))
-
-    def readable(self) -> ReadLog | None:
-        """The log for direct reads by compiled code; ``None`` if records are not served as stored.
-
-        That is the case with known damage, or with a decoder.
-        """
-        source, bounds = self._source, self._bounds
-        if self._known or self._decoder is not None:
-            return None
-        if isinstance(source, FileSource):
-            folder = source.folder()
-            return None if folder is None else SegmentFiles(bounds, folder, source.size_bytes)
-        if not (type(source) is ViewSource and type(bounds) is OwnedBounds):
-            return None
-        words, segments = bounds.positions.words, source.segments
-        if not isinstance(words, memoryview):
-            return None
-        return MappedSegments(words.cast("B"), segments.open_segments, segments.size_bytes)
-
-    def store_time_ms(self, offset: int, size: int) -> int | None:
-        """The store time of the record at ``offset``, in ms since 1970; reads only its head.
-
-        ``None`` if the head at that place does not have this offset and ``size``.
-        """
-        end = self._bounds.end()
-        if offset < self._bounds.minimum() or (end is not None and offset + size > end):
-            return None
-        if self._known and self._known.at(offset):
-            return None
-        for extent in self._source.extents(offset):  # open for as long as the loop holds it
-            if extent.start <= offset and offset + size <= extent.end:
-                return head_store_time(extent.read(offset, HEAD_MOST_BYTES), offset, size)
-            break
-        return None
-
     def look_up(self, where: int | str) -> StoredMessage:
         """The message at an offset, or with a message id."""
         if isinstance(where, str):
             offset = parse_message_id(where).physical_offset
         else:
             offset = whole("where", where, None)
-        end = self._bounds.end()
-        if self._older is not None and offset < self._bounds.minimum():
+        end = self.bounds.end()
+        if self._older is not None and offset < self.bounds.minimum():
             return self._older.look_up(offset)
-        if 0 <= offset < (minimum := self._bounds.minimum()):
+        if 0 <= offset < (minimum := self.bounds.minimum()):
             raise deleted(offset, minimum)
         if offset < 0 or (end is not None and offset >= end):
             raise OffsetOutOfRange(
@@ -341,19 +239,19 @@ class LogReader:
                 f"{self.max_offset}",
                 offset=offset,
             )
-        damage = self._known.at(offset) if self._known else None
+        damage = self.known.at(offset) if self.known else None
         if damage is not None:
             raise _unproven(offset, damage)
         return self._decode(offset)
 
     def _decode(self, offset: int) -> StoredMessage:
-        for extent in self._source.extents(offset):  # open for as long as the loop holds it
+        for extent in self.source.extents(offset):  # open for as long as the loop holds it
             if extent.start <= offset < extent.end:
                 stored = self._decode_from(extent, offset)
-                return stored if self._decoder is None else self._decoder((stored,))[0]
+                return stored if self.decoder is None else self.decoder((stored,))[0]
             break
-        if offset < self._bounds.minimum():
-            raise deleted(offset, self._bounds.minimum())
+        if offset < self.bounds.minimum():
+            raise deleted(offset, self.bounds.minimum())
         raise OffsetOutOfRange(f"no segment holds offset {offset}", offset=offset)
 
     @staticmethod

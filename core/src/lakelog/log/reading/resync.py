@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, TypeAlias
 
-from lakelog.codec.decode import decode_frame
-from lakelog.codec.frame import read_frame, verify_frame
+from lakelog.codec import decode
+from lakelog.codec.frame import checked_frame
 from lakelog.errors import CorruptRecord
 from lakelog.format.layout import AT_MAGIC, BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from lakelog.log.reading.sources import Extent
@@ -37,13 +37,7 @@ def find_record(
 
 def not_older(than_ms: int) -> Accepts:
     """Accept records not stored earlier than this; older ones are left from a log that was cut."""
-
-    def accepts(record: memoryview, _offset: int) -> bool:
-        return decode_frame(record, read_frame(record, 0, len(record), 0)).store_timestamp_ms >= (
-            than_ms
-        )
-
-    return accepts
+    return lambda record, _offset: decode(record, verify=False).store_timestamp_ms >= than_ms
 
 
 def _candidates(extent: Extent, start: int) -> Iterator[int]:
@@ -81,12 +75,8 @@ def _is_whole(extent: Extent, offset: int, accepts: Accepts, *, sealed: bool) ->
     if magic == MAGIC_BLANK:
         return bool(size == extent.end - offset)
     record = extent.read(offset, size)
-    return _is_record(record, offset, sealed=sealed) and accepts(record, offset)
-
-
-def _is_record(data: memoryview, offset: int, *, sealed: bool) -> bool:
     try:
-        verify_frame(data, read_frame(data, 0, len(data), offset), offset, sealed=sealed)
+        checked_frame(record, 0, len(record), offset, sealed=sealed)
     except CorruptRecord:
         return False
-    return True
+    return accepts(record, offset)

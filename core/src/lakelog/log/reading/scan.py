@@ -11,10 +11,11 @@ from typing import Final, Protocol
 
 import attrs
 
-from lakelog.codec.frame import read_frame, verify_frame
+from lakelog.codec.frame import checked_frame
 from lakelog.codec.record_batch import RecordBatch
 from lakelog.codec.run import decode_run
 from lakelog.errors import CorruptRecord
+from lakelog.files.sparse import last_nonzero
 from lakelog.format.layout import (
     BLANK,
     BLANK_MIN_BYTES,
@@ -30,15 +31,6 @@ from lakelog.log.reading.sources import Extent, Source
 WINDOW_BYTES: Final = 4 << 20
 """How many bytes are checked at once."""
 _HEAD_BYTES: Final = 64
-
-
-class Decode(Protocol):
-    """Finds the records at the start of bytes, as :func:`~lakelog.codec.run.decode_run` does."""
-
-    def __call__(
-        self, data: memoryview, base_offset: int, /, *, verify: bool, sealed: bool
-    ) -> RecordBatch:
-        """Return a batch, which stays unchanged."""
 
 
 class RecordFilter(Protocol):
@@ -63,7 +55,6 @@ def scan(
     verify: bool = True,
     judge: RecordFilter | None = None,
     sealed: bool = False,
-    decode: Decode = decode_run,
 ) -> Iterator[Piece]:
     """Yield the log's content from ``start`` on, in order.
 
@@ -72,11 +63,10 @@ def scan(
     :param verify: whether to compute checksums
     :param judge: records that it rejects are damage
     :param sealed: whether a record without a record checksum is damage too
-    :param decode: finds the records in bytes
 
     Bytes behind the last whole record are damage unless they are zero.
     """
-    walk = _Walk(start, end, verify, judge, source.known_damage(), decode, sealed=sealed)
+    walk = _Walk(start, end, verify, judge, source.known_damage(), sealed=sealed)
     for extent in source.extents(start):
         yield from walk.through(extent)
         if walk.is_done(extent):
@@ -94,11 +84,9 @@ class _Walk:
         verify: bool,
         judge: RecordFilter | None,
         known: Mapping[int, Damage],
-        decode: Decode,
         *,
         sealed: bool,
     ) -> None:
-        self._decode = decode
         self._judge = judge
         self._known = known
         # Without checksums, known damage may look whole.
@@ -141,7 +129,7 @@ class _Walk:
 
     def _run(self, data: memoryview) -> RecordBatch:
         """The records at the start of ``data`` that belong to the log."""
-        batch = self._decode(data, self._at, verify=self._verify, sealed=self._sealed)
+        batch = decode_run(data, self._at, verify=self._verify, sealed=self._sealed)
         for each in self._unproven:
             within = self._at <= each.offset < batch.end_offset
             if within and each.is_at(data[each.offset - self._at :]):
@@ -217,7 +205,7 @@ class _Walk:
     def _note_tail(self, extent: Extent) -> None:
         """Note damage if non-zero bytes follow the last record of a segment."""
         if self._bad is not None:
-            last = _last_nonzero(extent, self._at)
+            last = last_nonzero(extent.next_data, extent.read, self._at, extent.end)
             if last is not None:
                 self._bad = attrs.evolve(self._bad, end_offset=last + 1)
 
@@ -242,19 +230,7 @@ def _missing(offset: int, behind: int) -> CorruptRecord:
 def _why(data: memoryview, offset: int, *, sealed: bool = False) -> CorruptRecord | None:
     """The error of the record at the start of ``data``, as far as its own bytes show it."""
     try:
-        verify_frame(data, read_frame(data, 0, len(data), offset), offset, sealed=sealed)
+        checked_frame(data, 0, len(data), offset, sealed=sealed)
     except CorruptRecord as error:
         return error.with_traceback(None)  # a traceback would keep the map alive
     return None
-
-
-def _last_nonzero(extent: Extent, offset: int) -> int | None:
-    """The last non-zero byte at or behind ``offset``."""
-    last = None
-    at = extent.next_data(offset)
-    while at is not None and at < extent.end:
-        data = bytes(extent.read(at, WINDOW_BYTES))
-        if data != bytes(len(data)):  # faster than to strip, and nearly all bytes are zero
-            last = at + len(data.rstrip(b"\x00")) - 1
-        at = extent.next_data(at + len(data)) if data else None
-    return last

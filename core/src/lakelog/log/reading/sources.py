@@ -258,9 +258,14 @@ class NoGapSource:
             raise deleted(due, minimum)
 
 
-class _Bounds(Protocol):
-    def minimum(self) -> int: ...
-    def end(self) -> int | None: ...
+class ReadBounds(Protocol):
+    """The readable range of a log."""
+
+    def minimum(self) -> int:
+        """Offset of the first byte."""
+
+    def end(self) -> int | None:
+        """Where reading stops; ``None`` if that must be found by reading."""
 
 
 @attrs.define
@@ -284,15 +289,28 @@ class ArchivedExtent:
 
 @attrs.frozen
 class ArchiveBackedSource:
-    """A log and its archive as one ``Source``: older segments are read from the archive."""
+    """A log and its archive as one ``Source``, with the bounds of both together.
+
+    Older segments are read from the archive.
+    """
 
     log: Source
+    bounds: ReadBounds
     archive: SegmentSource
     size_bytes: int
 
     def known_damage(self) -> Mapping[int, Damage]:
         """The known damage of the log."""
         return self.log.known_damage()
+
+    def minimum(self) -> int:
+        """First offset of archive and log."""
+        here = self.bounds.minimum()
+        return min(next(iter(self.archive.starts()), here), here)
+
+    def end(self) -> int | None:
+        """End of the log."""
+        return self.bounds.end()
 
     def starts(self) -> list[int]:
         """The start offset of each segment."""
@@ -327,20 +345,3 @@ class ArchiveBackedSource:
         found = (each for each in self.archive.starts() if each + self.size_bytes > at)
         older = next(found, None)
         return None if older is None or (here is not None and older >= here) else older
-
-
-@attrs.frozen
-class OlderBounds:
-    """The bounds from the start of the archive to the end of the log."""
-
-    log: _Bounds
-    archive: SegmentSource
-
-    def minimum(self) -> int:
-        """First offset of archive and log."""
-        here = self.log.minimum()
-        return min(next(iter(self.archive.starts()), here), here)
-
-    def end(self) -> int | None:
-        """End of the log."""
-        return self.log.end()

@@ -20,10 +20,10 @@ import attrs
 
 from lakelog.codec.record_batch import RecordBatch
 from lakelog.files.filesystem import FileSystem
-from lakelog.format import queue_units as unitbytes
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
 from lakelog.format.properties import LIGHT_QUEUE_PREFIX, REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue
+from lakelog.format.queue_units import UNIT, UNIT_BYTES
 from lakelog.format.units import Units
 from lakelog.interfaces.verifying import DamagedRanges, Problem
 from lakelog_queues.check.checkext import ext_resolver
@@ -34,6 +34,7 @@ from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.files.replaced import NO_REPLACEMENTS, Replacements
 from lakelog_queues.settings import ConsumeQueueSettings
 from lakelog_queues.units import batchunits
+from lakelog_queues.units.simpleunits import pack
 
 _SIMPLE: Final = ("size", "tags_code")
 _BATCH: Final = ("size", "tags_code", "store_time", "base_offset", "batch_size", "compacted_offset")
@@ -132,12 +133,8 @@ class QueuesVerifier:
         checked, settings = self._checked, self._checked.settings
         batches = queue[0] in checked.batch_topics
         folder = BATCHCONSUMEQUEUE_DIR if batches else CONSUMEQUEUE_DIR
-        unit = batchunits.UNIT if batches else unitbytes.UNIT
-        size = (
-            settings.batch_file_size_bytes
-            if batches
-            else settings.file_entries * unitbytes.UNIT_BYTES
-        )
+        unit = batchunits.UNIT if batches else UNIT
+        size = settings.batch_file_size_bytes if batches else settings.file_entries * UNIT_BYTES
         files = CheckedFiles(
             checked.files,
             self._opened,
@@ -187,7 +184,7 @@ class QueuesVerifier:
             due = units.offsets + units.sizes <= self._reach
             units, times = units[due], times[due]
         if group.queue[0] not in self._checked.batch_topics:
-            yield from found.take(unitbytes.pack(units), units.queue_offsets)
+            yield from found.take(pack(units), units.queue_offsets)
             return
         fit = batchunits.readable(units)
         yield from found.take(batchunits.pack(units[fit], times[fit]), None)

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.format.layout import RECORD_MIN_BYTES
-from lakelog.format.queue_units import is_filler
 from lakelog.format.units import Longs
 from lakelog.interfaces.verifying import DamagedRanges, Problem
 from lakelog_queues.check.checkfiles import CheckedFiles, RawUnits
 from lakelog_queues.dispatching.placement import is_explained
 from lakelog_queues.files.replaced import NO_REPLACEMENTS, Replacements
+from lakelog_queues.units.simpleunits import is_filler
 
 MISSING: Final = "units are missing"
 OF_NO_RECORD: Final = "the unit does not belong to a whole record of this queue"

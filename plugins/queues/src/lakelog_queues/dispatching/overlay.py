@@ -6,9 +6,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lakelog.format.queue_units import NONE, UNIT, RawUnits, alike
+from lakelog.format.queue_units import UNIT, RawUnits
 from lakelog_queues.files.openfiles import Place
 from lakelog_queues.files.unitfiles import UnitFiles
+from lakelog_queues.units.simpleunits import NONE, alike
 
 Held: TypeAlias = tuple[int, RawUnits]
 

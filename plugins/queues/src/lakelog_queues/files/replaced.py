@@ -1,8 +1,8 @@
 """Units of lost records, which lead to the record that a repair put in place of the damage.
 
 The units of damaged records become fillers, as RocketMQ fills the front of a queue (see
-:mod:`lakelog.format.queue_units`). A filler has physical offset 0. RocketMQ's store finds no record
-there, and then skips all other units that lead into the first segment (5.3.3,
+:mod:`lakelog_queues.units.simpleunits`). A filler has physical offset 0. RocketMQ's store finds no
+record there, and then skips all other units that lead into the first segment (5.3.3,
 ``DefaultMessageStore.getMessage``, where ``nextPhyFileStartOffset`` is the second segment).
 
 Therefore, once a repair has put a whole record in place of the damage, the fillers lead to it. Then

@@ -8,8 +8,9 @@ those that span two unit files, and those that meet damage, a body decoder or an
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
@@ -17,7 +18,10 @@ from lakelog.accelerate import current
 from lakelog.files.pages import shared_page as sharedpage
 from lakelog.format.queue_offsets import Queue
 from lakelog.interfaces import HashChains, HashFiles
-from lakelog.log.reading.log_reader import LogReader, ReadLog
+from lakelog.log.open_segment import Viewable
+from lakelog.log.reading.bounds import OwnedBounds
+from lakelog.log.reading.log_reader import LogReader
+from lakelog.log.reading.sources import FileSource, ReadBounds, ViewSource
 from lakelog_queues.finding.results import GetResult, GetStatus
 from lakelog_queues.finding.selection import FILTERED_UNITS, MOST_BYTES
 from lakelog_queues.finding.shortway import MOST_MESSAGES
@@ -32,6 +36,50 @@ class PlainQueues(Protocol):
         self, queue: Queue, minimum: int, offset: int | None
     ) -> tuple[int, int, Any, int, int] | None:
         """The place of the unit of queue offset ``offset``; see ``SimpleQueue.plain``."""
+
+
+@attrs.frozen
+class MappedSegments:
+    """The log of an owner, as compiled code reads it.
+
+    :ivar memory: the shared page; :ivar open_segments: see :class:`~lakelog.log.segments.Segments`
+    :ivar segment_bytes: length of each
+    """
+
+    memory: memoryview
+    open_segments: dict[int, Viewable]
+    segment_bytes: int
+
+
+@attrs.frozen
+class SegmentFiles:
+    """The log in any other process."""
+
+    bounds: ReadBounds
+    folder: Path
+    segment_bytes: int
+
+
+ReadLog: TypeAlias = MappedSegments | SegmentFiles
+
+
+def readable(log: LogReader) -> ReadLog | None:
+    """A log for direct reads by compiled code; ``None`` if records are not served as stored.
+
+    That is the case with known damage, or with a decoder.
+    """
+    source, bounds = log.source, log.bounds
+    if log.known or log.decoder is not None:
+        return None
+    if isinstance(source, FileSource):
+        folder = source.folder()
+        return None if folder is None else SegmentFiles(bounds, folder, source.size_bytes)
+    if not (type(source) is ViewSource and type(bounds) is OwnedBounds):
+        return None
+    words, segments = bounds.positions.words, source.segments
+    if not isinstance(words, memoryview):
+        return None
+    return MappedSegments(words.cast("B"), segments.open_segments, segments.size_bytes)
 
 
 @attrs.frozen(kw_only=True)
@@ -75,11 +123,11 @@ def lookups(
     refresh: Callable[[], None] | None,
 ) -> Lookups:
     """The lookups of this process's accelerator, or ones that always fall back to Python."""
-    accelerator, readable = current(), log.readable()
-    if accelerator is None or readable is None:
+    accelerator, read_log = current(), readable(log)
+    if accelerator is None or read_log is None:
         return NO_LOOKUPS
     parts = LookupParts(
-        log=readable,
+        log=read_log,
         plain=queues.plain if isinstance(queues, PlainQueues) else None,
         hash_files=index.hash_files if isinstance(index, HashFiles) else None,
         buried=buried,

@@ -20,6 +20,7 @@ from lakelog_queues.finding.compiled import lookups
 from lakelog_queues.finding.follow import QueueFollower
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.query import KeyQuery
+from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.lookups import Lookups
 
 Kind = TypeVar("Kind")
@@ -85,7 +86,7 @@ class Finder:
             getter,
             QueueFollower(getter, arrivals),
             QueueList(queues, minimum),
-            TimeSearch(queues, reader, minimum),
+            TimeSearch(queues, PlacedRecords(reader), minimum),
             KeyQuery(index, reader, buried),
             compiled,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
 from lakelog.interfaces import QueueReader
+from lakelog.log.reading.log_reader import LogReader
+from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import ColumnsResult, GetResult
-from lakelog_queues.finding.selection import UNITS_PER_FILE, RecordAccess, Selector, wanted
-from lakelog_queues.finding.shortway import FewLog, FewMessagesGetter
+from lakelog_queues.finding.selection import UNITS_PER_FILE, Selector, wanted
+from lakelog_queues.finding.shortway import FewMessagesGetter
 from lakelog_queues.finding.tagfilter import tag_filter
 from lakelog_queues.lookups import NO_LOOKUPS, Lookups
 
@@ -23,31 +25,27 @@ if TYPE_CHECKING:
 DEFAULT_MESSAGES = 32
 
 
-class GetterLog(RecordAccess, FewLog, Protocol):
-    """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
-
-
 class QueueGetter:
     """Reads queues; thread-safe."""
 
     def __init__(
         self,
         queues: QueueReader,
-        log: GetterLog,
+        log: LogReader,
         minimum: Callable[[], int],
         units_per_file: int = UNITS_PER_FILE,
         lookups: Lookups = NO_LOOKUPS,
     ) -> None:
         """Create a getter; reads no file.
 
-        :param log: a :class:`~lakelog.log.reading.log_reader.LogReader`
         :param minimum: returns the physical offset of the first byte still in the log
         :param units_per_file: number of units in a file of a queue, for the next offset after
             ``OFFSET_FOUND_NULL``
         :param lookups: the compiled form, tried first by :meth:`get` without ``max_bytes``
         """
-        self._selector = Selector(queues, log, minimum, units_per_file)
-        self._short_way = FewMessagesGetter(queues, log, minimum)
+        records = PlacedRecords(log)
+        self._selector = Selector(queues, records, minimum, units_per_file)
+        self._short_way = FewMessagesGetter(queues, records, minimum)
         self._lookups = lookups
 
     def get(

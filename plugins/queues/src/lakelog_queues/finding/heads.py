@@ -16,7 +16,7 @@ _AT_ONCE: Final = 4096
 
 
 class HeadLog(Protocol):
-    """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
+    """The part of :class:`~lakelog_queues.finding.records.PlacedRecords` that is needed here."""
 
     def store_time_ms(self, offset: int, size: int) -> int | None:
         """The store time in ms of the record with this place and size; ``None`` if there is none.

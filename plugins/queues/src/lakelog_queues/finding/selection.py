@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 import numpy as np
@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
 from lakelog.format.queue_offsets import Queue
-from lakelog.format.units import Ints, Longs, Units
+from lakelog.format.units import Longs, Units
 from lakelog.interfaces import QueueReader
-from lakelog.log.reading.gather import BROKEN, WHOLE, Gathered
 from lakelog.runtime.arguments import whole
 from lakelog_queues.arguments import queue_name
+from lakelog_queues.finding.gather import BROKEN, WHOLE, Gathered
+from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import GetStatus
 from lakelog_queues.finding.tagfilter import TagFilter
 
@@ -41,13 +42,6 @@ _log = logging.getLogger("lakelog")
 
 TagCheck = Callable[[RecordBatch, frozenset[str]], NDArray[np.bool_]]
 """Returns for each record of a batch whether it has one of the tags."""
-
-
-class RecordAccess(Protocol):
-    """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
-
-    def gather(self, offsets: Longs, sizes: Ints, *, verify: bool = True) -> Gathered:
-        """Whole records with the given physical offsets and sizes."""
 
 
 @attrs.frozen
@@ -108,7 +102,7 @@ class Selector:
     def __init__(
         self,
         queues: QueueReader,
-        log: RecordAccess,
+        log: PlacedRecords,
         minimum: Callable[[], int],
         units_per_file: int,
     ) -> None:

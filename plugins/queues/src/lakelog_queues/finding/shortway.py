@@ -7,30 +7,18 @@ For any other call, such as one that meets a damaged record or the end of a file
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import attrs
 
-from lakelog.format.units import Ints, Longs
 from lakelog.interfaces import QueueReader
 from lakelog.message import StoredMessage
+from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import GetResult, GetStatus
 from lakelog_queues.finding.selection import GetSelection
 
 MOST_MESSAGES: Final = 4096
 """Largest number of messages whose units are read at once."""
-
-
-class FewLog(Protocol):
-    """The part of :class:`~lakelog.log.reading.log_reader.LogReader` that is needed here."""
-
-    def few(
-        self, offsets: Longs, sizes: Ints, *, verify: bool = True
-    ) -> list[StoredMessage] | None:
-        """The messages with these physical offsets and sizes, read at once.
-
-        ``None`` if they are not close together, or if any is not a whole record.
-        """
 
 
 @attrs.frozen
@@ -41,7 +29,7 @@ class FewMessagesGetter:
     """
 
     queues: QueueReader
-    log: FewLog
+    log: PlacedRecords
     minimum: Callable[[], int]
 
     def get(self, want: GetSelection) -> GetResult | None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.format.java_hash import java_hash
 from lakelog.format.properties import JAVA_BLANK, SCHEDULE_TOPIC, TAG_SEPARATOR
 from lakelog.runtime.arguments import WrongValue, wrong_type
+from lakelog_queues.units.javahash import java_hash
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from lakelog.codec.frame import read_frame, verify_frame
+from lakelog.codec.frame import checked_frame
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.pages.shared_page import PAGE_FILE
@@ -57,9 +57,7 @@ class LogBytes:
         segment = self.files.get(f"{self.store}/{COMMITLOG_DIR}/{name}", b"")
         data = segment[start : start + end_offset - offset]
         try:
-            view = memoryview(data)
-            frame = read_frame(view, 0, len(data), offset)
-            verify_frame(view, frame, offset, sealed=True)
+            frame = checked_frame(memoryview(data), 0, len(data), offset, sealed=True)
         except CorruptRecord:
             return None
         if frame.topic == REPAIRED_TOPIC:

@@ -17,6 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeAlias
+from unittest.mock import patch
 
 import attrs
 
@@ -204,7 +205,8 @@ class FastChecker:
     def _recovered(self, directory: StoreDirectory) -> RecoveryPlan:
         core = self.opener.settings.core
         try:
-            plan = examine(directory, core, decode=self.decoder)
+            with patch("lakelog.log.reading.scan.decode_run", self.decoder):
+                plan = examine(directory, core)
             mend(directory, plan, core.segment_size_bytes)
             read_identity(directory.files, directory.path)
         except Exception as error:

@@ -24,7 +24,7 @@ from lakelog.format.layout import (
     OWN_DIR,
     QUARANTINE_DIR,
 )
-from lakelog.recovery.quarantine import holding
+from lakelog.recovery.quarantine import COPYING, LIST_FILE
 from lakelog_cli.diskbars import bars, disks
 from lakelog_cli.filesizes import sizes
 from lakelog_cli.opening import open_for
@@ -59,7 +59,7 @@ def stats(
             "disk_state": _disk_state(opened),
             "disks": disks(opened.path, directory_of(opened).commitlog),
             "files": _files(opened),
-            "quarantine": attrs.asdict(holding(RealFileSystem(), opened.path)),
+            "quarantine": _quarantine(opened),
         }
     if as_json:
         write_document(document)
@@ -158,3 +158,10 @@ def _day(timestamp_ms: int) -> str:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone().isoformat()
     except (ValueError, OverflowError, OSError):
         return "out of range"
+
+
+def _quarantine(store: Store) -> dict[str, int]:
+    """How many copies of log bytes, and moved files of queues and index, are in quarantine."""
+    found = RealFileSystem().list(store.path / OWN_DIR / QUARANTINE_DIR)
+    lengths = [length for name, length in found if name not in (LIST_FILE, COPYING)]
+    return {"entries": len(lengths), "length_bytes": sum(lengths)}

@@ -25,6 +25,7 @@ from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, S
 from lakelog_cli.walk import directory_of, walk_parts
 from lakelog_doctor.check import Checking, check_checkpoint
 from lakelog_doctor.parallel_scan import Part, WholeSegment
+from lakelog_doctor.segment_problems import problems
 
 
 @attrs.define
@@ -137,10 +138,11 @@ def _begin(store: Store, *, queues: bool, index: bool) -> Checking | None:
 def _findings(
     store: Store, checking: Checking | None, reporter: ProblemReporter, processes: int | None
 ) -> Findings:
-    problems = directory_of(store).problems(store.settings.core.segment_size_bytes)
-    for problem in problems:
+    directory, size = directory_of(store), store.settings.core.segment_size_bytes
+    wrong = problems(directory.commitlog, directory.files.list(directory.commitlog), size)
+    for problem in wrong:
         reporter.segment(problem)
-    found = Findings(len(problems), store.min_offset)
+    found = Findings(len(wrong), store.min_offset)
     for part in walk_parts(store, processes, reporter.damage):
         if not (isinstance(part, Damage) and reporter.is_torn(part)):
             found.count(part)

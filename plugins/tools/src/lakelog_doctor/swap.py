@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from lakelog.files.filesystem import FileSystem
 
@@ -25,29 +22,6 @@ def swap_in(files: FileSystem, new: Path, target: Path, old: Path) -> None:
     else:
         _in_two_steps(files, new, target, old)
     files.sync_dir(target.parent)
-
-
-REBUILD_DIR: Final = "rebuild"
-"""Folder for new trees in ``lakelog/tmp``; the next owner removes remains of a crash."""
-
-
-def remove_tree(files: FileSystem, path: Path) -> None:
-    """Remove a folder and its content; does nothing if it is missing."""
-    with suppress(FileNotFoundError):
-        _empty(files, path)
-        files.remove_dir(path)
-        files.sync_dir(path.parent)
-
-
-def _empty(files: FileSystem, path: Path) -> None:
-    with os.scandir(path) as entries:
-        found = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for each, is_dir in found:
-        if is_dir:
-            _empty(files, each)
-            files.remove_dir(each)
-        else:
-            files.unlink(each)
 
 
 def _move(files: FileSystem, source: Path, target: Path) -> None:

@@ -16,18 +16,17 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.accelerate import current
 from lakelog.codec import RecordBatch
-from lakelog.codec.decode import decode_all
+from lakelog.codec.frame import checked_frame
 from lakelog.codec.record_batch import Decoder
-from lakelog.codec.run import sound_records
-from lakelog.errors import OffsetOutOfRange
+from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.log.reading.sources import Extent, Source, ViewExtent
-from lakelog.message import StoredMessage
 
 Longs = NDArray[np.int64]
 Ints = NDArray[np.int32]
-_GAP_BYTES: Final = 64 << 10
+GAP_BYTES: Final = 64 << 10
 _LONGEST_RUN_BYTES: Final = 8 << 20
 """The longest single read, except for a longer record."""
 
@@ -60,7 +59,7 @@ def gather(
     sizes: Ints,
     *,
     verify: bool = True,
-    known: NDArray[np.bool_] | None = None,
+    known: NDArray[np.bool_],
     decoder: Decoder | None = None,
 ) -> Gathered:
     """Read the records at ``offsets``, in any order, each ``sizes`` bytes long.
@@ -73,54 +72,15 @@ def gather(
     states = np.full(len(offsets), BROKEN, np.int8)
     states[offsets < minimum] = GONE
     states[offsets < 0] = BROKEN
-    good = (sizes >= RECORD_MIN_BYTES) & (offsets >= max(minimum, 0))
+    good = (sizes >= RECORD_MIN_BYTES) & (offsets >= max(minimum, 0)) & ~known
     if end is not None:
         good &= offsets <= end - sizes.astype(np.int64)
-    if known is not None:
-        good &= ~known
     rows = np.flatnonzero(good)
     order = rows[np.argsort(offsets[rows], kind="stable")]
     parts = _Parts(offsets, sizes, states, decoder)
     for piece in parts.by_segment(source, order):
         piece.check(parts, verify)
     return Gathered(parts.batches, parts.rows, states)
-
-
-def few(
-    source: Source,
-    minimum: int,
-    end: int | None,
-    offsets: Longs,
-    sizes: Ints,
-    *,
-    verify: bool = True,
-) -> list[StoredMessage] | None:
-    """The messages at ``offsets``; ``None`` if :func:`gather` must be used.
-
-    That is the case if a record is not whole, or if the records are not in one segment and close
-    enough for one read.
-    """
-    first, last = int(offsets[0]), int(offsets[-1]) + int(sizes[-1])
-    if first < max(minimum, 0) or (end is not None and last > end):
-        return None
-    extents = source.extents(first)  # keep it: its file is open as long as it lives
-    view = _stretch(next(extents, None), first, last)
-    if view is None:
-        return None
-    return decode_all(view, offsets - first, sizes, offsets, verify=verify)
-
-
-def _stretch(extent: Extent | None, first: int, last: int) -> memoryview | None:
-    """The bytes of one segment from ``first`` to ``last``, if short enough for one read."""
-    if extent is None or not extent.start <= first < last <= extent.end:
-        return None
-    if last - first > _GAP_BYTES and not isinstance(extent, ViewExtent):
-        return None
-    try:
-        view = extent.read(first, last - first)
-    except (OffsetOutOfRange, FileNotFoundError):  # deleted meanwhile
-        return None
-    return view if len(view) == last - first else None
 
 
 @attrs.define(eq=False)
@@ -245,7 +205,7 @@ class _Read:
 
 def _runs(offsets: Longs, ends: Longs) -> Iterator[tuple[int, int]]:
     """Group the records into single reads: small distances, and limited length."""
-    far = np.flatnonzero(offsets[1:] - ends[:-1] > _GAP_BYTES) + 1
+    far = np.flatnonzero(offsets[1:] - ends[:-1] > GAP_BYTES) + 1
     bounds = [0, *far.tolist(), len(offsets)]
     for begin, stop in pairwise(bounds):
         at = begin
@@ -254,3 +214,32 @@ def _runs(offsets: Longs, ends: Longs) -> Iterator[tuple[int, int]]:
             cut = max(at + 1, at + int(np.searchsorted(ends[at:stop], most, side="right")))
             yield at, cut
             at = cut
+
+
+def sound_records(
+    batch: RecordBatch, offsets: Longs, sizes: Ints, *, verify: bool = True
+) -> tuple[NDArray[np.bool_], RecordBatch]:
+    """Which records of a batch are whole and as expected, and the batch of these.
+
+    :param offsets: the physical offset that each record must state
+    :param sizes: the length that each record must have, at least ``RECORD_MIN_BYTES``; must lie
+        inside the buffer
+    """
+    view, starts = batch.buffer, batch.starts
+    accelerator = current()
+    if accelerator is not None:
+        found = accelerator.sound_records(view, starts, offsets, sizes, verify=verify)
+        if found is not None:
+            whole, columns = found
+            some = RecordBatch.of_columns(view, batch.base_offset, columns, batch.decoder)
+            return np.frombuffer(whole, np.bool_), some
+    places = zip(starts.tolist(), offsets.tolist(), sizes.tolist(), strict=True)
+    good = np.array([_is_sound(view, *place, verify=verify) for place in places], np.bool_)
+    return good, batch.take(good)
+
+
+def _is_sound(view: memoryview, start: int, offset: int, size: int, *, verify: bool) -> bool:
+    try:
+        return checked_frame(view, start, start + size, offset, verify=verify).size == size
+    except CorruptRecord:
+        return False
