@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.accelerate import PlainRecords
 from lakelog.codec.encoder import Encoder
 from lakelog.message import Message, StoredMessage
 
@@ -59,6 +60,9 @@ class Lookups:
 def read_run(
     view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
 ) -> memoryview | None: ...
+def plain_records(
+    descriptor: int, start: int, length: int, *, sealed: bool
+) -> PlainRecords | None: ...
 def sound_records(
     view: memoryview,
     starts: NDArray[np.int64],

@@ -15,7 +15,7 @@ from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 6
+SEAM: Final = 7
 """The version of lakelog's accelerator interface that the extension implements."""
 
 EncodedBatch.register(_native.Batch)
@@ -46,6 +46,7 @@ class Native:
 
     seam = SEAM
     read_run = staticmethod(_native.read_run)
+    plain_records = staticmethod(_native.plain_records)
     sound_records = staticmethod(_native.sound_records)
     queue_units = staticmethod(_native.queue_units)
     keys = staticmethod(_native.keys)
