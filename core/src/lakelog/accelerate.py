@@ -168,6 +168,17 @@ class Accelerator(Protocol):
     def set_slots(self, file: mmap, slots: int, heads: memoryview) -> None:
         """Point the file's slots to the entries, which must be written already."""
 
+    def follow_entries(
+        self, entries: NDArray[np.uint8], first: int, last_offset: int, heads: NDArray[np.int32]
+    ) -> tuple[int, int] | None:
+        """Follow sound entries of a hash-index file; ``None``, and nothing done, if one is not.
+
+        :param entries: as in the file; ``first`` is the number of the first one
+        :param last_offset: the physical offset in the entry before
+        :param heads: for each slot the number of its newest entry before; then that of all
+        :returns: how many slots had no entry before; the physical offset in the last one
+        """
+
 
 class Putting(Protocol):
     """Appends one message without waiting for the flush strategy.

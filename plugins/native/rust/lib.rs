@@ -41,6 +41,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(dispatch::queue_units, module)?)?;
     module.add_function(wrap_pyfunction!(dispatch::keys, module)?)?;
     module.add_function(wrap_pyfunction!(entries::index_entries, module)?)?;
+    module.add_function(wrap_pyfunction!(entries::follow_entries, module)?)?;
     module.add_function(wrap_pyfunction!(entries::set_slots, module)?)?;
     Ok(())
 }

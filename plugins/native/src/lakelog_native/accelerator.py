@@ -52,6 +52,7 @@ class Native:
     keys = staticmethod(_native.keys)
     index_entries = staticmethod(_native.index_entries)
     set_slots = staticmethod(_native.set_slots)
+    follow_entries = staticmethod(_native.follow_entries)
     append_lock = _native.AppendLock
 
     def __init__(self) -> None:
