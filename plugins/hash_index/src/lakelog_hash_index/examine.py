@@ -82,9 +82,10 @@ def _entries(file: IndexFile, header: Header, heads: NDArray[np.int32]) -> Itera
         links = link(heads, np.maximum(hashes, 0) % file.shape.slots, first)
         heads[links.slots] = links.heads
         offsets = some["offset"].astype(np.int64)
+        before = np.append(last, offsets[:-1])  # a difference could overflow
         for broken, what, within in (
             (hashes < 0, "a negative hash", 0),
-            (np.diff(offsets, prepend=last) < 0, "an offset less than that of the entry before", 4),
+            (offsets < before, "an offset less than that of the entry before", 4),
             (some["seconds"] < 0, "a negative time", 12),
             (some["previous"] != links.previous, "not the entry before it in its slot", 16),
         ):
