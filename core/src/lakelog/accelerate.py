@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from lakelog.codec.encoded import EncodedBatch
     from lakelog.files.shared.append_lock import SectionLock
     from lakelog.message import Message, StoredMessage
     from lakelog.results import PutResult
@@ -181,14 +182,17 @@ class Accelerator(Protocol):
 
 
 class Putting(Protocol):
-    """Appends one message without waiting for the flush strategy.
+    """Appends messages without waiting for the flush strategy.
 
-    Returns its result, or ``None`` if nothing was done. It returns a queue id if it only chose the
-    queue.
+    Returns the result of one message, or ``None`` if nothing was done. It returns a queue id if it
+    only chose the queue.
     """
 
     def put(self, message: Message) -> PutResult | int | None:
         """Append ``message``."""
+
+    def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult] | EncodedBatch | None:
+        """Append ``messages`` together; an ``EncodedBatch`` if they were only encoded."""
 
     def bound(
         self, topic: str, tags: str | None, queue_id: int | None
