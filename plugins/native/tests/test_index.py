@@ -49,9 +49,7 @@ def cut(content: bytes, count: int) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "index"
         path.write_bytes(content)
-        writer = IndexFileWriter(
-            IndexFile(FILES, path, SHAPE), FILES.open(path, write=True)
-        )
+        writer = IndexFileWriter(IndexFile(FILES, path, SHAPE), FILES.open(path, write=True))
         writer.cut(count)
         writer.close()
         return path.read_bytes()
