@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lakelog.codec.encoded import EncodedBatch
     from lakelog.files.shared.append_lock import SectionLock
     from lakelog.message import Message, StoredMessage
     from lakelog.results import PutResult
@@ -191,7 +190,7 @@ class Putting(Protocol):
     def put(self, message: Message) -> PutResult | int | None:
         """Append ``message``."""
 
-    def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult] | EncodedBatch | None:
+    def put_batch(self, messages: Sequence[Message]) -> Any:
         """Append ``messages`` together; an ``EncodedBatch`` if they were only encoded."""
 
     def bound(
