@@ -157,14 +157,15 @@ def _all_columns(store: Store, queue_id: int, offset: int) -> int:
 
 def _query(directory: Path, count: int, content: bytes) -> Sample:
     _write(directory, count, content)
-    chance = random.Random(1)
+    chance, calls = random.Random(1), min(count, 20_000)
+    keys = [key(chance.randrange(count)) for _ in range(calls)]  # not timed, nor by the peer
     with _open(directory) as store:
 
-        def call(_at: int) -> None:
-            if not store.query(TOPIC, key(chance.randrange(count))):
+        def call(at: int) -> None:
+            if not store.query(TOPIC, keys[at]):
                 raise CannotRunError("a key was not found")
 
-        return _calls(min(count, 20_000), call)
+        return _calls(calls, call)
 
 
 def _bytime(directory: Path, count: int, content: bytes) -> Sample:

@@ -8,7 +8,7 @@ errors are defined once, and no file or result depends on the accelerator.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     from lakelog.message import Message, StoredMessage
     from lakelog.results import PutResult
 
-SEAM: Final = 6
+SEAM: Final = 7
 """Interface version, raised with each change; an accelerator for another version is not used."""
+
+PlainRecords: TypeAlias = "tuple[int, int, int, int, list[tuple[str, int, int, int, int, int]]]"
+"""End offset and number of some records; store times of the first and the last one, in ms; and by
+queue its topic and id, the number of its records, the queue offset of the first one, where that one
+starts, and where the last one ends.
+"""
 
 
 @runtime_checkable
@@ -78,6 +84,18 @@ class Accelerator(Protocol):
         properties.
 
         ``int32``: size, magic, body checksum, queue id, flag, system flags, reconsume times.
+        """
+
+    def plain_records(
+        self, descriptor: int, start: int, length: int, *, sealed: bool
+    ) -> PlainRecords | None:
+        """The sound records at the start of a segment's file, up to one that needs a closer look.
+
+        That is an inner batch, a record that feeds light queues, or one whose queue offset does not
+        follow that of its queue's last record. ``None`` without such records.
+
+        :param start: offset of the segment; ``length``: its length in bytes
+        :param sealed: see :meth:`read_run`
         """
 
     def sound_records(
@@ -150,16 +168,30 @@ class Accelerator(Protocol):
     def set_slots(self, file: mmap, slots: int, heads: memoryview) -> None:
         """Point the file's slots to the entries, which must be written already."""
 
+    def follow_entries(
+        self, entries: NDArray[np.uint8], first: int, last_offset: int, heads: NDArray[np.int32]
+    ) -> tuple[int, int] | None:
+        """Follow sound entries of a hash-index file; ``None``, and nothing done, if one is not.
+
+        :param entries: as in the file; ``first`` is the number of the first one
+        :param last_offset: the physical offset in the entry before
+        :param heads: for each slot the number of its newest entry before; then that of all
+        :returns: how many slots had no entry before; the physical offset in the last one
+        """
+
 
 class Putting(Protocol):
-    """Appends one message without waiting for the flush strategy.
+    """Appends messages without waiting for the flush strategy.
 
-    Returns its result, or ``None`` if nothing was done. It returns a queue id if it only chose the
-    queue.
+    Returns the result of one message, or ``None`` if nothing was done. It returns a queue id if it
+    only chose the queue.
     """
 
     def put(self, message: Message) -> PutResult | int | None:
         """Append ``message``."""
+
+    def put_batch(self, messages: Sequence[Message]) -> Any:
+        """Append ``messages`` together; an ``EncodedBatch`` if they were only encoded."""
 
     def bound(
         self, topic: str, tags: str | None, queue_id: int | None

@@ -108,12 +108,11 @@ pub struct BatchEncoder {
 }
 
 /// A queue that records of a batch go to.
-struct Queue {
-    key: Py<PyTuple>,
+pub struct Queue {
+    pub key: Py<PyTuple>,
     topic: usize,
-    id: i32,
-    queued: i64,
-    first: i64,
+    pub id: i32,
+    pub queued: i64,
 }
 
 struct Entry {
@@ -129,13 +128,13 @@ struct Entry {
 pub struct Batch {
     shared: Arc<Shared>,
     #[pyo3(get)]
-    buffer: Py<PyByteArray>,
+    pub buffer: Py<PyByteArray>,
     #[pyo3(get)]
     count: usize,
     #[pyo3(get)]
     wait: bool,
     entries: Vec<Entry>,
-    queues: Vec<Queue>,
+    pub queues: Vec<Queue>,
     pairs: Vec<Arc<HostPair>>,
     placed: Option<(i64, i64)>,
 }
@@ -143,7 +142,7 @@ pub struct Batch {
 #[pymethods]
 impl BatchEncoder {
     #[new]
-    fn new(encoder: &Bound<'_, PyAny>, classes: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub fn new(encoder: &Bound<'_, PyAny>, classes: &Bound<'_, PyAny>) -> PyResult<Self> {
         Ok(BatchEncoder {
             shared: Arc::new(Shared::of(encoder, classes)?),
             messages: Messages::of(encoder, classes)?,
@@ -154,13 +153,11 @@ impl BatchEncoder {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.topic_block)?;
-        self.messages.unusual.visit(&visit)?;
-        visit.call(&self.choose_many)
+        self.visit(&visit)
     }
 
     /// The records of a list of messages, or of columns; `None` to leave them to Python.
-    fn encode(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<Option<Batch>> {
+    pub fn encode(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<Option<Batch>> {
         if messages.get_type().is(self.columns.bind(py)) {
             return self.encode_columns(py, messages);
         }
@@ -188,6 +185,12 @@ impl BatchEncoder {
 }
 
 impl BatchEncoder {
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.topic_block)?;
+        self.messages.unusual.visit(visit)?;
+        visit.call(&self.choose_many)
+    }
+
     /// The index of the topic in `topics`; `None` if Python refuses it.
     #[inline(always)]
     fn topic(
@@ -236,21 +239,19 @@ impl BatchEncoder {
         let mut queues: Vec<Queue> = Vec::new();
         let mut entries = Vec::with_capacity(reads.len());
         let total = sizes.iter().map(|(size, ..)| size).sum();
-        let buffer = PyByteArray::new_with(py, total, |out| {
-            let mut at = 0;
-            for ((read, topic), &(size, pair, flags)) in reads.iter().zip(&sizes) {
-                let (of, hosts) = (&topics[*topic], &pairs[pair].hosts);
-                let to = &mut out[at..at + size];
-                let sealed = shared.sealed;
-                record::write(to, &read.fields, flags, hosts, of.magic, &of.block, sealed);
-                let queue = queue_of(py, &mut queues, &topics, *topic, read.fields.queue)?;
-                let is_queued = flags & PREPARED == 0;
-                queues[queue].queued += is_queued as i64;
-                entries.push(Entry { size, queue, pair, is_queued, queue_offset: 0 });
-                at += size;
-            }
-            Ok(())
-        })?;
+        let buffer = unwritten(py, total)?;
+        let mut rest = unsafe { buffer.as_bytes_mut() };
+        for ((read, topic), &(size, pair, flags)) in reads.iter().zip(&sizes) {
+            let (of, hosts) = (&topics[*topic], &pairs[pair].hosts);
+            let (to, behind) = rest.split_at_mut(size);
+            let sealed = shared.sealed;
+            record::write(to, &read.fields, flags, hosts, of.magic, &of.block, sealed);
+            let queue = queue_of(py, &mut queues, &topics, *topic, read.fields.queue)?;
+            let is_queued = flags & PREPARED == 0;
+            queues[queue].queued += is_queued as i64;
+            entries.push(Entry { size, queue, pair, is_queued, queue_offset: 0 });
+            rest = behind;
+        }
         Ok(Some(Batch {
             shared: shared.clone(),
             buffer: buffer.unbind(),
@@ -313,6 +314,15 @@ impl BatchEncoder {
     }
 }
 
+/// A new `bytearray`, each byte of which the caller writes: to zero them before costs a tenth of a put.
+fn unwritten(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyByteArray>> {
+    let length = ffi::Py_ssize_t::try_from(length)?;
+    unsafe {
+        let made = ffi::PyByteArray_FromStringAndSize(std::ptr::null(), length);
+        Ok(Bound::from_owned_ptr_or_err(py, made)?.cast_into()?)
+    }
+}
+
 /// Which of `pairs` are the hosts of a message.
 #[inline(always)]
 fn pair_of(pairs: &mut Vec<Arc<HostPair>>, read: &Read<'_>) -> PyResult<usize> {
@@ -338,7 +348,7 @@ fn queue_of(
         return Ok(at);
     }
     let key = (&topics[topic].name, id).into_pyobject(py)?.unbind();
-    queues.push(Queue { key, topic, id, queued: 0, first: 0 });
+    queues.push(Queue { key, topic, id, queued: 0 });
     Ok(queues.len() - 1)
 }
 
@@ -357,38 +367,19 @@ impl Batch {
         queue_offsets: &Bound<'_, PyAny>,
         now_ms: i64,
     ) -> PyResult<Py<PyAny>> {
-        let shared = self.shared.clone();
-        let buffer = self.buffer.bind(py);
-        if (buffer.len() + BLANK_BYTES) as i64 > remaining {
-            return Ok(shared.end_of_file.clone_ref(py));
+        if (self.buffer.bind(py).len() + BLANK_BYTES) as i64 > remaining {
+            return Ok(self.shared.end_of_file.clone_ref(py));
         }
         let mut next = Vec::with_capacity(self.queues.len());
-        for queue in &mut self.queues {
-            let first = if queue.queued > 0 {
+        for queue in &self.queues {
+            next.push(if queue.queued > 0 {
                 queue_offsets.call_method1(intern!(py, "next"), (&queue.key,))?.extract()?
             } else {
                 0
-            };
-            queue.first = first;
-            next.push(first);
+            });
         }
-        // The buffer has no other user while it is placed: a batch is used for one append.
-        let out = unsafe { buffer.as_bytes_mut() };
-        let mut at = 0;
-        for entry in &mut self.entries {
-            entry.queue_offset = 0;
-            if entry.is_queued {
-                entry.queue_offset = next[entry.queue];
-                next[entry.queue] += 1;
-            }
-            let to = &mut out[at..at + entry.size];
-            let place = position + at as i64;
-            let hosts = &self.pairs[entry.pair].hosts;
-            record::place(to, hosts, entry.queue_offset, place, now_ms, shared.sealed);
-            at += entry.size;
-        }
-        self.placed = Some((position, now_ms));
-        Ok(shared.placed.clone_ref(py))
+        self.place_at(py, position, next, now_ms);
+        Ok(self.shared.placed.clone_ref(py))
     }
 
     /// Take the queue offsets that `place` used, after the bytes were written.
@@ -400,14 +391,14 @@ impl Batch {
     }
 
     /// The result of each message, in order; only after `place`.
-    fn results(&self, py: Python<'_>, status: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    pub fn results(&self, py: Python<'_>, status: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let Some((position, now)) = self.placed else {
             return Err(PyRuntimeError::new_err("results of a batch that was not placed"));
         };
         if self.count >= COLUMNS_FROM {
             return self.columns(py, status, position, now);
         }
-        let found = PyList::empty(py);
+        let mut found = Vec::with_capacity(self.count);
         let mut place = position;
         for entry in &self.entries {
             let queue = &self.queues[entry.queue];
@@ -415,14 +406,34 @@ impl Batch {
             let numbers = [entry.queue_offset, place, entry.size as i64, now];
             let host = &self.pairs[entry.pair].store_host;
             let topic = topic.as_ptr();
-            found.append(self.shared.result(py, status, topic, queue.id, numbers, host)?)?;
+            found.push(self.shared.result(py, status, topic, queue.id, numbers, host)?);
             place += entry.size as i64;
         }
-        Ok(found.into_any().unbind())
+        Ok(PyList::new(py, found)?.into_any().unbind())
     }
 }
 
 impl Batch {
+    /// Fill in what depends on the place; `next` is the next offset of each queue.
+    pub fn place_at(&mut self, py: Python<'_>, position: i64, mut next: Vec<i64>, now_ms: i64) {
+        // The buffer has no other user while it is placed: a batch is used for one append.
+        let out = unsafe { self.buffer.bind(py).as_bytes_mut() };
+        let mut at = 0;
+        for entry in &mut self.entries {
+            entry.queue_offset = 0;
+            if entry.is_queued {
+                entry.queue_offset = next[entry.queue];
+                next[entry.queue] += 1;
+            }
+            let to = &mut out[at..at + entry.size];
+            let place = position + at as i64;
+            let hosts = &self.pairs[entry.pair].hosts;
+            record::place(to, hosts, entry.queue_offset, place, now_ms, self.shared.sealed);
+            at += entry.size;
+        }
+        self.placed = Some((position, now_ms));
+    }
+
     /// A `BatchResult`.
     fn columns(
         &self,
@@ -431,28 +442,28 @@ impl Batch {
         position: i64,
         now: i64,
     ) -> PyResult<Py<PyAny>> {
-        let column = |values: &mut dyn Iterator<Item = i64>| -> PyResult<Bound<'_, PyAny>> {
-            let raw: Vec<u8> = values.flat_map(i64::to_ne_bytes).collect();
-            self.shared.from_buffer.bind(py).call1((PyBytes::new(py, &raw), "=i8"))
+        let column = |value: &mut dyn FnMut(&Entry) -> i64| -> PyResult<Bound<'_, PyAny>> {
+            let raw = PyBytes::new_with(py, self.count * 8, |out| {
+                for (to, entry) in out.chunks_exact_mut(8).zip(&self.entries) {
+                    to.copy_from_slice(&value(entry).to_ne_bytes());
+                }
+                Ok(())
+            })?;
+            self.shared.from_buffer.bind(py).call1((raw, "=i8"))
         };
         let mut place = position;
-        let places: Vec<i64> = self
-            .entries
-            .iter()
-            .map(|entry| {
-                place += entry.size as i64;
-                place - entry.size as i64
-            })
-            .collect();
         let queues = PyList::new(py, self.entries.iter().map(|e| &self.queues[e.queue].key))?;
         let hosts = self.entries.iter().map(|entry| &self.pairs[entry.pair].store_host);
         let hosts = PyList::new(py, hosts)?;
         let made = self.shared.batch_result.bind(py).call1((
             status,
             queues,
-            column(&mut self.entries.iter().map(|entry| entry.queue_offset))?,
-            column(&mut places.into_iter())?,
-            column(&mut self.entries.iter().map(|entry| entry.size as i64))?,
+            column(&mut |entry| entry.queue_offset)?,
+            column(&mut |entry| {
+                place += entry.size as i64;
+                place - entry.size as i64
+            })?,
+            column(&mut |entry| entry.size as i64)?,
             now,
             hosts,
         ))?;

@@ -14,7 +14,7 @@ use crate::run::{numbers, octets};
 /// For up to this many records, the interpreter lock is kept.
 const ALONE: usize = 64;
 const UNIT_BYTES: usize = 20;
-const PREPARED: i32 = 0x4;
+pub const PREPARED: i32 = 0x4;
 const TRANSACTION: i32 = 0xC;
 const ROLLBACK: i32 = 0xC;
 const NAME_ENDS: u8 = 1;
@@ -89,16 +89,42 @@ fn values<'a, const N: usize>(properties: &'a [u8], names: [&[u8]; N]) -> [&'a [
     found
 }
 
-/// The new units of one queue.
-struct Group {
-    topic: Vec<u8>,
-    queue_id: i32,
-    count: usize,
+/// The records of one queue.
+pub struct Group {
+    pub topic: Vec<u8>,
+    pub queue_id: i32,
+    pub count: usize,
     /// The queue offset that the first record states, and the last.
-    first: i64,
+    pub first: i64,
     last: i64,
     /// Whether the queue offsets are consecutive.
     follow: bool,
+}
+
+impl Group {
+    #[inline(always)]
+    fn add(&mut self, stated: i64) {
+        if self.count == 0 {
+            self.first = stated;
+        } else {
+            self.follow &= self.last.checked_add(1) == Some(stated);
+        }
+        self.last = stated;
+        self.count += 1;
+    }
+
+    /// Add a record if its queue offset follows, or is the first and possible; whether it does.
+    #[inline(always)]
+    pub fn add_next(&mut self, stated: i64) -> bool {
+        let follows = match self.count {
+            0 => stated >= 0,
+            _ => self.last.checked_add(1) == Some(stated),
+        };
+        if follows {
+            self.add(stated);
+        }
+        follows
+    }
 }
 
 /// Records by queue: the number of each, and its unit.
@@ -110,16 +136,26 @@ struct Units {
 
 /// The queues of records, in the order in which they come.
 #[derive(Default)]
-struct Groups {
+pub struct Groups {
     topics: HashMap<Vec<u8>, usize>,
     last_topic: (Vec<u8>, usize),
     numbers: HashMap<(usize, i32), usize>,
-    found: Vec<Group>,
+    last: usize,
+    pub found: Vec<Group>,
 }
 
 impl Groups {
+    /// The number of a queue in `found`, where it is put if it is new.
     #[inline(always)]
-    fn number(&mut self, topic: &[u8], queue_id: i32) -> usize {
+    pub fn number(&mut self, topic: &[u8], queue_id: i32) -> usize {
+        let last = self.found.get(self.last);
+        if !last.is_some_and(|last| last.queue_id == queue_id && last.topic == topic) {
+            self.last = self.another(topic, queue_id);
+        }
+        self.last
+    }
+
+    fn another(&mut self, topic: &[u8], queue_id: i32) -> usize {
         if self.topics.is_empty() || self.last_topic.0 != topic {
             let next = self.topics.len();
             let number = *self.topics.entry(topic.to_vec()).or_insert(next);
@@ -135,14 +171,7 @@ impl Groups {
     #[inline(always)]
     fn add(&mut self, record: &Record<'_>) -> usize {
         let number = self.number(record.topic(), record.head.int(12));
-        let (group, stated) = (&mut self.found[number], record.head.long(20));
-        if group.count == 0 {
-            group.first = stated;
-        } else {
-            group.follow &= group.last.checked_add(1) == Some(stated);
-        }
-        group.last = stated;
-        group.count += 1;
+        self.found[number].add(record.head.long(20));
         number
     }
 }

@@ -53,6 +53,56 @@ impl<'a> Slots<'a> {
     }
 }
 
+/// Follow existing entries in their order, of which the first has number `first`: set the newest of
+/// each slot in `heads`.
+///
+/// Returns how many slots had none before, and the offset of the last entry; `None` if one is not
+/// sound, and then `heads` is as before.
+fn follow(data: &[u8], first: i32, last_offset: i64, heads: &mut [i32]) -> Option<(usize, i64)> {
+    let mut followed: Vec<(u32, i32)> = Vec::with_capacity(data.len() / ENTRY_BYTES);
+    let (mut opened, mut last) = (0, last_offset);
+    for raw in data.chunks_exact(ENTRY_BYTES) {
+        let raw: [u8; ENTRY_BYTES] = std::hint::black_box(raw.try_into().ok()?); // may change meanwhile
+        let int = |at: usize| i32::from_be_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+        let offset = (int(4) as i64) << 32 | int(8) as u32 as i64;
+        let (hash, previous) = (int(0), int(PREVIOUS_AT));
+        let slot = hash as u32 % heads.len() as u32;
+        let head = &mut heads[slot as usize];
+        if hash < 0 || offset < last || int(12) < 0 || previous != *head {
+            for &(slot, before) in followed.iter().rev() {
+                heads[slot as usize] = before;
+            }
+            return None;
+        }
+        opened += (previous == 0) as usize;
+        *head = first + followed.len() as i32;
+        followed.push((slot, previous));
+        last = offset;
+    }
+    Some((opened, last))
+}
+
+/// As ``link`` of ``chains.py``, for entries that are in a file: `follow`.
+#[pyfunction]
+pub fn follow_entries(
+    py: Python<'_>,
+    entries: PyBuffer<u8>,
+    first: i32,
+    last_offset: i64,
+    heads: PyBuffer<i32>,
+) -> Option<(usize, i64)> {
+    let data = octets(&entries)?;
+    let (count, slots) = (data.len() / ENTRY_BYTES, heads.item_count());
+    let end = i32::try_from(count).ok().and_then(|count| first.checked_add(count));
+    let is_plain = !heads.readonly() && heads.is_c_contiguous() && data.len() % ENTRY_BYTES == 0;
+    if !is_plain || first < 1 || end.is_none() || slots == 0 || u32::try_from(slots).is_err() {
+        return None;
+    }
+    // The caller alone has the array, and keeps it.
+    let heads = unsafe { std::slice::from_raw_parts_mut(heads.buf_ptr() as *mut i32, slots) };
+    without_lock(py, count, || follow(data, first, last_offset, heads))
+}
+
 /// The header's fields about existing entries.
 #[derive(Clone, Copy)]
 struct Place {
@@ -201,6 +251,25 @@ mod tests {
             slots.set(1, entry);
             slots.set(2, entry); // there is none
             assert_eq!((slots.get(0, 4), slots.get(1, 4)), (0, found));
+        }
+    }
+
+    #[test]
+    fn entries_are_followed_or_nothing_is_changed() {
+        let entry = |hash: i32, offset: i64, seconds: i32, previous: i32| {
+            let (ends, times) = (offset.to_be_bytes(), seconds.to_be_bytes());
+            [&hash.to_be_bytes()[..], &ends, &times, &previous.to_be_bytes()].concat()
+        };
+        let good = [entry(3, 7, 0, 2), entry(4, 7, 1, 0), entry(5, 9, 1, 5)].concat();
+        let mut heads = [2, 0, 5];
+        assert_eq!(follow(&good, 5, 7, &mut heads), Some((1, 9)));
+        assert_eq!(heads, [5, 6, 7]);
+        for bad in [entry(-1, 9, 0, 0), entry(0, 8, 0, 5), entry(0, 9, -1, 5), entry(0, 9, 0, 4)] {
+            assert_eq!(follow(&bad, 8, 9, &mut heads), None);
+            assert_eq!(heads, [5, 6, 7]);
+            let mut fresh = [2, 0, 5];
+            assert_eq!(follow(&[&good[..], &bad].concat(), 5, 7, &mut fresh), None);
+            assert_eq!(fresh, [2, 0, 5]);
         }
     }
 

@@ -5,9 +5,24 @@
 const HEADER_BYTES: usize = 40;
 const SLOT_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 20;
+const LINE_BYTES: usize = 64;
 const ROUNDED_MS: i64 = 999;
 /// Longer chains are left to Python, whose callers may stop early.
 const MOST_ENTRIES: usize = 4096;
+
+/// Have the first bytes brought into the processor's caches, all lines of them at once.
+#[inline(always)]
+pub fn fetch(data: &[u8], bytes: usize) {
+    for line in data[..bytes.min(data.len())].chunks(LINE_BYTES) {
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+            _mm_prefetch(line.as_ptr().cast(), _MM_HINT_T0);
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        std::hint::black_box(line);
+    }
+}
 
 /// The bytes of an index file, which other processes may change.
 #[derive(Clone, Copy)]
@@ -40,6 +55,12 @@ impl<'a> File<'a> {
         let length = slots.checked_mul(SLOT_BYTES)?.checked_add(HEADER_BYTES)?;
         let length = length.checked_add(entries.checked_mul(ENTRY_BYTES)?)?;
         (data.len() == length).then_some(File { data, slots })
+    }
+
+    /// Prefetch the slot of a key.
+    pub fn fetch_slot(&self, wanted: &Wanted) {
+        let slot = wanted.key_hash as usize % self.slots.max(1);
+        fetch(&self.data[HEADER_BYTES + slot * SLOT_BYTES..], SLOT_BYTES);
     }
 
     fn entries_at(&self) -> usize {

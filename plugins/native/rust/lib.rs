@@ -23,6 +23,7 @@ mod record;
 mod run;
 mod slots;
 mod stored;
+mod survey;
 mod units;
 
 #[pymodule(name = "_native", gil_used = true)]
@@ -36,9 +37,11 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<lookups::Lookups>()?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
+    module.add_function(wrap_pyfunction!(survey::plain_records, module)?)?;
     module.add_function(wrap_pyfunction!(dispatch::queue_units, module)?)?;
     module.add_function(wrap_pyfunction!(dispatch::keys, module)?)?;
     module.add_function(wrap_pyfunction!(entries::index_entries, module)?)?;
+    module.add_function(wrap_pyfunction!(entries::follow_entries, module)?)?;
     module.add_function(wrap_pyfunction!(entries::set_slots, module)?)?;
     Ok(())
 }

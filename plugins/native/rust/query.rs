@@ -10,7 +10,7 @@ use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::dispatch::hash_on;
 use crate::frame::{Head, RECORD_MIN_BYTES};
-use crate::index::{Chain, File, Wanted};
+use crate::index::{fetch, Chain, File, Wanted};
 use crate::log::Bounds;
 use crate::lookups::Parts;
 use crate::message::long;
@@ -20,6 +20,8 @@ use crate::stored::frame;
 const FOREVER_MS: i64 = i64::MAX;
 /// Records up to this size are read completely by the first read.
 const NEAR_BYTES: i64 = 4096;
+/// A short record.
+const FETCHED_BYTES: usize = 256;
 
 /// The query, and the messages found so far.
 struct Search<'a> {
@@ -48,44 +50,51 @@ pub fn query<'py>(
     let Some(mut search) = Search::of(topic, key, times, max_messages) else {
         return Ok(None);
     };
-    let (Some(bounds), Some(buried)) = (parts.begin(py)?, parts.buried(topic)?) else {
+    let Some(bounds) = parts.begin(py)? else {
         return Ok(None);
     };
-    let Some(files) = parts.hash_files(py)? else {
-        return Ok(None);
-    };
-    (search.bounds, search.buried) = (bounds, buried);
-    match parts.through(py, &mut search, &files)? {
+    search.bounds = bounds;
+    match parts.through(&mut search, topic)? {
         Some(()) => PyList::new(py, search.found).map(Some),
         None => Ok(None),
     }
 }
 
+/// All bytes of a `HashFile`.
+fn map_of(file: &Bound<'_, PyAny>) -> Option<PyBuffer<u8>> {
+    PyBuffer::get(&file.getattr(intern!(file.py(), "map")).ok()?).ok()
+}
+
+fn file_of(map: &PyBuffer<u8>, (slots, entries): (usize, usize)) -> Option<File<'_>> {
+    File::of(octets(map)?, slots, entries)
+}
+
 impl Parts {
     /// Search all files, newest first, and the keys that a reader keeps in memory.
-    fn through(
-        &self,
-        py: Python<'_>,
-        search: &mut Search<'_>,
-        files: &Bound<'_, PyAny>,
-    ) -> PyResult<Option<()>> {
+    fn through(&self, search: &mut Search<'_>, topic: &Bound<'_, PyAny>) -> PyResult<Option<()>> {
+        let py = topic.py();
         type Files<'py> = (Bound<'py, PyTuple>, Bound<'py, PyAny>, i64, i64, usize, usize);
-        let Ok((files, memory, minimum, limit, slots, entries)) = files.extract::<Files<'_>>()
-        else {
+        let found = self.hash_files(py)?.and_then(|found| found.extract::<Files<'_>>().ok());
+        let Some((files, memory, minimum, limit, slots, entries)) = found else {
             return Ok(None);
         };
         (search.minimum, search.limit) = (minimum, limit);
-        let Some(others) = search.others(&memory)? else {
+        let shape = (slots, entries);
+        let mut newest = files.iter().next_back().and_then(|file| map_of(&file));
+        if let Some(file) = newest.as_ref().and_then(|map| file_of(map, shape)) {
+            file.fetch_slot(&search.wanted); // it comes while Python is called
+        }
+        let (Some(buried), Some(others)) = (self.buried(topic)?, search.others(&memory)?) else {
             return Ok(None);
         };
+        search.buried = buried;
         let mut others = others.into_iter().peekable();
         for file in files.iter().rev() {
-            let map = file.getattr(intern!(py, "map")).and_then(|map| PyBuffer::<u8>::get(&map));
-            let Ok(map) = map else {
+            let Some(map) = newest.take().or_else(|| map_of(&file)) else {
                 return Ok(None);
             };
-            let file = octets(&map).and_then(|data| File::of(data, slots, entries));
-            let Some(mut chain) = file.and_then(|file| Chain::of(file, search.wanted)) else {
+            let chain = file_of(&map, shape).and_then(|file| Chain::of(file, search.wanted));
+            let Some(mut chain) = chain else {
                 return Ok(None);
             };
             loop {
@@ -164,6 +173,7 @@ impl Parts {
             let Some(data) = piece.bytes(offset, length, &mut read) else {
                 return Ok(false);
             };
+            fetch(data, FETCHED_BYTES);
             let size = Head::of(data).size();
             if size < RECORD_MIN_BYTES as i32 || size as i64 > end - offset {
                 return Ok(false);

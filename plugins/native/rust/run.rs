@@ -97,16 +97,16 @@ impl Columns {
 
 /// The requested checks.
 #[derive(Clone, Copy)]
-struct Checks {
-    verify: bool,
-    sealed: bool,
+pub struct Checks {
+    pub verify: bool,
+    pub sealed: bool,
 }
 
 impl Checks {
     /// The parts of the record at the start of `data`, if it is whole and says that it stands at
     /// `offset`.
     #[inline(always)]
-    fn frame(self, head: &Head, data: &[u8], offset: i64) -> Option<Frame> {
+    pub fn frame(self, head: &Head, data: &[u8], offset: i64) -> Option<Frame> {
         let size = usize::try_from(head.size()).ok()?;
         let record = data.get(..size)?;
         if head.physical_offset() != offset {

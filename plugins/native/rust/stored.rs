@@ -7,9 +7,9 @@ use std::sync::Mutex;
 use pyo3::buffer::PyBuffer;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyType};
+use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyType};
 
-use crate::frame::{Frame, Head, AT_BORN_HOST, RECORD_MIN_BYTES};
+use crate::frame::{Frame, Head, AT_BORN_HOST, MAGIC_V1, RECORD_MIN_BYTES};
 use crate::run::{long, numbers, octets, ALONE_BYTES};
 use crate::slots::{new_ref, Slots};
 
@@ -92,6 +92,7 @@ fn host(raw: &[u8]) -> Option<String> {
 pub struct Decoder {
     class: Slots,
     known: Mutex<Known>,
+    magic_v1: Py<PyInt>,
 }
 
 /// One record: its start in the buffer, its length, and the offset that it must contain. Where
@@ -102,7 +103,8 @@ pub type Wanted = (i64, i32, Option<i64>);
 impl Decoder {
     #[new]
     fn new(class: &Bound<'_, PyType>) -> PyResult<Self> {
-        Ok(Decoder { class: Slots::of(class, FIELDS)?, known: Mutex::default() })
+        let magic_v1 = PyInt::new(class.py(), MAGIC_V1).unbind();
+        Ok(Decoder { class: Slots::of(class, FIELDS)?, known: Mutex::default(), magic_v1 })
     }
 
     /// The message of the record that starts at `at`; `None` where it is not whole.
@@ -220,11 +222,9 @@ pub fn frame(record: &[u8], wanted: Wanted, verify: bool) -> Option<(Head, Frame
 /// What the record before had, as objects: most values of a call come again.
 #[derive(Default)]
 struct Before {
-    /// Whether no other record follows.
-    is_alone: bool,
     copy: Vec<u8>,
     texts: [Option<(Vec<u8>, Py<PyString>)>; 3],
-    ints: [Option<(i64, Py<PyAny>)>; 4],
+    ints: [Option<(i64, Py<PyAny>)>; 3],
 }
 
 impl Before {
@@ -295,7 +295,7 @@ impl Decoder {
         let Some((head, frame)) = frame(record, wanted, verify) else {
             return Ok(None);
         };
-        let made = self.of_parts(py, before, record, &head, &frame)?;
+        let made = self.of_parts(py, Some(before), record, &head, &frame)?;
         before.copy = copy;
         Ok(made)
     }
@@ -322,15 +322,14 @@ impl Decoder {
         head: &Head,
         frame: &Frame,
     ) -> PyResult<Option<Py<PyAny>>> {
-        let mut before = Before { is_alone: true, ..Before::default() };
-        self.of_parts(py, &mut before, record, head, frame)
+        self.of_parts(py, None, record, head, frame)
     }
 
     #[inline(always)]
     fn of_parts(
         &self,
         py: Python<'_>,
-        before: &mut Before,
+        mut before: Option<&mut Before>,
         record: &[u8],
         head: &Head,
         frame: &Frame,
@@ -338,7 +337,7 @@ impl Decoder {
         let suffix = frame.body_at - 16;
         let Some([topic, born, store]) = self.texts(
             py,
-            before,
+            before.as_deref_mut(),
             &record[frame.topic_at..frame.topic_end()],
             head.bytes(AT_BORN_HOST, frame.stored_at),
             head.bytes(frame.stored_at + 8, suffix),
@@ -350,7 +349,14 @@ impl Decoder {
             let int = |at| ffi::PyLong_FromLong(head.int(at) as _);
             let unsigned = |value: u32| ffi::PyLong_FromUnsignedLong(value as _);
             let int64 = |at| ffi::PyLong_FromLongLong(head.long(at));
-            let mut again = |at, value| before.int(py, at, value);
+            let mut again = |at, value| match &mut before {
+                Some(before) => before.int(py, at, value),
+                None => ffi::PyLong_FromLongLong(value),
+            };
+            let magic = match head.magic() {
+                MAGIC_V1 => new_ref(self.magic_v1.as_ptr()),
+                other => unsigned(other),
+            };
             let bytes = |part: &[u8]| {
                 ffi::PyBytes_FromStringAndSize(part.as_ptr().cast(), part.len() as ffi::Py_ssize_t)
             };
@@ -361,15 +367,15 @@ impl Decoder {
                 int64(20),
                 int64(28),
                 again(0, head.size() as i64),
-                again(1, head.magic() as i64),
+                magic,
                 bytes(&record[frame.body_at..frame.body_end]),
                 unsigned(head.body_crc()),
                 bytes(&record[frame.properties_at..]),
                 int(16),
                 int(36),
-                again(2, head.long(40)),
+                again(1, head.long(40)),
                 born.into_ptr(),
-                again(3, head.long(frame.stored_at)),
+                again(2, head.long(frame.stored_at)),
                 store.into_ptr(),
                 int(suffix),
                 int64(suffix + 4),
@@ -388,23 +394,23 @@ impl Decoder {
     fn texts(
         &self,
         py: Python<'_>,
-        before: &mut Before,
+        before: Option<&mut Before>,
         topic: &[u8],
         born: &[u8],
         store: &[u8],
     ) -> Option<[Py<PyString>; 3]> {
         let given = [topic, born, store];
-        let same = |at: usize| before.text(py, at, given[at]);
+        let same = |at: usize| before.as_ref()?.text(py, at, given[at]);
         if let (Some(topic), Some(born), Some(store)) = (same(0), same(1), same(2)) {
             return Some([topic, born, store]);
         }
         // Held for no longer than texts are made, which runs no Python code.
         let mut known = self.known.try_lock().ok()?;
         let made = [known.topic(py, topic)?, known.host(py, born)?, known.host(py, store)?];
-        if before.is_alone {
-            return Some(made);
+        if let Some(before) = before {
+            let texts = |at: usize| Some((given[at].to_vec(), made[at].clone_ref(py)));
+            before.texts = std::array::from_fn(texts);
         }
-        before.texts = std::array::from_fn(|at| Some((given[at].to_vec(), made[at].clone_ref(py))));
         Some(made)
     }
 }

@@ -54,8 +54,8 @@ final class BenchRead {
     Map<String, Object> query(int count) throws Exception {
         write(count);
         Stores.awaitDispatch(store);
-        Random random = new Random(1);
-        Load load = new Load(1, index -> find(BenchMessages.key(random.nextInt(count))));
+        String[] keys = new Random(1).ints(count, 0, count).mapToObj(BenchMessages::key).toArray(String[]::new);
+        Load load = new Load(1, index -> find(keys[index]));
         load.measure(count, 1, 0);
         return load.measure(count, 1, body.length);
     }

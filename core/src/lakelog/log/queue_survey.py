@@ -21,6 +21,7 @@ from lakelog.format.sysflag import INNER_BATCH
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from lakelog.accelerate import PlainRecords
     from lakelog.codec.record_batch import RecordBatch
 
 INNER_NUMBER = "INNER_NUM"
@@ -198,6 +199,17 @@ class QueueOffsetSurvey:
         for group in queue_groups(batch):
             self._follow(batch, group.queue, group.records)
         self._count_light_queues(batch)
+
+    def count_plain(self, plain: PlainRecords) -> None:
+        """Start with the records that compiled code found."""
+        self.end_offset, self.records, self.first_timestamp_ms, last_ms, queues = plain
+        self.last_timestamp_ms = last_ms
+        self._raise_time(self.last_timestamp_ms)
+        for topic, queue_id, count, first, start, end in queues:
+            chain = QueueOffsetChain.of(first, start, end)
+            chain.next, chain.alone = first + count, count == 1
+            self.chains[topic, queue_id] = chain
+            self.next_offsets[topic, queue_id] = chain.next
 
     def _raise_time(self, found_ms: int) -> None:
         self.highest_timestamp_ms = max(self.highest_timestamp_ms, found_ms)

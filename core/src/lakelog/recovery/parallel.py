@@ -60,8 +60,13 @@ def sound_segments(
 def read_segment(path: Path, start: int, size_bytes: int, *, sealed: bool) -> QueueOffsetSurvey:
     """Read the segment at ``start`` from its file as far as it is sound."""
     found = QueueOffsetSurvey(start, start)
-    buffer = memoryview(bytearray(WINDOW_BYTES))
+    accelerator = accelerate.current()
     with path.open("rb", buffering=0) as file:
+        if accelerator is not None:
+            plain = accelerator.plain_records(file.fileno(), start, size_bytes, sealed=sealed)
+            if plain is not None:
+                found.count_plain(plain)
+        buffer = memoryview(bytearray(WINDOW_BYTES))
         while found.end_offset < start + size_bytes:
             at = found.end_offset
             length = os.preadv(file.fileno(), [buffer], at - start)

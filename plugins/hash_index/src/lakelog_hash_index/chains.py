@@ -8,6 +8,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.accelerate import current
+
 ENTRY_DTYPE: Final = np.dtype(
     [("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
 )
@@ -28,6 +30,20 @@ class Links:
     slots: NDArray[np.int64]
     heads: NDArray[np.int64]
     opened: int
+
+
+def follow(
+    heads: NDArray[np.int32], entries: NDArray[Any], first: int, last_offset: int
+) -> tuple[int, int] | None:
+    """Set ``heads`` to the newest of ``entries``, if compiled code finds that all are sound.
+
+    :param first: the number of the first one; ``last_offset``: the physical offset before it
+    :returns: the number of slots that were empty, and the last physical offset
+    """
+    accelerator = current()
+    if accelerator is None:
+        return None
+    return accelerator.follow_entries(entries.view(np.uint8), first, last_offset, heads)
 
 
 def link(heads: NDArray[Any], slots: NDArray[Any], first: int) -> Links:

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog_hash_index.chains import link
+from lakelog_hash_index.chains import follow, link
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.shape import Header
 
@@ -74,13 +74,18 @@ def _entries(file: IndexFile, header: Header, heads: NDArray[np.int32]) -> Itera
     entries, last = file.entries(), header.begin_offset
     for first in range(1, header.count, _CHUNK):
         some = entries[first : min(first + _CHUNK, header.count)]
+        sound = follow(heads, some, first, last)
+        if sound is not None:
+            last = sound[1]
+            continue
         hashes = some["hash"].astype(np.int32)
         links = link(heads, np.maximum(hashes, 0) % file.shape.slots, first)
         heads[links.slots] = links.heads
         offsets = some["offset"].astype(np.int64)
+        before = np.append(last, offsets[:-1])  # a difference could overflow
         for broken, what, within in (
             (hashes < 0, "a negative hash", 0),
-            (np.diff(offsets, prepend=last) < 0, "an offset less than that of the entry before", 4),
+            (offsets < before, "an offset less than that of the entry before", 4),
             (some["seconds"] < 0, "a negative time", 12),
             (some["previous"] != links.previous, "not the entry before it in its slot", 16),
         ):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lakelog.accelerate import current
 from lakelog.files.filesystem import File
-from lakelog_hash_index.chains import ENTRY_DTYPE, link
+from lakelog_hash_index.chains import ENTRY_DTYPE, follow, link
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.shape import HEADER, LARGEST_INT, Header
 
@@ -103,13 +103,18 @@ class IndexFileWriter:
         heads = np.zeros(self.shape.slots, np.int32)
         entries, opened = self.seen.entries(), 0
         for first in range(1, count, _CHUNK):
-            hashes = entries["hash"][first : min(first + _CHUNK, count)].astype(np.int32)
-            links = link(heads, hashes % self.shape.slots, first)
+            some = entries[first : min(first + _CHUNK, count)]
+            sound = follow(heads, some, first, 0)
+            if sound is not None:
+                opened += sound[0]
+                continue
+            links = link(heads, some["hash"].astype(np.int32) % self.shape.slots, first)
             heads[links.slots] = links.heads
             opened += links.opened
         written = min(max(self.header.count, int(self._heads.max()) + 1), self.shape.entries)
         self._write_header(_shortened(self.header, self.seen, count, opened))
-        self._heads[:] = heads
+        other = np.flatnonzero(self._heads != heads)  # a store makes a page dirty
+        self._heads[other] = heads[other]
         for first in range(count, written, _CHUNK):
             size = min(_CHUNK, written - first) * ENTRY_DTYPE.itemsize
             self._file.write_at(self.shape.entry_at(first), bytes(size))

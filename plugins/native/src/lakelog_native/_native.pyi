@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lakelog.accelerate import PlainRecords
 from lakelog.codec.encoder import Encoder
 from lakelog.message import Message, StoredMessage
 
@@ -26,6 +27,7 @@ class AppendLock:
 class Putter:
     def __init__(self, encoder: Encoder, classes: Any, log: Any) -> None: ...
     def put(self, message: Message) -> Any: ...
+    def put_batch(self, messages: Sequence[Message]) -> Any: ...
     def bound(self, topic: str, tags: str | None, queue_id: int | None) -> Any: ...
 
 class Decoder:
@@ -59,6 +61,9 @@ class Lookups:
 def read_run(
     view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
 ) -> memoryview | None: ...
+def plain_records(
+    descriptor: int, start: int, length: int, *, sealed: bool
+) -> PlainRecords | None: ...
 def sound_records(
     view: memoryview,
     starts: NDArray[np.int64],
@@ -82,3 +87,6 @@ def index_entries(
     starts: NDArray[np.int64],
 ) -> tuple[memoryview, memoryview, int, tuple[int, int], int] | None: ...
 def set_slots(file: mmap, slots: int, heads: memoryview) -> None: ...
+def follow_entries(
+    entries: NDArray[np.uint8], first: int, last_offset: int, heads: NDArray[np.int32]
+) -> tuple[int, int] | None: ...

@@ -15,7 +15,7 @@ from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 6
+SEAM: Final = 7
 """The version of lakelog's accelerator interface that the extension implements."""
 
 EncodedBatch.register(_native.Batch)
@@ -46,11 +46,13 @@ class Native:
 
     seam = SEAM
     read_run = staticmethod(_native.read_run)
+    plain_records = staticmethod(_native.plain_records)
     sound_records = staticmethod(_native.sound_records)
     queue_units = staticmethod(_native.queue_units)
     keys = staticmethod(_native.keys)
     index_entries = staticmethod(_native.index_entries)
     set_slots = staticmethod(_native.set_slots)
+    follow_entries = staticmethod(_native.follow_entries)
     append_lock = _native.AppendLock
 
     def __init__(self) -> None:
