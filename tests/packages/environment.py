@@ -72,23 +72,12 @@ class Environment:
             found = distribution(name) if found is None else found
             return found, found.requires or ()
 
-        self._link_all(requirement, find)
+        for found in _closure(requirement, find):
+            self._link(found)
 
     def bring_checkout(self, requirement: str) -> None:
-        """Link in all that it brings, with the workspace's sources, as their files declare it.
-
-        What an editable installation states was true when it was made.
-        """
-
-        def find(name: str) -> tuple[Distribution, Sequence[str]]:
-            found = distribution(name)
-            project = BY_NAME.get(normal(name))
-            return found, project.requires if project else found.requires or ()
-
-        self._link_all(requirement, find)
-
-    def _link_all(self, requirement: str, find: Find) -> None:
-        for found in _closure(requirement, find):
+        """Link in all that it brings, with the workspace's sources."""
+        for found in declared(requirement):
             self._link(found)
 
     def _link(self, found: Distribution) -> None:
@@ -105,6 +94,19 @@ class Environment:
     def run(self, *arguments: str, cwd: Path, **environ: str) -> str:
         """Run its interpreter; what it printed."""
         return run([str(self.python), *arguments], cwd, environ)
+
+
+def declared(requirement: str) -> Iterator[Distribution]:
+    """All that a requirement brings, as the files of the workspace declare it now.
+
+    What an editable installation states was true when it was made.
+    """
+
+    def find(name: str) -> tuple[Distribution, Sequence[str]]:
+        found, project = distribution(name), BY_NAME.get(normal(name))
+        return found, project.requires if project else found.requires or ()
+
+    return _closure(requirement, find)
 
 
 def build_wheels(folder: Path, *projects: Path) -> None:

@@ -9,12 +9,13 @@ A test that needs more belongs to the distribution that it needs, or to ``tests`
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.packages.environment import Environment
-from tests.packages.projects import BY_NAME, PROJECTS, ROOT, Project
+from tests.packages.environment import Environment, declared
+from tests.packages.projects import BY_NAME, PROJECTS, ROOT, Project, normal
 
 SOME = 8
 
@@ -59,3 +60,14 @@ def test_they_import_what_it_names(project: Project) -> None:
         if top in ("contrib", "core", "examples", "plugins", "tests"):
             path = module.replace(".", "/") + "/"
             assert any(path.startswith(f"{each}/") for each in folders), f"{file}: {module}"
+
+
+def test_wheels_of_native_are_tested_with_what_it_names() -> None:
+    """They are built in containers, where no index has the other distributions yet."""
+    native = BY_NAME["lakelog-native"]
+    whole = tomllib.loads((native.folder / "pyproject.toml").read_text())
+    listed = re.findall(r"{project}/(\S+)", whole["tool"]["cibuildwheel"]["before-test"])
+    brought = {normal(each.name) for each in declared(f"{native.name}[test]")}
+    assert listed == sorted(
+        str(BY_NAME[each]) for each in (brought & BY_NAME.keys()) - {native.name}
+    )
