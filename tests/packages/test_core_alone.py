@@ -10,7 +10,13 @@ from tests.packages.environment import Environment
 from tests.packages.projects import PROJECTS, Project
 
 PURE = [each for each in PROJECTS if each.name != "lakelog-native"]
-NEEDS_AN_EXTRA = {"lakelog.aio", "lakelog.arrow", "lakelog_queues.arrow"}
+NEEDS_AN_EXTRA = {
+    *("lakelog.aio", "lakelog.arrow", "lakelog_queues.arrow"),
+    *("lakelog_lake.sinks.iceberg_upkeep", "lakelog_lake.tables.synced_io"),
+    *("lakelog_spark.archived", "lakelog_spark.source.data_source"),
+    *("lakelog_spark.source.streaming", "lakelog_spark.writing.stream_writer"),
+    "lakelog_spark.writing.writer",
+}
 """Modules, and packages with all theirs, that need more than their distribution declares."""
 
 PUT_AND_READ = """

@@ -50,7 +50,7 @@ MESSAGES: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "a topic of dots": ({"topic": ".."}, "cannot name a directory"),
     "a long topic": ({"topic": "t" * 256}, "takes 256 bytes, not 1 to 255"),
     "a topic of a surrogate": ({"topic": "\udcff"}, "is not a str that UTF-8 can encode"),
-    "a separator": ({"tags": "a\x01b"}, "tags"),
+    "a separator": ({"tags": "a\x01b"}, "property 'TAGS' holds the character 0x01"),
     "a long body": ({"body": bytes(5 << 20)}, "the limit is"),
     "long properties": ({"properties": {"a": "x" * 40_000}}, "the limit is"),
     "a queue of a float": ({"queue_id": 1.5}, r"queue_id is 1.5 \(float\); give a whole number"),
