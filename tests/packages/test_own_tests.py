@@ -17,7 +17,7 @@ import pytest
 from tests.packages.environment import Environment, declared
 from tests.packages.projects import BY_NAME, PROJECTS, ROOT, Project, normal
 
-SOME = 8
+SOME = 4
 
 
 @pytest.fixture(params=PROJECTS, ids=str)
@@ -34,7 +34,9 @@ def run_tests(project: Project, tmp_path: Path, *options: str) -> str:
     made.bring_checkout(f"{project.name}[test]")
     command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.packages.some")
     folders = (f"--basetemp={tmp_path / 'basetemp'}", str(project.folder / "tests"))
-    return made.run(*command, *options, *folders, cwd=ROOT, PYTHONPATH=str(ROOT))
+    # With bytecode, which tests that ran before have left, or which is left for those that follow.
+    given = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": ""}
+    return made.run(*command, *options, *folders, cwd=ROOT, **given)
 
 
 @pytest.mark.timeout(300)
