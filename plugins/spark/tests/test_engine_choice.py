@@ -85,3 +85,16 @@ def test_a_java_that_does_not_run_spark_is_an_error(
         "gone": f"JAVA_HOME is {home}",
     }[made] in last
     assert not (tmp_path / "t").exists()
+
+
+def test_sql_with_an_old_java_says_what_to_install(store_path: Path, tmp_path: Path) -> None:
+    home = tmp_path / "java-11"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").touch(mode=0o755)
+    (home / "release").write_text('JAVA_VERSION="11.0.2"\n')
+    words = (LAKELOG, "sql", str(store_path), "select 1", "--engine", "spark")
+    given = {**os.environ, "JAVA_HOME": str(home)}
+    done = subprocess.run(words, env=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Spark needs Java 17 or later" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
