@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -16,25 +16,13 @@ from lakelog import Message, RecoveryReport
 from lakelog.files.state.clean_stop import CLEAN_STOP_FILE
 from lakelog.recovery.clean_stop import UNCHANGED
 from tests.support.rows import by_kind, difference
-from tests.support.twostores import ours
+from tests.support.twostores import alike, ours
 
 if TYPE_CHECKING:
     from tests.oracle.java import Oracle
 
 SEGMENT: Final = 64 << 10
-JAVA: Final = {
-    "mappedFileSizeCommitLog": str(SEGMENT),
-    "mappedFileSizeConsumeQueue": "2000",
-    "maxHashSlotNum": "100",
-    "maxIndexNum": "400",
-}
-SETTINGS: Final[dict[str, Any]] = {
-    "segment_size_bytes": SEGMENT,
-    "settings": {
-        "consume-queue": {"file_entries": 100},
-        "hash-index": {"slots": 100, "entries": 400},
-    },
-}
+JAVA, SETTINGS = alike(SEGMENT, light_queues=False)
 
 
 def a_closed_store(path: Path) -> None:

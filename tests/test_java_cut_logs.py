@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import pytest
@@ -19,25 +19,13 @@ from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import read_checkpoint
 from tests.support.rows import Row, by_kind, difference
-from tests.support.twostores import ours
+from tests.support.twostores import alike, ours
 
 if TYPE_CHECKING:
     from tests.oracle.java import Oracle
 
 SEGMENT: Final = 64 << 10
-JAVA: Final = {
-    "mappedFileSizeCommitLog": str(SEGMENT),
-    "mappedFileSizeConsumeQueue": "2000",
-    "maxHashSlotNum": "100",
-    "maxIndexNum": "400",
-}
-SETTINGS: Final[dict[str, Any]] = {
-    "segment_size_bytes": SEGMENT,
-    "settings": {
-        "consume-queue": {"file_entries": 100},
-        "hash-index": {"slots": 100, "entries": 400},
-    },
-}
+JAVA, SETTINGS = alike(SEGMENT, light_queues=False)
 UNIT_BYTES: Final = 20
 
 

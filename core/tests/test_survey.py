@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.tests.codec.handmade import record, run
 from lakelog.codec import RecordBatch
 from lakelog.codec.queue_groups import LEAST_BYTES
 from lakelog.format.sysflag import PREPARED
 from lakelog.log.queue_survey import QueueOffsetSurvey
-from plugins.queues.tests.consumequeue.support import record, run
 
 DISPATCHED = b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02INNER_MULTI_QUEUE_OFFSET\x016,8\x02"
 BODY_BYTES = 1_000

@@ -12,11 +12,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tests.oracle import build
+from tests.support import maven
 from tests.support.rows import Row, parse
 
 NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
+_HERE: Final = Path(__file__).parent
+_POM: Final = _HERE / "pom.xml"
+_RESOURCES: Final = _HERE / "resources"
 _HEAP: Final = "512m"
 _MEASURED: Final = "Bench"
 _SHORT: Final = "-XX:TieredStopAtLevel=1"
@@ -35,7 +38,22 @@ def missing() -> str | None:
 
 def build_oracle() -> Oracle:
     """Build what is not built yet."""
-    return Oracle(build.jars(), build.classes())
+    return Oracle(maven.jars(_POM), _classes())
+
+
+def _classes() -> Path:
+    """Give the folder of the compiled programs and their resources."""
+    library = maven.jars(_POM)
+    sources = sorted((_HERE / "java").glob("*.java"))
+    resources = sorted(path for path in _RESOURCES.rglob("*") if path.is_file())
+
+    def compile_into(folder: Path) -> None:
+        class_path = os.fspath(library / "*")
+        maven.run(["javac", "-nowarn", "-cp", class_path, "-d", str(folder), *map(str, sources)])
+        shutil.copytree(_RESOURCES, folder, dirs_exist_ok=True)
+
+    state = maven.digest([_POM, *sources, *resources])
+    return maven.once(maven.CACHE / f"classes-{state}", compile_into)
 
 
 @dataclass(frozen=True)
@@ -116,11 +134,11 @@ class Oracle:
         # The logging library writes below the home directory, unless told otherwise twice.
         return [
             "java",
-            f"@{build.HERE / 'jvm.args'}",
+            f"@{_HERE / 'jvm.args'}",
             *flags,
             f"-Xms{_HEAP}",
             f"-Xmx{_HEAP}",
-            f"-Duser.home={build.CACHE / 'home'}",
+            f"-Duser.home={maven.CACHE / 'home'}",
             f"-Drmq.logback.configurationFile={self.classes / 'logback.xml'}",
             "-cp",
             os.pathsep.join([str(self.jars / "*"), str(self.classes)]),

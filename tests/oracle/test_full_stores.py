@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +20,7 @@ from lakelog.format.properties import INNER_MULTI_DISPATCH, KEYS
 from lakelog.format.sysflag import COMMIT, PREPARED, ROLLBACK
 from lakelog_cli.app import make_app
 from tests.support.rows import Row, by_kind, difference, parse
+from tests.support.twostores import alike
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,23 +28,8 @@ if TYPE_CHECKING:
     from tests.oracle.java import Oracle
 
 SEGMENT: Final = 256 << 10
-JAVA: Final = {
-    "mappedFileSizeCommitLog": str(SEGMENT),
-    "mappedFileSizeConsumeQueue": "2000",
-    "maxHashSlotNum": "100",
-    "maxIndexNum": "400",
-    "enableLmq": "true",
-    "enableMultiDispatch": "true",
-}
-SETTINGS: Final[dict[str, Any]] = {
-    "segment_size_bytes": SEGMENT,
-    "flush": "none",
-    "light_queues": True,
-    "settings": {
-        "consume-queue": {"file_entries": 100},
-        "hash-index": {"slots": 100, "entries": 400},
-    },
-}
+JAVA, SETTINGS = alike(SEGMENT)
+SETTINGS["flush"] = "none"
 TOPICS: Final = ("orders", "Größe", "t" * 127, "u" * 128, "%RETRY%group")
 TAGS: Final = (
     None,

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import (
     Distribution,
     PackageNotFoundError,
@@ -22,6 +22,10 @@ from pathlib import Path
 import attrs
 from packaging.requirements import Requirement
 
+from tests.packages.projects import BY_NAME, normal
+
+Find = Callable[[str], tuple[Distribution, Sequence[str]]]
+"""Of a name: the distribution, and its requirements."""
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 
 
@@ -63,11 +67,17 @@ class Environment:
         """
         path = [str(each) for each in folders]
 
-        def find(name: str) -> Distribution:
+        def find(name: str) -> tuple[Distribution, Sequence[str]]:
             found = next(iter(distributions(name=name, path=path)), None)
-            return distribution(name) if found is None else found
+            found = distribution(name) if found is None else found
+            return found, found.requires or ()
 
-        for found in _closure((requirement,), find):
+        for found in _closure(requirement, find):
+            self._link(found)
+
+    def bring_checkout(self, requirement: str) -> None:
+        """Link in all that it brings, with the workspace's sources."""
+        for found in declared(requirement):
             self._link(found)
 
     def _link(self, found: Distribution) -> None:
@@ -75,10 +85,28 @@ class Environment:
             target = self.site / name
             if not target.exists():
                 target.symlink_to(Path(str(found.locate_file(name))))
+        for program in found.entry_points.select(group="console_scripts"):
+            script = self.folder / "bin" / program.name
+            start = f"from {program.module} import {program.attr}\n{program.attr}()"
+            script.write_text(f"#!{self.python}\n{start}\n")
+            script.chmod(0o755)
 
     def run(self, *arguments: str, cwd: Path, **environ: str) -> str:
         """Run its interpreter; what it printed."""
         return run([str(self.python), *arguments], cwd, environ)
+
+
+def declared(requirement: str) -> Iterator[Distribution]:
+    """All that a requirement brings, as the files of the workspace declare it now.
+
+    What an editable installation states was true when it was made.
+    """
+
+    def find(name: str) -> tuple[Distribution, Sequence[str]]:
+        found, project = distribution(name), BY_NAME.get(normal(name))
+        return found, project.requires if project else found.requires or ()
+
+    return _closure(requirement, find)
 
 
 def build_wheels(folder: Path, *projects: Path) -> None:
@@ -92,10 +120,6 @@ def install_wheels(folder: Path, target: Path) -> None:
     offline = ["--no-index", "--no-deps", "--no-cache-dir"]
     wheels = [str(each) for each in folder.glob("*.whl")]
     run([*PIP, "install", "--quiet", *offline, "--target", str(target), *wheels])
-
-
-def _normal(name: str) -> str:
-    return name.lower().replace("_", "-").replace(".", "-")
 
 
 def run(command: list[str], cwd: Path | None = None, environ: dict[str, str] | None = None) -> str:
@@ -117,27 +141,23 @@ def run(command: list[str], cwd: Path | None = None, environ: dict[str, str] | N
     return done.stdout
 
 
-def _closure(
-    requirements: tuple[str, ...], find: Callable[[str], Distribution]
-) -> Iterator[Distribution]:
-    waiting = [(Requirement(text), frozenset({""})) for text in requirements]
+def _closure(requirement: str, find: Find) -> Iterator[Distribution]:
+    waiting = [(Requirement(requirement), frozenset({""}))]
     seen: dict[str, frozenset[str]] = {}
     while waiting:
-        requirement, extras = waiting.pop()
-        if requirement.marker and not any(
-            requirement.marker.evaluate({"extra": extra}) for extra in extras
-        ):
+        needed, extras = waiting.pop()
+        if needed.marker and not any(needed.marker.evaluate({"extra": each}) for each in extras):
             continue
         try:
-            found = find(requirement.name)
+            found, requires = find(needed.name)
         except PackageNotFoundError:
-            raise AssertionError(f"{requirement} is not installed here: run make setup") from None
-        name, wanted = _normal(found.name), frozenset({"", *requirement.extras})
+            raise AssertionError(f"{needed} is not installed here: run make setup") from None
+        name, wanted = normal(found.name), frozenset({"", *needed.extras})
         if name not in seen:
             yield found
         if not wanted <= seen.get(name, frozenset()):
             seen[name] = wanted | seen.get(name, frozenset())
-            waiting += [(Requirement(text), wanted) for text in found.requires or ()]
+            waiting += [(Requirement(text), wanted) for text in requires]
 
 
 def _top_level(found: Distribution) -> set[str]:

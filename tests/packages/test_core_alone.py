@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.packages.environment import Environment
+from tests.packages.projects import PROJECTS, Project
 
-ROOT = Path(__file__).parents[2]
-NEEDS_AN_EXTRA = {"lakelog.aio", "lakelog.arrow", "lakelog_queues.arrow"}
+PURE = [each for each in PROJECTS if each.name != "lakelog-native"]
+NEEDS_AN_EXTRA = {
+    *("lakelog.aio", "lakelog.arrow", "lakelog_queues.arrow"),
+    *("lakelog_lake.sinks.iceberg_upkeep", "lakelog_lake.tables.synced_io"),
+    *("lakelog_spark.archived", "lakelog_spark.source.data_source"),
+    *("lakelog_spark.source.streaming", "lakelog_spark.writing.stream_writer"),
+    "lakelog_spark.writing.writer",
+}
 """Modules, and packages with all theirs, that need more than their distribution declares."""
 
 PUT_AND_READ = """
@@ -126,26 +132,14 @@ def test_without_the_command_line_one_line_says_what_to_install(
     assert "Traceback" not in str(failed.value)
 
 
-ALONE = (
-    *("daemon", "direct", "flush", "hash_index", "mmap", "queues", "retention", "rocketmq"),
-    *("testing", "tools"),
-)
-
-
-@pytest.mark.parametrize("name", ["core", *(f"plugins/{each}" for each in ALONE)])
+@pytest.mark.parametrize("project", PURE, ids=str)
 def test_every_module_imports_with_the_declared_dependencies_alone(
-    installed: Path, tmp_path_factory: pytest.TempPathFactory, name: str
+    installed: Path, tmp_path_factory: pytest.TempPathFactory, project: Project
 ) -> None:
     made = Environment.make(tmp_path_factory.mktemp("alone"))
-    project = ROOT / name
-    made.bring(
-        tomllib.loads((project / "pyproject.toml").read_text())["project"]["name"], installed
-    )
+    made.bring(project.name, installed)
     modules = [
-        ".".join(each.relative_to(project / "src").with_suffix("").parts)
-        for each in sorted((project / "src").rglob("*.py"))
-        if each.stem != "__main__"
+        each for each in project.modules if not {each, each.rpartition(".")[0]} & NEEDS_AN_EXTRA
     ]
-    modules = [each for each in modules if not {each, each.rpartition(".")[0]} & NEEDS_AN_EXTRA]
     program = "import sys, importlib; [importlib.import_module(each) for each in sys.argv[1:]]"
     made.run("-c", program, *modules, cwd=tmp_path_factory.mktemp("cwd"))

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.packages.environment import Environment, build_wheels, install_wheels
+from tests.packages.projects import ROOT
 
-ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PUT = ("put", "shop", "orders", "one espresso", "two cakes", "--set", "segment_size_bytes=4MiB")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.packages.environment import Environment
+from tests.packages.projects import ROOT
 
-ROOT = Path(__file__).parents[2]
 RENAMED = {
     "lakelog-template": "acme-lakelog-pace",
     "lakelog_template": "acme_pace",

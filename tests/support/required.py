@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -14,11 +13,3 @@ def missing(what: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(f"CI must run this, but {what}")
     pytest.skip(what)
-
-
-def module(name: str) -> Any:
-    """The module ``name``."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        missing(f"{name} is not installed")

@@ -17,24 +17,29 @@ from lakelog_testing.copies import copy_store
 from tests.support.killing import ROOT
 from tests.support.rows import Row, by_kind, difference, parse
 
-SEGMENT: Final = 128 << 10
-JAVA: Final = {
-    "mappedFileSizeCommitLog": str(SEGMENT),
-    "mappedFileSizeConsumeQueue": "2000",
-    "maxHashSlotNum": "100",
-    "maxIndexNum": "400",
-    "enableLmq": "true",
-    "enableMultiDispatch": "true",
-}
-SETTINGS: Final[dict[str, Any]] = {
-    "segment_size_bytes": SEGMENT,
-    "light_queues": True,
-    "settings": {
+Settings = dict[str, Any]
+
+
+def alike(segment_bytes: int, *, light_queues: bool = True) -> tuple[dict[str, str], Settings]:
+    """Settings of the real store and the same of lakelog: small files of each kind."""
+    light = {"enableLmq": "true", "enableMultiDispatch": "true"} if light_queues else {}
+    java = {
+        "mappedFileSizeCommitLog": str(segment_bytes),
+        "mappedFileSizeConsumeQueue": "2000",
+        "maxHashSlotNum": "100",
+        "maxIndexNum": "400",
+        **light,
+    }
+    plugins = {
         "consume-queue": {"file_entries": 100},
         "hash-index": {"slots": 100, "entries": 400},
-    },
-}
-"""The same for lakelog."""
+    }
+    ours = {"segment_size_bytes": segment_bytes, "settings": plugins, "light_queues": light_queues}
+    return java, ours
+
+
+SEGMENT: Final = 128 << 10
+JAVA, SETTINGS = alike(SEGMENT)
 FULL_QUERY: Final = 64
 """No query answers with more."""
 _NEVER: Final = 1 << 62

@@ -13,6 +13,8 @@ from lakelog import Message
 from lakelog.errors import OffsetOutOfRange, SettingsError
 from lakelog.log.reading.pieces import Damage
 from lakelog_archive.plugin import ArchivePlugin
+from lakelog_lake.tables.position import Position
+from lakelog_lake.tasks.ranges import first_offset
 from lakelog_testing import SurplusCleaner
 from lakelog_testing.copies import copy_store
 
@@ -154,10 +156,6 @@ def test_bad_settings_are_refused_before_anything_is_made(tmp_path: Path) -> Non
 
 def test_a_dispatcher_goes_on_from_the_archive(tmp_path: Path) -> None:
     """Its position stands below what the log still holds, and nothing is missing."""
-    pytest.importorskip("lakelog_lake")
-    from lakelog_lake.tables.position import Position
-    from lakelog_lake.tasks.ranges import first_offset
-
     path = tmp_path / "s"
     with archived(path) as owner:
         fill(owner)

@@ -1,7 +1,7 @@
 """What RocketMQ's users met when its log was not what it said; each test is named after an issue.
 
 Numbers are those of apache/rocketmq's issues. Those about queues are in
-``test_known_holes_queues.py``; what the real store itself makes of such logs, in
+``plugins/queues/tests/recovery``; what the real store itself makes of such logs, in
 ``tests/test_java_cut_logs.py``.
 """
 

@@ -35,7 +35,6 @@ def test_the_module_is_the_same_one(former: str) -> None:
 
 
 def test_modules_below_moved_along() -> None:
-    pytest.importorskip("lakelog_testing")
     with pytest.warns(DeprecationWarning, match="is lakelog_testing"):
         found = import_module("lakelog.testing.contracts.writer")
     assert found is import_module("lakelog_testing.contracts.writer")

@@ -45,6 +45,14 @@ MESSAGES: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "a topic of bytes": ({"topic": b"t"}, "topic b't' is not a str"),
     "an empty topic": ({"topic": ""}, "topic '' takes 0 bytes"),
     "a topic that is a list": ({"topic": ["t"]}, r"topic \['t'\] is not a str"),
+    "a topic with a NUL": ({"topic": "a\0b"}, "cannot name a directory"),
+    "a topic outside": ({"topic": "../../etc"}, "cannot name a directory"),
+    "a topic of dots": ({"topic": ".."}, "cannot name a directory"),
+    "a long topic": ({"topic": "t" * 256}, "takes 256 bytes, not 1 to 255"),
+    "a topic of a surrogate": ({"topic": "\udcff"}, "is not a str that UTF-8 can encode"),
+    "a separator": ({"tags": "a\x01b"}, "property 'TAGS' holds the character 0x01"),
+    "a long body": ({"body": bytes(5 << 20)}, "the limit is"),
+    "long properties": ({"properties": {"a": "x" * 40_000}}, "the limit is"),
     "a queue of a float": ({"queue_id": 1.5}, r"queue_id is 1.5 \(float\); give a whole number"),
     "a queue of a bool": ({"queue_id": True}, r"queue_id is True \(bool\); give a whole number"),
     "a queue of text": ({"queue_id": "0"}, r"queue_id is '0' \(str\); give a whole number"),
@@ -55,9 +63,14 @@ MESSAGES: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "a born time of a float": ({"born_timestamp_ms": 1.5}, r"born_timestamp_ms is 1.5 \(float\)"),
     "a host without a port": ({"born_host": "here"}, "born_host.*'here'"),
 }
+STATUSES: Final = {
+    "a long body": "MESSAGE_SIZE_EXCEEDED",
+    "long properties": "PROPERTIES_SIZE_EXCEEDED",
+}
+"""Of all others the message is illegal."""
 PUTS: Final[dict[str, Callable[[Store, Message], Any]]] = {
     "put": lambda store, message: store.put(message),
-    "put_batch of 2": lambda store, message: store.put_batch([message] * 2),
+    "put_batch of 2": lambda store, message: store.put_batch([Message("t", b""), message]),
     "put_batch of 100": lambda store, message: store.put_batch([message] * 100),
     "put_async": lambda store, message: store.put_async(message).result(10),
     "columns": lambda store, message: store.put_batch(
@@ -229,7 +242,8 @@ def test_a_wrong_field_of_a_message_is_named(store: Store, what: str, put: str) 
     end = store.max_offset
     with pytest.raises(PutRefused, match=said) as caught:
         PUTS[put](store, message)
-    assert caught.value.status.name == "MESSAGE_ILLEGAL"
+    assert caught.value.status.name == STATUSES.get(what, "MESSAGE_ILLEGAL")
+    assert not caught.value.status.in_log
     assert store.max_offset == end
 
 

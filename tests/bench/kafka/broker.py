@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.model import CannotRunError
-from tests.oracle import build
+from tests.support import maven
 
 SETTINGS: Final = (
     "one broker (KRaft) of Kafka 4.1.0 on localhost, acks=all, log.flush.interval.messages=1, heap "
@@ -63,7 +63,7 @@ def _jars() -> Path:
     if shutil.which("java") is None or shutil.which("mvn") is None:
         raise CannotRunError("the broker needs a JDK (17 or later) and Maven")
     try:
-        return build.jars(_POM)
+        return maven.jars(_POM)
     except RuntimeError as error:
         raise CannotRunError(f"the broker's jars: {str(error).splitlines()[-1]}") from error
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.model import CannotRunError
-from tests.oracle import build
+from tests.support import maven
 
 VARIABLE: Final = "BENCH_KAFKA_JARS"
 """For a machine whose Maven repository lacks one of them."""
@@ -29,7 +29,7 @@ def _folder() -> Path:
     if shutil.which("mvn") is None:
         raise CannotRunError("Spark's Kafka source needs Maven")
     try:
-        return build.jars(_POM)
+        return maven.jars(_POM)
     except RuntimeError as error:
         reason = _MISSING.search(str(error))
         what = reason[0] if reason else str(error).splitlines()[0]

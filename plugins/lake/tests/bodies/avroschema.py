@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from importlib import import_module
 from io import BytesIO
 from typing import Any
 from uuid import UUID
-
-from tests.support import required
 
 SCHEMA: Any = {
     "type": "record",
@@ -62,6 +61,6 @@ EVENT = {
 
 def event() -> bytes:
     """The bytes of :data:`EVENT`."""
-    fastavro, file = required.module("fastavro"), BytesIO()
+    fastavro, file = import_module("fastavro"), BytesIO()
     fastavro.schemaless_writer(file, fastavro.parse_schema(SCHEMA), EVENT)
     return file.getvalue()

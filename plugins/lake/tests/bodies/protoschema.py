@@ -17,9 +17,8 @@ optional string maybe = 13; bool topic = 14; float f = 15; double d = 16; Item i
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
-
-from tests.support import required
 
 _REPEATED = 3
 _PLAIN = {"id": 3, "big": 4, "wide": 13, "name": 9, "raw": 12, "topic": 8, "f": 2, "d": 1}
@@ -43,11 +42,11 @@ _ORDER = (
 
 def descriptor_set(*, imports: bool = True) -> bytes:
     """The bytes of the file; without ``imports`` it lacks what comes with the library."""
-    pb2 = required.module("google.protobuf.descriptor_pb2")
+    pb2 = import_module("google.protobuf.descriptor_pb2")
     made = pb2.FileDescriptorSet()
     file = made.file.add(name="shop.proto", package="shop", syntax="proto3")
     for each in ("timestamp", "wrappers"):
-        library = required.module(f"google.protobuf.{each}_pb2").DESCRIPTOR
+        library = import_module(f"google.protobuf.{each}_pb2").DESCRIPTOR
         file.dependency.append(library.name)
         if imports:
             library.CopyToProto(made.file.add())
@@ -81,13 +80,13 @@ def _event(event: Any) -> None:
 
 def event_class() -> Any:
     """Python's class of ``shop.Event``."""
-    pool = required.module("google.protobuf.descriptor_pool").DescriptorPool()
-    files = required.module("google.protobuf.descriptor_pb2").FileDescriptorSet.FromString(
+    pool = import_module("google.protobuf.descriptor_pool").DescriptorPool()
+    files = import_module("google.protobuf.descriptor_pb2").FileDescriptorSet.FromString(
         descriptor_set()
     )
     for file in (*files.file[1:], files.file[0]):
         pool.Add(file)
-    factory = required.module("google.protobuf.message_factory")
+    factory = import_module("google.protobuf.message_factory")
     return factory.GetMessageClass(pool.FindMessageTypeByName("shop.Event"))
 
 

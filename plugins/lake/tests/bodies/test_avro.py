@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from lakelog_lake.bodies.base import BodyParser
 from plugins.lake.tests.bodies import avroschema
 from plugins.lake.tests.bodies.avroschema import EVENT, SCHEMA
 from plugins.lake.tests.bodies.parsing import error_of, parse, rows_of
-from tests.support import required
 
 ROW = {
     **{key: value for key, value in EVENT.items() if key != "topic"},
@@ -64,7 +64,7 @@ def test_confluents_header(tmp_path: Path, event: bytes) -> None:
 
 def test_a_value_beyond_its_type(tmp_path: Path) -> None:
     """The year 30000 is a long, and a date in Avro; Python has none."""
-    fastavro, file = required.module("fastavro"), BytesIO()
+    fastavro, file = import_module("fastavro"), BytesIO()
     schema: Any = {"type": "record", "name": "E", "fields": [{"name": "i", "type": "long"}]}
     fastavro.schemaless_writer(file, schema, {"i": 900_000_000_000_000_000})
     schema["fields"][0]["type"] = {"type": "long", "logicalType": "timestamp-millis"}
@@ -90,7 +90,6 @@ def _record(kind: Any) -> Any:
     ],
 )
 def test_schemas_that_are_refused(tmp_path: Path, schema: Any, why: str) -> None:
-    required.module("fastavro")
     with pytest.raises(SettingsError, match="--body") as caught:
         _parser(tmp_path, schema)
     assert why in str(caught.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from plugins.lake.tests.bodies.test_avro import ROW
 from plugins.lake.tests.landing.table_specs import land_spec, read_dead
 from plugins.lake.tests.landing.tables import read
 from plugins.lake.tests.stores import open_small
-from tests.support import required
 
 OLD: Any = {
     "type": "record",
@@ -62,7 +62,7 @@ def framed(number: int, data: bytes) -> bytes:
 
 
 def avro(schema: Any, value: Any, *others: Any) -> bytes:
-    fastavro, file = required.module("fastavro"), BytesIO()
+    fastavro, file = import_module("fastavro"), BytesIO()
     named: dict[str, Any] = {}
     for each in others:
         fastavro.parse_schema(each, named_schemas=named)
@@ -199,7 +199,7 @@ def test_what_a_registry_lacks_is_told(server: RegistryServer) -> None:
 
 def proto_files(server: RegistryServer) -> int:
     """The event of the other tests; its file is in the registry without those of the library."""
-    pb2 = required.module("google.protobuf.descriptor_pb2")
+    pb2 = import_module("google.protobuf.descriptor_pb2")
     (file,) = pb2.FileDescriptorSet.FromString(protoschema.descriptor_set(imports=False)).file
     text = base64.b64encode(file.SerializeToString()).decode()
     return server.register("events", text, "PROTOBUF")
@@ -227,7 +227,7 @@ def test_protobuf_of_every_type(server: RegistryServer, tmp_path: Path) -> None:
 
 
 def test_a_protobuf_schema_may_refer_to_others(server: RegistryServer) -> None:
-    pb2 = required.module("google.protobuf.descriptor_pb2")
+    pb2 = import_module("google.protobuf.descriptor_pb2")
     money = pb2.FileDescriptorProto(name="x", package="in", syntax="proto3")
     money.message_type.add(name="Money").field.add(name="cents", number=1, type=3, label=1)
     bill = pb2.FileDescriptorProto(name="y", syntax="proto3", dependency=["money.proto"])

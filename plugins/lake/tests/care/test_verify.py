@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import zlib
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ from lakelog_lake.verify.differences import (
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from plugins.lake.tests.care.planting import change, doubled, moved_behind, with_value, without
 from plugins.lake.tests.landing.tables import SMALL, files, land_all, make
-from plugins.lake.tests.landing.test_cli import LAKELOG, run
+from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import SEGMENT, messages, open_small
 
 PART = 20_000
@@ -307,19 +306,6 @@ def test_one_table_with_parsed_and_other_bodies(kind: str, tmp_path: Path) -> No
     assert done.exit_code == 0, done.stderr
     equal = run("lake", "verify", store_path, "--to", to)
     assert equal.exit_code == 0, equal.stdout
-
-
-def test_sql_with_an_old_java_says_what_to_install(store_path: Path, tmp_path: Path) -> None:
-    home = tmp_path / "java-11"
-    (home / "bin").mkdir(parents=True)
-    (home / "bin" / "java").touch(mode=0o755)
-    (home / "release").write_text('JAVA_VERSION="11.0.2"\n')
-    words = (LAKELOG, "sql", str(store_path), "select 1", "--engine", "spark")
-    given = {**os.environ, "JAVA_HOME": str(home)}
-    done = subprocess.run(words, env=given, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "Spark needs Java 17 or later" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_data_file_that_is_gone_is_told(kind: str, made: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from lakelog_lake.tables.tiers import Weight, mergeable
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.killing import killed_at
+from plugins.lake.tests.landing.many_commits import STORE, Day
 from plugins.lake.tests.landing.tables import (
     TABLE,
     assert_exactly,
@@ -32,7 +33,6 @@ from plugins.lake.tests.landing.tables import (
     read,
 )
 from plugins.lake.tests.stores import filled
-from tests.bench.lake.day import STORE, Day
 
 TINY = TaskLimits(pass_bytes=4 << 10, task_bytes=4 << 10)
 KEPT = 8

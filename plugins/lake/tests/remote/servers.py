@@ -19,8 +19,7 @@ import boto3
 import requests
 
 from plugins.lake.tests.remote import aws_server
-from tests.oracle import build
-from tests.support import fixtures
+from tests.support import fixtures, maven
 
 BUCKET = "bucket"
 LONGEST_SECONDS = 60
@@ -86,7 +85,7 @@ def aws() -> Iterator[Aws]:
 @contextmanager
 def rest(store: Aws, folder: Path) -> Iterator[str]:
     """Iceberg's REST catalog, with its tables in S3; its URI."""
-    jars = build.jars(_POM)
+    jars = maven.jars(_POM)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

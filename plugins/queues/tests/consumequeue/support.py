@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lakelog.codec import RecordBatch, decode_run
+from core.tests.codec.handmade import record, run
+from lakelog.codec import RecordBatch
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.files.state.checkpoint import CheckpointKeeper
 from lakelog.format.layout import (
     COMMITLOG_DIR,
-    HEAD_V4,
-    MAGIC_V1,
     OWN_DIR,
     RECORD_MIN_BYTES,
     segment_name,
@@ -24,7 +22,6 @@ from lakelog.interfaces import QueueReader
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.dispatching.log_heads import LogHeads
 from lakelog_queues.settings import ConsumeQueueSettings
-from lakelog_testing.records import STORED_AT_MS
 
 SMALL = ConsumeQueueSettings(file_entries=10, flush_interval_ms=3_600_000)
 
@@ -78,33 +75,6 @@ def batch_of(records: Sequence[tuple[str, str, bytes]], start: int = 0) -> Recor
         starts.append(len(log))
         log += record(topic, properties.encode(), body, number, start + len(log))
     return RecordBatch(memoryview(bytes(log)), start, np.array(starts, np.int64))
-
-
-def record(
-    topic: str,
-    properties: bytes = b"",
-    body: bytes = b"",
-    queue_offset: int = 0,
-    offset: int = 0,
-    sys_flag: int = 0,
-    queue_id: int = 0,
-) -> bytes:
-    """One record as RocketMQ lays it out."""
-    name = topic.encode()
-    size = RECORD_MIN_BYTES + len(name) + len(properties) + len(body)
-    head = HEAD_V4.pack(
-        *(size, MAGIC_V1, zlib.crc32(body) & 0x7FFFFFFF, queue_id, 0, queue_offset, offset),
-        *(sys_flag, 0, b"", STORED_AT_MS + offset, b"", 0, 0, len(body)),
-    )
-    ends = len(properties).to_bytes(2, "big") + properties
-    return head + body + len(name).to_bytes(1, "big") + name + ends
-
-
-def run(*records: bytes, start: int = 0) -> RecordBatch:
-    """Records back to back, checked as a scan checks them."""
-    batch = decode_run(b"".join(records), start)
-    assert len(batch) == len(records)
-    return batch
 
 
 def plain(topic: str, queue_offsets: Sequence[int], start: int = 0) -> RecordBatch:

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.tests.codec.handmade import record, run
 from lakelog.codec import RecordBatch
 from lakelog.format.layout import MAGIC_V2
 from lakelog_queues.units.foldernames import names_folder
-from plugins.queues.tests.consumequeue.support import contents, keep_log, queues, record, run
+from plugins.queues.tests.consumequeue.support import contents, keep_log, queues
 
 NO_FOLDERS = ["a/b", "/a", "a/", "..", ".", "", "../../x", "a\x00b", "a/0"]
 FOLDERS = ["a.b", "...", " ", "a\\b", "-", "\u00fc", "%LMQ%x", "a\tb", "t" * 127]

@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from core.tests.codec.handmade import record, run
 from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
@@ -19,8 +20,6 @@ from plugins.queues.tests.consumequeue.support import (
     keep_log,
     plain,
     queues,
-    record,
-    run,
 )
 
 QUEUE = ("t", 0)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.tests.codec.handmade import record, run
 from lakelog.codec.record_batch import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import RECORD_MIN_BYTES
@@ -15,7 +16,7 @@ from lakelog.format.units import Units
 from lakelog_queues.check.leading import leading_queues
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.replaced import Replacements
-from plugins.queues.tests.consumequeue.support import contents, plain, queues, record, run
+from plugins.queues.tests.consumequeue.support import contents, plain, queues
 
 QUEUE = ("t", 0)
 EVERYTHING = 1 << 40

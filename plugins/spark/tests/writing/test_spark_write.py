@@ -12,12 +12,12 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 
 import lakelog
+from core.tests.store.support import until
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_spark.writing.pruning import DEAD_DAYS, prune
 from lakelog_spark.writing.staging import STAGING_DIR
 from plugins.lake.tests.stores import messages, open_small
 from plugins.spark.tests.writing import retrying
-from tests.processes.member import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,7 +86,7 @@ def test_a_task_that_fails_leaves_nothing(spark: SparkSession, target: Path) -> 
         prune(RealFileSystem(), target, now=later)
         return staged(target) == []
 
-    wait_until(is_clean, "staged rows are removed")
+    until(is_clean)
 
 
 @pytest.mark.slow

@@ -102,7 +102,6 @@ def test_get_says_where_they_are(
 
 @pytest.mark.parametrize("verify", [True, False])
 def test_columns_leave_them_out(store: Store, stale: Stale, verify: bool) -> None:
-    pytest.importorskip("pyarrow")
     batch = store.get_columns("t", 0, 0, 100, columns=["physical_offset"], verify=verify).batch
     assert batch["physical_offset"].to_pylist() == offsets_of(stale.found)
 

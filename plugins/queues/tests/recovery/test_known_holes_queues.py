@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from core.tests.codec.handmade import record
 from core.tests.recovery.support import crash, log_bytes
 from core.tests.store.support import SEGMENT, fill, open_small
 from lakelog import GetStatus, Message, PutResult, Store
 from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import StoreCheckpoint, write_checkpoint
-from plugins.queues.tests.consumequeue.support import record
 
 FILES = RealFileSystem()
 ENTRIES = 20

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.oracle.build import once
+from tests.support.maven import once
 
 if TYPE_CHECKING:
     from pathlib import Path
