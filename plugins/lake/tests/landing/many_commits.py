@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from lakelog.files.state.pins import Fingerprint
+from lakelog.format.fingerprint import Fingerprint
 
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.sinks.base import Sink
