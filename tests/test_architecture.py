@@ -334,8 +334,6 @@ def test_the_lake_reaches_spark_by_an_entry_point_only() -> None:
 
 # --- hooks ---
 
-WITHOUT_IMPLEMENTER: Final = {"lakelog_replicators"}  # until the first replicator is here
-
 
 def implemented_hooks() -> Iterator[str]:
     """The functions with ``@hookimpl`` outside of tests and of the kits for them."""
@@ -351,7 +349,7 @@ def implemented_hooks() -> Iterator[str]:
 
 
 def test_every_hook_has_an_implementer() -> None:
-    assert known_hooks().keys() - {*implemented_hooks()} == WITHOUT_IMPLEMENTER
+    assert known_hooks().keys() - {*implemented_hooks()} == set()
 
 
 @pytest.mark.parametrize("hook", known_hooks())

@@ -15,6 +15,7 @@ OURS = [
     *(
         "plugins/mmap",
         "plugins/lake",
+        "plugins/replication",
         "plugins/retention",
         "plugins/rocketmq",
         "plugins/queues",

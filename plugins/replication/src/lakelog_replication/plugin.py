@@ -1,0 +1,28 @@
+"""The plugin that offers the replicator ``rocketmq-ha``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Context, Factory, Kind, Replicator
+from lakelog_replication.settings import RocketmqHaSettings
+
+
+def make(settings: RocketmqHaSettings, context: Context) -> Replicator:
+    """Build the replicator of ``settings.role``; heavy imports wait until one is used."""
+    raise NotImplementedError(settings.role)
+
+
+@hookimpl
+def lakelog_replicators() -> Sequence[Factory]:
+    """Offer the replicator ``rocketmq-ha``."""
+    return [
+        Factory(
+            Kind.REPLICATOR,
+            "rocketmq-ha",
+            RocketmqHaSettings,
+            make,
+            "copies the log with RocketMQ's HA protocol, as master or slave",
+        )
+    ]
