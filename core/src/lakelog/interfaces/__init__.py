@@ -53,6 +53,7 @@ from lakelog.interfaces.kinds import (
     NoSettings,
 )
 from lakelog.interfaces.older import SegmentSource
+from lakelog.interfaces.receiving import Receivable, Receiver
 from lakelog.interfaces.writing import (
     CommitRules,
     Extendable,
@@ -101,6 +102,8 @@ __all__ = [
     "Outcome",
     "Pending",
     "QueueReader",
+    "Receivable",
+    "Receiver",
     "Replicator",
     "Sealable",
     "SegmentInfo",

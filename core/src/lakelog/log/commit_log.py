@@ -45,8 +45,9 @@ from lakelog.format.layout import BLANK, MAGIC_BLANK
 from lakelog.format.queue_offsets import Queue
 from lakelog.interfaces import AppendCallback
 from lakelog.log.health import Health
-from lakelog.log.log_files import LogFiles
+from lakelog.log.log_files import LogFiles, VouchedEnd
 from lakelog.log.segments import Segments
+from lakelog.message import Body
 from lakelog.status import AppendStatus, PutStatus
 
 APPENDING: Final = 8
@@ -225,7 +226,7 @@ class CommitLog:
         section.finish()
         return end
 
-    def _write(self, position: int, data: bytearray | bytes) -> None:
+    def _write(self, position: int, data: Body) -> None:
         segments = self.segments
         if position == segments.active_offset:
             segments.prepare_next()
@@ -335,6 +336,56 @@ class CommitLog:
                 return
             return
 
+    # --- a replica ---
+
+    def receive(self, offset: int, data: Body, timestamp_ms: int) -> int:
+        """Append the bytes of a master at ``offset``, the end of the log; return the new end.
+
+        :param data: whole, checked records, and a blank record at the end of a segment; within
+            one segment
+        :param timestamp_ms: store time of the last record
+
+        Raises as :meth:`append`.
+        """
+        self._inside(lambda: self._receive(offset, data, timestamp_ms))
+        self.positions.moved()
+        return offset + len(data)
+
+    def _receive(self, offset: int, data: Body, timestamp_ms: int) -> None:
+        segments, section, end = self.segments, self._section, offset + len(data)
+        if self._health.refusal is not None:
+            raise self._health.refused()
+        if offset != self.positions.appended:
+            raise ValueError(f"the log ends at {self.positions.appended}, not at {offset}")
+        if offset == segments.active_offset + segments.size_bytes:
+            self._prepare_roll(len(data))
+            segments.roll()
+        if end > segments.reserved_offset:
+            self._reserve(offset, end)
+        section.begin(end)
+        self._write(offset, data)
+        section.commit(end, timestamp_ms)
+        section.finish()
+
+    def vouch(self, vouched: VouchedEnd) -> None:
+        """Let no sync claim more than ``vouched`` from now on; it never goes back."""
+        self._files.vouched = vouched
+
+    def sync_all(self) -> None:
+        """Sync what nobody vouches for, and claim nothing; for a log that is being closed."""
+        if self._files.vouched is None:
+            return
+        try:
+            self.segments.sync(self.positions.flushed, self.positions.appended)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    @property
+    def syncable(self) -> int:
+        """End of the bytes that a sync makes durable: all, or those that a master vouches for."""
+        vouched = self._files.vouched
+        return self.positions.appended if vouched is None else vouched.end_offset
+
     # --- durability: the log as a flush strategy sees it ---
 
     @property
@@ -367,7 +418,7 @@ class CommitLog:
         if self._health.failure is not None:
             raise self._health.failed()
         before = self.positions.flushed
-        self._sync.reach(self.positions.appended, math.inf)
+        self._sync.reach(self.syncable, math.inf)
         flushed = self.positions.flushed
         if flushed > before:
             self.positions.moved()
@@ -378,7 +429,7 @@ class CommitLog:
         if self._health.failure is not None:
             raise self._health.failed()
         before = self.positions.flushed
-        led = self._sync.lead(self.positions.appended)
+        led = self._sync.lead(self.syncable)
         if self.positions.flushed > before:
             self.positions.moved()
         return led

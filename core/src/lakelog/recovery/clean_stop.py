@@ -134,4 +134,11 @@ def _last_record(
         return None
     if bytes(data[: len(mark.head)]) != mark.head or frame.size != len(data):
         return None
-    return QueueOffsetSurvey(mark.offset, end, time_ms, records=1, highest_timestamp_ms=time_ms)
+    return QueueOffsetSurvey(
+        mark.offset,
+        end,
+        time_ms,
+        records=1,
+        highest_timestamp_ms=time_ms,
+        last_offset=mark.offset,
+    )

@@ -18,6 +18,7 @@ from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.state.durable_queue_ends import read_kept
 from lakelog.files.state.queue_ends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
+from lakelog.files.state.replica import ReplicaState, read_replica
 from lakelog.format.layout import ABORT_FILE
 from lakelog.format.queue_offsets import Queue
 from lakelog.log.queue_survey import QueueOffsetSurvey
@@ -150,8 +151,10 @@ def examine(
         ends = {queue: each.end for queue, each in held.items()}
         found = QueueOffsetSurvey(0, 0, next_offsets=ends)
         return RecoveryPlan(clean, 0, 0, _NOTHING, found, (), (), (), lower, 0.0)
-    reading = _Reading(directory, core, tuple(files), clean, full, progress or _silent)
-    left = reading.left_unchanged(begun) if clean and not full else None
+    replica = read_replica(directory.files, directory.path)
+    reading = _Reading(directory, core, tuple(files), clean, full, progress or _silent, replica)
+    may_be_unchanged = clean and not full and reading.cut is None
+    left = reading.left_unchanged(begun) if may_be_unchanged else None
     return left or reading.plan(begun, on_unclean, decode)
 
 
@@ -185,10 +188,16 @@ class _Reading:
     clean: bool
     full: bool
     progress: Progress
+    replica: ReplicaState | None
 
     @property
     def size(self) -> int:
         return self.core.segment_size_bytes
+
+    @property
+    def cut(self) -> int | None:
+        """Where a replica differs from its master; the log ends there."""
+        return None if self.replica is None else self.replica.cut
 
     def left_unchanged(self, begun: float) -> RecoveryPlan | None:
         """Use the note of a clean stop; ``None`` if the log has to be read."""
@@ -221,17 +230,22 @@ class _Reading:
         found = QueueOffsetSurvey(start.offset, start.offset)
         proof = self._proof(found, checkpoint)
         sealed = self.core.require_record_crc
-        if not source.known_damage() and not lengths:
+        if not source.known_damage() and not lengths and self.cut is None:
             self._read_sound_segments(found)
         scanned = scan(
-            source, found.end_offset, judge=proof, sealed=sealed, decode=decode or decode_run
+            source,
+            found.end_offset,
+            self.cut,
+            judge=proof,
+            sealed=sealed,
+            decode=decode or decode_run,
         )
         gaps = GapFiller.of(
             self.directory, self.core, checkpoint, proof.whole_end, clean=self.clean
         )
         pieces, cut = self._add_up(scanned, found, proof, gaps)
         claims = _claims(self.directory, checkpoint, ends, clean=self.clean)
-        missing = () if cut else claims.missing(found.end_offset)
+        missing = () if cut or self.cut is not None else claims.missing(found.end_offset)
         if self.core.on_damage == "refuse":
             refuse_missing(missing, self.directory.commitlog)
         self._complete_offsets(found, ends)
@@ -246,7 +260,9 @@ class _Reading:
             tuple(_marked(each, proof.refused) for each in pieces),
             tuple(map(cut.told if cut else proof.told, behind)),
             lengths,
-            _right(checkpoint, found, proved=bool(pieces) and not self.clean),
+            _right(
+                checkpoint, found, proved=bool(pieces) and not self.clean and self.replica is None
+            ),
             time.monotonic() - begun,
             missing,
             noted,
@@ -298,6 +314,9 @@ class _Reading:
         )
         if lengths and lengths[0].start_offset < start.offset:
             start = Start(lengths[0].start_offset, "a segment has a wrong length")
+        if self.cut is not None and self.cut < start.offset + self.size:
+            first = self.segments[0].start_offset
+            start = Start(max(first, self.cut - self.cut % self.size), "a replica is cut there")
         noted = self._noted(start.offset)
         if noted and self.core.on_damage == "truncate":
             at = max(noted[0].offset, self.segments[0].start_offset)
@@ -319,8 +338,14 @@ class _Reading:
             partial(queue_unit, files, path),
             partial(queue_end, files, path),
             self.segments[0].start_offset,
-            None if self.clean else whole_end(files, path),
+            self._whole_end(checkpoint),
         )
+
+    def _whole_end(self, checkpoint: StoreCheckpoint) -> int | None:
+        """The offset from which on a gap ends the log; a replica receives again what it lacks."""
+        if self.replica is not None:
+            return checkpoint.confirm_offset
+        return None if self.clean else whole_end(self.directory.files, self.directory.path)
 
     def _complete_offsets(self, found: QueueOffsetSurvey, ends: Mapping[Queue, QueueEnd]) -> None:
         """Add queue ends of messages not read or deleted; units of cut records do not count."""

@@ -262,7 +262,7 @@ class LogStore:
 
     @property
     def role(self) -> Role:
-        """``owner``, ``attach`` (an owner runs in another process), or ``read``.
+        """``owner``, ``attach`` (an owner runs in another process), ``read`` or ``replica``.
 
         A writing store changes from ``attach`` to ``owner`` when it takes over the services.
         """
@@ -356,7 +356,7 @@ class LogStore:
         """True if ``put`` is accepted: not read-only, not failed, disk not full."""
         parts = self._current.last()
         log = parts.owned or parts.joined
-        return log is not None and log.health.takes_puts
+        return log is not None and parts.role != "replica" and log.health.takes_puts
 
     @property
     def read_only(self) -> bool:
@@ -411,7 +411,12 @@ _OF_QUEUES: Final = (
 )
 """The methods of :class:`lakelog.Store` that need queues."""
 
-_STATES: Final[Mapping[Role, str]] = {"owner": "owned", "attach": "attached", "read": "reading"}
+_STATES: Final[Mapping[Role, str]] = {
+    "owner": "owned",
+    "attach": "attached",
+    "read": "reading",
+    "replica": "receiving",
+}
 
 
 def _binder(store: ref[LogStore]) -> Callable[[RoleParts], None]:

@@ -23,6 +23,7 @@ from lakelog.files.shared.watch import MemberWatch, announce
 from lakelog.log.appender import Appender
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
+from lakelog.log.log_files import VouchedEnd
 from lakelog.log.segments import Segments
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.settings.model import StoreSettings
@@ -85,6 +86,7 @@ class LogMaker:
     """Builds an :class:`OpenLog` from a valid shared page.
 
     :ivar undo: undoes the steps so far if opening fails
+    :ivar replica: whether no sync may claim more than was durable before
     """
 
     directory: StoreDirectory
@@ -94,6 +96,7 @@ class LogMaker:
     lock: Membership
     page: SharedPage
     undo: ExitStack
+    replica: bool = False
 
     def segment_maker(self) -> SegmentMaker:
         """Build the creator of segments for this store."""
@@ -152,6 +155,9 @@ class LogMaker:
             self.health,
             self.core.os_page_cache_busy_timeout_ms,
         )
+        if self.replica:
+            flushed, flushed_ms = positions.flushed, positions.flushed_timestamp_ms
+            log.vouch(VouchedEnd(flushed, flushed_ms, lambda _: None))
         for each in (strategies.flush, strategies.replicator):
             if each is not None:
                 self.undo.callback(quietly, each.close)

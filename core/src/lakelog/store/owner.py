@@ -19,7 +19,12 @@ from lakelog.dispatch.runner import ArrivalNotifier, DispatchRunner, ThreadDispa
 from lakelog.errors import StoreError
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.publishing import Publisher
-from lakelog.files.pages.shared_page import TABLE_GENERATION, OwnerState
+from lakelog.files.pages.shared_page import (
+    FLUSHED,
+    FLUSHED_TIMESTAMP,
+    TABLE_GENERATION,
+    OwnerState,
+)
 from lakelog.files.pages.wake_page import Sleeper
 from lakelog.files.shared.dispatch_lock import DispatchLock
 from lakelog.files.shared.membership import ALONE, Membership
@@ -36,7 +41,7 @@ from lakelog.files.state.clean_stop import forget_clean_stop
 from lakelog.files.state.identity import StoreIdentity, make_identity, read_identity
 from lakelog.files.swap import REBUILD_DIR, remove_tree
 from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR
-from lakelog.interfaces import QueueReader
+from lakelog.interfaces import QueueReader, Receiver
 from lakelog.log.health import Health
 from lakelog.log.reading.bounds import OwnedBounds
 from lakelog.log.reading.damage import read_damage
@@ -50,6 +55,7 @@ from lakelog.recovery.gaps import fill_gaps
 from lakelog.recovery.report import COMPLETING, READING, RecoveryReport, begin
 from lakelog.settings.model import StoreSettings
 from lakelog.store.open_log import LogMaker, OpenLog, quietly
+from lakelog.store.replica import begin_replica, end_cut
 from lakelog.store.strategies import Strategies
 
 _LOG: Final = logging.getLogger("lakelog")
@@ -63,6 +69,7 @@ class OwnedStore(OpenLog):
 
     :ivar dispatch_lock: held while this process writes queues and index
     :ivar dispatchers: empty if another process has them; ``reput.paused()`` returns them here
+    :ivar last_record: where the last record found by the recovery starts; -1 if it found none
     """
 
     identity: StoreIdentity
@@ -74,6 +81,7 @@ class OwnedStore(OpenLog):
     checkpoint: CheckpointKeeper
     recovery: RecoveryReport
     publisher: Publisher
+    last_record: int = attrs.field(default=-1, init=False)
 
     def close(self) -> None:
         """Flush, write the checkpoint, then remove ``abort``: RocketMQ's clean stop.
@@ -130,11 +138,12 @@ class OwnedStore(OpenLog):
         remove_abort(files, path)
 
     def _write_checkpoint(self) -> None:
-        if self.log.sync() < self.positions.appended and self.lock.is_alone:
+        if self.log.sync() < self.log.syncable and self.lock.is_alone:
             raise StoreError(  # closed by a signal handler, inside the sync that it would wait for
                 "closed in the middle of a sync of the same thread; the next open recovers it",
                 path=self.directory.path,
             )
+        self.log.sync_all()
         self.checkpoint.advance()  # the log is one of its sources
 
 
@@ -150,6 +159,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
     *,
     full: bool = False,
     alone: str | None = None,
+    replica: bool = False,
 ) -> OwnedStore:
     """Take over a new or existing store in ``directory`` and recover it.
 
@@ -157,6 +167,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
     :param progress: see :mod:`lakelog.recovery.report`
     :param full: read the whole log
     :param alone: why no other process may join after this returns; ``None`` lets them join
+    :param replica: whether its log is a copy of a master's
 
     Queues and index are complete on return, unless a dispatcher fails.
     """
@@ -167,6 +178,8 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
         lock, is_new = _take(directory, core, undo, alone)
         dispatch_lock = DispatchLock.take(directory.files, directory.path)
         undo.callback(dispatch_lock.release)
+        if isinstance(strategies.replicator, Receiver):
+            begin_replica(directory, core, strategies.replicator)
         begin(progress, READING)
         ahead = BackgroundSync(directory, core.segment_size_bytes)
         undo.callback(ahead.leave)
@@ -178,9 +191,10 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
         lock.publish()
         ahead.end()
         report = mend(directory, plan, core.segment_size_bytes)
-        taking = _Taking(directory, core, strategies, health, lock, publisher, undo)
+        taking = _Taking(directory, core, strategies, health, lock, publisher, undo, replica)
         told = settings if alone is None else {**settings, ALONE: alone}
         opened, start = taking.open(plan, told, is_new=is_new)
+        end_cut(directory.files, directory.path)  # the log, queues and index are cut
         forget_clean_stop(directory.files, directory.path)  # before anything is appended
         publisher.start(opened.positions)
         owned, reput = with_services(
@@ -201,6 +215,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
         undo.callback(owned.reput.close)
         lock.let_in(share=alone is None)
         undo.pop_all()
+    owned.last_record = plan.found.last_offset
     owned.recovery = report = attrs.evolve(owned.recovery, seconds=time.monotonic() - begun)
     if not report.clean or report.changed:
         _LOG.info("%s: %s", directory.path, report)
@@ -324,6 +339,7 @@ class _Taking:
     lock: Membership
     publisher: Publisher
     undo: ExitStack
+    replica: bool
 
     def open(
         self, plan: RecoveryPlan, settings: Mapping[str, Any], *, is_new: bool
@@ -352,6 +368,7 @@ class _Taking:
             lock=self.lock,
             page=self.publisher.page,
             undo=self.undo,
+            replica=self.replica,
         )
 
     def _mark(self, *, is_new: bool) -> None:
@@ -370,16 +387,22 @@ class _Taking:
     def _publish(self, plan: RecoveryPlan, dispatched: int, settings: Mapping[str, Any]) -> None:
         """Publish the positions of the recovered log and its queue ends."""
         files, path, page = self.directory.files, self.directory.path, self.publisher.page
-        strategies = self.strategies
+        strategies, end = self.strategies, plan.end_offset
+        flushed, flushed_ms = end, plan.found.last_timestamp_ms
+        if self.replica:
+            vouched = read_checkpoint(files, path)
+            flushed = max(plan.minimum, min(end, vouched.confirm_offset))
+            flushed_ms = min(flushed_ms, vouched.physic_timestamp_ms)
         page.reset(self.core.segment_size_bytes, settings)
         Positions(page.words).start(
             plan.minimum,
-            plan.end_offset,
+            end,
             dispatched,
             plan.found.last_timestamp_ms,
             durable=getattr(strategies.flush, "waits_for_disk", False),
             staged=strategies.writer.traits.staged,
         )
+        page.words[FLUSHED], page.words[FLUSHED_TIMESTAMP] = flushed, flushed_ms
         for former in _FORMER:
             with suppress(FileNotFoundError):
                 files.unlink(path / OWN_DIR / former)

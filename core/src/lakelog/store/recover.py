@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from lakelog.errors import StoreError
-from lakelog.files.filesystem import FileSystem
+from lakelog.errors import StoreError, StoreReadOnly
+from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.files.shared.membership import Membership
 from lakelog.files.shared.ownership import is_owned, locked, unowned
+from lakelog.files.state.replica import read_replica, remove_replica
 from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.recovery.examine import Progress, examine
@@ -108,4 +110,28 @@ def _recovered(opening: Opening, progress: Progress | None, *, full: bool) -> Re
     if failure is not None:
         raise failure
     assert report is not None  # for the type checker: an owner has one
+    return report
+
+
+def promote(path: str | os.PathLike[str], **options: Any) -> RecoveryReport:
+    """Make a replica that no process has open a store of its own, which takes puts.
+
+    Its log is recovered up to the last whole record, and all of it counts as durable. The options
+    are those of :func:`recover`. The logs of the two differ from then on, if the former master
+    appends too.
+
+    Raises what :func:`recover` raises, and :class:`~lakelog.errors.StoreReadOnly` if it is no
+    replica.
+    """
+    place = Path(path).absolute()
+    files = RealFileSystem.of_store(place)
+    if read_replica(files, place) is None:
+        raise StoreReadOnly("it is no replica, so there is nothing to promote", path=place)
+    report = recover(place, **options)
+    lock = Membership.alone(files, place, why="lakelog promote is running")
+    try:
+        remove_replica(files, place)
+    finally:
+        lock.leave()
+    recover(place, **options)  # its checkpoint then confirms the whole log
     return report

@@ -20,7 +20,7 @@ from lakelog.files.shared.ownership import is_owned
 from lakelog.runtime.arguments import WrongValue
 from lakelog.store.roles.parts import RoleParts
 
-Mode: TypeAlias = Literal["write", "read", "exclusive"]
+Mode: TypeAlias = Literal["write", "read", "exclusive", "replica"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 Former: TypeAlias = Literal["auto", "owner", "attach"]
 FORMER: Final[Mapping[str, str]] = {

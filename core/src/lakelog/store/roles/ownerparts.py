@@ -10,16 +10,17 @@ from lakelog.dispatch.arrivals import Arrivals
 from lakelog.dispatch.wait import OwnedWait
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.dispatch_lock import DispatchLock
-from lakelog.interfaces import SegmentSource, Writer
+from lakelog.interfaces import Receiver, SegmentSource, Writer
 from lakelog.log.health import Health
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.settings.catalog import MAINTENANCE
 from lakelog.store.house import keep_house
 from lakelog.store.open_log import OpenLog
 from lakelog.store.owner import OwnedStore, open_owned, take_services
+from lakelog.store.replica import ALONE, ReceivedLog, is_replica
 from lakelog.store.roles.asking import Answering
 from lakelog.store.roles.managing import Managing
-from lakelog.store.roles.parts import RoleParts
+from lakelog.store.roles.parts import RefusingWriter, RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.telling import told
 from lakelog.store.strategies import (
@@ -39,16 +40,20 @@ def owner_parts(
     *,
     full: bool = False,
     alone: str | None = None,
+    replica: bool | None = False,
+    recovers: bool = False,
 ) -> RoleParts:
     """Build the strategies, then take over the directory.
 
     :param progress: receives the progress of recovery; see :mod:`lakelog.recovery.report`
     :param full: whether recovery reads the whole log
     :param alone: why no other process may join; ``None`` lets them, if the writer allows it
+    :param replica: whether it must be a replica, or must be none; ``None`` if the settings decide
+    :param recovers: whether it is opened for its recovery only; a replica then stays one
     """
     directory = StoreDirectory.of(prepared.files, prepared.path, prepared.settings.core)
     with directory.beginning():
-        return _parts(prepared, directory, progress, full, alone)
+        return _parts(prepared, directory, progress, full, alone, replica, recovers)
 
 
 def _parts(
@@ -57,10 +62,14 @@ def _parts(
     progress: Progress | None,
     full: bool,
     alone: str | None,
+    wanted: bool | None,
+    recovers: bool,
 ) -> RoleParts:
     core, events = prepared.settings.core, prepared.registry.events
     context = prepared.context(read_only=False)
     strategies = make_strategies(prepared.registry, prepared.settings, context)
+    copies = strategies.replicator
+    replica = is_replica(prepared.files, prepared.path, copies, wanted=wanted, recovers=recovers)
     archive = make_archive(prepared.registry, prepared.settings, context)
     events.store_opening(prepared.path, read_only=False)
 
@@ -69,7 +78,7 @@ def _parts(
         events.store_failed(prepared.path, cause)
 
     health = Health(prepared.path, failed)
-    alone = alone or _why_alone(prepared, strategies.writer)
+    alone = ALONE if replica else alone or _why_alone(prepared, strategies.writer)
     context.checkpoint.on_failure = health.fail
     arrivals = Arrivals()
     owned = open_owned(
@@ -83,8 +92,23 @@ def _parts(
         progress,
         full=full,
         alone=alone,
+        replica=replica,
     )
-    return _housed(prepared, owned, strategies, archive, arrivals, owned.close)
+    parts = _housed(prepared, owned, strategies, archive, arrivals, owned.close)
+    return _filled(parts, owned, copies) if replica else parts
+
+
+def _filled(parts: RoleParts, owned: OwnedStore, receiver: object) -> RoleParts:
+    """Refuse puts, and begin to receive."""
+    parts.role = "replica"
+    parts.puts = RefusingWriter(f"{owned.directory.path}: {ALONE}; put there")
+    if isinstance(receiver, Receiver):
+        try:
+            receiver.receive_into(ReceivedLog(owned, receiver.source))
+        except BaseException:  # Ctrl-C too
+            parts.close()
+            raise
+    return parts
 
 
 def serving_parts(prepared: OpenRequest, opened: OpenLog, strategies: Strategies) -> RoleParts:

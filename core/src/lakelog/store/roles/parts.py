@@ -1,7 +1,7 @@
 """The parts of a store that depend on its role; swapped when a process takes the services.
 
 Roles: ``owner`` appends, dispatches, deletes and writes the checkpoint; ``attach`` appends and
-reads the files; ``read`` only reads them.
+reads the files; ``read`` only reads them; ``replica`` is an owner whose log comes from a master.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakelog.store.owner import OwnedStore
 from lakelog.store.roles.asking import Answering
 from lakelog.store.roles.managing import Manager
 
-Role: TypeAlias = Literal["owner", "attach", "read"]
+Role: TypeAlias = Literal["owner", "attach", "read", "replica"]
 
 
 class Puts(Protocol):

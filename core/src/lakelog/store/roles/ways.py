@@ -49,7 +49,7 @@ class RoleOpener:
         """
         alone = None if self._settings.listen else _NOT_LISTENING
         try:
-            return owner_parts(self.prepared, alone=alone)
+            return owner_parts(self.prepared, alone=alone, replica=None)
         except StoreLocked:
             joined = self._joined() if alone is None else None
             if joined is None:
@@ -87,6 +87,8 @@ class RoleOpener:
         chooser = Chooser(prepared.files, prepared.path, self._settings.reconnect_timeout_ms)
         if mode == "exclusive":
             return chooser.alone(lambda: owner_parts(prepared, alone=_EXCLUSIVE))
+        if mode == "replica":
+            return chooser.alone(lambda: owner_parts(prepared, replica=True))
         return chooser.alone(self.own) if not self._settings.listen else chooser.write(self)
 
     def in_a_child(self, mode: Mode) -> Callable[[], RoleParts] | None:
@@ -94,7 +96,7 @@ class RoleOpener:
 
         A reader can always reopen: apart from locks it shares nothing with other processes.
         """
-        if mode != "read" and self._settings.on_fork == "refuse":
+        if mode == "replica" or (mode != "read" and self._settings.on_fork == "refuse"):
             return None
         return lambda: self.found(mode)
 
