@@ -33,8 +33,9 @@ KNOWN_UPWARDS: Final = {
 # What a plugin may import.
 PUBLIC_NAMES: Final = (
     "accelerate arrow codec errors files.filesystem files.state.identity files.state.pins "
-    "format.checksum format.compression format.hosts format.layout format.message_id "
-    "format.properties format.queue_offsets format.sysflag format.units hookspecs interfaces "
+    "files.state.replica format.checksum format.compression format.hosts format.layout "
+    "format.message_id format.properties format.queue_offsets format.sysflag format.units "
+    "hookspecs interfaces "
     "log.reading.pieces message results runtime.cached runtime.signals runtime.threads "
     "settings.model status"
 )
@@ -55,6 +56,7 @@ BUILT_ON: Final = {
     "lakelog_doctor": {"lakelog_queues"},
     "lakelog_lake": {"lakelog_cli", "lakelog_daemon", "lakelog_queues"},
     "lakelog_queues": {"lakelog_rocketmq"},
+    "lakelog_replication": {"lakelog_cli", "lakelog_daemon"},
     "lakelog_spark": {"lakelog_lake"},
     "lakelog_testing": {"lakelog_doctor", "lakelog_queues"},
 }

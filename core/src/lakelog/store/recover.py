@@ -1,17 +1,28 @@
-"""``lakelog.recover``: recovers a store as opening does, then closes it cleanly."""
+"""``lakelog.recover``: recovers a store as opening does, then closes it cleanly.
+
+``lakelog.promote`` and ``lakelog.cut_replica`` do so with a replica.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from lakelog.errors import StoreError, StoreReadOnly
+import attrs
+
+from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.files.shared.membership import Membership
 from lakelog.files.shared.ownership import is_owned, locked, unowned
-from lakelog.files.state.replica import read_replica, remove_replica
+from lakelog.files.state.replica import (
+    ReplicaState,
+    read_replica,
+    remove_replica,
+    write_replica,
+)
 from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.recovery.examine import Progress, examine
@@ -120,18 +131,43 @@ def promote(path: str | os.PathLike[str], **options: Any) -> RecoveryReport:
     are those of :func:`recover`. The logs of the two differ from then on, if the former master
     appends too.
 
-    Raises what :func:`recover` raises, and :class:`~lakelog.errors.StoreReadOnly` if it is no
-    replica.
+    Raises what :func:`recover` raises, and :class:`~lakelog.errors.StoreError` if it is no replica.
     """
+    with _of_replica(path):
+        pass
+    report = recover(path, **options)
+    with _of_replica(path) as (files, place, _):
+        remove_replica(files, place)
+    recover(path, **options)  # its checkpoint then confirms the whole log
+    return report
+
+
+def cut_replica(path: str | os.PathLike[str], offset: int, **options: Any) -> RecoveryReport:
+    """Cut the log of a replica that no process has open, where it differs from its master.
+
+    What is cut goes to ``lakelog/quarantine``, and queues and index follow.
+
+    :param offset: where a record starts; nothing before it changes
+
+    Raises as :func:`promote`.
+    """
+    with _of_replica(path) as (files, place, state):
+        write_replica(files, place, attrs.evolve(state, cut=offset))
+    return recover(path, **options)
+
+
+@contextmanager
+def _of_replica(
+    path: str | os.PathLike[str],
+) -> Iterator[tuple[FileSystem, Path, ReplicaState]]:
+    """Have a replica alone."""
     place = Path(path).absolute()
     files = RealFileSystem.of_store(place)
-    if read_replica(files, place) is None:
-        raise StoreReadOnly("it is no replica, so there is nothing to promote", path=place)
-    report = recover(place, **options)
-    lock = Membership.alone(files, place, why="lakelog promote is running")
+    state = read_replica(files, place)
+    if state is None:
+        raise StoreError("it is no replica: it has no lakelog/replica.json", path=place)
+    lock = Membership.alone(files, place)
     try:
-        remove_replica(files, place)
+        yield files, place, state
     finally:
         lock.leave()
-    recover(place, **options)  # its checkpoint then confirms the whole log
-    return report

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, Factory, Kind, Replicator
 from lakelog_replication.settings import RocketmqHaSettings
 
 
-def make(settings: RocketmqHaSettings, context: Context) -> Replicator:
+def make(settings: RocketmqHaSettings, context: Context) -> Replicator:  # noqa: ARG001
     """Build the replicator of ``settings.role``; heavy imports wait until one is used."""
+    if settings.role == "slave":
+        from lakelog_replication.replica.receiver import HaReceiver
+
+        return HaReceiver(settings)
     raise NotImplementedError(settings.role)
+
+
+@hookimpl
+def lakelog_cli_commands(app: Any) -> None:
+    """Add ``lakelog replicate`` and ``lakelog promote``."""
+    from lakelog_replication.replica.commands import promote, replicate
+
+    for command in (replicate, promote):
+        app.command()(command)
 
 
 @hookimpl

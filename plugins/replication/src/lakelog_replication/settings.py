@@ -8,6 +8,7 @@ from typing import Any, Literal
 import attrs
 from attrs import field, frozen, validators
 
+from lakelog_replication.replica.settings import SlaveSettings
 from lakelog_replication.wire import MAX_BODY_BYTES
 
 
@@ -20,7 +21,7 @@ def _networks(_: object, attribute: attrs.Attribute[Any], value: tuple[str, ...]
 
 
 @frozen(kw_only=True)
-class RocketmqHaSettings:
+class RocketmqHaSettings(SlaveSettings):
     """Settings of ``rocketmq-ha``; durations in milliseconds, sizes in bytes.
 
     :ivar role: whether this store sends its log to slaves, or is a copy of a master's

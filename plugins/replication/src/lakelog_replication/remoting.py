@@ -1,0 +1,153 @@
+"""Single requests of RocketMQ's remoting protocol to a broker's own port.
+
+A request and its response are ``int32 length | int32 kind << 24 | header length | header | body``,
+big-endian; the length counts what follows it. The header of kind 0 is JSON. The source is RocketMQ
+5.3.3, ``RemotingCommand`` and ``RequestCode``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from lakelog.errors import LakelogError
+from lakelog_replication.address import Address
+
+GET_ALL_TOPIC_CONFIG: Final = 21
+GET_BROKER_CONFIG: Final = 26
+GET_BROKER_RUNTIME_INFO: Final = 28
+GET_ALL_CONSUMER_OFFSET: Final = 43
+EXCHANGE_BROKER_HA_INFO: Final = 906
+GET_BROKER_HA_STATUS: Final = 907
+
+MOST_BYTES: Final = 64 << 20
+"""The longest response that is read."""
+_LENGTHS: Final = struct.Struct(">iI")
+_VERSION: Final = 489
+"""RocketMQ 5.3.3, as an ordinal of ``MQVersion``."""
+_AMOUNT: Final = re.compile(r"(\d+(?:[.,]\d)?) ([KMGTPE]i)?B")
+_UNITS: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+class RemotingError(LakelogError):
+    """A broker cannot be reached, refuses a request, or answers with something else."""
+
+
+@attrs.frozen
+class Response:
+    """:ivar fields: of the header; :ivar body: the bytes behind it."""
+
+    fields: Mapping[str, str]
+    body: bytes
+
+    def content(self) -> Any:
+        """The body as JSON; raises :class:`RemotingError`."""
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise RemotingError(f"a broker answered with a body that is no JSON: {error}") from None
+
+
+@attrs.frozen
+class RuntimeInfo:
+    """What a broker says of itself.
+
+    :ivar boot_ms: when it started, in ms since 1970
+    :ivar minimum: first byte of its log; :ivar end: behind its last one
+    :ivar flushed: an offset before which everything is synced, or a lower one
+    """
+
+    boot_ms: int
+    minimum: int
+    end: int
+    flushed: int
+
+
+def call(
+    broker: Address,
+    code: int,
+    fields: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    timeout_s: float = 5.0,
+) -> Response:
+    """Send one request on a connection of its own, and return the response.
+
+    Raises :class:`RemotingError`.
+    """
+    said = {"code": code, "language": "PYTHON", "version": _VERSION, "opaque": 1, "flag": 0}
+    header = json.dumps({**said, "extFields": dict(fields or {})}).encode()
+    try:
+        with socket.create_connection(tuple(broker), timeout_s) as sock:
+            length = 4 + len(header) + len(body)
+            sock.sendall(_LENGTHS.pack(length, len(header)) + header + body)
+            with sock.makefile("rb") as stream:
+                length, kind = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
+                if not 4 <= length <= MOST_BYTES or kind >> 24 or (kind & 0xFFFFFF) > length - 4:
+                    raise RemotingError(f"{broker} answers in another protocol, or in binary")
+                rest = _exactly(stream, length - 4)
+    except (OSError, EOFError) as error:
+        raise RemotingError(f"{broker} does not answer request {code}: {error}") from error
+    return _response(broker, code, rest[: kind & 0xFFFFFF], rest[kind & 0xFFFFFF :])
+
+
+def _exactly(stream: Any, count: int) -> bytes:
+    data: bytes = stream.read(count)
+    if len(data) < count:
+        raise EOFError("the connection ended inside of the response")
+    return data
+
+
+def _response(broker: Address, code: int, header: bytes, body: bytes) -> Response:
+    try:
+        found = json.loads(header)
+        result, remark = int(found["code"]), found.get("remark")
+        fields = {str(key): str(value) for key, value in (found.get("extFields") or {}).items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise RemotingError(f"{broker} answers request {code} with a damaged header") from None
+    if result:
+        raise RemotingError(f"{broker} refuses request {code}: {result} {remark or ''}".rstrip())
+    return Response(fields, body)
+
+
+def runtime_info(broker: Address) -> RuntimeInfo:
+    """The ends of a broker's log (request 28); raises :class:`RemotingError`."""
+    content = call(broker, GET_BROKER_RUNTIME_INFO).content()
+    try:
+        table = content["table"]
+        end = int(table["commitLogMaxOffset"])
+        behind = most_bytes(table.get("remainHowManyDataToFlush", ""))
+        return RuntimeInfo(
+            int(table["bootTimestamp"]),
+            int(table["commitLogMinOffset"]),
+            end,
+            0 if behind is None else max(0, end - behind),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RemotingError(f"{broker} does not say how far its log is: {error!r}") from None
+
+
+def most_bytes(text: str) -> int | None:
+    """The largest number of bytes that a rounded amount can mean; ``None`` if it is no amount.
+
+    >>> most_bytes("12 B"), most_bytes("54.5 KiB"), most_bytes("much")
+    (12, 55860, None)
+    """
+    found = _AMOUNT.fullmatch(text.strip())
+    if found is None:
+        return None
+    number, unit = float(found[1].replace(",", ".")), _UNITS.index(found[2] or "")
+    return int(number) if not unit else math.ceil((number + 0.05) * 1024**unit)
+
+
+def broker_config(broker: Address) -> dict[str, str]:
+    """The settings of a broker (request 26); raises :class:`RemotingError`."""
+    text = call(broker, GET_BROKER_CONFIG).body.decode(errors="replace")
+    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    return {key.strip(): value.strip() for key, equals, value in pairs if equals}
