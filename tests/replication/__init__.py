@@ -1,0 +1,1 @@
+"""Replication with real brokers of RocketMQ 5.3.3."""
