@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import lakelog
@@ -37,14 +36,14 @@ def test_nothing_is_durable_before_its_age(tmp_path: Path) -> None:
 
 def test_the_age_counts_only_while_the_master_is_heard() -> None:
     voucher = AgeVoucher(10.0)
-    now = time.monotonic()
-    voucher.connected(0)
-    assert voucher.offset(500, now) == 0
-    assert voucher.offset(500, now + 9.9) == 0
-    voucher.connected(500)  # the master was away, and may have lost what it had sent
-    assert voucher.offset(500, now + 9.9) == 0
-    assert voucher.offset(700, now + 10.5) == 500
-    assert voucher.offset(700, now + 20.0) == 700
+    voucher.connected(0, 100.0)
+    assert voucher.offset(500, 101.0) == 0
+    assert voucher.offset(500, 110.9) == 0
+    voucher.connected(500, 115.0)  # the master was away, and may have lost what it had sent
+    assert voucher.offset(500, 116.0) == 0
+    assert voucher.offset(700, 125.0) == 500
+    assert voucher.offset(700, 134.9) == 500
+    assert voucher.offset(700, 135.0) == 700
 
 
 def test_what_was_durable_stays_durable_over_an_open(tmp_path: Path) -> None:

@@ -78,6 +78,8 @@ class Prober:
                     if log.view(at, len(body)) != body:
                         return Sample.OTHER
                     at += len(body)
+                    if at == end:
+                        break
         return Sample.SAME
 
     def _frames(self, connection: MasterConnection) -> Sequence[Frame]:
@@ -109,7 +111,7 @@ class DivergenceSearch:
     @property
     def is_cleaned(self) -> bool:
         """Whether the master has deleted what follows the end of the copy."""
-        return self.last_segment > self.log.appended
+        return self.last_segment > self.log.appended and not self._has_bytes_at(self.log.appended)
 
     def first_difference(self) -> int | None:
         """The end of the last record that both have; ``None`` if they do not differ.
@@ -172,10 +174,12 @@ class DivergenceSearch:
 
     def _is_deleted(self, record: range) -> bool:
         """Whether the master may have had it: it answers with nothing below its first byte."""
+        return record.stop <= self.last_segment and not self._has_bytes_at(max(record.start, 1))
+
+    def _has_bytes_at(self, offset: int) -> bool:
         try:
-            is_there = self.prober.has_bytes_at(max(record.start, 1))
+            return self.prober.has_bytes_at(offset)
         except ConnectionAbortedError:
             raise
         except ConnectionError:
-            is_there = False
-        return record.stop <= self.last_segment and not is_there
+            return False

@@ -189,7 +189,7 @@ class Following:
         heartbeat_s = settings.heartbeat_interval_ms / 1000
         silence_s = settings.silence_timeout_ms / 1000
         with MasterConnection(self._master, asked, heartbeat_s, silence_s) as connection:
-            self._voucher.connected(log.appended)
+            self._voucher.connected(log.appended, connection.heard_s)
             while not self._over.is_set():
                 frames = self._received(connection)
                 if frames:

@@ -7,7 +7,6 @@ log is shorter than its copy, and it appends other records there.
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from threading import Event, Thread
 from typing import Final, Protocol
@@ -26,8 +25,12 @@ _POLL_S: Final = 0.25
 class Voucher(Protocol):
     """Says what the master cannot lose."""
 
-    def connected(self, end: int) -> None:
-        """Note a new connection, whose master may be another process; ``end`` is here before it."""
+    def connected(self, end: int, now_s: float) -> None:
+        """Note a new connection, whose master may be another process.
+
+        :param end: of the bytes that are here before it
+        :param now_s: by the monotonic clock
+        """
 
     def offset(self, end: int, heard_s: float) -> int:
         """The end of what the master cannot lose; called often.
@@ -43,7 +46,7 @@ class Voucher(Protocol):
 class ReceivedVoucher:
     """Vouches for everything: the master cannot lose its page cache, or is no authority."""
 
-    def connected(self, end: int) -> None:
+    def connected(self, end: int, now_s: float) -> None:
         """Do nothing."""
 
     def offset(self, end: int, heard_s: float) -> int:  # noqa: ARG002  # the Protocol's
@@ -66,20 +69,19 @@ class AgeVoucher:
         self._came: deque[tuple[float, int]] = deque()  # when, and the end by then
         self._end = 0
 
-    def connected(self, end: int) -> None:
+    def connected(self, end: int, now_s: float) -> None:
         """Begin anew."""
         self._came.clear()
         if end > self._end:
-            self._came.append((time.monotonic(), end))
+            self._came.append((now_s, end))
 
     def offset(self, end: int, heard_s: float) -> int:
         """What came early enough."""
         came = self._came
         if end > (came[-1][1] if came else self._end):
-            now = time.monotonic()
-            if len(came) > 1 and now - came[-2][0] < _MERGED_S:
+            if len(came) > 1 and heard_s - came[-2][0] < _MERGED_S:
                 came.pop()
-            came.append((now, end))
+            came.append((heard_s, end))
         while came and heard_s - came[0][0] >= self._age_s:
             self._end = came.popleft()[1]
         return self._end
@@ -103,7 +105,7 @@ class FlushedVoucher:
         self._over = Event()
         self._thread = started(Thread(target=self._run, name="lakelog-replica-ask", daemon=True))
 
-    def connected(self, end: int) -> None:  # noqa: ARG002  # the Protocol's
+    def connected(self, end: int, now_s: float) -> None:  # noqa: ARG002  # the Protocol's
         """Forget which process answered."""
         self._boot_ms, self._flushed = None, 0
 
