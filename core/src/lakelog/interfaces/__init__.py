@@ -32,7 +32,6 @@ from lakelog.interfaces.flushing import (
     FlushStrategy,
     Outcome,
     Pending,
-    Replicator,
     Wakeable,
 )
 from lakelog.interfaces.housekeeping import (
@@ -53,6 +52,12 @@ from lakelog.interfaces.kinds import (
     NoSettings,
 )
 from lakelog.interfaces.older import SegmentSource
+from lakelog.interfaces.replicating import (
+    CopyProgress,
+    LeadingReplicator,
+    ReplicatedLog,
+    Replicator,
+)
 from lakelog.interfaces.writing import (
     CommitRules,
     Extendable,
@@ -74,6 +79,7 @@ __all__ = [
     "CleaningContext",
     "CommitRules",
     "Context",
+    "CopyProgress",
     "Deletion",
     "DeletionRate",
     "DiskReport",
@@ -96,11 +102,13 @@ __all__ = [
     "InMemory",
     "KeyIndex",
     "Kind",
+    "LeadingReplicator",
     "Mapped",
     "NoSettings",
     "Outcome",
     "Pending",
     "QueueReader",
+    "ReplicatedLog",
     "Replicator",
     "Sealable",
     "SegmentInfo",

@@ -1,8 +1,9 @@
-"""The plugin that offers the replicator ``rocketmq-ha``."""
+"""The plugin that offers the replicator ``rocketmq-ha``, and the commands of ``replication``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, Factory, Kind, Replicator
@@ -10,8 +11,12 @@ from lakelog_replication.settings import RocketmqHaSettings
 
 
 def make(settings: RocketmqHaSettings, context: Context) -> Replicator:
-    """Build the replicator of ``settings.role``; heavy imports wait until one is used."""
-    raise NotImplementedError(settings.role)
+    """Build the replicator of ``settings.role``."""
+    if settings.role == "slave":
+        raise NotImplementedError
+    from lakelog_replication.master.replicator import HaMaster  # not for a command that only reads
+
+    return HaMaster(settings, context)
 
 
 @hookimpl
@@ -26,3 +31,11 @@ def lakelog_replicators() -> Sequence[Factory]:
             "copies the log with RocketMQ's HA protocol, as master or slave",
         )
     ]
+
+
+@hookimpl
+def lakelog_cli_commands(app: Any) -> None:
+    """Add ``lakelog replication``."""
+    from lakelog_replication.commands import app as replication
+
+    app.add_typer(replication)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any, Literal
 
 import attrs
@@ -17,6 +18,26 @@ def _networks(_: object, attribute: attrs.Attribute[Any], value: tuple[str, ...]
             ip_network(each)
         except ValueError as error:
             raise ValueError(f"{attribute.name}: {error}") from None
+
+
+@frozen
+class Address:
+    """A host and a port."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read ``HOST:PORT`` or ``[IPV6]:PORT``; raises ``ValueError``."""
+        host, colon, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
+            raise ValueError(f"{text!r} is no address; give HOST:PORT, such as 127.0.0.1:10912")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @frozen(kw_only=True)
@@ -44,6 +65,10 @@ class RocketmqHaSettings:
     :ivar silence_timeout_ms: a connection is closed if nothing came for this long
         (``haHousekeepingInterval``)
     :ivar close_timeout_ms: how long a store that is closed waits until slaves have its log
+    :ivar certificate: PEM file with this side's certificate, for TLS between lakelogs; without it
+        there is no TLS, which RocketMQ does not have
+    :ivar key: PEM file with the certificate's private key
+    :ivar authority: PEM file with the authority that signed the other side's certificate
     """
 
     role: Literal["master", "slave"] = "master"
@@ -62,3 +87,11 @@ class RocketmqHaSettings:
     heartbeat_interval_ms: int = field(default=5_000, validator=validators.ge(1))
     silence_timeout_ms: int = field(default=20_000, validator=validators.ge(1))
     close_timeout_ms: int = field(default=3_000, validator=validators.ge(0))
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+
+    def __attrs_post_init__(self) -> None:
+        given = [each is not None for each in (self.certificate, self.key, self.authority)]
+        if any(given) and not all(given):
+            raise ValueError("certificate, key and authority are given together, or none of them")
