@@ -14,6 +14,8 @@ from typing import Self
 
 from lakelog_testing.threads import PATIENCE_SECONDS
 
+_CLOSED = "the master closed the connection"
+
 
 class ScriptedSlave:
     """One connection to a master; each read fails with ``TimeoutError`` if nothing comes."""
@@ -50,8 +52,11 @@ class ScriptedSlave:
         self.close()
 
     def send(self, data: bytes) -> None:
-        """Send bytes as they are."""
-        self._sock.sendall(data)
+        """Send bytes as they are; raises ``EOFError`` if the master has closed."""
+        try:
+            self._sock.sendall(data)
+        except ConnectionError as error:
+            raise EOFError(_CLOSED) from error
 
     def report(self, *offsets: int) -> None:
         """Send reports, all at once."""
@@ -91,8 +96,11 @@ class ScriptedSlave:
     def _read(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
-            got = self._sock.recv(size - len(data))
+            try:
+                got = self._sock.recv(size - len(data))
+            except ConnectionError:
+                got = b""
             if not got:
-                raise EOFError("the master closed the connection")
+                raise EOFError(_CLOSED)
             data += got
         return bytes(data)

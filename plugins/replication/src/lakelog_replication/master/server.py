@@ -80,9 +80,9 @@ class HaServer:
         try:
             self._listener = socket.create_server((host, port), family=family, backlog=_MOST_LINKS)
         except OSError as error:
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise StoreError(
-                f"slaves cannot be served at {host or 'every address'}, port {port}: "
-                f"{error.strerror or error}; set rocketmq-ha.host and rocketmq-ha.port to an "
+                f"slaves cannot be served at {host or 'every address'}, port {port}: {why}; set rocketmq-ha.host and rocketmq-ha.port to an "
                 "address of this machine and a free port",
                 path=self._path,
             ) from error
@@ -94,7 +94,9 @@ class HaServer:
         self._log = log
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._bell, selectors.EVENT_READ, self._hear_bell)
-        if self._listener is not None:
+        if self._listener is None:
+            self._bind_again()
+        else:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         for name, run in (("lakelog-ha", self._run), ("lakelog-ha-watch", self._watch)):
             self._threads.append(started(Thread(target=run, args=(log,), name=name, daemon=True)))
