@@ -1,1 +1,1 @@
-"""Replication with real brokers of RocketMQ 5.3.3."""
+"""lakelog's replication beside real brokers of RocketMQ."""

@@ -1,184 +1,144 @@
-"""A real broker of RocketMQ 5.3.3 without a name server, and a producer of a few lines."""
+"""A real broker of RocketMQ 5.3.3 as slave, in a folder of its own, without a name server."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import attrs
-
 from lakelog_replication.address import Address
-from lakelog_replication.remoting import RemotingError, Response, call
+from lakelog_replication.remoting import BrokerRefused, adopt
 from tests.oracle import build
-from tests.support import required
 
-SEGMENT: Final = 1 << 20
-SEND_MESSAGE: Final = 10
+PATIENCE_SECONDS: Final = 120.0
+"""A broker starts in a few seconds, asks for a master every 5 s, and reports every 5 s."""
+
 _POM: Final = Path(__file__).parent / "pom.xml"
-_START_SECONDS: Final = 90
-_LOGBACK: Final = build.HERE / "resources" / "logback.xml"
+_LOGGING: Final = """<configuration>
+<appender name="S" class="org.apache.rocketmq.logging.ch.qos.logback.core.ConsoleAppender">
+<encoder><pattern>%d{HH:mm:ss.SSS} %-5level %logger{0} - %msg%n</pattern></encoder></appender>
+<root level="INFO"><appender-ref ref="S"/></root></configuration>
+"""
 
 
-def jars() -> Path:
-    """The broker's jars; skips the test without a JDK or Maven."""
-    absent = [each for each in ("java", "mvn") if shutil.which(each) is None]
-    if absent:
-        required.missing(f"a real broker needs {' and '.join(absent)}")
-    return build.jars(_POM)
+class SlaveBroker:
+    """A slave broker.
 
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
-@attrs.define
-class Broker:
-    """A broker in a folder; it can be killed and started again.
-
-    :ivar client: where clients connect; :ivar slaves: where slaves connect
+    :ivar store: its store directory
+    :ivar address: where it takes requests
     """
 
-    home: Path
-    client: Address
-    slaves: Address
-    settings: Mapping[str, object]
-    _process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def store(self) -> Path:
-        """Its store directory."""
-        return self.home / "store"
-
-    def start(self) -> None:
-        """Start it, and wait until both ports answer."""
-        self.home.mkdir(parents=True, exist_ok=True)
-        conf = self.home / "broker.conf"
-        conf.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
-        command = [
-            "java",
-            f"@{build.HERE / 'jvm.args'}",
-            f"-Duser.home={self.home}",
-            f"-Drocketmq.home.dir={self.home}",
-            f"-Drmq.logback.configurationFile={_LOGBACK}",
-            *("-Xmx512m", "-XX:MaxDirectMemorySize=256m", "-XX:TieredStopAtLevel=1"),
-            *("-cp", os.fspath(jars() / "*"), "org.apache.rocketmq.broker.BrokerStartup"),
-            *("-c", str(conf)),
-        ]
-        environ = {**os.environ, "ROCKETMQ_HOME": str(self.home)}
-        with (self.home / "broker.out").open("ab") as out:
-            self._process = subprocess.Popen(
-                command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environ
-            )
-        try:
-            for each in (self.client, self.slaves):
-                self._await(each)
-        except BaseException:
-            self.kill()
-            raise
-
-    def _properties(self) -> dict[str, object]:
-        return {
-            "brokerClusterName": "Tests",
+    def __init__(self, home: Path, segment_size_bytes: int) -> None:
+        """Write its settings; :meth:`start` runs it."""
+        home.mkdir(parents=True, exist_ok=True)
+        self.store = home / "store"
+        self.address = Address("127.0.0.1", _free_port())
+        self._home = home
+        settings: dict[str, object] = {
+            "brokerClusterName": "lakelog",
             "brokerName": "broker-a",
-            "brokerId": 0,
-            "brokerRole": "ASYNC_MASTER",
+            "brokerId": 1,
+            "brokerRole": "SLAVE",
             "flushDiskType": "ASYNC_FLUSH",
             "brokerIP1": "127.0.0.1",
             "brokerIP2": "127.0.0.1",
             "bindAddress": "127.0.0.1",
-            "listenPort": self.client.port,
-            "haListenPort": self.slaves.port,
+            "listenPort": self.address.port,
+            "haListenPort": _free_port(),
             "storePathRootDir": self.store,
             "storePathCommitLog": self.store / "commitlog",
-            "mappedFileSizeCommitLog": SEGMENT,
+            "mappedFileSizeCommitLog": segment_size_bytes,
             "mappedFileSizeConsumeQueue": 600_000,
-            "maxHashSlotNum": 100_000,
-            "maxIndexNum": 400_000,
-            "autoCreateTopicEnable": "true",
+            "maxHashSlotNum": 10_000,
+            "maxIndexNum": 40_000,
+            "slaveReadEnable": "false",
             "timerWheelEnable": "false",
             "enableCompaction": "false",
-            "transactionCheckInterval": 600_000,
-            "diskMaxUsedSpaceRatio": 95,
             "warmMapedFileEnable": "false",
-            **self.settings,
+            "diskMaxUsedSpaceRatio": 95,
         }
+        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        (home / "broker.conf").write_text(text)
+        (home / "logback.xml").write_text(_LOGGING)
+        self._process: subprocess.Popen[bytes] | None = None
 
-    def _await(self, address: Address) -> None:
-        process, deadline = self._process, time.monotonic() + _START_SECONDS
-        assert process is not None
-        while time.monotonic() < deadline and process.poll() is None:
-            try:
-                socket.create_connection(tuple(address), 1).close()
-            except OSError:
-                time.sleep(0.05)
-            else:
-                return
-        told = (self.home / "broker.out").read_text(errors="replace")[-2000:]
-        raise RuntimeError(f"the broker did not start: {told}")
+    def start(self, master: Address) -> None:
+        """Run it, and give it its master."""
+        jars = build.jars(_POM)
+        command = [
+            "java",
+            f"@{build.HERE / 'jvm.args'}",
+            "-XX:TieredStopAtLevel=1",
+            *("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m"),
+            f"-Duser.home={self._home}",
+            f"-Drocketmq.home.dir={self._home}",
+            f"-Drmq.logback.configurationFile={self._home / 'logback.xml'}",
+            *("-cp", os.fspath(jars / "*")),
+            "org.apache.rocketmq.broker.BrokerStartup",
+            *("-c", str(self._home / "broker.conf")),
+        ]
+        with (self._home / "out").open("ab") as out:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**os.environ, "ROCKETMQ_HOME": str(self._home)},
+                cwd=self._home,
+            )
+        eventually(lambda: self._adopts(master), self._last_words)
+
+    def _adopts(self, master: Address) -> bool:
+        assert self._process is not None  # start has made it
+        assert self._process.poll() is None, self._last_words()
+        try:
+            adopt(self.address, master)
+        except BrokerRefused:
+            return False
+        return True
+
+    def _last_words(self) -> str:
+        return (self._home / "out").read_text(errors="replace")[-2000:]
+
+    def bytes_up_to(self, end: int) -> bytes:
+        """Its log from the first segment on, as far as ``end``."""
+        files = sorted((self.store / "commitlog").iterdir())
+        return b"".join(each.read_bytes() for each in files)[:end]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process."""
+        assert self._process is not None  # start has made it
+        self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End it by SIGKILL."""
+        """End the process by SIGKILL, if it runs."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
+            self._process.kill()
             self._process.wait()
             self._process = None
 
-    def send(self, topic: str, body: bytes, queue: int = 0, keys: str = "") -> int:
-        """Put a message; return its physical offset. Raises :class:`RemotingError`."""
-        answer = self._send(topic, body, queue, keys)
-        return int(answer.fields["msgId"][-16:], 16)
 
-    def _send(self, topic: str, body: bytes, queue: int, keys: str) -> Response:
-        fields = {
-            "producerGroup": "tests",
-            "topic": topic,
-            "defaultTopic": "TBW102",
-            "defaultTopicQueueNums": "4",
-            "queueId": str(queue),
-            "sysFlag": "0",
-            "bornTimestamp": str(time.time_ns() // 1_000_000),
-            "flag": "0",
-            "properties": f"KEYS\x01{keys}\x02WAIT\x01true\x02" if keys else "WAIT\x01true\x02",
-            "reconsumeTimes": "0",
-            "unitMode": "false",
-            "batch": "false",
-        }
-        return call(self.client, SEND_MESSAGE, fields, body)
+def eventually(is_so: Callable[[], object], why: Callable[[], str] = lambda: "") -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, f"it never came true: {why()}"
+        time.sleep(0.02)
 
-    def send_many(self, topic: str, first: int, count: int, size: int = 1000) -> list[int]:
-        """Put ``count`` numbered messages; the numbers of those that were acknowledged."""
-        done = []
-        for number in range(first, first + count):
-            body = number.to_bytes(8) * (size // 8)
+
+def _free_port() -> int:
+    """A port that nobody has now, nor that two below, which a broker takes as well."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
             try:
-                self.send(topic, body, number % 4, f"k{number}")
-            except RemotingError:
+                second.bind(("127.0.0.1", port - 2))
+            except OSError:
                 continue
-            done.append(number)
-        return done
-
-
-@contextmanager
-def broker(home: Path, **settings: object) -> Iterator[Broker]:
-    """A running broker, killed at the end."""
-    client, slaves = (Address("127.0.0.1", each) for each in free_ports(2))
-    made = Broker(home, client, slaves, settings)
-    made.start()
-    try:
-        yield made
-    finally:
-        made.kill()
+            return port

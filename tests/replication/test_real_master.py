@@ -18,7 +18,7 @@ import pytest
 import lakelog
 from lakelog.errors import ReplicaStopped
 from lakelog_replication.remoting import broker_config, runtime_info
-from tests.replication.broker import SEGMENT, Broker, broker
+from tests.replication.masterbroker import SEGMENT, Broker, broker
 from tests.support import sampling
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]

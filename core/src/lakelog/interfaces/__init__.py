@@ -32,7 +32,6 @@ from lakelog.interfaces.flushing import (
     FlushStrategy,
     Outcome,
     Pending,
-    Replicator,
     Wakeable,
 )
 from lakelog.interfaces.housekeeping import (
@@ -54,6 +53,12 @@ from lakelog.interfaces.kinds import (
 )
 from lakelog.interfaces.older import SegmentSource
 from lakelog.interfaces.receiving import Receivable, Receiver
+from lakelog.interfaces.replicating import (
+    CopyProgress,
+    LeadingReplicator,
+    ReplicatedLog,
+    Replicator,
+)
 from lakelog.interfaces.writing import (
     CommitRules,
     Extendable,
@@ -75,6 +80,7 @@ __all__ = [
     "CleaningContext",
     "CommitRules",
     "Context",
+    "CopyProgress",
     "Deletion",
     "DeletionRate",
     "DiskReport",
@@ -97,6 +103,7 @@ __all__ = [
     "InMemory",
     "KeyIndex",
     "Kind",
+    "LeadingReplicator",
     "Mapped",
     "NoSettings",
     "Outcome",
@@ -104,6 +111,7 @@ __all__ = [
     "QueueReader",
     "Receivable",
     "Receiver",
+    "ReplicatedLog",
     "Replicator",
     "Sealable",
     "SegmentInfo",

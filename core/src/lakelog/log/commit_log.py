@@ -25,6 +25,7 @@ from lakelog.files.pages import shared_page as sharedpage
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.shared_page import (
     APPENDED,
+    COPIED_AT,
     DURABLE,
     FLAGS,
     GROUP_SYNC_AT,
@@ -34,16 +35,18 @@ from lakelog.files.pages.shared_page import (
     TABLE_GENERATION,
     SharedPage,
 )
+from lakelog.files.pages.wake_page import Sleeper
 from lakelog.files.shared.append_lock import AppendLock, SectionLock
 from lakelog.files.shared.append_section import AppendSection
 from lakelog.files.shared.byte_lock import ByteLock
+from lakelog.files.shared.copied_end import CopiedEnd
 from lakelog.files.shared.group_sync import GroupSync
 from lakelog.files.shared.ofd_lock import is_locked
 from lakelog.files.shared.ownership import SERVICES
 from lakelog.files.shared.queue_table import QueueTable
 from lakelog.format.layout import BLANK, MAGIC_BLANK
 from lakelog.format.queue_offsets import Queue
-from lakelog.interfaces import AppendCallback
+from lakelog.interfaces import AppendCallback, CopyProgress
 from lakelog.log.health import Health
 from lakelog.log.log_files import LogFiles, VouchedEnd
 from lakelog.log.segments import Segments
@@ -54,6 +57,7 @@ APPENDING: Final = 8
 """The byte of ``lock`` that the appending process locks."""
 SYNCING: Final = 9
 """The byte that the syncing process locks."""
+_POLL_S: Final = 0.001
 
 # Members of an enumeration cost a tenth of a microsecond each time in Python 3.11.
 _PUT_OK: Final = AppendStatus.PUT_OK
@@ -100,7 +104,11 @@ class CommitLog:
 
     :ivar positions: its positions
     :ivar staged: whether bytes reach the page cache by ``commit`` only
+    :ivar copies: how far copies have the log
+    :ivar sleeper: wakes :meth:`wait_moved` for appends and syncs of any process
     """
+
+    sleeper: Sleeper | None = None
 
     def __init__(  # each is a collaborator of its own
         self,
@@ -132,6 +140,7 @@ class CommitLog:
         self._section = AppendSection(page, append_lock, files, self._failed, busy_timeout_ms)
         sync_lock = ByteLock(lock, SYNCING, page.memory, SYNC_LOCK_AT)
         self._sync = GroupSync(files, sync_lock, page.memory, GROUP_SYNC_AT, self._failed)
+        self.copies: CopyProgress = CopiedEnd(page.memory, COPIED_AT)
         self._page = page
         self._is_read_at_once = not page.words[FLAGS] & DURABLE
 
@@ -437,6 +446,46 @@ class CommitLog:
     def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
         """Wait until the log is durable up to ``end_offset``; ``False`` on timeout."""
         return self._sync.wait(end_offset, timeout_s, ask)
+
+    # --- copies: the log as a replicator sees it ---
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether puts wait until they are durable."""
+        return not self._is_read_at_once
+
+    @property
+    def segment_size_bytes(self) -> int:
+        """Length of every segment."""
+        return self.segments.size_bytes
+
+    @property
+    def minimum(self) -> int:
+        """Offset of the first byte that is still in the log."""
+        return self.positions.minimum
+
+    @property
+    def committed(self) -> int:
+        """End of the bytes that every process can read from the files."""
+        return self.positions.committed
+
+    def open_segment(self, start_offset: int) -> File:
+        """Open a segment's file; raises ``OffsetOutOfRange`` if it was deleted, and ``OSError``."""
+        return self.segments.open_file(start_offset)
+
+    def wait_moved(self, durable_end: int, committed_end: int, timeout_s: float) -> bool:
+        """Wait until ``flushed`` or ``committed`` is beyond an offset; ``False`` on timeout."""
+        positions, deadline = self.positions, time.monotonic() + timeout_s
+        while positions.flushed <= durable_end and positions.committed <= committed_end:
+            asked = self.sleeper.ask() if self.sleeper is not None else None
+            if positions.flushed > durable_end or positions.committed > committed_end:
+                break
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            if asked is None or self.sleeper is None or not self.sleeper.sleep(asked, left):
+                time.sleep(min(left, _POLL_S))
+        return True
 
 
 def _append_lock(callback: AppendCallback, lock: File, page: SharedPage) -> SectionLock:

@@ -41,7 +41,7 @@ from lakelog.files.state.clean_stop import forget_clean_stop
 from lakelog.files.state.identity import StoreIdentity, make_identity, read_identity
 from lakelog.files.swap import REBUILD_DIR, remove_tree
 from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR
-from lakelog.interfaces import QueueReader, Receiver
+from lakelog.interfaces import LeadingReplicator, QueueReader, Receiver
 from lakelog.log.health import Health
 from lakelog.log.reading.bounds import OwnedBounds
 from lakelog.log.reading.damage import read_damage
@@ -54,7 +54,7 @@ from lakelog.recovery.examine import Progress, RecoveryPlan, examine
 from lakelog.recovery.gaps import fill_gaps
 from lakelog.recovery.report import COMPLETING, READING, RecoveryReport, begin
 from lakelog.settings.model import StoreSettings
-from lakelog.store.open_log import LogMaker, OpenLog, quietly
+from lakelog.store.open_log import LogMaker, OpenLog, lead, quietly
 from lakelog.store.replica import begin_replica, end_cut
 from lakelog.store.strategies import Strategies
 
@@ -118,6 +118,8 @@ class OwnedStore(OpenLog):
             self._end_of_dispatching().close()
             self.checkpoint.advance()
         finally:
+            if isinstance(self.strategies.replicator, LeadingReplicator):
+                self.strategies.replicator.stop_leading()
             self.lock.drop_services()
 
     def _end_of_dispatching(self) -> ExitStack:
@@ -176,6 +178,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and four options by
         for each in strategies.dispatchers:
             undo.callback(each.dispatcher.close)
         lock, is_new = _take(directory, core, undo, alone)
+        lead(strategies, undo)
         dispatch_lock = DispatchLock.take(directory.files, directory.path)
         undo.callback(dispatch_lock.release)
         if isinstance(strategies.replicator, Receiver):

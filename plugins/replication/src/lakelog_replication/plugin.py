@@ -1,4 +1,4 @@
-"""The plugin that offers the replicator ``rocketmq-ha``."""
+"""The plugin that offers the replicator ``rocketmq-ha``, and its commands."""
 
 from __future__ import annotations
 
@@ -10,22 +10,15 @@ from lakelog.interfaces import Context, Factory, Kind, Replicator
 from lakelog_replication.settings import RocketmqHaSettings
 
 
-def make(settings: RocketmqHaSettings, context: Context) -> Replicator:  # noqa: ARG001
-    """Build the replicator of ``settings.role``; heavy imports wait until one is used."""
+def make(settings: RocketmqHaSettings, context: Context) -> Replicator:
+    """Build the replicator of ``settings.role``; imports only what that needs."""
     if settings.role == "slave":
         from lakelog_replication.replica.receiver import HaReceiver
 
         return HaReceiver(settings)
-    raise NotImplementedError(settings.role)
+    from lakelog_replication.master.replicator import HaMaster
 
-
-@hookimpl
-def lakelog_cli_commands(app: Any) -> None:
-    """Add ``lakelog replicate`` and ``lakelog promote``."""
-    from lakelog_replication.replica.commands import promote, replicate
-
-    for command in (replicate, promote):
-        app.command()(command)
+    return HaMaster(settings, context)
 
 
 @hookimpl
@@ -40,3 +33,14 @@ def lakelog_replicators() -> Sequence[Factory]:
             "copies the log with RocketMQ's HA protocol, as master or slave",
         )
     ]
+
+
+@hookimpl
+def lakelog_cli_commands(app: Any) -> None:
+    """Add ``lakelog replication``, ``replicate`` and ``promote``."""
+    from lakelog_replication.commands import app as replication
+    from lakelog_replication.replica.commands import promote, replicate
+
+    app.add_typer(replication)
+    for command in (replicate, promote):
+        app.command()(command)

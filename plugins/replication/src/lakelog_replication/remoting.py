@@ -36,7 +36,7 @@ _AMOUNT: Final = re.compile(r"(\d+(?:[.,]\d)?) ([KMGTPE]i)?B")
 _UNITS: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
-class RemotingError(LakelogError):
+class BrokerRefused(LakelogError):
     """A broker cannot be reached, refuses a request, or answers with something else."""
 
 
@@ -48,11 +48,11 @@ class Response:
     body: bytes
 
     def content(self) -> Any:
-        """The body as JSON; raises :class:`RemotingError`."""
+        """The body as JSON; raises :class:`BrokerRefused`."""
         try:
             return json.loads(self.body)
         except ValueError as error:
-            raise RemotingError(f"a broker answered with a body that is no JSON: {error}") from None
+            raise BrokerRefused(f"a broker answered with a body that is no JSON: {error}") from None
 
 
 @attrs.frozen
@@ -79,21 +79,21 @@ def call(
 ) -> Response:
     """Send one request on a connection of its own, and return the response.
 
-    Raises :class:`RemotingError`.
+    Raises :class:`BrokerRefused`.
     """
     said = {"code": code, "language": "PYTHON", "version": _VERSION, "opaque": 1, "flag": 0}
     header = json.dumps({**said, "extFields": dict(fields or {})}).encode()
     try:
-        with socket.create_connection(tuple(broker), timeout_s) as sock:
+        with socket.create_connection((broker.host, broker.port), timeout_s) as sock:
             length = 4 + len(header) + len(body)
             sock.sendall(_LENGTHS.pack(length, len(header)) + header + body)
             with sock.makefile("rb") as stream:
                 length, kind = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
                 if not 4 <= length <= MOST_BYTES or kind >> 24 or (kind & 0xFFFFFF) > length - 4:
-                    raise RemotingError(f"{broker} answers in another protocol, or in binary")
+                    raise BrokerRefused(f"{broker} answers in another protocol, or in binary")
                 rest = _exactly(stream, length - 4)
     except (OSError, EOFError) as error:
-        raise RemotingError(f"{broker} does not answer request {code}: {error}") from error
+        raise BrokerRefused(f"{broker} does not answer request {code}: {error}") from error
     return _response(broker, code, rest[: kind & 0xFFFFFF], rest[kind & 0xFFFFFF :])
 
 
@@ -110,14 +110,14 @@ def _response(broker: Address, code: int, header: bytes, body: bytes) -> Respons
         result, remark = int(found["code"]), found.get("remark")
         fields = {str(key): str(value) for key, value in (found.get("extFields") or {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise RemotingError(f"{broker} answers request {code} with a damaged header") from None
+        raise BrokerRefused(f"{broker} answers request {code} with a damaged header") from None
     if result:
-        raise RemotingError(f"{broker} refuses request {code}: {result} {remark or ''}".rstrip())
+        raise BrokerRefused(f"{broker} refuses request {code}: {result} {remark or ''}".rstrip())
     return Response(fields, body)
 
 
 def runtime_info(broker: Address) -> RuntimeInfo:
-    """The ends of a broker's log (request 28); raises :class:`RemotingError`."""
+    """The ends of a broker's log (request 28); raises :class:`BrokerRefused`."""
     content = call(broker, GET_BROKER_RUNTIME_INFO).content()
     try:
         table = content["table"]
@@ -130,7 +130,7 @@ def runtime_info(broker: Address) -> RuntimeInfo:
             0 if behind is None else max(0, end - behind),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise RemotingError(f"{broker} does not say how far its log is: {error!r}") from None
+        raise BrokerRefused(f"{broker} does not say how far its log is: {error!r}") from None
 
 
 def most_bytes(text: str) -> int | None:
@@ -147,7 +147,34 @@ def most_bytes(text: str) -> int | None:
 
 
 def broker_config(broker: Address) -> dict[str, str]:
-    """The settings of a broker (request 26); raises :class:`RemotingError`."""
+    """The settings of a broker (request 26); raises :class:`BrokerRefused`."""
     text = call(broker, GET_BROKER_CONFIG).body.decode(errors="replace")
     pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
     return {key.strip(): value.strip() for key, equals, value in pairs if equals}
+
+
+def adopt(broker: Address, master: Address, timeout_s: float = 5.0) -> None:
+    """Make a RocketMQ slave replicate from ``master``; it connects within about 5 s (request 906).
+
+    The setting ``haMasterAddress`` of a 5.x slave has no effect, and without a name server nothing
+    else tells it. A slave that is started again must be told again.
+
+    :param broker: where the slave takes requests (its ``listenPort``)
+    :param master: where the master serves slaves
+
+    Raises :class:`BrokerRefused`.
+    """
+    # Every minute the slave asks the master's broker port, by convention one below, for what a
+    # lakelog store does not have; it logs that nobody answers, and goes on.
+    asked = attrs.evolve(master, port=max(1, master.port - 1))
+    fields = {
+        "masterHaAddress": str(master),
+        "masterAddress": str(asked),
+        "masterFlushOffset": "0",
+    }
+    try:
+        call(broker, EXCHANGE_BROKER_HA_INFO, fields, timeout_s=timeout_s)
+    except BrokerRefused as error:
+        raise BrokerRefused(
+            f"{error}; give the address and the listenPort of a slave of version 5"
+        ) from error

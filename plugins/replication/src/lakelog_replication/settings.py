@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any, Literal
 
 import attrs
@@ -45,6 +46,10 @@ class RocketmqHaSettings(SlaveSettings):
     :ivar silence_timeout_ms: a connection is closed if nothing came for this long
         (``haHousekeepingInterval``)
     :ivar close_timeout_ms: how long a store that is closed waits until slaves have its log
+    :ivar certificate: PEM file with this side's certificate, for TLS between lakelogs; without it
+        there is no TLS, which RocketMQ does not have
+    :ivar key: PEM file with the certificate's private key
+    :ivar authority: PEM file with the authority that signed the other side's certificate
     """
 
     role: Literal["master", "slave"] = "master"
@@ -63,3 +68,11 @@ class RocketmqHaSettings(SlaveSettings):
     heartbeat_interval_ms: int = field(default=5_000, validator=validators.ge(1))
     silence_timeout_ms: int = field(default=20_000, validator=validators.ge(1))
     close_timeout_ms: int = field(default=3_000, validator=validators.ge(0))
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+
+    def __attrs_post_init__(self) -> None:
+        given = [each is not None for each in (self.certificate, self.key, self.authority)]
+        if any(given) and not all(given):
+            raise ValueError("certificate, key and authority are given together, or none of them")

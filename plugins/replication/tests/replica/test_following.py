@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from plugins.replication.tests.replica.copies import (
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> ScriptedMaster:
+def master(tmp_path: Path) -> Iterator[ScriptedMaster]:
     """A master with three segments, and a part of the fourth."""
     with ScriptedMaster(make_log(tmp_path / "master", 240), segment_bytes=SEGMENT) as made:
         yield made

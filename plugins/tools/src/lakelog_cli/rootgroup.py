@@ -17,6 +17,7 @@ _ELSEWHERE: Final = {
     "dispatch": ("lakelog-lake", "lakehouse"),
     "export": ("lakelog-lake", "lakehouse"),
     "lake": ("lakelog-lake", "lakehouse"),
+    "replication": ("lakelog-replication", "replication"),
     "sql": ("lakelog-lake", "lakehouse"),
 }
 """Commands of plugins: the distribution of each, and lakelog's extra that includes it."""

@@ -15,7 +15,7 @@ from lakelog.log.health import Health
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.settings.catalog import MAINTENANCE
 from lakelog.store.house import keep_house
-from lakelog.store.open_log import OpenLog
+from lakelog.store.open_log import OpenLog, lead
 from lakelog.store.owner import OwnedStore, open_owned, take_services
 from lakelog.store.replica import ALONE, ReceivedLog, is_replica
 from lakelog.store.roles.asking import Answering
@@ -127,6 +127,7 @@ def serving_parts(prepared: OpenRequest, opened: OpenLog, strategies: Strategies
         all_of_them = add_services(strategies, registry, settings, context)
         for each in all_of_them.dispatchers:
             undo.callback(each.dispatcher.close)
+        lead(strategies, undo)
         arrivals = Arrivals()
         owned = take_services(opened, all_of_them, context.checkpoint, lock, arrivals)
         back = owned.reput.close

@@ -20,7 +20,7 @@ from lakelog_daemon.daemon import Daemon, Ending
 from lakelog_daemon.logs import LogTarget, fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan
 from lakelog_replication.address import Address
-from lakelog_replication.remoting import RemotingError, broker_config
+from lakelog_replication.remoting import BrokerRefused, broker_config
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _SECTION: Final = "rocketmq-ha"
@@ -34,7 +34,7 @@ class Vouch(StrEnum):
     RECEIVED = "received"
 
 
-class History(StrEnum):
+class Beginning(StrEnum):
     """Where a new replica begins."""
 
     ALL = "all"
@@ -54,7 +54,7 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
         typer.Option(help="What lands: synced by the master, older than 12 s, or all."),
     ] = None,
     history: Annotated[
-        History | None, typer.Option(help="Where a new replica begins in the master's log.")
+        Beginning | None, typer.Option(help="Where a new replica begins in the master's log.")
     ] = None,
     counts: Annotated[
         bool, typer.Option("--counts", help="Count for inSyncReplicas of the master.")
@@ -107,7 +107,7 @@ def _with_segment_size(store: Path, broker: str, arguments: dict[str, Any]) -> d
     if broker and key not in arguments and not (store / "commitlog").exists():
         try:
             size = broker_config(Address.parse(broker)).get("mappedFileSizeCommitLog", "")
-        except (RemotingError, ValueError) as error:
+        except (BrokerRefused, ValueError) as error:
             typer.echo(f"note: {error}", err=True)
             return arguments
         if size.isdigit():

@@ -34,7 +34,7 @@ class MasterConnection:
         self._stream = FrameStream()
         self.has_answered = False
         self._reported = asked
-        self._sock = socket.create_connection(tuple(master), CONNECT_SECONDS)
+        self._sock = socket.create_connection((master.host, master.port), CONNECT_SECONDS)
         try:
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.heard_s = time.monotonic()

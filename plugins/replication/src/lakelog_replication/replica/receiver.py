@@ -15,11 +15,12 @@ from threading import Event, Thread
 from typing import Final
 
 from lakelog.errors import PutRefused, ReplicaStopped, StoreError, StoreFailed
-from lakelog.interfaces import Flushable, Outcome, Receivable
+from lakelog.interfaces import Outcome, Receivable, ReplicatedLog
+from lakelog.message import Body
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
 from lakelog_replication.address import Address
-from lakelog_replication.remoting import RemotingError, runtime_info
+from lakelog_replication.remoting import BrokerRefused, runtime_info
 from lakelog_replication.replica.connection import MasterConnection
 from lakelog_replication.replica.divergence import DivergenceSearch, Prober
 from lakelog_replication.replica.vouching import Voucher, make_voucher
@@ -53,7 +54,7 @@ class HaReceiver:
 
     # --- as a replicator ---
 
-    def start(self, log: Flushable) -> None:
+    def start(self, log: ReplicatedLog) -> None:
         """Do nothing: :meth:`receive_into` begins."""
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the Protocol's
@@ -88,7 +89,7 @@ class HaReceiver:
         settings, prober = self._settings, self._prober()
         if settings.history == "all":
             if settings.broker:
-                with suppress(RemotingError):
+                with suppress(BrokerRefused):
                     return runtime_info(Address.parse(settings.broker)).minimum
             if prober.has_bytes_at(len(_FIRST)):
                 return 0
@@ -225,7 +226,8 @@ class Following:
 
     def _take(self, frames: list[Frame]) -> None:
         """Compare what is here, and append the rest."""
-        log, bodies = self._log, [self._rest]
+        log = self._log
+        bodies: list[Body] = [self._rest]
         end = log.appended
         for frame in frames:
             if frame.offset != self._at:

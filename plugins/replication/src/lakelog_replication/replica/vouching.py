@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from lakelog.runtime.threads import started
 from lakelog_replication.address import Address
-from lakelog_replication.remoting import RemotingError, RuntimeInfo, runtime_info
+from lakelog_replication.remoting import BrokerRefused, RuntimeInfo, runtime_info
 from lakelog_replication.replica.settings import SlaveSettings
 
 _LOG: Final = logging.getLogger("lakelog")
@@ -123,7 +123,7 @@ class FlushedVoucher:
             try:
                 self._note(runtime_info(self._broker))
                 why = ""
-            except RemotingError as error:
+            except BrokerRefused as error:
                 why = str(error)
             if why != self._why:
                 self._why = why
