@@ -18,6 +18,7 @@ import pytest
 import lakelog
 from lakelog.errors import ReplicaStopped
 from lakelog_replication.remoting import broker_config, runtime_info
+from plugins.replication.tests.replica.copies import failure
 from tests.replication.masterbroker import SEGMENT, Broker, broker
 from tests.support import sampling
 
@@ -223,7 +224,7 @@ def test_a_master_that_lost_its_tail_is_followed_behind_what_is_durable(tmp_path
         master.start()
         master.send_many(TOPIC, 9000, 60)
         with pytest.raises(ReplicaStopped) as found, replica(tmp_path / "copy", master) as store:
-            until(lambda: not store.is_writable and store._owned.health.failure is not None)  # type: ignore[union-attr]
+            until(lambda: failure(store) is not None)
         assert (found.value.offset, found.value.is_mended) == (lost, True)
         with replica(tmp_path / "copy", master) as store:
             end = end_of(master)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from lakelog.log.reading.pieces import Piece
+    from lakelog.codec import RecordBatch
     from lakelog.message import Body
 
 
@@ -36,8 +36,8 @@ class Receivable(Protocol):
     def view(self, offset: int, length: int) -> memoryview:
         """At most ``length`` bytes at ``offset``, within one segment; no copy."""
 
-    def pieces(self, start: int, end: int) -> Iterator[Piece]:
-        """The records and blanks from ``start`` on, in order, unchecked."""
+    def records(self, start: int, end: int) -> Iterator[RecordBatch]:
+        """The records that start from ``start`` to ``end``, in runs, in order."""
 
     def receive(self, data: Body) -> int:
         """Append the whole records at the start of ``data``, which stands at ``appended``.

@@ -25,12 +25,13 @@ from lakelog.files.state.replica import ReplicaState, read_replica, write_replic
 from lakelog.format.layout import BLANK, BLANK_MIN_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from lakelog.interfaces import Receiver
 from lakelog.log.log_files import VouchedEnd
-from lakelog.log.reading.pieces import Piece
+from lakelog.log.reading.pieces import Blank, Damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import Body
 from lakelog.settings.model import StoreSettings
 
 if TYPE_CHECKING:
+    from lakelog.codec.record_batch import RecordBatch
     from lakelog.store.owner import OwnedStore
 
 MOST_RECORD_BYTES: Final = 64 << 20
@@ -134,9 +135,11 @@ class ReceivedLog:
         """The durable end."""
         return self._positions.flushed
 
-    def pieces(self, start: int, end: int) -> Iterator[Piece]:
-        """The records and blanks from ``start`` on, in order."""
-        return self._owned.reader.pieces(start, end, verify=False)
+    def records(self, start: int, end: int) -> Iterator[RecordBatch]:
+        """The records that start from ``start`` to ``end``, in runs, in order."""
+        for piece in self._owned.reader.pieces(start, end, verify=False):
+            if not isinstance(piece, Blank | Damage):
+                yield piece
 
     # --- what comes ---
 

@@ -14,7 +14,6 @@ from typing import Final
 import attrs
 
 from lakelog.interfaces import Receivable
-from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_replication.address import Address
 from lakelog_replication.replica.connection import MasterConnection
 from lakelog_replication.wire import Frame
@@ -138,10 +137,9 @@ class DivergenceSearch:
         """The places of the records that start there."""
         return [
             range(offset, offset + size)
-            for piece in self.log.pieces(start, end)
-            if not isinstance(piece, Blank | Damage)
+            for batch in self.log.records(start, end)
             for offset, size in zip(
-                piece.physical_offsets.tolist(), piece.sizes.tolist(), strict=True
+                batch.physical_offsets.tolist(), batch.sizes.tolist(), strict=True
             )
         ]
 
