@@ -105,11 +105,6 @@ class SlaveBroker:
     def _last_words(self) -> str:
         return (self._home / "out").read_text(errors="replace")[-2000:]
 
-    def bytes_up_to(self, end: int) -> bytes:
-        """Its log from the first segment on, as far as ``end``."""
-        files = sorted((self.store / "commitlog").iterdir())
-        return b"".join(each.read_bytes() for each in files)[:end]
-
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process."""
         assert self._process is not None  # start has made it

@@ -4,7 +4,7 @@ import pytest
 
 from lakelog_replication.wire import (
     MAX_BODY_BYTES,
-    Frame,
+    HaFrame,
     FrameStream,
     ReportStream,
     WireError,
@@ -36,7 +36,7 @@ EXPECTED = [(1000, BODIES[0]), (1005, BODIES[1]), (1005, BODIES[2]), (1045, BODI
 def test_the_layout_is_that_of_rocketmq() -> None:
     assert frame_header(0x0102, 3).hex() == "0000000000000102" + "00000003"
     assert report(-2).hex() == "fffffffffffffffe"
-    assert Frame(1000, memoryview(b"abc")).end_offset == 1003
+    assert HaFrame(1000, memoryview(b"abc")).end_offset == 1003
 
 
 @pytest.mark.parametrize("cut", range(len(sent()) + 1))

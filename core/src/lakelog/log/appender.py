@@ -130,7 +130,8 @@ class Appender:
     def _wait(
         self, end: int, wait: bool, results: Callable[[PutStatus], Sequence[PutResult]]
     ) -> PutStatus:
-        whose, copied = self._of_flush, None
+        whose = self._of_flush
+        copied: Outcome = _PUT_OK
         try:
             flushed = self._flush.submit(end, wait)
             if self._replicator is not None:
@@ -138,7 +139,7 @@ class Appender:
                 copied = self._replicator.submit(end, wait)
                 whose = self._of_flush
             status = flushed if flushed is _PUT_OK else known(flushed)
-            if copied is not None:
+            if copied is not _PUT_OK:
                 whose = self._of_replicator
                 status = _combined(status, known(copied))
         except Exception as error:

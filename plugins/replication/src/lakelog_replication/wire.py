@@ -32,7 +32,7 @@ class WireError(LakelogError):
 
 
 @attrs.frozen
-class Frame:
+class HaFrame:
     """A whole frame.
 
     :ivar offset: of the body's first byte, in bytes from the start of the log
@@ -77,7 +77,7 @@ class FrameStream:
             self._first, self._end = 0, rest
         return self._buffer[self._end :]
 
-    def received(self, count: int) -> list[Frame]:
+    def received(self, count: int) -> list[HaFrame]:
         """All frames that are whole with the ``count`` bytes that were written into the room.
 
         Their bodies are views of the buffer, valid until the next call of :meth:`room`. Raises
@@ -97,7 +97,7 @@ class FrameStream:
             start = self._first + FRAME_HEADER.size
             if self._end - start < size:
                 break
-            frames.append(Frame(offset, self._buffer[start : start + size]))
+            frames.append(HaFrame(offset, self._buffer[start : start + size]))
             self._first = start + size
         return frames
 
