@@ -20,9 +20,9 @@ from lakelog.interfaces import Context, ReplicatedLog
 from lakelog.runtime.threads import started
 from lakelog_replication.master.holds import SlaveHolds
 from lakelog_replication.master.link import LinkEnded, SlaveLink
-from lakelog_replication.master.tls import tls_context
 from lakelog_replication.settings import RocketmqHaSettings
 from lakelog_replication.status import MasterStatus, SlaveStatus
+from lakelog_replication.tls import tls_context
 
 _LOG: Final = logging.getLogger("lakelog")
 _MOST_LINKS: Final = 100

@@ -3,15 +3,56 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
+import attrs
+
 from lakelog_replication.address import Address
-from lakelog_replication.wire import Frame, FrameStream, report
+from lakelog_replication.settings import RocketmqHaSettings
+from lakelog_replication.tls import tls_context
+from lakelog_replication.wire import FrameStream, HaFrame, report
 
 CONNECT_SECONDS: Final = 5.0
+
+
+@attrs.frozen
+class Dialer:
+    """How a master is reached.
+
+    :ivar tls: between lakelogs; RocketMQ has none
+    """
+
+    master: Address
+    heartbeat_s: float
+    silence_s: float
+    tls: ssl.SSLContext | None = None
+
+    @classmethod
+    def of(cls, settings: RocketmqHaSettings) -> Dialer:
+        """Raises :class:`~lakelog.errors.SettingsError` for files that are no certificates."""
+        return cls(
+            Address.parse(settings.master),
+            settings.heartbeat_interval_ms / 1000,
+            settings.silence_timeout_ms / 1000,
+            tls_context(settings, ssl.Purpose.SERVER_AUTH),
+        )
+
+    def dial(self, asked: int) -> MasterConnection:
+        """Connect, and ask for the log from ``asked`` on; raises ``OSError``."""
+        master = self.master
+        sock = socket.create_connection((master.host, master.port), CONNECT_SECONDS)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.tls is not None:
+                sock = self.tls.wrap_socket(sock, server_hostname=master.host)
+            return MasterConnection(sock, asked, self.heartbeat_s, self.silence_s)
+        except BaseException:  # Ctrl-C too
+            sock.close()
+            raise
 
 
 class MasterConnection:
@@ -25,25 +66,20 @@ class MasterConnection:
     """
 
     def __init__(
-        self, master: Address, asked: int, heartbeat_s: float = 5.0, silence_s: float = 20.0
+        self, sock: socket.socket, asked: int, heartbeat_s: float, silence_s: float
     ) -> None:
-        """Connect, and report ``asked``; raises ``OSError``."""
+        """Report ``asked``; raises ``OSError``."""
+        self._sock = sock
         self._asked = asked
         self._heartbeat_s = heartbeat_s
         self._silence_s = silence_s
         self._stream = FrameStream()
         self.has_answered = False
         self._reported = asked
-        self._sock = socket.create_connection((master.host, master.port), CONNECT_SECONDS)
-        try:
-            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.heard_s = time.monotonic()
-            self._send(asked)
-        except BaseException:  # Ctrl-C too
-            self._sock.close()
-            raise
+        self.heard_s = time.monotonic()
+        self._send(asked)
 
-    def receive(self, timeout_s: float) -> list[Frame]:
+    def receive(self, timeout_s: float) -> list[HaFrame]:
         """The frames that are whole by now; empty if none is in time.
 
         Their bodies are valid until the next call. Raises ``OSError`` if the connection ended or

@@ -14,9 +14,8 @@ from typing import Final
 import attrs
 
 from lakelog.interfaces import Receivable
-from lakelog_replication.address import Address
-from lakelog_replication.replica.connection import MasterConnection
-from lakelog_replication.wire import Frame
+from lakelog_replication.replica.connection import Dialer, MasterConnection
+from lakelog_replication.wire import HaFrame
 
 _TICK_S: Final = 0.2
 _ATTEMPTS: Final = 3
@@ -39,20 +38,19 @@ class Prober:
     :ivar is_over: whether to give up, by raising ``ConnectionAbortedError``
     """
 
-    master: Address
-    silence_s: float
+    dialer: Dialer
     is_over: Callable[[], bool]
 
     def last_segment(self) -> int:
         """The start of the master's last segment; raises ``OSError``."""
-        with MasterConnection(self.master, 0, silence_s=self.silence_s) as connection:
+        with self.dialer.dial(0) as connection:
             while True:
                 for frame in self._frames(connection):
                     return frame.offset
 
     def has_bytes_at(self, offset: int) -> bool:
         """Whether the log has bytes from ``offset`` on; raises ``OSError``."""
-        with MasterConnection(self.master, offset, silence_s=self.silence_s) as connection:
+        with self.dialer.dial(offset) as connection:
             while True:
                 for frame in self._frames(connection):
                     return len(frame.body) > 0
@@ -60,7 +58,7 @@ class Prober:
     def sample(self, log: Receivable, start: int, end: int) -> Sample:
         """Compare the bytes from ``start`` to ``end``, within one segment; raises ``OSError``."""
         at = max(start, 1)  # 0 would be answered with the last segment
-        with MasterConnection(self.master, at, silence_s=self.silence_s) as connection:
+        with self.dialer.dial(at) as connection:
             while at < end:
                 try:
                     frames = self._frames(connection)
@@ -81,7 +79,7 @@ class Prober:
                         break
         return Sample.SAME
 
-    def _frames(self, connection: MasterConnection) -> Sequence[Frame]:
+    def _frames(self, connection: MasterConnection) -> Sequence[HaFrame]:
         while True:
             if self.is_over():
                 raise ConnectionAbortedError("the store is being closed")

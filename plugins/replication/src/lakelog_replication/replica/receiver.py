@@ -21,11 +21,11 @@ from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, runtime_info
-from lakelog_replication.replica.connection import MasterConnection
+from lakelog_replication.replica.connection import Dialer, MasterConnection
 from lakelog_replication.replica.divergence import DivergenceSearch, Prober
 from lakelog_replication.replica.vouching import Voucher, make_voucher
 from lakelog_replication.settings import RocketmqHaSettings
-from lakelog_replication.wire import Frame, WireError
+from lakelog_replication.wire import HaFrame, WireError
 
 _LOG: Final = logging.getLogger("lakelog")
 _IDLE_S: Final = 0.5
@@ -47,7 +47,7 @@ class HaReceiver:
     def __init__(self, settings: RocketmqHaSettings) -> None:
         self.source = settings.master
         self._settings = settings
-        self._master = Address.parse(settings.master)
+        self._dialer = Dialer.of(settings)
         self._over = Event()
         self._thread: Thread | None = None
         self._told = ""
@@ -108,8 +108,7 @@ class HaReceiver:
         self._thread = started(thread)
 
     def _prober(self) -> Prober:
-        silence_s = self._settings.silence_timeout_ms / 1000
-        return Prober(self._master, silence_s, self._over.is_set)
+        return Prober(self._dialer, self._over.is_set)
 
     def _run(self, log: Receivable) -> None:
         voucher: Voucher | None = None
@@ -133,7 +132,7 @@ class HaReceiver:
         """Receive by one connection; return when it is lost."""
         try:
             try:
-                Following(self._settings, self._master, log, voucher, self._over, self._tell).run()
+                Following(self._settings, self._dialer, log, voucher, self._over, self._tell).run()
             except Differs as error:
                 self._tell(f"compares its log with that of {self.source}: {error}")
                 self._compare(log)
@@ -167,14 +166,14 @@ class Following:
     def __init__(
         self,
         settings: RocketmqHaSettings,
-        master: Address,
+        dialer: Dialer,
         log: Receivable,
         voucher: Voucher,
         over: Event,
         tell: Callable[[str], None],
     ) -> None:
         self._settings = settings
-        self._master = master
+        self._dialer = dialer
         self._log = log
         self._voucher = voucher
         self._over = over
@@ -187,9 +186,7 @@ class Following:
         """Receive until the store is closed; raises ``OSError``, :class:`Differs` and more."""
         log, settings = self._log, self._settings
         asked = self._at = self._start()
-        heartbeat_s = settings.heartbeat_interval_ms / 1000
-        silence_s = settings.silence_timeout_ms / 1000
-        with MasterConnection(self._master, asked, heartbeat_s, silence_s) as connection:
+        with self._dialer.dial(asked) as connection:
             self._voucher.connected(log.appended, connection.heard_s)
             while not self._over.is_set():
                 frames = self._received(connection)
@@ -200,7 +197,7 @@ class Following:
                     self._vouch(connection.heard_s)
                 connection.report(asked if settings.learner else self._mark(asked))
 
-    def _received(self, connection: MasterConnection) -> list[Frame]:
+    def _received(self, connection: MasterConnection) -> list[HaFrame]:
         try:
             return connection.receive(self._patience_s())
         except ConnectionError as error:
@@ -224,7 +221,7 @@ class Following:
         is_waiting = self._log.flushed < self._log.appended
         return min(_IDLE_S, self._settings.sync_interval_ms / 1000) if is_waiting else _IDLE_S
 
-    def _take(self, frames: list[Frame]) -> None:
+    def _take(self, frames: list[HaFrame]) -> None:
         """Compare what is here, and append the rest."""
         log = self._log
         bodies: list[Body] = [self._rest]
