@@ -56,7 +56,9 @@ BUILT_ON: Final = {
     "lakelog_doctor": {"lakelog_queues"},
     "lakelog_lake": {"lakelog_cli", "lakelog_daemon", "lakelog_queues"},
     "lakelog_queues": {"lakelog_rocketmq"},
-    "lakelog_replication": {"lakelog_cli", "lakelog_daemon"},
+    "lakelog_replication": {
+        *("lakelog_cli", "lakelog_daemon", "lakelog_queues", "lakelog_rocketmq"),
+    },
     "lakelog_spark": {"lakelog_lake"},
     "lakelog_testing": {"lakelog_doctor", "lakelog_queues"},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -22,6 +23,8 @@ from tests.support import required
 
 SEGMENT: Final = 1 << 20
 SEND_MESSAGE: Final = 10
+UPDATE_CONSUMER_OFFSET: Final = 15
+CREATE_GROUP: Final = 200
 _POM: Final = Path(__file__).parent / "pom.xml"
 _START_SECONDS: Final = 90
 _LOGBACK: Final = build.HERE / "resources" / "logback.xml"
@@ -158,6 +161,17 @@ class Broker:
             "batch": "false",
         }
         return call(self.client, SEND_MESSAGE, fields, body)
+
+    def commit(self, group: str, topic: str, queue: int, offset: int) -> None:
+        """Commit the position of a consumer group, and create it."""
+        call(self.client, CREATE_GROUP, body=json.dumps({"groupName": group}).encode())
+        fields = {
+            "consumerGroup": group,
+            "topic": topic,
+            "queueId": str(queue),
+            "commitOffset": str(offset),
+        }
+        call(self.client, UPDATE_CONSUMER_OFFSET, fields)
 
     def send_many(self, topic: str, first: int, count: int, size: int = 1000) -> list[int]:
         """Put ``count`` numbered messages; the numbers of those that were acknowledged."""

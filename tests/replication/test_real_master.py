@@ -118,6 +118,18 @@ def test_what_the_master_has_synced_counts_as_durable(tmp_path: Path) -> None:
             assert len(numbers(store)) == 100
 
 
+def test_positions_of_consumer_groups_come_along(tmp_path: Path) -> None:
+    with broker(tmp_path / "broker") as master:
+        master.send_many(TOPIC, 0, 40)
+        master.commit("readers", TOPIC, 1, 7)
+        asked = {"broker": str(master.client), "groups_interval_ms": 50}
+        with replica(tmp_path / "copy", master, **asked) as store:
+            until(lambda: "readers" in store.groups())
+            assert store.groups()["readers"][TOPIC] == {1: 7}
+            master.commit("readers", TOPIC, 2, 3)
+            until(lambda: store.groups()["readers"][TOPIC] == {1: 7, 2: 3})
+
+
 @contextmanager
 def replicating(path: Path, master: Broker, *more: str) -> Iterator[Callable[[], None]]:
     """``lakelog replicate`` in its own process; yields a function that kills and restarts it."""

@@ -15,7 +15,7 @@ def make(settings: RocketmqHaSettings, context: Context) -> Replicator:
     if settings.role == "slave":
         from lakelog_replication.replica.receiver import HaReceiver
 
-        return HaReceiver(settings)
+        return HaReceiver(settings, context)
     from lakelog_replication.master.replicator import HaMaster
 
     return HaMaster(settings, context)

@@ -30,8 +30,8 @@ GET_BROKER_HA_STATUS: Final = 907
 MOST_BYTES: Final = 64 << 20
 """The longest response that is read."""
 _LENGTHS: Final = struct.Struct(">iI")
-_VERSION: Final = 489
-"""RocketMQ 5.3.3, as an ordinal of ``MQVersion``."""
+_VERSION: Final = 479
+"""RocketMQ 5.3.3, as its brokers send it."""
 _AMOUNT: Final = re.compile(r"(\d+(?:[.,]\d)?) ([KMGTPE]i)?B")
 _UNITS: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 

@@ -146,6 +146,13 @@ def test_a_promoted_replica_takes_puts_and_continues_the_queues(
         lakelog.promote(tmp_path / "copy")
 
 
+def test_settings_that_lack_an_address_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"rocketmq-ha\.master"):
+        replica(tmp_path / "copy", "").__enter__()
+    with pytest.raises(SettingsError, match=r"rocketmq-ha\.broker"):
+        replica(tmp_path / "copy", "127.0.0.1:1", vouch="flushed").__enter__()
+
+
 # --- where a copy begins ---
 
 

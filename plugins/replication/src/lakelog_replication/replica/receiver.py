@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from threading import Event, Thread
 from typing import Final
 
-from lakelog.errors import PutRefused, ReplicaStopped, StoreError, StoreFailed
-from lakelog.interfaces import Outcome, Receivable, ReplicatedLog
+from lakelog.errors import PutRefused, ReplicaStopped, SettingsError, StoreError, StoreFailed
+from lakelog.interfaces import Context, Outcome, Receivable, ReplicatedLog
 from lakelog.message import Body
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
@@ -23,6 +23,7 @@ from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, runtime_info
 from lakelog_replication.replica.connection import Dialer, MasterConnection
 from lakelog_replication.replica.divergence import DivergenceSearch, Prober
+from lakelog_replication.replica.groups import GroupCopier
 from lakelog_replication.replica.vouching import Voucher, make_voucher
 from lakelog_replication.settings import RocketmqHaSettings
 from lakelog_replication.wire import HaFrame, WireError
@@ -44,9 +45,17 @@ class HaReceiver:
     :ivar source: the master, as ``HOST:PORT``
     """
 
-    def __init__(self, settings: RocketmqHaSettings) -> None:
+    def __init__(self, settings: RocketmqHaSettings, context: Context) -> None:
+        """Check the settings; raises :class:`~lakelog.errors.SettingsError`."""
+        if not settings.master:
+            what = "a slave needs the HOST:PORT of its master"
+            raise SettingsError(what, key="rocketmq-ha.master")
+        if settings.vouch == "flushed" and not settings.broker:
+            what = "vouch = 'flushed' asks the master's broker port; give its HOST:PORT"
+            raise SettingsError(what, key="rocketmq-ha.broker")
         self.source = settings.master
         self._settings = settings
+        self._context = context
         self._dialer = Dialer.of(settings)
         self._over = Event()
         self._thread: Thread | None = None
@@ -111,12 +120,9 @@ class HaReceiver:
         return Prober(self._dialer, self._over.is_set)
 
     def _run(self, log: Receivable) -> None:
-        voucher: Voucher | None = None
         try:
-            voucher = make_voucher(self._settings)
-            while not self._over.is_set():
-                self._once(log, voucher)
-                self._over.wait(self._settings.reconnect_interval_ms / 1000)
+            with ExitStack() as closing:
+                self._receive(log, closing)
         except ReplicaStopped as error:
             _LOG.critical("%s", error)
         except StoreFailed as error:
@@ -124,9 +130,19 @@ class HaReceiver:
         except Exception as error:  # noqa: BLE001  # without this thread nothing would say it
             _LOG.critical("%s: the replica stops", self.source, exc_info=error)
             log.stop(f"receiving failed: {type(error).__name__}: {error}")
-        finally:
-            if voucher is not None:
-                voucher.close()
+
+    def _receive(self, log: Receivable, closing: ExitStack) -> None:
+        """Receive until the store is closed; ``closing`` ends what helps."""
+        settings = self._settings
+        voucher = make_voucher(settings)
+        closing.callback(voucher.close)
+        if settings.broker:
+            interval_s = settings.groups_interval_ms / 1000
+            groups = GroupCopier(Address.parse(settings.broker), self._context, interval_s)
+            closing.callback(groups.close)
+        while not self._over.is_set():
+            self._once(log, voucher)
+            self._over.wait(settings.reconnect_interval_ms / 1000)
 
     def _once(self, log: Receivable, voucher: Voucher) -> None:
         """Receive by one connection; return when it is lost."""

@@ -25,7 +25,8 @@ class SlaveSettings:
     :ivar master: ``HOST:PORT`` for slaves of the master (RocketMQ's ``haListenPort``, which is the
         broker's port + 1 if nothing else is set)
     :ivar broker: ``HOST:PORT`` of the master for clients (``listenPort``), to ask it more than the
-        HA protocol says; empty if it cannot be reached
+        HA protocol says, and for the positions of its consumer groups; empty if it cannot be
+        reached
     :ivar vouch: which bytes count as durable, and land in tables: ``flushed`` is what the master
         has synced, as ``broker`` says it; ``age`` is what came ``vouch_age_ms`` before the master
         was heard last; ``received`` is everything
@@ -35,6 +36,7 @@ class SlaveSettings:
     :ivar history: where a new replica begins: at the first segment of the master, or at its last
     :ivar reconnect_interval_ms: pause before a lost connection is made anew
     :ivar sync_interval_ms: pause between two syncs while the master sends
+    :ivar groups_interval_ms: how often ``broker`` is asked for positions of consumer groups
     """
 
     master: str = field(default="", validator=_address)
@@ -45,3 +47,4 @@ class SlaveSettings:
     history: Literal["all", "last"] = "all"
     reconnect_interval_ms: int = field(default=5_000, validator=validators.ge(1))
     sync_interval_ms: int = field(default=200, validator=validators.ge(1))
+    groups_interval_ms: int = field(default=10_000, validator=validators.ge(1))
