@@ -135,7 +135,7 @@ def replicating(path: Path, master: Broker, *more: str) -> Iterator[Callable[[],
     """``lakelog replicate`` in its own process; yields a function that kills and restarts it."""
     command = [
         *(sys.executable, "-m", "lakelog", "replicate", str(path), "--from", str(master.slaves)),
-        *("--set", f"segment_size_bytes={SEGMENT}", "--vouch", "received"),
+        *("--broker", str(master.client), "--vouch", "received"),
         *("--set", "rocketmq-ha.reconnect_interval_ms=100", *more),
     ]
     with (path.parent / "replicate.out").open("ab") as out:

@@ -17,6 +17,8 @@ _ELSEWHERE: Final = {
     "dispatch": ("lakelog-lake", "lakehouse"),
     "export": ("lakelog-lake", "lakehouse"),
     "lake": ("lakelog-lake", "lakehouse"),
+    "promote": ("lakelog-replication", "replication"),
+    "replicate": ("lakelog-replication", "replication"),
     "replication": ("lakelog-replication", "replication"),
     "sql": ("lakelog-lake", "lakehouse"),
 }

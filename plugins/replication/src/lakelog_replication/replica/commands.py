@@ -83,7 +83,8 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     failed.
     """
     if cut_to is not None:
-        typer.echo(lakelog.cut_replica(store, cut_to, **dict(map(assignment, assignments or ()))))
+        options = dict(map(assignment, assignments or ()))
+        typer.echo(lakelog.cut_replica(store, cut_to, settings=settings, **options))
         return
     arguments: dict[str, Any] = {"replicator": _SECTION, f"{_SECTION}.role": "slave"}
     given = {"master": master, "broker": broker, "vouch": vouch, "history": history}
