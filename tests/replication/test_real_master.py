@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
@@ -17,7 +17,7 @@ import pytest
 
 import lakelog
 from lakelog.errors import ReplicaStopped
-from lakelog_replication.remoting import broker_config, runtime_info
+from lakelog_replication.remoting import BrokerRefused, broker_config, runtime_info
 from plugins.replication.tests.replica.copies import failure
 from tests.replication.masterbroker import SEGMENT, Broker, broker
 from tests.support import sampling
@@ -62,8 +62,19 @@ def replica(path: Path, master: Broker, **more: Any) -> Iterator[lakelog.Store]:
 
 
 def end_of(master: Broker) -> int:
-    """Behind the last byte of the master's log."""
-    return runtime_info(master.client).end
+    """Behind the last byte of the master's log.
+
+    A broker that has just started may refuse the request once: its statistics are empty.
+    """
+    found: list[int] = []
+
+    def is_told() -> bool:
+        with suppress(BrokerRefused):
+            found.append(runtime_info(master.client).end)
+        return bool(found)
+
+    until(is_told)
+    return found[0]
 
 
 def log_of(store: Path, end: int) -> bytes:
