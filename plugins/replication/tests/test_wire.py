@@ -4,8 +4,8 @@ import pytest
 
 from lakelog_replication.wire import (
     MAX_BODY_BYTES,
-    HaFrame,
     FrameStream,
+    HaFrame,
     ReportStream,
     WireError,
     frame_header,
