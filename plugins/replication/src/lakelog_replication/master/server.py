@@ -201,6 +201,8 @@ class HaServer:
             _LOG.info("%s: slave %s: %s", self._path, link.address, error)
         except LakelogError as error:
             self._refuse(link.address, str(error))
+        except ssl.SSLError as error:
+            self._refuse(link.address, f"it shows no certificate that is accepted here: {error}")
         except OSError as error:
             _LOG.info("%s: slave %s: the connection broke: %s", self._path, link.address, error)
         self._selector.unregister(link)
