@@ -9,9 +9,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import lakelog
+from lakelog.errors import StoreError
 from lakelog.status import PutStatus
 from lakelog_replication.status import read_status
+from plugins.replication.tests.certificates import CertificateAuthority
 from plugins.replication.tests.replica.copies import (
     SEGMENT,
     bodies,
@@ -65,6 +69,19 @@ def test_a_learner_is_counted_for_no_put(tmp_path: Path) -> None:
             result = store.put(message(1))
             assert result.status is not PutStatus.PUT_OK
             until(lambda: copy.max_offset == result.end_offset)
+
+
+def test_a_pair_with_certificates_of_one_authority(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path / "certificates", "ours")
+    other = CertificateAuthority(tmp_path / "others", "theirs")
+    with leading(tmp_path / "master", **authority.issue("master")) as (store, address):
+        for number in range(300):
+            store.put(message(number))
+        with replica(tmp_path / "copy", address, **authority.issue("slave")) as copy:
+            until(lambda: copy.max_offset == store.max_offset)
+            assert bodies(copy) == bodies(store)
+        with pytest.raises(StoreError, match="cannot be asked where to begin"):
+            replica(tmp_path / "new", address, **other.issue("stranger")).__enter__()
 
 
 _CHILD = """
