@@ -74,7 +74,7 @@ def test_a_learner_is_counted_for_no_put(tmp_path: Path) -> None:
 def test_a_pair_with_certificates_of_one_authority(tmp_path: Path) -> None:
     authority = CertificateAuthority(tmp_path / "certificates", "ours")
     other = CertificateAuthority(tmp_path / "others", "theirs")
-    with leading(tmp_path / "master", **authority.issue("master")) as (store, address):
+    with leading(tmp_path / "master", 0, **authority.issue("master")) as (store, address):
         for number in range(300):
             store.put(message(number))
         with replica(tmp_path / "copy", address, **authority.issue("slave")) as copy:
