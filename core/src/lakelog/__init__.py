@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lakelog.store.log_store import LogStore
     from lakelog.store.open import open_store as open  # noqa: A004  # lakelog.open, like gzip.open
     from lakelog.store.producer import Producer
-    from lakelog_doctor.recover import recover
+    from lakelog_doctor.recover import cut_replica, promote, recover
     from lakelog_doctor.repair import RepairReport, repair
     from lakelog_queues.consumers.consumer import Consumer
     from lakelog_queues.finding.results import ColumnsResult, GetResult, GetStatus, QueueInfo
@@ -54,8 +54,10 @@ __all__ = [
     "RepairReport",
     "Store",
     "StoredMessage",
+    "cut_replica",
     "embedded",
     "open",
+    "promote",
     "recover",
     "repair",
 ]
@@ -75,7 +77,9 @@ _LAZY = {
     "QueueInfo": ("lakelog_queues.finding.results", "QueueInfo"),
     "RecoveryReport": ("lakelog.recovery.report", "RecoveryReport"),
     "RepairReport": ("lakelog_doctor.repair", "RepairReport"),
+    "cut_replica": ("lakelog_doctor.recover", "cut_replica"),
     "embedded": ("lakelog.settings.toml", "embedded"),
+    "promote": ("lakelog_doctor.recover", "promote"),
     "recover": ("lakelog_doctor.recover", "recover"),
     "repair": ("lakelog_doctor.repair", "repair"),
 }

@@ -21,6 +21,7 @@
     │   ├── StoreReadOnly        the store was opened for reading only
     │   ├── StoreClosed          the store was closed
     │   ├── StoreFailed          a write or sync failed; close and reopen the store
+    │   │   └── ReplicaStopped   the master's log does not continue this copy of it
     │   ├── ThreadNotStarted     the system refuses this process another thread
     │   ├── ReadFailed           a file cannot be read now; also an ``OSError``
     │   ├── CorruptQueue         a file of a consume queue has a wrong length, or holds wrong units
@@ -244,6 +245,21 @@ class StoreClosed(StoreError):
 
 class StoreFailed(StoreError):
     """A write, sync or allocation failed; the store writes nothing more until it is reopened."""
+
+
+class ReplicaStopped(StoreFailed):
+    """The log of the master does not continue this copy of it; the text says what to do.
+
+    :ivar offset: physical offset from which on they differ, or at which the copy ends
+    :ivar is_mended: whether it is enough to open the store again, which then cuts the copy there
+    """
+
+    def __init__(
+        self, what: str, *, path: str | PathLike[str], offset: int, is_mended: bool = False
+    ) -> None:
+        super().__init__(what, path=path)
+        self.offset = offset
+        self.is_mended = is_mended
 
 
 class ReadFailed(StoreError, OSError):

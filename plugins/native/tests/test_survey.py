@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from core.tests.codec.examples import BASES, MESSAGES, damaged_logs, hostile_lengths
 from core.tests.codec.support import log_of, record_of
 from lakelog.format.layout import AT_QUEUE_OFFSET, BLANK, MAGIC_BLANK
+from lakelog.log.queue_survey import QueueOffsetSurvey
 from lakelog.message import Message
-from lakelog.recovery.parallel import SoundSegment, read_segment
+from lakelog.recovery.parallel import read_segment
 from plugins.native.tests.support import NATIVE, both
 
 STORE_TIME_AT = 56  # behind a host of IPv4
@@ -48,14 +49,13 @@ LOGS = st.one_of(
 )
 
 
-def told(segment: SoundSegment) -> dict[str, Any]:
+def told(found: QueueOffsetSurvey) -> dict[str, Any]:
     """What counts of it: a chain keeps its first record only while that is alone."""
-    found = segment.found
     chains = {
         queue: (each.next, each.end, each.alone, each.alone and each.start, each.doubt_next)
         for queue, each in found.chains.items()
     }
-    times = segment.first_timestamp_ms, found.last_timestamp_ms, found.highest_timestamp_ms
+    times = found.first_timestamp_ms, found.last_timestamp_ms, found.highest_timestamp_ms
     return {
         "ends": (found.start_offset, found.end_offset, found.records),
         "times": times,

@@ -32,7 +32,6 @@ from lakelog.interfaces.flushing import (
     FlushStrategy,
     Outcome,
     Pending,
-    Replicator,
     Wakeable,
 )
 from lakelog.interfaces.housekeeping import (
@@ -63,6 +62,13 @@ from lakelog.interfaces.maintaining import (
     StoreMaintenance,
 )
 from lakelog.interfaces.older import SegmentSource
+from lakelog.interfaces.receiving import Receivable, Receiver
+from lakelog.interfaces.replicating import (
+    CopyProgress,
+    LeadingReplicator,
+    ReplicatedLog,
+    Replicator,
+)
 from lakelog.interfaces.writing import (
     CommitRules,
     Extendable,
@@ -86,6 +92,7 @@ __all__ = [
     "Clock",
     "CommitRules",
     "Context",
+    "CopyProgress",
     "Deleted",
     "Deletion",
     "DeletionRate",
@@ -110,6 +117,7 @@ __all__ = [
     "KeptSegment",
     "KeyIndex",
     "Kind",
+    "LeadingReplicator",
     "MaintainedLog",
     "Maintenance",
     "Mapped",
@@ -117,6 +125,9 @@ __all__ = [
     "Outcome",
     "Pending",
     "QueueReader",
+    "Receivable",
+    "Receiver",
+    "ReplicatedLog",
     "Replicator",
     "Sealable",
     "SegmentInfo",

@@ -1,4 +1,4 @@
-"""The flush strategy and the replicator, which decide what a put waits for after its append."""
+"""The flush strategy, which decides when bytes are durable, and the outcomes that puts wait for."""
 
 from __future__ import annotations
 
@@ -114,17 +114,3 @@ class Wakeable(Protocol):
 
     def wake(self) -> None:
         """Check whether committed bytes are due for a flush. Must not block."""
-
-
-@runtime_checkable
-class Replicator(Protocol):
-    """Copies appends elsewhere, and lets callers wait for the copies."""
-
-    def start(self, log: Flushable) -> None:
-        """Begin; called once, before the first append."""
-
-    def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Register an append that ended at ``end_offset``; returns what its put waits for."""
-
-    def close(self) -> None:
-        """Stop; called once, after the last append."""

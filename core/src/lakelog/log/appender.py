@@ -68,8 +68,9 @@ class Appender:
         self._of_flush = blaming_flush(flush_failed)
         self._of_replicator = blaming_replicator(replicator_failed)
         self._putting = _putting(callback, log)
-        self._answers_at_once = replicator is None and getattr(flush, "answers_at_once", False)
-        self._coalescer = AsyncPutQueue(self.put_burst, direct=_later(flush, replicator))
+        self._answers_at_once = _all_have("answers_at_once", flush, replicator)
+        direct = _all_have("answers_later", flush, replicator)
+        self._coalescer = AsyncPutQueue(self.put_burst, direct=direct)
 
     # --- one message ---
 
@@ -129,13 +130,17 @@ class Appender:
         self, end: int, wait: bool, results: Callable[[PutStatus], Sequence[PutResult]]
     ) -> PutStatus:
         whose = self._of_flush
+        copied: Outcome = _PUT_OK
         try:
-            status = self._flush.submit(end, wait)
-            if status is not _PUT_OK:
-                status = known(status)
+            flushed = self._flush.submit(end, wait)
             if self._replicator is not None:
                 whose = self._of_replicator
-                status = _combined(status, known(self._replicator.submit(end, wait)))
+                copied = self._replicator.submit(end, wait)
+                whose = self._of_flush
+            status = flushed if flushed is _PUT_OK else known(flushed)
+            if copied is not _PUT_OK:
+                whose = self._of_replicator
+                status = _combined(status, known(copied))
         except Exception as error:
             failed = _about(results, whose.error(error, end))
             if failed is error:
@@ -153,7 +158,7 @@ class Appender:
             return []
         encoded: EncodedBatch | None = None
         if self._putting is not None and self._answers_at_once:
-            done = self._putting.put_batch(messages)
+            done: Sequence[PutResult] | EncodedBatch | None = self._putting.put_batch(messages)
             if done is not None and not isinstance(done, EncodedBatch):
                 return done
             encoded = done
@@ -310,10 +315,10 @@ class Appender:
         self._health.refuse("the store is closed")
         self._log.settle()
         try:
+            self._flush.close()
+        finally:
             if self._replicator is not None:
                 self._replicator.close()
-        finally:
-            self._flush.close()
 
 
 def _hand_out(
@@ -347,10 +352,10 @@ def _putting(callback: AppendCallback, log: CommitLog) -> Putting | None:
     return log.putting(callback.accelerator, callback.encoder)
 
 
-def _later(flush: FlushStrategy, replicator: Replicator | None) -> bool:
-    """Whether the strategies accept an append at once and answer it later."""
+def _all_have(trait: str, flush: FlushStrategy, replicator: Replicator | None) -> bool:
+    """Whether the strategies that are used declare ``trait``."""
     used = [each for each in (flush, replicator) if each is not None]
-    return all(getattr(each, "answers_later", False) for each in used)
+    return all(getattr(each, trait, False) for each in used)
 
 
 def _combined(flush: PutStatus, replica: PutStatus) -> PutStatus:

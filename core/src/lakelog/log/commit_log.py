@@ -25,6 +25,7 @@ from lakelog.files.pages import shared_page as sharedpage
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.shared_page import (
     APPENDED,
+    COPIED_AT,
     DURABLE,
     FLAGS,
     GROUP_SYNC_AT,
@@ -34,25 +35,29 @@ from lakelog.files.pages.shared_page import (
     TABLE_GENERATION,
     SharedPage,
 )
+from lakelog.files.pages.wake_page import Sleeper
 from lakelog.files.shared.append_lock import AppendLock, SectionLock
 from lakelog.files.shared.append_section import AppendSection
 from lakelog.files.shared.byte_lock import ByteLock
+from lakelog.files.shared.copied_end import CopiedEnd
 from lakelog.files.shared.group_sync import GroupSync
 from lakelog.files.shared.ofd_lock import is_locked
 from lakelog.files.shared.ownership import SERVICES
 from lakelog.files.shared.queue_table import QueueTable
 from lakelog.format.layout import BLANK, MAGIC_BLANK
 from lakelog.format.queue_offsets import Queue
-from lakelog.interfaces import AppendCallback
+from lakelog.interfaces import AppendCallback, CopyProgress
 from lakelog.log.health import Health
-from lakelog.log.log_files import LogFiles
+from lakelog.log.log_files import LogFiles, VouchedEnd
 from lakelog.log.segments import Segments
+from lakelog.message import Body
 from lakelog.status import AppendStatus, PutStatus
 
 APPENDING: Final = 8
 """The byte of ``lock`` that the appending process locks."""
 SYNCING: Final = 9
 """The byte that the syncing process locks."""
+_POLL_S: Final = 0.001
 
 # Members of an enumeration cost a tenth of a microsecond each time in Python 3.11.
 _PUT_OK: Final = AppendStatus.PUT_OK
@@ -99,7 +104,11 @@ class CommitLog:
 
     :ivar positions: its positions
     :ivar staged: whether bytes reach the page cache by ``commit`` only
+    :ivar copies: how far copies have the log
+    :ivar sleeper: wakes :meth:`wait_moved` for appends and syncs of any process
     """
+
+    sleeper: Sleeper | None = None
 
     def __init__(  # each is a collaborator of its own
         self,
@@ -131,6 +140,7 @@ class CommitLog:
         self._section = AppendSection(page, append_lock, files, self._failed, busy_timeout_ms)
         sync_lock = ByteLock(lock, SYNCING, page.memory, SYNC_LOCK_AT)
         self._sync = GroupSync(files, sync_lock, page.memory, GROUP_SYNC_AT, self._failed)
+        self.copies: CopyProgress = CopiedEnd(page.memory, COPIED_AT)
         self._page = page
         self._is_read_at_once = not page.words[FLAGS] & DURABLE
 
@@ -226,7 +236,7 @@ class CommitLog:
         section.finish()
         return end
 
-    def _write(self, position: int, data: bytearray | bytes) -> None:
+    def _write(self, position: int, data: Body) -> None:
         segments = self.segments
         if position == segments.active_offset:
             segments.prepare_next()
@@ -327,6 +337,56 @@ class CommitLog:
                 return
             return
 
+    # --- a replica ---
+
+    def receive(self, offset: int, data: Body, timestamp_ms: int) -> int:
+        """Append the bytes of a master at ``offset``, the end of the log; return the new end.
+
+        :param data: whole, checked records, and a blank record at the end of a segment; within
+            one segment
+        :param timestamp_ms: store time of the last record
+
+        Raises as :meth:`append`.
+        """
+        self._inside(lambda: self._receive(offset, data, timestamp_ms))
+        self.positions.moved()
+        return offset + len(data)
+
+    def _receive(self, offset: int, data: Body, timestamp_ms: int) -> None:
+        segments, section, end = self.segments, self._section, offset + len(data)
+        if self._health.refusal is not None:
+            raise self._health.refused()
+        if offset != self.positions.appended:
+            raise ValueError(f"the log ends at {self.positions.appended}, not at {offset}")
+        if offset == segments.active_offset + segments.size_bytes:
+            self._prepare_roll(len(data))
+            segments.roll()
+        if end > segments.reserved_offset:
+            self._reserve(offset, end)
+        section.begin(end)
+        self._write(offset, data)
+        section.commit(end, timestamp_ms)
+        section.finish()
+
+    def vouch(self, vouched: VouchedEnd) -> None:
+        """Let no sync claim more than ``vouched`` from now on; it never goes back."""
+        self._files.vouched = vouched
+
+    def sync_all(self) -> None:
+        """Sync what nobody vouches for, and claim nothing; for a log that is being closed."""
+        if self._files.vouched is None:
+            return
+        try:
+            self.segments.sync(self.positions.flushed, self.positions.appended)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    @property
+    def syncable(self) -> int:
+        """End of the bytes that a sync makes durable: all, or those that a master vouches for."""
+        vouched = self._files.vouched
+        return self.positions.appended if vouched is None else vouched.end_offset
+
     # --- durability: the log as a flush strategy sees it ---
 
     @property
@@ -359,7 +419,7 @@ class CommitLog:
         if self._health.failure is not None:
             raise self._health.failed()
         before = self.positions.flushed
-        self._sync.reach(self.positions.appended, math.inf)
+        self._sync.reach(self.syncable, math.inf)
         flushed = self.positions.flushed
         if flushed > before:
             self.positions.moved()
@@ -370,7 +430,7 @@ class CommitLog:
         if self._health.failure is not None:
             raise self._health.failed()
         before = self.positions.flushed
-        led = self._sync.lead(self.positions.appended)
+        led = self._sync.lead(self.syncable)
         if self.positions.flushed > before:
             self.positions.moved()
         return led
@@ -378,6 +438,46 @@ class CommitLog:
     def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
         """Wait until the log is durable up to ``end_offset``; ``False`` on timeout."""
         return self._sync.wait(end_offset, timeout_s, ask)
+
+    # --- copies: the log as a replicator sees it ---
+
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether puts wait until they are durable."""
+        return not self._is_read_at_once
+
+    @property
+    def segment_size_bytes(self) -> int:
+        """Length of every segment."""
+        return self.segments.size_bytes
+
+    @property
+    def minimum(self) -> int:
+        """Offset of the first byte that is still in the log."""
+        return self.positions.minimum
+
+    @property
+    def committed(self) -> int:
+        """End of the bytes that every process can read from the files."""
+        return self.positions.committed
+
+    def open_segment(self, start_offset: int) -> File:
+        """Open a segment's file; raises ``OffsetOutOfRange`` if it was deleted, and ``OSError``."""
+        return self.segments.open_file(start_offset)
+
+    def wait_moved(self, durable_end: int, committed_end: int, timeout_s: float) -> bool:
+        """Wait until ``flushed`` or ``committed`` is beyond an offset; ``False`` on timeout."""
+        positions, deadline = self.positions, time.monotonic() + timeout_s
+        while positions.flushed <= durable_end and positions.committed <= committed_end:
+            asked = self.sleeper.ask() if self.sleeper is not None else None
+            if positions.flushed > durable_end or positions.committed > committed_end:
+                break
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            if asked is None or self.sleeper is None or not self.sleeper.sleep(asked, left):
+                time.sleep(min(left, _POLL_S))
+        return True
 
 
 def _append_lock(callback: AppendCallback, lock: File, page: SharedPage) -> SectionLock:

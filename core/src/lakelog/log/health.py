@@ -113,6 +113,8 @@ class Health:
 
     def failed(self) -> StoreFailed:
         """The error for waiters of a failed store."""
+        if isinstance(self.failure, StoreFailed):
+            return self.failure
         error = StoreFailed(
             f"a write or sync failed ({self.failure}); check the disk, then reopen the store",
             path=self.path,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -30,13 +30,30 @@ if TYPE_CHECKING:
 _ZEROS = bytes(1 << 20)
 
 
+@attrs.frozen
+class VouchedEnd:
+    """The end of the bytes of a replica that its master cannot lose; no sync claims more.
+
+    :ivar timestamp_ms: store time of the last record before it
+    :ivar store: notes an end durably, before it is published
+    """
+
+    end_offset: int
+    timestamp_ms: int
+    store: Callable[[int], None]
+
+
 @attrs.define(eq=False)
 class LogFiles:
-    """Implements the protocols ``RepairedLog`` and ``SyncedLog`` of ``lakelog.files.shared``."""
+    """Implements the protocols ``RepairedLog`` and ``SyncedLog`` of ``lakelog.files.shared``.
+
+    :ivar vouched: on a replica, the most that counts as durable
+    """
 
     segments: Segments
     positions: Positions
     table: QueueTable
+    vouched: VouchedEnd | None = attrs.field(default=None, init=False)
     _stamp_ms: int = attrs.field(default=0, init=False)
     _committing: Lock = attrs.field(factory=Lock, init=False)
 
@@ -91,7 +108,10 @@ class LogFiles:
 
     def end_to_sync(self) -> int:
         """End of the bytes appended by all processes."""
-        words = self.positions.words
+        words, vouched = self.positions.words, self.vouched
+        if vouched is not None:
+            self._stamp_ms = vouched.timestamp_ms
+            return vouched.end_offset
         self._stamp_ms = words[LAST_TIMESTAMP]  # before the end: then a record before it has it
         return words[APPENDED]
 
@@ -111,6 +131,8 @@ class LogFiles:
         self.segments.sync(start, end)
         self.positions.count_sync((time.perf_counter_ns() - begun) // 1000)
         self.positions.words[FLUSHED_TIMESTAMP] = stamp
+        if self.vouched is not None:
+            self.vouched.store(end)
 
     def write_again(self, start: int, end: int) -> None:
         """Read the records from ``start`` to ``end``, check them, and write the same bytes again.

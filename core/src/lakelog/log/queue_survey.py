@@ -129,6 +129,7 @@ class QueueOffsetSurvey:
     :ivar highest_timestamp_ms: highest store time; the clock may have been set back
     :ivar chains: by queue, the state for checking the next record
     :ivar first_timestamp_ms: store time of the first record
+    :ivar last_offset: where the last whole record starts; -1 without one
     """
 
     start_offset: int
@@ -139,6 +140,7 @@ class QueueOffsetSurvey:
     highest_timestamp_ms: int = 0
     chains: dict[Queue, QueueOffsetChain] = attrs.Factory(dict)
     first_timestamp_ms: int = 0
+    last_offset: int = -1
 
     def raise_offset(self, queue: Queue, next_offset: int) -> None:
         """Raise the next offset of ``queue`` to at least ``next_offset``."""
@@ -150,6 +152,7 @@ class QueueOffsetSurvey:
         self.end_offset = behind.end_offset
         self.records += behind.records
         self.last_timestamp_ms = behind.last_timestamp_ms or self.last_timestamp_ms
+        self.last_offset = max(behind.last_offset, self.last_offset)
         self._raise_time(behind.highest_timestamp_ms)
         for queue, chain in behind.chains.items():
             before = self.chains.get(queue)
@@ -194,6 +197,7 @@ class QueueOffsetSurvey:
         if not self.records:
             self.first_timestamp_ms = int(times[0])
         self.last_timestamp_ms = int(times[-1])
+        self.last_offset = int(batch.physical_offsets[-1])
         self._raise_time(int(times.max()))
         self.records += len(batch)
         for group in queue_groups(batch):

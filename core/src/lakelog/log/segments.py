@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final
 
 from lakelog.errors import LakelogError, OffsetOutOfRange
-from lakelog.files.filesystem import sync_file
+from lakelog.files.filesystem import File, sync_file
 from lakelog.files.pages.positions import Positions
 from lakelog.files.preallocation import Preallocator, SegmentMaker
 from lakelog.files.segment_files import segment_files
@@ -180,6 +180,16 @@ class Segments:
             oldest = next(iter(self._maps))
             del self._maps[oldest]
             self.open_segments.pop(oldest, None)  # held views keep the map alive
+
+    def open_file(self, start: int) -> File:
+        """Open the file of the segment at ``start``; the caller closes it.
+
+        Raises ``OSError``, and :class:`~lakelog.errors.OffsetOutOfRange` for a deleted one.
+        """
+        if start >= self._positions.minimum:
+            with suppress(FileNotFoundError):
+                return self._maker.files.open(self._maker.path(start))
+        raise deleted(start, self._positions.minimum)
 
     def prepare_next(self) -> None:
         """Start making the next segment ahead of need."""

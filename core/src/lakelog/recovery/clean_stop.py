@@ -132,4 +132,11 @@ def _last_record(
     if bytes(data[: len(mark.head)]) != mark.head or frame.size != len(data):
         return None
     time_ms = decode_frame(data, frame).store_timestamp_ms
-    return QueueOffsetSurvey(mark.offset, end, time_ms, records=1, highest_timestamp_ms=time_ms)
+    return QueueOffsetSurvey(
+        mark.offset,
+        end,
+        time_ms,
+        records=1,
+        highest_timestamp_ms=time_ms,
+        last_offset=mark.offset,
+    )

@@ -17,6 +17,7 @@ from lakelog.files.pages.page_view import whole_end
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.state.queue_ends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
+from lakelog.files.state.replica import ReplicaState, read_replica
 from lakelog.format.layout import ABORT_FILE
 from lakelog.format.queue_offsets import Queue
 from lakelog.log.queue_survey import QueueOffsetSurvey
@@ -117,8 +118,10 @@ def examine(
         ends = {queue: each.end for queue, each in held.items()}
         found = QueueOffsetSurvey(0, 0, next_offsets=ends)
         return RecoveryPlan(RecoveryReport(clean, 0, _NOTHING, 0, 0, 0), found, checkpoint=lower)
-    reading = _Reading(directory, core, tuple(files), clean, full, progress or _silent)
-    left = reading.left_unchanged(begun) if clean and not full else None
+    replica = read_replica(directory.files, directory.path)
+    reading = _Reading(directory, core, tuple(files), clean, full, progress or _silent, replica)
+    may_be_unchanged = clean and not full and reading.cut is None
+    left = reading.left_unchanged(begun) if may_be_unchanged else None
     return left or reading.plan(begun, on_unclean)
 
 
@@ -140,10 +143,16 @@ class _Reading:
     clean: bool
     full: bool
     progress: Progress
+    replica: ReplicaState | None
 
     @property
     def size(self) -> int:
         return self.core.segment_size_bytes
+
+    @property
+    def cut(self) -> int | None:
+        """Where a replica differs from its master; the log ends there."""
+        return None if self.replica is None else self.replica.cut
 
     def left_unchanged(self, begun: float) -> RecoveryPlan | None:
         """Use the note of a clean stop; ``None`` if the log has to be read."""
@@ -170,13 +179,13 @@ class _Reading:
         found = QueueOffsetSurvey(start.offset, start.offset)
         proof = self._proof(found, checkpoint)
         sealed = self.core.require_record_crc
-        if not source.known_damage() and not lengths:
+        if not source.known_damage() and not lengths and self.cut is None:
             self._read_sound_segments(found)
-        scanned = scan(source, found.end_offset, judge=proof, sealed=sealed)
+        scanned = scan(source, found.end_offset, self.cut, judge=proof, sealed=sealed)
         gaps = GapFiller(self.directory, self.core, checkpoint, proof.whole_end or 0, self.clean)
         between, cut = self._add_up(scanned, found, proof, gaps)
         claims = DurabilityClaims(self.directory, self.clean, checkpoint, ends)
-        missing = () if cut else claims.missing(found.end_offset)
+        missing = () if cut or self.cut is not None else claims.missing(found.end_offset)
         if self.core.on_damage == "refuse":
             refuse_missing(missing, self.directory.commitlog)
         self._complete_offsets(found, ends)
@@ -199,7 +208,9 @@ class _Reading:
             damage,
             moved,
             lengths,
-            _right(checkpoint, found, proved=bool(damage) and not self.clean),
+            _right(
+                checkpoint, found, proved=bool(damage) and not self.clean and self.replica is None
+            ),
             claims.next_offsets() if missing else {},
             tuple(gaps.fillings),
         )
@@ -260,6 +271,9 @@ class _Reading:
         )
         if lengths and lengths[0].start_offset < start.offset:
             start = Start(lengths[0].start_offset, "a segment has a wrong length")
+        if self.cut is not None and self.cut < start.offset + self.size:
+            first = self.segments[0].start_offset
+            start = Start(max(first, self.cut - self.cut % self.size), "a replica is cut there")
         noted = self._noted(start.offset)
         if noted and self.core.on_damage == "truncate":
             at = max(noted[0].offset, self.segments[0].start_offset)
@@ -281,8 +295,14 @@ class _Reading:
             partial(queue_unit, files, path),
             partial(queue_end, files, path),
             self.segments[0].start_offset,
-            None if self.clean else whole_end(files, path),
+            self._whole_end(checkpoint),
         )
+
+    def _whole_end(self, checkpoint: StoreCheckpoint) -> int | None:
+        """The offset from which on a gap ends the log; a replica receives again what it lacks."""
+        if self.replica is not None:
+            return checkpoint.confirm_offset
+        return None if self.clean else whole_end(self.directory.files, self.directory.path)
 
     def _complete_offsets(self, found: QueueOffsetSurvey, ends: Mapping[Queue, QueueEnd]) -> None:
         """Add queue ends of messages not read or deleted; units of cut records do not count."""

@@ -16,6 +16,7 @@ FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
     "direct": (Kind.WRITER, "lakelog-direct"),
     "group-commit": (Kind.FLUSH_STRATEGY, "lakelog-flush"),
     "timed": (Kind.FLUSH_STRATEGY, "lakelog-flush"),
+    "rocketmq-ha": (Kind.REPLICATOR, "lakelog-replication"),
     "consume-queue": (Kind.DISPATCHER, "lakelog-queues"),
     "hash-index": (Kind.DISPATCHER, "lakelog-hash-index"),
     "retention": (Kind.CLEANER, "lakelog-retention"),

@@ -261,7 +261,7 @@ class LogStore:
 
     @property
     def role(self) -> Role:
-        """``owner``, ``attach`` (an owner runs in another process), or ``read``.
+        """``owner``, ``attach`` (an owner runs in another process), ``read`` or ``replica``.
 
         A writing store changes from ``attach`` to ``owner`` when it takes over the services.
         """
@@ -351,8 +351,9 @@ class LogStore:
     @property
     def is_writable(self) -> bool:
         """True if ``put`` is accepted: not read-only, not failed, disk not full."""
-        log = self._current.last().log
-        return log is not None and log.health.takes_puts
+        parts = self._current.last()
+        log = parts.log
+        return log is not None and parts.role != "replica" and log.health.takes_puts
 
     @property
     def read_only(self) -> bool:
@@ -407,7 +408,12 @@ _OF_QUEUES: Final = (
 )
 """The methods of :class:`lakelog.Store` that need queues."""
 
-_STATES: Final[Mapping[Role, str]] = {"owner": "owned", "attach": "attached", "read": "reading"}
+_STATES: Final[Mapping[Role, str]] = {
+    "owner": "owned",
+    "attach": "attached",
+    "read": "reading",
+    "replica": "receiving",
+}
 
 
 def _binder(store: ref[LogStore]) -> Callable[[RoleParts], None]:

@@ -43,7 +43,8 @@ def open_store(  # all but the path are optional, and given by name
     :param mode: ``write`` appends and reads, alone or beside other processes; one of them has the
         services (dispatching, retention, checkpoint) and another takes over when it ends.
         ``exclusive`` allows only readers beside it. ``read`` takes no lock, changes no byte, and
-        needs no owner. ``auto``, ``owner`` and ``attach`` are deprecated names of ``write``
+        needs no owner. ``replica`` receives the log of a master in place of puts. ``auto``,
+        ``owner`` and ``attach`` are deprecated names of ``write``
     :param settings: a mapping, an attrs object, a TOML file, or a resource of your package
     :param broker_conf: RocketMQ's settings file, read by lakelog-rocketmq; ``path`` beats the paths
         in it
@@ -159,7 +160,8 @@ class Opening(OpenRequest):
         :param progress: receives the progress of recovery; see :mod:`lakelog.recovery.report`
         :param full: whether recovery reads the whole log
         """
-        parts = owner_parts(self, progress, full=full, alone="lakelog recover is running")
+        alone = "lakelog recover is running"
+        parts = owner_parts(self, progress, full=full, alone=alone, recovers=True)
         return self._store(parts, RoleOpener(self), "exclusive")
 
     def _store(self, parts: RoleParts, ways: RoleOpener, mode: Mode) -> Store:

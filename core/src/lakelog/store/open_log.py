@@ -13,16 +13,18 @@ import attrs
 from lakelog.errors import LakelogError, StoreLocked
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.shared_page import SEVERAL, TABLE_GENERATION, SharedPage
-from lakelog.files.pages.wake_page import WakePage
+from lakelog.files.pages.wake_page import Sleeper, WakePage
 from lakelog.files.preallocation import Preallocator, SegmentMaker
 from lakelog.files.segment_files import segment_files
 from lakelog.files.shared.byte_lock import Turn
 from lakelog.files.shared.membership import LEAVE_SECONDS, Membership
 from lakelog.files.shared.queue_table import QueueTable
 from lakelog.files.shared.watch import MemberWatch, announce
+from lakelog.interfaces import LeadingReplicator
 from lakelog.log.appender import Appender
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
+from lakelog.log.log_files import VouchedEnd
 from lakelog.log.segments import Segments
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.settings.model import StoreSettings
@@ -86,6 +88,7 @@ class LogMaker:
     """Builds an :class:`OpenLog` from a valid shared page.
 
     :ivar undo: undoes the steps so far if opening fails
+    :ivar replica: whether no sync may claim more than was durable before
     """
 
     directory: StoreDirectory
@@ -95,6 +98,7 @@ class LogMaker:
     lock: Membership
     page: SharedPage
     undo: ExitStack
+    replica: bool = False
 
     def segment_maker(self) -> SegmentMaker:
         """Build the creator of segments for this store."""
@@ -153,10 +157,15 @@ class LogMaker:
             self.health,
             self.core.os_page_cache_busy_timeout_ms,
         )
-        for each in (strategies.flush, strategies.replicator):
-            if each is not None:
-                self.undo.callback(quietly, each.close)
-                each.start(log)
+        if self.replica:
+            flushed, flushed_ms = positions.flushed, positions.flushed_timestamp_ms
+            log.vouch(VouchedEnd(flushed, flushed_ms, lambda _: None))
+        log.sleeper = Sleeper(directory.files, directory.path)
+        self.undo.callback(quietly, strategies.flush.close)
+        strategies.flush.start(log)
+        if strategies.replicator is not None:
+            self.undo.callback(quietly, strategies.replicator.close)
+            strategies.replicator.start(log)
         appender = Appender(
             log,
             strategies.append,
@@ -218,6 +227,14 @@ def join_log(
         lock.let_in()
         undo.pop_all()
     return opened
+
+
+def lead(strategies: Strategies, undo: ExitStack) -> None:
+    """Let the replicator of this process send copies: it has the services, or is to have them."""
+    replicator = strategies.replicator
+    if isinstance(replicator, LeadingReplicator):
+        undo.callback(quietly, replicator.stop_leading)
+        replicator.lead()
 
 
 def quietly(undo: Callable[..., object], *arguments: object, **named: object) -> None:

@@ -20,7 +20,12 @@ from lakelog.errors import StoreError
 from lakelog.files.filesystem import remove_tree
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.publishing import Publisher
-from lakelog.files.pages.shared_page import TABLE_GENERATION, OwnerState
+from lakelog.files.pages.shared_page import (
+    FLUSHED,
+    FLUSHED_TIMESTAMP,
+    TABLE_GENERATION,
+    OwnerState,
+)
 from lakelog.files.pages.wake_page import Sleeper
 from lakelog.files.shared.membership import ALONE, Membership
 from lakelog.files.shared.ownership import remove_abort, write_abort
@@ -35,7 +40,7 @@ from lakelog.files.state.checkpoint import (
 from lakelog.files.state.clean_stop import forget_clean_stop
 from lakelog.files.state.identity import make_identity, read_identity
 from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR, REBUILD_DIR
-from lakelog.interfaces import QueueReader
+from lakelog.interfaces import LeadingReplicator, QueueReader, Receiver
 from lakelog.log.health import Health
 from lakelog.log.reading.bounds import OwnedBounds
 from lakelog.log.reading.damage import read_damage
@@ -48,7 +53,8 @@ from lakelog.recovery.examine import Progress, RecoveryPlan, examine
 from lakelog.recovery.gaps import fill_gaps
 from lakelog.recovery.report import COMPLETING, READING, RecoveryReport, begin
 from lakelog.settings.model import StoreSettings
-from lakelog.store.open_log import LogMaker, OpenLog, quietly
+from lakelog.store.open_log import LogMaker, OpenLog, lead, quietly
+from lakelog.store.replica import begin_replica, end_cut
 from lakelog.store.strategies import Strategies
 
 _LOG: Final = logging.getLogger("lakelog")
@@ -63,6 +69,7 @@ class OwnedStore(OpenLog):
     checkpoint: CheckpointKeeper
     recovery: RecoveryReport
     publisher: Publisher
+    last_record: int = attrs.field(default=-1, init=False)
 
     @property
     def dispatchers(self) -> Sequence[NamedDispatcher]:
@@ -103,6 +110,8 @@ class OwnedStore(OpenLog):
             self._end_of_dispatching().close()
             self.checkpoint.advance()
         finally:
+            if isinstance(self.strategies.replicator, LeadingReplicator):
+                self.strategies.replicator.stop_leading()
             self.lock.drop_services()
 
     def _end_of_dispatching(self) -> ExitStack:
@@ -122,15 +131,16 @@ class OwnedStore(OpenLog):
         remove_abort(files, path)
 
     def _write_checkpoint(self) -> None:
-        if self.log.sync() < self.positions.appended and self.lock.is_alone:
+        if self.log.sync() < self.log.syncable and self.lock.is_alone:
             raise StoreError(  # closed by a signal handler, inside the sync that it would wait for
                 "closed in the middle of a sync of the same thread; the next open recovers it",
                 path=self.directory.path,
             )
+        self.log.sync_all()
         self.checkpoint.advance()  # the log is one of its sources
 
 
-def open_owned(  # what a store is made of, and four options by name
+def open_owned(  # noqa: PLR0913  # what a store is made of, and two options by name
     directory: StoreDirectory,
     core: StoreSettings,
     strategies: Strategies,
@@ -140,6 +150,7 @@ def open_owned(  # what a store is made of, and four options by name
     progress: Progress | None = None,
     *,
     full: bool = False,
+    replica: bool = False,
 ) -> OwnedStore:
     """Take over a new or existing store in ``directory`` and recover it.
 
@@ -147,6 +158,7 @@ def open_owned(  # what a store is made of, and four options by name
         the reason why no other process may join after this returns
     :param progress: see :mod:`lakelog.recovery.report`
     :param full: read the whole log
+    :param replica: whether its log is a copy of a master's
 
     Queues and index are complete on return, unless a dispatcher fails.
     """
@@ -155,6 +167,9 @@ def open_owned(  # what a store is made of, and four options by name
         for each in strategies.dispatchers:
             undo.callback(each.dispatcher.close)
         lock, is_new = _take(directory, core, undo, alone)
+        lead(strategies, undo)
+        if isinstance(strategies.replicator, Receiver):
+            begin_replica(directory, core, strategies.replicator)
         begin(progress, READING)
         ahead = BackgroundSync(directory, core.segment_size_bytes)
         undo.callback(ahead.leave)
@@ -175,8 +190,10 @@ def open_owned(  # what a store is made of, and four options by name
             page=publisher.page,
             undo=undo,
             publisher=publisher,
+            replica=replica,
         )
         opened, start = taking.open(plan, settings, is_new=is_new)
+        end_cut(directory.files, directory.path)  # the log, queues and index are cut
         forget_clean_stop(directory.files, directory.path)  # before anything is appended
         publisher.start(opened.positions)
         report = attrs.evolve(report, dispatched_from=start)
@@ -189,6 +206,7 @@ def open_owned(  # what a store is made of, and four options by name
         undo.callback(owned.reput.close)
         lock.let_in(share=alone is None)
         undo.pop_all()
+    owned.last_record = plan.found.last_offset
     owned.recovery = report = attrs.evolve(owned.recovery, seconds=time.monotonic() - begun)
     if not report.clean or report.changed:
         _LOG.info("%s: %s", directory.path, report)
@@ -326,16 +344,22 @@ class _Taking(LogMaker):
     def _publish(self, plan: RecoveryPlan, dispatched: int, settings: Mapping[str, Any]) -> None:
         """Publish the positions of the recovered log and its queue ends."""
         files, path, page = self.directory.files, self.directory.path, self.page
-        strategies = self.strategies
+        strategies, end = self.strategies, plan.end_offset
+        flushed, flushed_ms = end, plan.found.last_timestamp_ms
+        if self.replica:
+            vouched = read_checkpoint(files, path)
+            flushed = max(plan.minimum, min(end, vouched.confirm_offset))
+            flushed_ms = min(flushed_ms, vouched.physic_timestamp_ms)
         page.reset(self.core.segment_size_bytes, settings)
         Positions(page.words).start(
             plan.minimum,
-            plan.end_offset,
+            end,
             dispatched,
             plan.found.last_timestamp_ms,
             durable=getattr(strategies.flush, "waits_for_disk", False),
             staged=strategies.writer.traits.staged,
         )
+        page.words[FLUSHED], page.words[FLUSHED_TIMESTAMP] = flushed, flushed_ms
         remove_tables(files, path)
         self.undo.callback(quietly, remove_tables, files, path)
         QueueTable.make(files, path, 1, plan.found.next_offsets)

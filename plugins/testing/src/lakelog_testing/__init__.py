@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from lakelog_testing.fakeclock import FakeClock
     from lakelog_testing.fakelog import FakeLog
     from lakelog_testing.faultyfile import FaultyFile
+    from lakelog_testing.haslave import ScriptedSlave
     from lakelog_testing.hookcalls import count_hook_calls
     from lakelog_testing.machine import StoreMachine
     from lakelog_testing.records import encode_log, record_batch
+    from lakelog_testing.replicatedlog import FakeReplicatedLog
     from lakelog_testing.surplus import SurplusCleaner
 
 __all__ = [
@@ -44,12 +46,14 @@ __all__ = [
     "DurableFlushStrategyContract",
     "FakeClock",
     "FakeLog",
+    "FakeReplicatedLog",
     "FaultyFile",
     "FlushStrategyContract",
     "FollowerContract",
     "GroupFlushStrategyContract",
     "PluginContract",
     "ReplicatorContract",
+    "ScriptedSlave",
     "SegmentSourceContract",
     "SettingsFormatContract",
     "StoreExtensionContract",
@@ -71,12 +75,14 @@ _MODULES = {
     "DurableFlushStrategyContract": "contracts.flush",
     "FakeClock": "fakeclock",
     "FakeLog": "fakelog",
+    "FakeReplicatedLog": "replicatedlog",
     "FaultyFile": "faultyfile",
     "FlushStrategyContract": "contracts.flush",
     "FollowerContract": "contracts.follower",
     "GroupFlushStrategyContract": "contracts.flush",
     "PluginContract": "contracts.plugin",
     "ReplicatorContract": "contracts.replicator",
+    "ScriptedSlave": "haslave",
     "SegmentSourceContract": "contracts.segmentsource",
     "SettingsFormatContract": "contracts.settingsformat",
     "StoreExtensionContract": "contracts.storeextension",

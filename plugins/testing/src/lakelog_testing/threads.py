@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from lakelog.interfaces import Flushable, Outcome
 from lakelog.status import PutStatus
@@ -30,10 +30,13 @@ def settle(outcome: Outcome, patience_seconds: float = PATIENCE_SECONDS) -> PutS
     return outcome if isinstance(outcome, PutStatus) else outcome.result(patience_seconds)
 
 
-class StrategyThread(Protocol):
+L_contra = TypeVar("L_contra", bound=Flushable, contravariant=True)
+
+
+class StrategyThread(Protocol[L_contra]):
     """The common methods of flush strategies and replicators."""
 
-    def start(self, log: Flushable) -> None:
+    def start(self, log: L_contra) -> None:
         """Start."""
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
@@ -43,7 +46,7 @@ class StrategyThread(Protocol):
         """Stop."""
 
 
-S = TypeVar("S", bound=StrategyThread)
+S = TypeVar("S", bound=StrategyThread[Any])
 
 
 @contextmanager

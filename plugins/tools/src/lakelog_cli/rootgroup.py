@@ -17,6 +17,9 @@ _ELSEWHERE: Final = {
     "dispatch": ("lakelog-lake", "lakehouse"),
     "export": ("lakelog-lake", "lakehouse"),
     "lake": ("lakelog-lake", "lakehouse"),
+    "promote": ("lakelog-replication", "replication"),
+    "replicate": ("lakelog-replication", "replication"),
+    "replication": ("lakelog-replication", "replication"),
     "sql": ("lakelog-lake", "lakehouse"),
 }
 """Commands of plugins: the distribution of each, and lakelog's extra that includes it."""

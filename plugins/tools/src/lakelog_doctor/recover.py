@@ -1,15 +1,28 @@
-"""``lakelog.recover``: recovers a store as opening does, then closes it cleanly."""
+"""``lakelog.recover``: recovers a store as opening does, then closes it cleanly.
+
+``lakelog.promote`` and ``lakelog.cut_replica`` do so with a replica.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
+
 from lakelog.errors import StoreError
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem
+from lakelog.files.shared.membership import Membership
 from lakelog.files.shared.ownership import is_owned, locked, unowned
+from lakelog.files.state.replica import (
+    ReplicaState,
+    read_replica,
+    remove_replica,
+    write_replica,
+)
 from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR
 from lakelog.log.store_directory import StoreDirectory, readable
 from lakelog.recovery.examine import Progress, examine
@@ -109,3 +122,52 @@ def _recovered(opening: Opening, progress: Progress | None, *, full: bool) -> Re
         raise failure
     assert report is not None  # for the type checker: an owner has one
     return report
+
+
+def promote(path: str | os.PathLike[str], **options: Any) -> RecoveryReport:
+    """Make a replica that no process has open a store of its own, which takes puts.
+
+    Its log is recovered up to the last whole record, and all of it counts as durable. The options
+    are those of :func:`recover`. The logs of the two differ from then on, if the former master
+    appends too.
+
+    Raises what :func:`recover` raises, and :class:`~lakelog.errors.StoreError` if it is no replica.
+    """
+    with _of_replica(path):
+        pass
+    report = recover(path, **options)
+    with _of_replica(path) as (files, place, _):
+        remove_replica(files, place)
+    recover(path, **options)  # its checkpoint then confirms the whole log
+    return report
+
+
+def cut_replica(path: str | os.PathLike[str], offset: int, **options: Any) -> RecoveryReport:
+    """Cut the log of a replica that no process has open, where it differs from its master.
+
+    What is cut goes to ``lakelog/quarantine``, and queues and index follow.
+
+    :param offset: where a record starts; nothing before it changes
+
+    Raises as :func:`promote`.
+    """
+    with _of_replica(path) as (files, place, state):
+        write_replica(files, place, attrs.evolve(state, cut=offset))
+    return recover(path, **options)
+
+
+@contextmanager
+def _of_replica(
+    path: str | os.PathLike[str],
+) -> Iterator[tuple[FileSystem, Path, ReplicaState]]:
+    """Have a replica alone."""
+    place = Path(path).absolute()
+    files = RealFileSystem.of_store(place)
+    state = read_replica(files, place)
+    if state is None:
+        raise StoreError("it is no replica: it has no lakelog/replica.json", path=place)
+    lock = Membership.alone(files, place)
+    try:
+        yield files, place, state
+    finally:
+        lock.leave()

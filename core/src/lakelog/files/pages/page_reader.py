@@ -13,6 +13,7 @@ from lakelog.files.pages.mapped_file import Identity
 from lakelog.files.pages.page_view import BELIEVED, PageView, page_identity
 from lakelog.files.shared.ownership import is_owned, is_published
 from lakelog.files.state.checkpoint import read_checkpoint
+from lakelog.files.state.replica import read_replica
 from lakelog.format.layout import ABORT_FILE
 
 TRUSTED_S: Final = 0.001
@@ -80,15 +81,18 @@ class ReaderDurableEnd:
     def _found(self, log_end: Callable[[], int]) -> int | None:
         """The durable end from the present sources.
 
-        After a clean stop the whole log is durable. After a crash of lakelog, or during recovery,
-        the checkpoint's ``confirm_offset`` is valid, since it moves after syncs only; 0 means
-        unknown. RocketMQ's ``confirm_offset`` gives no such guarantee.
+        After a clean stop the whole log is durable, or of a replica what its master cannot lose.
+        After a crash of lakelog, or during recovery, the checkpoint's ``confirm_offset`` is valid,
+        since it moves after syncs only; 0 means unknown. RocketMQ's ``confirm_offset`` gives no
+        such guarantee.
         """
         page = self._page()
         if page is not None:
             return page.flushed
         if self._is_stopped():
             end = log_end()
+            if read_replica(self._files, self._path) is not None:
+                end = min(self._confirmed(), end)
             if self._is_stopped():  # else a new owner may have moved the end meanwhile
                 return end
         if not self._ran_lakelog_last():

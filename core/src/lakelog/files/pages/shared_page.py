@@ -28,6 +28,7 @@ synced, and need not survive a crash. An exclusive owner initialises it in place
     byte  392  state: an OwnerState; byte 400 flags: STAGED, DURABLE
     byte  408  process id of the writer of queues and index, and byte 416 its start
     byte  424  inode number of the file ``abort`` that the owner wrote, and byte 432 its ctime in ns
+    byte  440  copies, 24 bytes (lakelog.files.shared.copied_end)
     byte  512  why the store has failed: u64 length of a text in UTF-8, and the text
     byte 3072  why puts are paused, likewise; length 0 means they are not. Valid only while a
                process has the services
@@ -105,6 +106,7 @@ LIFE_AT: Final = 1 << 32
 """Offset in ``lock``: the process with number n keeps the byte at this + n locked."""
 
 # Bytes.
+COPIED_AT: Final = 440
 APPEND_LOCK_AT: Final = 64
 SYNC_LOCK_AT: Final = 192
 GROUP_SYNC_AT: Final = 256
@@ -121,8 +123,7 @@ _OF_LOCKS: Final = (
     INTENT_END,
     *range(24, 32),
     *range(33, 37),
-    53,
-    54,
+    *range(53, 58),
     64,
     PAUSED,
 )

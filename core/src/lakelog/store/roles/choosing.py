@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from lakelog.runtime.arguments import WrongValue
 
-Mode: TypeAlias = Literal["write", "read", "exclusive"]
+Mode: TypeAlias = Literal["write", "read", "exclusive", "replica"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 Former: TypeAlias = Literal["auto", "owner", "attach"]
 FORMER: Final[Mapping[str, str]] = {

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.membership import ALONE
-from lakelog.interfaces import Context, MaintainedLog, SegmentSource, Writer
+from lakelog.interfaces import Context, MaintainedLog, Receiver, SegmentSource, Writer
 from lakelog.log.health import Health
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.store.open_log import OpenLog
+from lakelog.store.open_log import OpenLog, lead
 from lakelog.store.owner import OwnedStore, open_owned, take_services
+from lakelog.store.replica import FILLED_BY_MASTER, ReceivedLog, is_replica
 from lakelog.store.roles.asking import Answering
 from lakelog.store.roles.managing import Managing
-from lakelog.store.roles.parts import RoleParts
+from lakelog.store.roles.parts import RefusingWriter, RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.telling import told
 from lakelog.store.strategies import add_services, make_archive, make_strategies
@@ -31,23 +32,29 @@ def owner_parts(
     *,
     full: bool = False,
     alone: str | None = None,
+    replica: bool | None = False,
+    recovers: bool = False,
 ) -> RoleParts:
     """Build the strategies, then take over the directory.
 
     :param progress: receives the progress of recovery; see :mod:`lakelog.recovery.report`
     :param full: whether recovery reads the whole log
     :param alone: why no other process may join; ``None`` lets them, if the writer allows it
+    :param replica: whether it must be a replica, or must be none; ``None`` if the settings decide
+    :param recovers: whether it is opened for its recovery only; a replica then stays one
     """
     registry, settings, path = prepared.registry, prepared.settings, prepared.path
     directory = StoreDirectory.of(prepared.files, path, settings.core)
     with directory.beginning():
         context = prepared.context(read_only=False)
         strategies = make_strategies(registry, settings, context)
+        copies = strategies.replicator
+        is_copy = is_replica(prepared.files, path, copies, wanted=replica, recovers=recovers)
         archive = make_archive(registry, settings, context)
         registry.events.store_opening(path, read_only=False)
         health = Health(path, partial(registry.events.store_failed, path))
         _guard(context, health)
-        alone = alone or _why_alone(prepared, strategies.writer)
+        alone = FILLED_BY_MASTER if is_copy else alone or _why_alone(prepared, strategies.writer)
         shared = told(registry, settings) if alone is None else {ALONE: alone}
         owned = open_owned(
             directory,
@@ -58,8 +65,24 @@ def owner_parts(
             shared,
             progress,
             full=full,
+            replica=is_copy,
         )
-        return _housed(prepared, owned, archive, owned.close)
+        parts = _housed(prepared, owned, archive, owned.close)
+        return _filled(parts, owned, copies) if is_copy else parts
+
+
+def _filled(parts: RoleParts, owned: OwnedStore, receiver: object) -> RoleParts:
+    """Refuse puts, and begin to receive."""
+    parts.role = "replica"
+    path = owned.directory.path
+    parts.puts = RefusingWriter(path, f"{path}: {FILLED_BY_MASTER}; put there")
+    if isinstance(receiver, Receiver):
+        try:
+            receiver.receive_into(ReceivedLog(owned, receiver.source))
+        except BaseException:  # Ctrl-C too
+            parts.close()
+            raise
+    return parts
 
 
 def serving_parts(prepared: OpenRequest, opened: OpenLog) -> RoleParts:
@@ -72,6 +95,7 @@ def serving_parts(prepared: OpenRequest, opened: OpenLog) -> RoleParts:
         strategies = add_services(opened.strategies, registry, settings, context)
         for each in strategies.dispatchers:
             undo.callback(each.dispatcher.close)
+        lead(strategies, undo)
         owned = take_services(opened, strategies, context.checkpoint)
         parts = _housed(prepared, owned, archive, owned.reput.close)
         undo.pop_all()

@@ -1,7 +1,7 @@
 """The parts of a store that depend on its role; swapped when a process takes the services.
 
 Roles: ``owner`` appends, dispatches, deletes and writes the checkpoint; ``attach`` appends and
-reads the files; ``read`` only reads them.
+reads the files; ``read`` only reads them; ``replica`` is an owner whose log comes from a master.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lakelog.store.roles.managing import Managing
 if TYPE_CHECKING:
     from lakelog.store.roles.joining import JoinedLog
 
-Role: TypeAlias = Literal["owner", "attach", "read"]
+Role: TypeAlias = Literal["owner", "attach", "read", "replica"]
 
 
 class Puts(Protocol):

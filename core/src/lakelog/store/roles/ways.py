@@ -49,6 +49,8 @@ class RoleOpener:
         try:
             if mode == "exclusive":
                 return owner_parts(self.prepared, alone=_EXCLUSIVE)
+            if mode == "replica":
+                return owner_parts(self.prepared, replica=True)
             return self._write() if self._settings.listen else self._own()
         except OSError as error:
             if error.errno not in _NO_WRITING:
@@ -67,7 +69,7 @@ class RoleOpener:
         """
         alone = None if self._settings.listen else _NOT_LISTENING
         try:
-            return owner_parts(self.prepared, alone=alone)
+            return owner_parts(self.prepared, alone=alone, replica=None)
         except StoreLocked:
             joined = self._joined() if alone is None else None
             if joined is None:
@@ -79,7 +81,7 @@ class RoleOpener:
 
         A reader can always reopen: apart from locks it shares nothing with other processes.
         """
-        if mode != "read" and self._settings.on_fork == "refuse":
+        if mode == "replica" or (mode != "read" and self._settings.on_fork == "refuse"):
             return None
         return lambda: self.found(mode)
 

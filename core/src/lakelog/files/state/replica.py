@@ -1,0 +1,66 @@
+"""``lakelog/replica.json``: the log is a copy of a master's, and nothing else may append to it.
+
+``{"version": 1, "source": "HOST:PORT", "cut": OFFSET}``. ``source`` is the master's HA port.
+``cut`` is mostly null. Otherwise the copy differs from its master from that offset on, and the next
+open cuts it there, before anything is received. The end of what the master cannot lose is the
+checkpoint's ``confirm_offset``; for readers of a replica it is the durable end.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from lakelog.errors import StoreError
+from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.files.state.identity import parsed, shown
+from lakelog.format.layout import OWN_DIR
+
+REPLICA_FILE: Final = "replica.json"
+_VERSION: Final = 1
+
+
+@attrs.frozen
+class ReplicaState:
+    """:ivar source: the master, ``HOST:PORT``; :ivar cut: where the next open cuts the log."""
+
+    source: str
+    cut: int | None = None
+
+
+def read_replica(files: FileSystem, path: Path) -> ReplicaState | None:
+    """The state of the replica in the store directory ``path``; ``None`` if it is no replica.
+
+    Raises :class:`~lakelog.errors.StoreError` for a damaged file.
+    """
+    file = path / OWN_DIR / REPLICA_FILE
+    content = read_file(files, file)
+    if content is None:
+        return None
+    match parsed(content):
+        case {"version": int(version), "source": str(source), "cut": int() | None as cut} if (
+            version == _VERSION
+        ):
+            return ReplicaState(source, cut)
+    raise StoreError(
+        f"it is damaged, or of another version: found {shown(content)}; if the store is a copy "
+        'of a master, write {"version": 1, "source": "HOST:PORT", "cut": null} into it; if not, '
+        "remove it",
+        path=file,
+    )
+
+
+def write_replica(files: FileSystem, path: Path, state: ReplicaState) -> None:
+    """Note durably that the store is a replica."""
+    content = {"version": _VERSION, **attrs.asdict(state)}
+    files.make_dir(path / OWN_DIR)
+    write_file(files, path / OWN_DIR / REPLICA_FILE, json.dumps(content).encode() + b"\n")
+
+
+def remove_replica(files: FileSystem, path: Path) -> None:
+    """Make it a store of its own, durably; for a process that has it alone."""
+    files.unlink(path / OWN_DIR / REPLICA_FILE)
+    files.sync_dir(path / OWN_DIR)

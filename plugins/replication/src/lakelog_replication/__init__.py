@@ -1,0 +1,1 @@
+"""Replication of lakelog stores with RocketMQ's HA protocol, as master and as slave."""

@@ -1,0 +1,82 @@
+"""``lakelog replication``: which slaves a store has, and slaves of RocketMQ that need a master."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lakelog.errors import NotAStore
+from lakelog_cli.options import AsJson
+from lakelog_cli.tables import write_rows
+from lakelog_replication import remoting
+from lakelog_replication.address import Address
+from lakelog_replication.status import MasterStatus, read_status
+
+app = typer.Typer(
+    name="replication",
+    help="Show the slaves of a store; give a master to a slave of RocketMQ.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command()
+def status(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
+    as_json: AsJson = False,
+) -> None:
+    """List the slaves of a store, and how far each has its log."""
+    if not store.is_dir():
+        raise NotAStore("no store is here; is the path right?", path=store)
+    found = read_status(store)
+    write_rows([] if found is None else _rows(found), as_json=as_json)
+    for line in _about(store, found):
+        typer.echo(f"lakelog: {line}", err=True)
+
+
+@app.command()
+def adopt(
+    broker: Annotated[
+        Address,
+        typer.Argument(
+            metavar="BROKER", help="HOST:PORT of the slave: its listenPort.", parser=Address.parse
+        ),
+    ],
+    master: Annotated[
+        Address,
+        typer.Option(metavar="HOST:PORT", help="Where slaves connect.", parser=Address.parse),
+    ],
+) -> None:
+    """Let a slave of RocketMQ replicate from a lakelog store; again after each of its starts."""
+    remoting.adopt(broker, master)
+    typer.echo(f"{broker} replicates from {master}")
+
+
+def _rows(found: MasterStatus) -> list[dict[str, Any]]:
+    return [
+        {
+            "slave": each.address,
+            "acked": each.acked if each.acked >= 0 else None,
+            "behind_bytes": found.end - each.acked if each.acked >= 0 else None,
+            "sent": each.sent if each.acked >= 0 else None,
+            "learner": each.learner,
+            "connected_ms": each.since_ms,
+        }
+        for each in found.slaves
+    ]
+
+
+def _about(store: Path, found: MasterStatus | None) -> list[str]:
+    if found is None:
+        return [f"{store}: no process has replicated this store"]
+    age_s = (time.time_ns() // 1_000_000 - found.time_ms) // 1000
+    lives = Path("/proc", str(found.pid)).exists()
+    sends = "sends" if lives else "sent, and has ended"
+    head = (
+        f"{store}: process {found.pid} {sends}, at {found.listening}; a put waits for "
+        f"{found.in_sync_replicas} copies, this store included; last change {age_s} s ago"
+    )
+    return [head, *(f"refused {address}: {why}" for address, why in found.refused.items())]

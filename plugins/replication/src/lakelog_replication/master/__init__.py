@@ -1,0 +1,1 @@
+"""The master: sends the log to slaves, and lets puts wait for their reports."""

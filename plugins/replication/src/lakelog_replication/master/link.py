@@ -1,0 +1,231 @@
+"""One slave's connection: what it asks for, what it was sent, what it has."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from typing import Final
+
+from lakelog.errors import LakelogError
+from lakelog.files.filesystem import File
+from lakelog.interfaces import ReplicatedLog
+from lakelog_replication.settings import RocketmqHaSettings
+from lakelog_replication.wire import ReportStream, frame_header
+
+_READ_BYTES: Final = 1 << 16
+_BURST_BYTES: Final = 1 << 20
+"""Sent at a time to one slave, while others wait."""
+_TLS_BYTES: Final = 1 << 16
+_WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class LinkEnded(LakelogError):
+    """The slave closed the connection, or was silent for too long."""
+
+
+class SlaveRefused(LakelogError):
+    """The slave asked for bytes, or reported some, that it cannot have from this log."""
+
+
+class SlaveLink:
+    """The connection; used by the thread of the server alone, but for reading its numbers.
+
+    :ivar address: of the slave, without its port
+    :ivar is_learner: whether the slave counts for no put
+    :ivar requested: offset of the first report; -1 before it came
+    :ivar position: end offset of the frames that were begun
+    :ivar acked: largest offset that it reported
+    :ivar is_blocked: whether the socket takes no more bytes for now
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        address: str,
+        log: ReplicatedLog,
+        settings: RocketmqHaSettings,
+        *,
+        is_learner: bool,
+        now: float,
+    ) -> None:
+        """Take over a socket that does not block.
+
+        :param now: by ``time.monotonic``, as everywhere here
+        """
+        self.address = address
+        self.is_learner = is_learner
+        self.requested = self.position = self.acked = -1
+        self.is_blocked = False
+        self._sock = sock
+        self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
+        self._is_shaken = self._tls is None
+        self._log = log
+        self._batch_bytes = settings.batch_bytes
+        self._heartbeat_s = settings.heartbeat_interval_ms / 1000
+        self._silence_s = settings.silence_timeout_ms / 1000
+        self._reports = ReportStream()
+        self._heard = self._spoke = now
+        self._header = b""  # what is not sent of the frame that was begun
+        self._left = 0
+        self._file: File | None = None
+        self._file_start = -1
+
+    def fileno(self) -> int:
+        """The socket's descriptor."""
+        return self._sock.fileno()
+
+    @property
+    def sent(self) -> int:
+        """End offset of the bytes that were sent."""
+        return self.position - self._left
+
+    def has_all(self, end: int) -> bool:
+        """Whether it has reported ``end``; a learner, that it was sent."""
+        done = self.sent >= end and not self._header
+        return self.requested < 0 or (done and (self.is_learner or self.acked >= end))
+
+    # --- reports ---
+
+    def receive(self, end: int, now: float) -> None:
+        """Take the reports that came.
+
+        :param end: end offset of the bytes that slaves may have
+
+        Raises :class:`LinkEnded`, :class:`SlaveRefused` and ``OSError``.
+        """
+        try:
+            if not self._shake():
+                return
+            self._take(self._sock.recv(_READ_BYTES), end, now)
+            while self._tls is not None and self._tls.pending():
+                self._take(self._tls.recv(_READ_BYTES), end, now)
+        except _WOULD_BLOCK:
+            return
+
+    def _shake(self) -> bool:
+        """Go on with the handshake of TLS; whether it is complete."""
+        if self._tls is not None and not self._is_shaken:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantWriteError:
+                self.is_blocked = True
+                return False
+            except ssl.SSLWantReadError:
+                return False
+            self._is_shaken = True
+        return True
+
+    def _take(self, data: bytes, end: int, now: float) -> None:
+        if not data:
+            raise LinkEnded("it closed the connection")
+        for offset in self._reports.received(data):
+            self._heard = now
+            if offset < 0:
+                continue  # as RocketMQ: as if nothing had come
+            if self.requested < 0:
+                self._begin(offset, end)
+            elif offset > self.sent:
+                raise SlaveRefused(
+                    f"it reports that it has the log up to {offset}, and was sent it up to "
+                    f"{self.sent} only"
+                )
+            self.acked = max(self.acked, offset)
+
+    def _begin(self, offset: int, end: int) -> None:
+        """Begin where the first report asks for; 0 means the start of the last segment."""
+        minimum, committed = self._log.minimum, self._log.committed
+        if offset > committed:
+            raise SlaveRefused(
+                f"diverged: it has a log up to {offset}, and this one ends at {committed}; what it "
+                "has beyond was never here, or was lost here. Start it anew with an empty store"
+            )
+        if 0 < offset < minimum:
+            raise SlaveRefused(
+                f"it asks for offset {offset}, which was deleted here; this log begins at "
+                f"{minimum}. Start it anew with an empty store"
+            )
+        size = self._log.segment_size_bytes
+        self.position = offset or max(minimum, end - end % size)
+        self.requested = offset
+
+    # --- frames ---
+
+    def turn(self, end: int, now: float) -> bool:
+        """Send frames up to ``end``, or a heartbeat if one is due; whether more can be sent now.
+
+        Raises :class:`LinkEnded` if the slave was silent for too long, :class:`SlaveRefused` if its
+        place was deleted, and ``OSError``.
+        """
+        if now - self._heard > self._silence_s:
+            raise LinkEnded(f"no report came for {self._silence_s:g} s")
+        if self.is_blocked or self.requested < 0:
+            return False
+        try:
+            return self._send(end, now)
+        except _WOULD_BLOCK:
+            self.is_blocked = True
+            return False
+
+    def due(self, now: float) -> float:
+        """Seconds until :meth:`turn` has something to do, if nothing happens before."""
+        beat = self._spoke + self._heartbeat_s if self.requested >= 0 else now + self._silence_s
+        return max(0.0, min(self._heard + self._silence_s, beat) - now)
+
+    def writable(self) -> None:
+        """The socket takes bytes again."""
+        self.is_blocked = False
+        self._shake()
+
+    def _send(self, end: int, now: float) -> bool:
+        most = self.position + _BURST_BYTES
+        while True:
+            while self._header:
+                more = socket.MSG_MORE if self._left and self._tls is None else 0
+                self._header = self._header[self._sock.send(self._header, more) :]
+                self._spoke = now
+            while self._left:
+                self._left -= self._send_body()
+                self._spoke = now
+            is_due = now - self._spoke >= self._heartbeat_s
+            if self.position >= most:
+                return self.position < end
+            if self.position < end:
+                self._begin_frame(end)
+            elif is_due:
+                self._header = frame_header(self.position, 0)
+                self._spoke = now
+            else:
+                return False
+
+    def _begin_frame(self, end: int) -> None:
+        size, position = self._log.segment_size_bytes, self.position
+        start = position - position % size
+        if self._file is None or start != self._file_start:
+            self._close_file()
+            self._file, self._file_start = self._log.open_segment(start), start
+        length = min(end - position, start + size - position, self._batch_bytes)
+        self._header, self._left = frame_header(position, length), length
+        self.position = position + length
+
+    def _send_body(self) -> int:
+        assert self._file is not None  # _begin_frame has opened it
+        at = self.sent - self._file_start
+        if self._tls is None:
+            count = os.sendfile(self._sock.fileno(), self._file.fileno(), at, self._left)
+            if not count:
+                raise SlaveRefused(f"{self._file.path} ends before its byte {at}")
+            return count
+        return self._tls.send(self._file.read_at(at, min(self._left, _TLS_BYTES)))
+
+    # --- end ---
+
+    def close(self) -> None:
+        """Close the socket and the segment's file."""
+        self._close_file()
+        self._sock.close()
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

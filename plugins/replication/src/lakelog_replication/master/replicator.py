@@ -1,0 +1,124 @@
+"""``rocketmq-ha`` as master: a :class:`~lakelog.interfaces.LeadingReplicator`."""
+
+from __future__ import annotations
+
+import os
+from threading import RLock
+from typing import Final
+from weakref import WeakSet
+
+from lakelog.interfaces import Context, Outcome, ReplicatedLog
+from lakelog.status import PutStatus
+from lakelog_replication.master.server import HaServer
+from lakelog_replication.master.waits import CopyWaits
+from lakelog_replication.settings import RocketmqHaSettings
+
+_PUT_OK: Final = PutStatus.PUT_OK
+
+
+class HaMaster:
+    """Serves slaves in the process that has the services; lets puts of every process wait.
+
+    :ivar answers_at_once: no put waits, so that none has to be handed over: the thread that sends
+        is woken by the log itself
+    """
+
+    answers_later = True
+
+    def __init__(self, settings: RocketmqHaSettings, context: Context) -> None:
+        self.answers_at_once = settings.in_sync_replicas == 1
+        self._settings = settings
+        self._context = context
+        self._waits = CopyWaits(settings)
+        self._server: HaServer | None = None
+        self._log: ReplicatedLog | None = None
+        self._lock = RLock()
+        _ALL.add(self)
+
+    @property
+    def port(self) -> int | None:
+        """The port that is bound for slaves; ``None`` if another process leads."""
+        server = self._server
+        return None if server is None else server.port
+
+    def start(self, log: ReplicatedLog) -> None:
+        """Serve the slaves if this process leads, and let puts wait."""
+        with self._lock:
+            self._log = log
+            if self._settings.in_sync_replicas > 1:
+                self._waits.start(log)
+            if self._server is not None:
+                self._begin(self._server, log)
+
+    def lead(self) -> None:
+        """Bind the port; serve the slaves once the log is there."""
+        with self._lock:
+            if self._server is not None:
+                return
+            server = HaServer(self._settings, self._context, self._copied)
+            try:
+                if self._log is None:
+                    server.bind()
+                else:
+                    self._begin(server, self._log)
+            except BaseException:  # Ctrl-C too
+                server.close()
+                raise
+            self._server = server
+
+    def _begin(self, server: HaServer, log: ReplicatedLog) -> None:
+        log.copies.publish(-1)  # a former process that led may have died
+        self._waits.leads = True
+        server.start(log)
+
+    def stop_leading(self) -> None:
+        """Close the port: slaves connect anew, to the process that leads then."""
+        with self._lock:
+            server, self._server = self._server, None
+            self._waits.leads = False
+            if server is not None:
+                server.close()
+                if self._log is not None:
+                    self._log.copies.publish(-1)
+
+    def _copied(self, reachable_end: int) -> None:
+        assert self._log is not None  # the server has started
+        self._log.copies.publish(reachable_end)
+        self._waits.answer()
+
+    def submit(self, end_offset: int, wait: bool) -> Outcome:
+        """Wake the sender if it sleeps; let a put that waits have a future status."""
+        server = self._server
+        if server is not None:
+            server.ring()
+        if not wait or self.answers_at_once:
+            return _PUT_OK
+        return self._waits.submit(end_offset)
+
+    def close(self) -> None:
+        """Let connected slaves have the log, at most ``close_timeout_ms``; then stop."""
+        timeout_s = self._settings.close_timeout_ms / 1000
+        try:
+            if self._server is not None:
+                self._server.drain(timeout_s)
+            self._waits.close(timeout_s)
+        finally:
+            self.stop_leading()
+
+    def forked(self) -> None:
+        """Close, in a child, the descriptors of the parent, so that its slaves notice its end."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.drop()
+
+
+_ALL: Final = WeakSet[HaMaster]()
+
+
+def _forked() -> None:
+    for each in [*_ALL]:
+        each.forked()
+    _ALL.clear()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,364 @@
+"""Serves all slaves of one log, in one thread; a second one waits for the log to move."""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from threading import Event, Thread
+from typing import Final
+
+from lakelog.errors import LakelogError, StoreError
+from lakelog.interfaces import Context, ReplicatedLog
+from lakelog.runtime.threads import started
+from lakelog_replication.master.holds import SlaveHolds
+from lakelog_replication.master.link import LinkEnded, SlaveLink
+from lakelog_replication.settings import RocketmqHaSettings
+from lakelog_replication.status import MasterStatus, SlaveStatus
+from lakelog_replication.tls import tls_context
+
+_LOG: Final = logging.getLogger("lakelog")
+_MOST_LINKS: Final = 100
+_TURN_SECONDS: Final = 1.0
+"""Longest pause between two looks at pins, status, and a port that was taken."""
+_WATCH_SECONDS: Final = 0.05
+_NEVER: Final = 1 << 62
+_MOST_REFUSED: Final = 100
+
+
+class HaServer:
+    """The port, the connections, and what they have.
+
+    :ivar port: the port of slaves, once it is bound
+    """
+
+    def __init__(
+        self,
+        settings: RocketmqHaSettings,
+        context: Context,
+        on_copied: Callable[[int], None],
+    ) -> None:
+        """Prepare.
+
+        :param on_copied: called with the end offset that enough connected slaves have, -1 if too
+            few are connected, whenever it changes
+        """
+        self.port = settings.port
+        self._settings = settings
+        self._path = context.path
+        self._files = context.files
+        self._on_copied = on_copied
+        self._tls = tls_context(settings, ssl.Purpose.CLIENT_AUTH)
+        self._holds = SlaveHolds(
+            context.files, context.path, settings.hold_bytes, context.core.segment_size_bytes
+        )
+        self._allowed = [ip_network(each) for each in settings.allow]
+        self._learning = [ip_network(each) for each in settings.learners]
+        self._listener: socket.socket | None = None
+        self._links: dict[SlaveLink, int] = {}  # with the time of the connect, ms since 1970
+        self._reachable = -1
+        self._refused: dict[str, str] = {}
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._idle_end = -1
+        self._idle = Event()
+        self._closing = False
+        self._has_changed = True
+        self._threads: list[Thread] = []
+        self._log: ReplicatedLog | None = None
+
+    def bind(self) -> None:
+        """Bind the port; raises :class:`~lakelog.errors.StoreError`."""
+        host, port = self._settings.host, self._settings.port
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            self._listener = socket.create_server((host, port), family=family, backlog=_MOST_LINKS)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise StoreError(
+                f"slaves cannot be served at {host or 'every address'}, port {port}: {why}; set "
+                "rocketmq-ha.host and rocketmq-ha.port to an address of this machine and a free "
+                "port",
+                path=self._path,
+            ) from error
+        self._listener.setblocking(False)
+        self.port = self._listener.getsockname()[1]
+
+    def start(self, log: ReplicatedLog) -> None:
+        """Start the threads; binds the port if that was not done, and then tries again later."""
+        self._log = log
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._bell, selectors.EVENT_READ, self._hear_bell)
+        if self._listener is None:
+            self._bind_again()
+        else:
+            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        for name, run in (("lakelog-ha", self._run), ("lakelog-ha-watch", self._watch)):
+            self._threads.append(started(Thread(target=run, args=(log,), name=name, daemon=True)))
+
+    def ring(self) -> None:
+        """Wake the thread if it sleeps and has bytes to send; cheap otherwise."""
+        if self._log is not None and 0 <= self._idle_end < self._end(self._log):
+            self._idle_end = -1
+            self._wake()
+
+    def _wake(self) -> None:
+        with suppress(BlockingIOError):
+            os.eventfd_write(self._bell, 1)
+
+    def _end(self, log: ReplicatedLog) -> int:
+        return log.flushed if self._settings.send == "flushed" else log.committed
+
+    # --- end ---
+
+    def drain(self, timeout_s: float) -> None:
+        """Wait until the connected slaves have the log, at most ``timeout_s``."""
+        if self._log is None:
+            return
+        end, deadline = self._end(self._log), time.monotonic() + timeout_s
+        while time.monotonic() < deadline and not all(each.has_all(end) for each in [*self._links]):
+            self.ring()
+            time.sleep(0.002)
+
+    def close(self) -> None:
+        """Close the port and all connections, and end the threads."""
+        self._closing = True
+        self._wake()
+        self._idle.set()
+        for each in self._threads:
+            each.join()
+        self.drop()
+
+    def drop(self) -> None:
+        """Close all descriptors; in a forked child, which has no thread, they are copies."""
+        for link in [*self._links]:
+            link.close()
+        self._links.clear()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._log is not None:
+            self._selector.close()
+        os.close(self._bell)
+
+    # --- the thread of the connections ---
+
+    def _run(self, log: ReplicatedLog) -> None:
+        looked = 0.0
+        while not self._closing:
+            try:
+                self._turn(log)
+                if time.monotonic() - looked >= _TURN_SECONDS:
+                    looked = time.monotonic()
+                    if self._listener is None:
+                        self._bind_again()
+            except Exception:  # noqa: BLE001  # the thread must go on, or puts would wait in vain
+                _LOG.exception("%s: a turn of the replication failed", self._path)
+                time.sleep(_WATCH_SECONDS)
+
+    def _turn(self, log: ReplicatedLog) -> None:
+        end, now, more = self._end(log), time.monotonic(), False
+        for link in [*self._links]:
+            more |= self._guarded(link, partial(link.turn, end, now))
+            self._want(link)
+        self._account()
+        due = min((each.due(now) for each in self._links), default=_TURN_SECONDS)
+        if more or self._end(log) > end:
+            due = 0.0
+        elif self._links:
+            self._idle_end = end
+            self._idle.set()
+            if self._end(log) > end:
+                due = 0.0
+        for key, mask in self._selector.select(min(due, _TURN_SECONDS)):
+            if isinstance(key.data, SlaveLink):
+                self._hear(key.data, mask, log)
+            else:
+                key.data()
+        self._account()
+
+    def _hear(self, link: SlaveLink, mask: int, log: ReplicatedLog) -> None:
+        before = link.acked
+        if mask & selectors.EVENT_WRITE:
+            self._guarded(link, link.writable)
+        if mask & selectors.EVENT_READ:
+            self._guarded(link, partial(link.receive, self._end(log), time.monotonic()))
+        self._has_changed |= link.acked != before
+
+    def _guarded(self, link: SlaveLink, work: Callable[[], bool | None]) -> bool:
+        """Call ``work``; if that fails, end this connection, and say why."""
+        if link not in self._links:
+            return False
+        try:
+            return bool(work())
+        except LinkEnded as error:
+            _LOG.info("%s: slave %s: %s", self._path, link.address, error)
+        except LakelogError as error:
+            self._refuse(link.address, str(error))
+        except ssl.SSLError as error:
+            self._refuse(link.address, f"it shows no certificate that is accepted here: {error}")
+        except OSError as error:
+            _LOG.info("%s: slave %s: the connection broke: %s", self._path, link.address, error)
+        self._selector.unregister(link)
+        del self._links[link]
+        link.close()
+        self._has_changed = True
+        return False
+
+    def _want(self, link: SlaveLink) -> None:
+        """Listen for what the connection waits for."""
+        if link in self._links:
+            wanted = selectors.EVENT_READ | selectors.EVENT_WRITE * link.is_blocked
+            if self._selector.get_key(link).events != wanted:
+                self._selector.modify(link, wanted, link)
+
+    def _refuse(self, address: str, why: str) -> None:
+        """Log a refusal; a repeated one, which comes every few seconds, for debugging only."""
+        again = self._refused.get(address) == why
+        if len(self._refused) >= _MOST_REFUSED:
+            self._refused.clear()
+        self._refused[address] = why
+        level = logging.DEBUG if again else logging.WARNING
+        _LOG.log(level, "%s: slave %s was refused: %s", self._path, address, why)
+        self._has_changed = True
+
+    # --- connections ---
+
+    def _bind_again(self) -> None:
+        try:
+            self.bind()
+        except StoreError as error:
+            self._refuse("port", str(error))
+            return
+        assert self._listener is not None  # bind has made it
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def _hear_bell(self) -> None:
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
+
+    def _accept(self) -> None:
+        assert self._listener is not None  # it is registered
+        try:
+            sock, peer = self._listener.accept()
+        except OSError:  # the slave has gone already, or descriptors are short
+            return
+        address = _address(peer[0])
+        if not _is_in(address, self._allowed):
+            why = "its address is not in rocketmq-ha.allow"
+        elif len(self._links) >= _MOST_LINKS:
+            why = f"there are {_MOST_LINKS} connections, and no more are served"
+        else:
+            self._welcome(sock, address)
+            return
+        sock.close()
+        self._refuse(address, why)
+
+    def _welcome(self, sock: socket.socket, address: str) -> None:
+        assert self._log is not None  # start was called
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._tls is not None:
+            sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        link = SlaveLink(
+            sock,
+            address,
+            self._log,
+            self._settings,
+            is_learner=_is_in(address, self._learning),
+            now=time.monotonic(),
+        )
+        self._links[link] = time.time_ns() // 1_000_000
+        self._selector.register(link, selectors.EVENT_READ, link)
+        self._has_changed = True
+        _LOG.info("%s: slave %s connected", self._path, address)
+
+    def _account(self) -> None:
+        """Publish the end that enough slaves have; connections of one address count once."""
+        need = self._settings.in_sync_replicas - 1
+        if not need:
+            return
+        best = sorted(self._acked(learners=False).values(), reverse=True)
+        reachable = best[need - 1] if len(best) >= need else -1
+        if reachable != self._reachable:
+            self._reachable = reachable
+            self._on_copied(reachable)
+
+    def _acked(self, *, learners: bool) -> dict[str, int]:
+        """The best report of each address."""
+        best = dict[str, int]()
+        for each in [*self._links]:
+            if each.requested >= 0 and (learners or not each.is_learner):
+                best[each.address] = max(each.acked, best.get(each.address, -1))
+        return best
+
+    # --- the thread that waits for the log ---
+
+    def _watch(self, log: ReplicatedLog) -> None:
+        looked = self._look(log, -_TURN_SECONDS)
+        while not self._closing:
+            self._idle.wait(_TURN_SECONDS)
+            self._idle.clear()
+            while not self._closing and self._idle_end >= 0:
+                end = self._idle_end
+                durable, committed = (
+                    (end, _NEVER) if self._settings.send == "flushed" else (_NEVER, end)
+                )
+                if end >= 0 and log.wait_moved(durable, committed, _WATCH_SECONDS):
+                    self.ring()
+                    break
+                looked = self._look(log, looked)
+            looked = self._look(log, looked)
+
+    def _look(self, log: ReplicatedLog, looked: float) -> float:
+        """Move pins and write the status, about once a second; return when that was."""
+        now = time.monotonic()
+        if now - looked < _TURN_SECONDS:
+            return looked
+        try:
+            self._holds.update(self._acked(learners=True), self._end(log))
+            if self._has_changed:
+                self._has_changed = False
+                self._status(log).write(self._files, self._path)
+        except (OSError, LakelogError) as error:
+            self._refuse("pins", f"pins and status cannot be written: {error}")
+        return now
+
+    def _status(self, log: ReplicatedLog) -> MasterStatus:
+        return MasterStatus(
+            pid=os.getpid(),
+            listening=f"{self._settings.host or '*'}:{self.port}",
+            time_ms=time.time_ns() // 1_000_000,
+            end=self._end(log),
+            copied=log.copies.end,
+            in_sync_replicas=self._settings.in_sync_replicas,
+            slaves=tuple(
+                SlaveStatus(
+                    address=each.address,
+                    sent=each.sent,
+                    acked=each.acked,
+                    learner=each.is_learner,
+                    since_ms=since,
+                )
+                for each, since in [*self._links.items()]
+            ),
+            refused=dict(self._refused),
+        )
+
+
+def _address(text: str) -> str:
+    """An address in its usual form; one of IPv4 that came by IPv6 is one of IPv4."""
+    found = ip_address(text.partition("%")[0])
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return str(found if mapped is None else mapped)
+
+
+def _is_in(address: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
+    found = ip_address(address)
+    return any(found in each for each in networks)

@@ -1,0 +1,169 @@
+"""The puts of one process that wait until enough slaves have their bytes.
+
+The process that leads answers them when a report came. In the other processes a thread waits on the
+word ``copied`` of the shared page. The same thread ends waits that last too long, and syncs where
+only durable bytes are sent and the flush strategy lets no put wait for the disk.
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from itertools import count
+from threading import Event, Lock, Thread
+from typing import Final
+
+import attrs
+
+from lakelog.errors import StoreFailed
+from lakelog.interfaces import Outcome, ReplicatedLog
+from lakelog.runtime.threads import started
+from lakelog.status import PutStatus
+from lakelog_replication.settings import RocketmqHaSettings
+
+_PUT_OK: Final = PutStatus.PUT_OK
+_TIMEOUT: Final = PutStatus.FLUSH_SLAVE_TIMEOUT
+_TICK_SECONDS: Final = 0.1
+"""Upper bound for the delay of an answer if a process began to lead, or stopped, meanwhile."""
+
+
+@attrs.define(order=True)
+class _Waiting:
+    end_offset: int
+    number: int
+    deadline: float = attrs.field(order=False)
+    future: Future[PutStatus] = attrs.field(order=False)
+
+
+class CopyWaits:
+    """The waiting puts of this process; thread-safe.
+
+    :ivar leads: whether this process calls :meth:`answer` for each report
+    """
+
+    def __init__(self, settings: RocketmqHaSettings) -> None:
+        self.leads = False
+        self._timeout_s = settings.slave_timeout_ms / 1000
+        self._max_gap_bytes = settings.max_gap_bytes
+        self._only_durable = settings.send == "flushed"
+        self._waiting: list[_Waiting] = []  # a heap
+        self._numbers = count()
+        self._lock = Lock()
+        self._bell = Event()
+        self._closing = False
+        self._log: ReplicatedLog | None = None
+        self._thread: Thread | None = None
+
+    def start(self, log: ReplicatedLog) -> None:
+        """Start the thread."""
+        self._log = log
+        self._syncs = self._only_durable and not log.waits_for_disk
+        thread = Thread(target=self._run, args=(log,), name="lakelog-ha-waits", daemon=True)
+        self._thread = started(thread)
+
+    def submit(self, end_offset: int) -> Outcome:
+        """What a put waits for whose bytes end at ``end_offset``.
+
+        ``SLAVE_NOT_AVAILABLE`` at once if too few slaves are connected, or are too far behind.
+        """
+        log = self._log
+        if log is None or self._closing:
+            return PutStatus.SLAVE_NOT_AVAILABLE
+        copies = log.copies
+        if copies.end >= end_offset:
+            return _PUT_OK
+        reachable = copies.reachable_end
+        if reachable < 0 or end_offset - reachable > self._max_gap_bytes:
+            return PutStatus.SLAVE_NOT_AVAILABLE
+        future: Future[PutStatus] = Future()
+        deadline = time.monotonic() + self._timeout_s
+        with self._lock:
+            heapq.heappush(
+                self._waiting, _Waiting(end_offset, next(self._numbers), deadline, future)
+            )
+            is_first = len(self._waiting) == 1
+        if is_first or self._syncs:
+            self._bell.set()
+        if copies.end >= end_offset:  # reported before the put was in the heap
+            self.answer()
+        return future
+
+    def answer(self) -> None:
+        """Answer the puts whose bytes enough slaves have."""
+        log = self._log
+        end = -1 if log is None else log.copies.end
+        ready = list[_Waiting]()
+        with self._lock:
+            while self._waiting and self._waiting[0].end_offset <= end:
+                ready.append(heapq.heappop(self._waiting))
+        for each in ready:
+            each.future.set_result(_PUT_OK)
+
+    def close(self, timeout_s: float) -> None:
+        """Wait for the puts that wait, at most ``timeout_s``; then end the waits and the thread."""
+        deadline = time.monotonic() + timeout_s
+        while self._waiting and time.monotonic() < deadline:
+            time.sleep(0.001)
+        self._closing = True
+        self._bell.set()
+        if self._thread is not None:
+            self._thread.join()
+        for each in self._taken(lambda _: True):
+            each.future.set_result(_TIMEOUT)
+
+    # --- the thread ---
+
+    def _run(self, log: ReplicatedLog) -> None:
+        while not self._closing:
+            first = self._first()
+            if first is None:
+                self._bell.wait()
+                self._bell.clear()
+                continue
+            self._sync(log)
+            left = min(first.deadline - time.monotonic(), _TICK_SECONDS)
+            if self.leads:
+                self._bell.wait(max(left, 0))
+                self._bell.clear()
+            else:
+                log.copies.wait(first.end_offset, left)
+            self.answer()
+            self._end_late()
+
+    def _first(self) -> _Waiting | None:
+        with self._lock:
+            return self._waiting[0] if self._waiting else None
+
+    def _sync(self, log: ReplicatedLog) -> None:
+        with self._lock:
+            last = max((each.end_offset for each in self._waiting), default=0)
+        if not self._syncs or log.flushed >= last:
+            return
+        try:
+            log.try_sync()
+        except StoreFailed as error:
+            for each in self._taken(lambda _: True):
+                each.future.set_exception(_fresh(error))
+
+    def _end_late(self) -> None:
+        now = time.monotonic()
+        for each in self._taken(lambda each: each.deadline <= now):
+            each.future.set_result(_TIMEOUT)
+
+    def _taken(self, wanted: Callable[[_Waiting], bool]) -> list[_Waiting]:
+        with self._lock:
+            taken = [each for each in self._waiting if wanted(each)]
+            if taken:
+                self._waiting = [each for each in self._waiting if not wanted(each)]
+                heapq.heapify(self._waiting)
+        return taken
+
+
+def _fresh(error: StoreFailed) -> StoreFailed:
+    """A copy for each waiter: raising modifies an error, so threads must not share it."""
+    made = copy.copy(error)
+    made.__cause__ = error.__cause__
+    return made

@@ -1,0 +1,46 @@
+"""The plugin that offers the replicator ``rocketmq-ha``, and its commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Context, Factory, Kind, Replicator
+from lakelog_replication.settings import RocketmqHaSettings
+
+
+def make(settings: RocketmqHaSettings, context: Context) -> Replicator:
+    """Build the replicator of ``settings.role``; imports only what that needs."""
+    if settings.role == "slave":
+        from lakelog_replication.replica.receiver import HaReceiver
+
+        return HaReceiver(settings, context)
+    from lakelog_replication.master.replicator import HaMaster
+
+    return HaMaster(settings, context)
+
+
+@hookimpl
+def lakelog_replicators() -> Sequence[Factory]:
+    """Offer the replicator ``rocketmq-ha``."""
+    return [
+        Factory(
+            Kind.REPLICATOR,
+            "rocketmq-ha",
+            RocketmqHaSettings,
+            make,
+            "copies the log with RocketMQ's HA protocol, as master or slave",
+        )
+    ]
+
+
+@hookimpl
+def lakelog_cli_commands(app: Any) -> None:
+    """Add ``lakelog replication``, ``replicate`` and ``promote``."""
+    from lakelog_replication.commands import app as replication
+    from lakelog_replication.replica.commands import promote, replicate
+
+    app.add_typer(replication)
+    for command in (replicate, promote):
+        app.command()(command)

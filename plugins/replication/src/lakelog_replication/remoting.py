@@ -1,0 +1,180 @@
+"""Single requests of RocketMQ's remoting protocol to a broker's own port.
+
+A request and its response are ``int32 length | int32 kind << 24 | header length | header | body``,
+big-endian; the length counts what follows it. The header of kind 0 is JSON. The source is RocketMQ
+5.3.3, ``RemotingCommand`` and ``RequestCode``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from lakelog.errors import LakelogError
+from lakelog_replication.address import Address
+
+GET_ALL_TOPIC_CONFIG: Final = 21
+GET_BROKER_CONFIG: Final = 26
+GET_BROKER_RUNTIME_INFO: Final = 28
+GET_ALL_CONSUMER_OFFSET: Final = 43
+EXCHANGE_BROKER_HA_INFO: Final = 906
+GET_BROKER_HA_STATUS: Final = 907
+
+MOST_BYTES: Final = 64 << 20
+"""The longest response that is read."""
+_LENGTHS: Final = struct.Struct(">iI")
+_VERSION: Final = 479
+"""RocketMQ 5.3.3, as its brokers send it."""
+_AMOUNT: Final = re.compile(r"(\d+(?:[.,]\d)?) ([KMGTPE]i)?B")
+_UNITS: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+class BrokerRefused(LakelogError):
+    """A broker cannot be reached, refuses a request, or answers with something else."""
+
+
+@attrs.frozen
+class Response:
+    """:ivar fields: of the header; :ivar body: the bytes behind it."""
+
+    fields: Mapping[str, str]
+    body: bytes
+
+    def content(self) -> Any:
+        """The body as JSON; raises :class:`BrokerRefused`."""
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise BrokerRefused(f"a broker answered with a body that is no JSON: {error}") from None
+
+
+@attrs.frozen
+class RuntimeInfo:
+    """What a broker says of itself.
+
+    :ivar boot_ms: when it started, in ms since 1970
+    :ivar minimum: first byte of its log; :ivar end: behind its last one
+    :ivar flushed: an offset before which everything is synced, or a lower one
+    """
+
+    boot_ms: int
+    minimum: int
+    end: int
+    flushed: int
+
+
+def call(
+    broker: Address,
+    code: int,
+    fields: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    timeout_s: float = 5.0,
+) -> Response:
+    """Send one request on a connection of its own, and return the response.
+
+    Raises :class:`BrokerRefused`.
+    """
+    said = {"code": code, "language": "PYTHON", "version": _VERSION, "opaque": 1, "flag": 0}
+    header = json.dumps({**said, "extFields": dict(fields or {})}).encode()
+    try:
+        with socket.create_connection((broker.host, broker.port), timeout_s) as sock:
+            length = 4 + len(header) + len(body)
+            sock.sendall(_LENGTHS.pack(length, len(header)) + header + body)
+            with sock.makefile("rb") as stream:
+                length, kind = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
+                if not 4 <= length <= MOST_BYTES or kind >> 24 or (kind & 0xFFFFFF) > length - 4:
+                    raise BrokerRefused(f"{broker} answers in another protocol, or in binary")
+                rest = _exactly(stream, length - 4)
+    except (OSError, EOFError) as error:
+        raise BrokerRefused(f"{broker} does not answer request {code}: {error}") from error
+    return _response(broker, code, rest[: kind & 0xFFFFFF], rest[kind & 0xFFFFFF :])
+
+
+def _exactly(stream: Any, count: int) -> bytes:
+    data: bytes = stream.read(count)
+    if len(data) < count:
+        raise EOFError("the connection ended inside of the response")
+    return data
+
+
+def _response(broker: Address, code: int, header: bytes, body: bytes) -> Response:
+    try:
+        found = json.loads(header)
+        result, remark = int(found["code"]), found.get("remark")
+        fields = {str(key): str(value) for key, value in (found.get("extFields") or {}).items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BrokerRefused(f"{broker} answers request {code} with a damaged header") from None
+    if result:
+        raise BrokerRefused(f"{broker} refuses request {code}: {result} {remark or ''}".rstrip())
+    return Response(fields, body)
+
+
+def runtime_info(broker: Address) -> RuntimeInfo:
+    """The ends of a broker's log (request 28); raises :class:`BrokerRefused`."""
+    content = call(broker, GET_BROKER_RUNTIME_INFO).content()
+    try:
+        table = content["table"]
+        end = int(table["commitLogMaxOffset"])
+        behind = most_bytes(table.get("remainHowManyDataToFlush", ""))
+        return RuntimeInfo(
+            int(table["bootTimestamp"]),
+            int(table["commitLogMinOffset"]),
+            end,
+            0 if behind is None else max(0, end - behind),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BrokerRefused(f"{broker} does not say how far its log is: {error!r}") from None
+
+
+def most_bytes(text: str) -> int | None:
+    """The largest number of bytes that a rounded amount can mean; ``None`` if it is no amount.
+
+    >>> most_bytes("12 B"), most_bytes("54.5 KiB"), most_bytes("much")
+    (12, 55860, None)
+    """
+    found = _AMOUNT.fullmatch(text.strip())
+    if found is None:
+        return None
+    number, unit = float(found[1].replace(",", ".")), _UNITS.index(found[2] or "")
+    return int(number) if not unit else math.ceil((number + 0.05) * 1024**unit)
+
+
+def broker_config(broker: Address) -> dict[str, str]:
+    """The settings of a broker (request 26); raises :class:`BrokerRefused`."""
+    text = call(broker, GET_BROKER_CONFIG).body.decode(errors="replace")
+    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    return {key.strip(): value.strip() for key, equals, value in pairs if equals}
+
+
+def adopt(broker: Address, master: Address, timeout_s: float = 5.0) -> None:
+    """Make a RocketMQ slave replicate from ``master``; it connects within about 5 s (request 906).
+
+    The setting ``haMasterAddress`` of a 5.x slave has no effect, and without a name server nothing
+    else tells it. A slave that is started again must be told again.
+
+    :param broker: where the slave takes requests (its ``listenPort``)
+    :param master: where the master serves slaves
+
+    Raises :class:`BrokerRefused`.
+    """
+    # Every minute the slave asks the master's broker port, by convention one below, for what a
+    # lakelog store does not have; it logs that nobody answers, and goes on.
+    asked = attrs.evolve(master, port=max(1, master.port - 1))
+    fields = {
+        "masterHaAddress": str(master),
+        "masterAddress": str(asked),
+        "masterFlushOffset": "0",
+    }
+    try:
+        call(broker, EXCHANGE_BROKER_HA_INFO, fields, timeout_s=timeout_s)
+    except BrokerRefused as error:
+        raise BrokerRefused(
+            f"{error}; give the address and the listenPort of a slave of version 5"
+        ) from error

@@ -1,0 +1,1 @@
+"""The slave's side: a replica receives the log of a master."""

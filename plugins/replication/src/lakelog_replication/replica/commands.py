@@ -1,0 +1,144 @@
+"""``lakelog replicate`` and ``lakelog promote``."""
+
+from __future__ import annotations
+
+import logging
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+import lakelog
+from lakelog.errors import LakelogError, SettingsError
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.replica import read_replica
+from lakelog_cli import exitcodes
+from lakelog_cli.opening import assignment
+from lakelog_cli.options import Assignments, SettingsFile, StorePath
+from lakelog_daemon.daemon import Daemon, Ending
+from lakelog_daemon.logs import LogTarget, fields, start_log, stop_log
+from lakelog_daemon.plan import ServePlan
+from lakelog_replication.address import Address
+from lakelog_replication.remoting import BrokerRefused, broker_config
+
+_LOG: Final = logging.getLogger("lakelog.serve")
+_SECTION: Final = "rocketmq-ha"
+
+
+class Vouch(StrEnum):
+    """Which bytes count as durable."""
+
+    AGE = "age"
+    FLUSHED = "flushed"
+    RECEIVED = "received"
+
+
+class Beginning(StrEnum):
+    """Where a new replica begins."""
+
+    ALL = "all"
+    LAST = "last"
+
+
+def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
+    store: StorePath,
+    master: Annotated[
+        str, typer.Option("--from", metavar="HOST:PORT", help="The master's haListenPort.")
+    ] = "",
+    broker: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Its listenPort, to ask it more.")
+    ] = "",
+    vouch: Annotated[
+        Vouch | None,
+        typer.Option(help="What lands: synced by the master, older than 12 s, or all."),
+    ] = None,
+    history: Annotated[
+        Beginning | None, typer.Option(help="Where a new replica begins in the master's log.")
+    ] = None,
+    counts: Annotated[
+        bool, typer.Option("--counts", help="Count for inSyncReplicas of the master.")
+    ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="KIND:PATH", help="Land it in tables, as lakelog dispatch --to."),
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option(metavar="NAMESPACE.TABLE", help="The table, for --to.")
+    ] = None,
+    cut_to: Annotated[
+        int | None,
+        typer.Option(metavar="OFFSET", help="Only cut the replica there, and keep what goes."),
+    ] = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Copy the log of a RocketMQ or lakelog master into a store, until SIGTERM or Ctrl-C.
+
+    Readers, queues and index of the store follow; nothing can be put into it. It refuses to go on
+    where the master has taken back what is in tables. Where only the end that does not count as
+    durable differs, that is cut, kept in lakelog/quarantine, and received again.
+
+    Exit codes: 0 stopped; 3 the store or the master cannot be opened; 4 the logs differ, or a write
+    failed.
+    """
+    if cut_to is not None:
+        options = dict(map(assignment, assignments or ()))
+        typer.echo(lakelog.cut_replica(store, cut_to, settings=settings, **options))
+        return
+    arguments: dict[str, Any] = {"replicator": _SECTION, f"{_SECTION}.role": "slave"}
+    given = {"master": master, "broker": broker, "vouch": vouch, "history": history}
+    arguments |= {f"{_SECTION}.{key}": str(value) for key, value in given.items() if value}
+    if counts:
+        arguments[f"{_SECTION}.learner"] = False
+    if to:
+        arguments |= {"followers": ["lake"], "lake.to": to}
+        if table:
+            arguments["lake.options"] = ["--table", table]
+    elif table:
+        raise SettingsError("it needs --to", key="--table")
+    arguments |= dict(map(assignment, assignments or ()))
+    arguments = _with_segment_size(store, broker, arguments)
+    raise typer.Exit(_served(ServePlan.make(store, settings=settings, arguments=arguments)))
+
+
+def _with_segment_size(store: Path, broker: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Add the master's segment size for a new replica, if the master says it."""
+    key = "segment_size_bytes"
+    if broker and key not in arguments and not (store / "commitlog").exists():
+        try:
+            size = broker_config(Address.parse(broker)).get("mappedFileSizeCommitLog", "")
+        except (BrokerRefused, ValueError) as error:
+            typer.echo(f"note: {error}", err=True)
+            return arguments
+        if size.isdigit():
+            return {**arguments, key: int(size)}
+    return arguments
+
+
+def _served(plan: ServePlan) -> int:
+    """Serve; open the store again after a divergence that the opening mends."""
+    log = start_log(LogTarget(None), "INFO", as_json=False)
+    try:
+        while Daemon(plan, log, exitcodes.LATE).run() is Ending.FAILED:
+            state = read_replica(RealFileSystem.of_store(plan.path), plan.path)
+            if state is None or state.cut is None:
+                return exitcodes.REFUSED
+            _LOG.warning("opens the replica again, and cuts it at %d", state.cut)
+    except LakelogError as error:
+        _LOG.critical("%s", error, extra=fields("not_served"))
+        return exitcodes.of(error)
+    finally:
+        stop_log(log)
+    return exitcodes.OK
+
+
+def promote(
+    store: StorePath, settings: SettingsFile = None, assignments: Assignments = None
+) -> None:
+    """Make a replica a store of its own, which takes puts.
+
+    Stop `lakelog replicate` before, and make sure that the master does not come back.
+    """
+    given = dict(map(assignment, assignments or ()))
+    typer.echo(lakelog.promote(store, settings=settings, **given))

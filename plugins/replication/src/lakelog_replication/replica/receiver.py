@@ -1,0 +1,283 @@
+"""Fills a replica: connects to the master, compares, appends, and says how far the copy is.
+
+Each connection begins with bytes that are here already, from the start of the last whole record on,
+and they are compared before anything is appended. A master that was set back, by a power cut or by
+another disk, is found that way; nothing of the protocol tells it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from threading import Event, Thread
+from typing import Final
+
+from lakelog.errors import PutRefused, ReplicaStopped, SettingsError, StoreError, StoreFailed
+from lakelog.interfaces import Context, Outcome, Receivable, ReplicatedLog
+from lakelog.message import Body
+from lakelog.runtime.threads import started
+from lakelog.status import PutStatus
+from lakelog_replication.address import Address
+from lakelog_replication.remoting import BrokerRefused, runtime_info
+from lakelog_replication.replica.connection import Dialer, MasterConnection
+from lakelog_replication.replica.divergence import DivergenceSearch, Prober
+from lakelog_replication.replica.groups import GroupCopier
+from lakelog_replication.replica.vouching import Voucher, make_voucher
+from lakelog_replication.settings import RocketmqHaSettings
+from lakelog_replication.wire import HaFrame, WireError
+
+_LOG: Final = logging.getLogger("lakelog")
+_IDLE_S: Final = 0.5
+"""Longest wait for bytes of the master, and so the delay of a stop."""
+_FIRST: Final = b"\x00"
+"""The first byte of a log: that of the length of a record below 16 MiB."""
+
+
+class Differs(Exception):
+    """The master has other bytes than the copy, or none."""
+
+
+class HaReceiver:
+    """The slave's role of ``rocketmq-ha``; a :class:`~lakelog.interfaces.Receiver`.
+
+    :ivar source: the master, as ``HOST:PORT``
+    """
+
+    def __init__(self, settings: RocketmqHaSettings, context: Context) -> None:
+        """Check the settings; raises :class:`~lakelog.errors.SettingsError`."""
+        if not settings.master:
+            what = "a slave needs the HOST:PORT of its master"
+            raise SettingsError(what, key="rocketmq-ha.master")
+        if settings.vouch == "flushed" and not settings.broker:
+            what = "vouch = 'flushed' asks the master's broker port; give its HOST:PORT"
+            raise SettingsError(what, key="rocketmq-ha.broker")
+        self.source = settings.master
+        self._settings = settings
+        self._context = context
+        self._dialer = Dialer.of(settings)
+        self._over = Event()
+        self._thread: Thread | None = None
+        self._told = ""
+
+    # --- as a replicator ---
+
+    def start(self, log: ReplicatedLog) -> None:
+        """Do nothing: :meth:`receive_into` begins."""
+
+    def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the Protocol's
+        """Refuse: a replica takes no puts."""
+        return PutStatus.SERVICE_NOT_AVAILABLE
+
+    def close(self) -> None:
+        """Stop receiving."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    # --- as a receiver ---
+
+    def first_offset(self, segment_size_bytes: int) -> int:
+        """Where the master's log begins, or its last segment."""
+        try:
+            offset = self._first_offset()
+        except OSError as error:
+            raise StoreError(
+                f"the master {self.source} cannot be asked where to begin: {error}; check host, "
+                "port (haListenPort), and that it runs as ASYNC_MASTER or SYNC_MASTER"
+            ) from error
+        if offset % segment_size_bytes:
+            raise StoreError(
+                f"the master {self.source} has a segment at {offset}, and here segments have "
+                f"{segment_size_bytes} bytes; set segment_size_bytes to its mappedFileSizeCommitLog"
+            )
+        return offset
+
+    def _first_offset(self) -> int:
+        settings, prober = self._settings, self._prober()
+        if settings.history == "all":
+            if settings.broker:
+                with suppress(BrokerRefused):
+                    return runtime_info(Address.parse(settings.broker)).minimum
+            if prober.has_bytes_at(len(_FIRST)):
+                return 0
+        last = prober.last_segment()
+        if settings.history == "all" and last:
+            _LOG.warning(
+                "%s: the master has deleted the start of its log, so this replica begins at its "
+                "last segment, %d; set rocketmq-ha.broker to begin at its first one",
+                *(self.source, last),
+            )
+        return last
+
+    def receive_into(self, log: Receivable) -> None:
+        """Begin to receive, in a thread."""
+        thread = Thread(target=self._run, args=(log,), name="lakelog-replica", daemon=True)
+        self._thread = started(thread)
+
+    def _prober(self) -> Prober:
+        return Prober(self._dialer, self._over.is_set)
+
+    def _run(self, log: Receivable) -> None:
+        try:
+            with ExitStack() as closing:
+                self._receive(log, closing)
+        except ReplicaStopped as error:
+            _LOG.critical("%s", error)
+        except StoreFailed as error:
+            _LOG.critical("%s: nothing more is received", error)
+        except Exception as error:  # noqa: BLE001  # without this thread nothing would say it
+            _LOG.critical("%s: the replica stops", self.source, exc_info=error)
+            log.stop(f"receiving failed: {type(error).__name__}: {error}")
+
+    def _receive(self, log: Receivable, closing: ExitStack) -> None:
+        """Receive until the store is closed; ``closing`` ends what helps."""
+        settings = self._settings
+        voucher = make_voucher(settings)
+        closing.callback(voucher.close)
+        if settings.broker:
+            interval_s = settings.groups_interval_ms / 1000
+            groups = GroupCopier(Address.parse(settings.broker), self._context, interval_s)
+            closing.callback(groups.close)
+        while not self._over.is_set():
+            self._once(log, voucher)
+            self._over.wait(settings.reconnect_interval_ms / 1000)
+
+    def _once(self, log: Receivable, voucher: Voucher) -> None:
+        """Receive by one connection; return when it is lost."""
+        try:
+            try:
+                Following(self._settings, self._dialer, log, voucher, self._over, self._tell).run()
+            except Differs as error:
+                self._tell(f"compares its log with that of {self.source}: {error}")
+                self._compare(log)
+        except (OSError, WireError, PutRefused) as error:
+            if not self._over.is_set():
+                self._tell(f"receives nothing from {self.source}: {error}")
+
+    def _compare(self, log: Receivable) -> None:
+        search = DivergenceSearch.begin(log, self._prober())
+        offset = search.first_difference()
+        if offset is None:
+            self._tell(f"has the same log as {self.source}")
+        elif search.is_cleaned:
+            raise log.stop(
+                f"the log of {self.source} has its last segment at {search.last_segment}, and has "
+                f"deleted what follows {log.appended}, where this copy ends; begin a new replica"
+            )
+        else:
+            raise log.differs(offset)
+
+    def _tell(self, what: str) -> None:
+        """Log a change of the state once."""
+        if what != self._told:
+            self._told = what
+            _LOG.info("the replica %s", what)
+
+
+class Following:
+    """One connection of a replica to its master."""
+
+    def __init__(
+        self,
+        settings: RocketmqHaSettings,
+        dialer: Dialer,
+        log: Receivable,
+        voucher: Voucher,
+        over: Event,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._dialer = dialer
+        self._log = log
+        self._voucher = voucher
+        self._over = over
+        self._tell = tell
+        self._rest = b""  # the start of a record, behind the end of the log
+        self._at = 0  # where the next frame must start
+        self._synced_s = 0.0
+
+    def run(self) -> None:
+        """Receive until the store is closed; raises ``OSError``, :class:`Differs` and more."""
+        log, settings = self._log, self._settings
+        asked = self._at = self._start()
+        with self._dialer.dial(asked) as connection:
+            self._voucher.connected(log.appended, connection.heard_s)
+            while not self._over.is_set():
+                frames = self._received(connection)
+                if frames:
+                    self._take(frames)
+                    self._tell(f"receives from {settings.master}")
+                if self._at >= log.appended:
+                    self._vouch(connection.heard_s)
+                connection.report(asked if settings.learner else self._mark(asked))
+
+    def _received(self, connection: MasterConnection) -> list[HaFrame]:
+        try:
+            return connection.receive(self._patience_s())
+        except ConnectionError as error:
+            if connection.has_answered or self._at >= self._log.appended:
+                raise
+            # A master of lakelog ends a connection that asks for what it does not have.
+            raise Differs(f"{error} when it was asked for {self._at}") from error
+
+    def _start(self) -> int:
+        """Where to begin: at bytes that are here, if there are any."""
+        log = self._log
+        if log.appended == log.minimum:
+            self._rest = b"" if log.minimum else _FIRST
+            return log.minimum or len(_FIRST)
+        if log.last_record >= log.minimum:
+            return max(log.last_record, len(_FIRST))
+        last = log.appended - 1
+        return max(log.minimum, last - last % log.segment_size_bytes, len(_FIRST))
+
+    def _patience_s(self) -> float:
+        is_waiting = self._log.flushed < self._log.appended
+        return min(_IDLE_S, self._settings.sync_interval_ms / 1000) if is_waiting else _IDLE_S
+
+    def _take(self, frames: list[HaFrame]) -> None:
+        """Compare what is here, and append the rest."""
+        log = self._log
+        bodies: list[Body] = [self._rest]
+        end = log.appended
+        for frame in frames:
+            if frame.offset != self._at:
+                raise WireError(f"a frame at {frame.offset}, where {self._at} was due")
+            body = frame.body
+            if self._at < end:
+                if not len(body):
+                    raise Differs(f"it has nothing at {self._at}, and {end} is the end here")
+                self._check_same(body[: end - self._at])
+                body = body[end - self._at :]
+            bodies.append(body)
+            self._at = frame.end_offset
+        data = b"".join(bodies)
+        taken = log.receive(data) if data else 0
+        self._rest = data[taken:]
+
+    def _check_same(self, body: memoryview) -> None:
+        at = self._at
+        while len(body):
+            mine = self._log.view(at, len(body))
+            if mine != body[: len(mine)]:
+                raise Differs(f"it has other bytes behind {at}")
+            at += len(mine)
+            body = body[len(mine) :]
+
+    def _vouch(self, heard_s: float) -> None:
+        """Sync what the master cannot lose; at intervals, unless the master waits for it."""
+        log, now = self._log, time.monotonic()
+        end = self._voucher.offset(log.appended, heard_s)
+        is_due = now - self._synced_s >= self._settings.sync_interval_ms / 1000
+        if end > log.flushed and (is_due or not self._settings.learner):
+            log.vouch(end)
+            self._synced_s = now
+
+    def _mark(self, asked: int) -> int:
+        """How far the copy counts: synced, or written where the master's own sync is waited for."""
+        log = self._log
+        if self._at < log.appended:
+            return asked
+        return log.flushed if self._settings.vouch == "received" else log.appended

@@ -1,0 +1,116 @@
+"""The frames and reports of RocketMQ's default HA protocol, read from a stream of bytes.
+
+Numbers are big-endian. The protocol has no version, no names, no checksum and no end mark::
+
+    slave -> master   report   int64 offset: the slave has the log up to here
+    master -> slave   frame    int64 offset of the body's first byte, int32 size, then the body
+
+A frame of size 0 is a heartbeat; its offset is where the next frame will start. The source is
+RocketMQ 5.3.3, ``DefaultHAConnection`` and ``DefaultHAClient``.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import attrs
+
+from lakelog.errors import LakelogError
+
+FRAME_HEADER: Final = struct.Struct(">qi")
+REPORT: Final = struct.Struct(">q")
+
+MAX_FRAME_BYTES: Final = 4 << 20
+"""Largest frame with its header: the size of a RocketMQ slave's buffer."""
+
+MAX_BODY_BYTES: Final = MAX_FRAME_BYTES - FRAME_HEADER.size
+
+
+class WireError(LakelogError):
+    """The peer sent bytes that the HA protocol does not allow; the connection must be closed."""
+
+
+@attrs.frozen
+class HaFrame:
+    """A whole frame.
+
+    :ivar offset: of the body's first byte, in bytes from the start of the log
+    :ivar body: bytes of the log; empty in a heartbeat
+    """
+
+    offset: int
+    body: memoryview
+
+    @property
+    def end_offset(self) -> int:
+        """Where the next frame must start."""
+        return self.offset + len(self.body)
+
+
+def frame_header(offset: int, size: int) -> bytes:
+    """The 12 bytes before a body of ``size`` bytes; with size 0 a whole heartbeat."""
+    return FRAME_HEADER.pack(offset, size)
+
+
+def report(offset: int) -> bytes:
+    """The 8 bytes by which a slave says how far it has the log, in bytes from its start."""
+    return REPORT.pack(offset)
+
+
+class FrameStream:
+    """Cuts what a slave receives into frames; one buffer, whatever a header says.
+
+    Receive into :meth:`room`, then call :meth:`received`.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = memoryview(bytearray(MAX_FRAME_BYTES))
+        self._first = 0  # of the bytes that are not returned as a frame
+        self._end = 0  # of the received bytes
+
+    def room(self) -> memoryview:
+        """The free part of the buffer, never empty. The bodies of earlier frames end here."""
+        if self._first:
+            rest = self._end - self._first
+            self._buffer[:rest] = bytes(self._buffer[self._first : self._end])
+            self._first, self._end = 0, rest
+        return self._buffer[self._end :]
+
+    def received(self, count: int) -> list[HaFrame]:
+        """All frames that are whole with the ``count`` bytes that were written into the room.
+
+        Their bodies are views of the buffer, valid until the next call of :meth:`room`. Raises
+        :class:`WireError` for a size below 0 or above ``MAX_BODY_BYTES``, and for an offset below
+        0, as soon as the header is here; frames before it are lost with the connection.
+        """
+        self._end += count
+        frames = []
+        while self._end - self._first >= FRAME_HEADER.size:
+            offset, size = FRAME_HEADER.unpack_from(self._buffer, self._first)
+            if offset < 0 or not 0 <= size <= MAX_BODY_BYTES:
+                raise WireError(
+                    f"a frame at offset {offset} with {size} bytes; the offset must not be "
+                    f"negative, and the size must be from 0 to {MAX_BODY_BYTES}: is the peer a "
+                    "master of RocketMQ's HA protocol?"
+                )
+            start = self._first + FRAME_HEADER.size
+            if self._end - start < size:
+                break
+            frames.append(HaFrame(offset, self._buffer[start : start + size]))
+            self._first = start + size
+        return frames
+
+
+class ReportStream:
+    """Cuts what a master receives into reports."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def received(self, data: bytes) -> list[int]:
+        """The offsets of all reports that are whole with ``data``, in their order."""
+        data = self._rest + data
+        whole = len(data) - len(data) % REPORT.size
+        self._rest = data[whole:]
+        return [offset for (offset,) in REPORT.iter_unpack(data[:whole])]

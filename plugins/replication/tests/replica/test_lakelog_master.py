@@ -1,0 +1,136 @@
+"""A replica of a lakelog master: puts that wait for it, and a master that is killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from lakelog.errors import StoreError
+from lakelog.status import PutStatus
+from lakelog_replication.status import read_status
+from plugins.replication.tests.certificates import CertificateAuthority
+from plugins.replication.tests.replica.copies import (
+    SEGMENT,
+    bodies,
+    log_of,
+    queued,
+    replica,
+    until,
+)
+
+
+@contextmanager
+def leading(path: Path, port: int = 0, **section: Any) -> Iterator[tuple[lakelog.Store, str]]:
+    """A store that sends its log, and where."""
+    with lakelog.open(
+        path,
+        segment_size_bytes=SEGMENT,
+        replicator="rocketmq-ha",
+        rocketmq_ha={"port": port, "slave_timeout_ms": 60_000, **section},
+    ) as store:
+        until(lambda: read_status(path) is not None)
+        found = read_status(path)
+        assert found is not None
+        yield store, found.listening
+
+
+def message(number: int) -> lakelog.Message:
+    return lakelog.Message("orders", number.to_bytes(4) * 100, keys=f"k{number}")
+
+
+def test_a_put_waits_until_a_replica_has_it_durably(tmp_path: Path) -> None:
+    with leading(tmp_path / "master", in_sync_replicas=2) as (store, address):
+        assert store.put(message(0)).status is PutStatus.SLAVE_NOT_AVAILABLE
+        with replica(tmp_path / "copy", address, learner=False) as copy:
+            until(lambda: copy.max_offset == store.max_offset)
+            for number in range(1, 30):
+                result = store.put(message(number))
+                assert result.status is PutStatus.PUT_OK
+                assert copy.flushed_offset >= result.end_offset
+            assert bodies(copy) == bodies(store)
+            assert copy.wait_dispatched()
+            assert store.wait_dispatched()
+            assert queued(copy) == queued(store)
+
+
+def test_a_learner_is_counted_for_no_put(tmp_path: Path) -> None:
+    short = {"in_sync_replicas": 2, "slave_timeout_ms": 200}
+    with leading(tmp_path / "master", **short) as (store, address):
+        store.put(message(0))
+        with replica(tmp_path / "copy", address) as copy:
+            until(lambda: copy.max_offset == store.max_offset)
+            result = store.put(message(1))
+            assert result.status is not PutStatus.PUT_OK
+            until(lambda: copy.max_offset == result.end_offset)
+
+
+def test_a_pair_with_certificates_of_one_authority(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path / "certificates", "ours")
+    other = CertificateAuthority(tmp_path / "others", "theirs")
+    with leading(tmp_path / "master", 0, **authority.issue("master")) as (store, address):
+        for number in range(300):
+            store.put(message(number))
+        with replica(tmp_path / "copy", address, **authority.issue("slave")) as copy:
+            until(lambda: copy.max_offset == store.max_offset)
+            assert bodies(copy) == bodies(store)
+        with pytest.raises(StoreError, match="cannot be asked where to begin"):
+            replica(tmp_path / "new", address, **other.issue("stranger")).__enter__()
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+import lakelog
+from lakelog_replication.status import read_status
+path, port, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+section = {"port": port, "send": "written"}
+more = {"segment_size_bytes": 1 << 16, "replicator": "rocketmq-ha", "rocketmq_ha": section}
+with lakelog.open(path, **more) as store:
+    while True:
+        store.put(lakelog.Message("orders", number.to_bytes(4) * 100, keys=f"k{number}"))
+        number += 1
+        print(number, read_status(path).listening, flush=True)
+"""
+
+
+@contextmanager
+def putting(path: Path, port: int, first: int) -> Iterator[Callable[[], tuple[int, str]]]:
+    """A process that puts into a master until it is killed; gives how many, and where it sends."""
+    command = [sys.executable, "-c", _CHILD, str(path), str(port), str(first)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        lines = child.stdout
+
+        def said() -> tuple[int, str]:
+            count, address = lines.readline().split()
+            return int(count), address
+
+        yield said
+        child.kill()
+
+
+def test_a_copy_follows_a_master_that_is_killed(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        with putting(tmp_path / "master", 0, 0) as said:
+            sent, address = said()
+            port = int(address.rpartition(":")[2])
+            copy = stack.enter_context(replica(tmp_path / "copy", address))
+            while copy.max_offset < 2 * SEGMENT:
+                sent, _ = said()
+        for _ in range(2):
+            before = copy.max_offset
+            with putting(tmp_path / "master", port, sent) as said:
+                while copy.max_offset < before + SEGMENT:
+                    sent, _ = said()
+        with leading(tmp_path / "master", port) as (store, _):
+            until(lambda: copy.max_offset == store.max_offset)
+            assert bodies(copy) == bodies(store)
+            end = store.max_offset
+    assert log_of(tmp_path / "copy", end) == log_of(tmp_path / "master", end)

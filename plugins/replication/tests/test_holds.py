@@ -1,0 +1,78 @@
+"""Pins for slaves: they hold the log, up to the limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakelog.files.filesystem import RealFileSystem
+from lakelog_replication.master.holds import SlaveHolds
+from lakelog_retention.pins import Pin, read_pins, remove_pin, write_pin
+
+SEGMENT = 1000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    (tmp_path / "lakelog").mkdir()
+    return tmp_path
+
+
+def holds(store: Path, limit_bytes: int = 5 * SEGMENT) -> SlaveHolds:
+    return SlaveHolds(RealFileSystem(), store, limit_bytes, SEGMENT)
+
+
+def pins(store: Path) -> dict[str, int]:
+    return {each.name: each.position for each in read_pins(RealFileSystem(), store)}
+
+
+def test_a_slave_holds_what_it_lacks(store: Path) -> None:
+    holds(store).update({"10.0.0.1": 1500, "fe80::1%eth0": 0}, end=3000)
+    assert pins(store) == {"ha-10.0.0.1": 1500, "ha-fe80--1-eth0": 0}
+
+
+def test_it_is_written_only_if_that_frees_a_segment(store: Path) -> None:
+    for acked, expected in ((1500, 1500), (1999, 1500), (2000, 2000), (2001, 2000)):
+        holds(store).update({"a": acked}, end=3000)
+        assert pins(store) == {"ha-a": expected}
+
+
+def test_none_stays_further_behind_than_the_limit(store: Path) -> None:
+    holds(store).update({"a": 100, "b": 7000}, end=8500)
+    assert pins(store) == {"ha-a": 3500, "ha-b": 7000}
+
+
+def test_a_slave_that_has_gone_holds_its_place_up_to_the_limit(store: Path) -> None:
+    holds(store).update({"a": 1500}, end=3000)
+    holds(store).update({}, end=6000)
+    assert pins(store) == {"ha-a": 1500}
+    holds(store).update({}, end=20_000)
+    assert pins(store) == {"ha-a": 15_000}
+
+
+def test_a_pin_that_was_removed_stays_away_until_the_slave_is_back(store: Path) -> None:
+    holds(store).update({"a": 1500}, end=3000)
+    remove_pin(RealFileSystem(), store, "ha-a")
+    holds(store).update({}, end=20_000)
+    assert pins(store) == {}
+    holds(store).update({"a": 19_000}, end=20_000)
+    assert pins(store) == {"ha-a": 19_000}
+
+
+def test_pins_of_others_are_left_alone(store: Path) -> None:
+    write_pin(RealFileSystem(), store, Pin("lake", 10, 0))
+    holds(store).update({"a": 19_000}, end=20_000)
+    assert pins(store) == {"lake": 10, "ha-a": 19_000}
+
+
+def test_a_connected_slaves_pin_is_renewed(store: Path) -> None:
+    write_pin(RealFileSystem(), store, Pin("ha-a", 1500, time_ms=1))
+    holds(store).update({"a": 1500}, end=3000)
+    (pin,) = read_pins(RealFileSystem(), store)
+    assert pin.time_ms > 1
+
+
+def test_a_limit_of_nothing_makes_none(store: Path) -> None:
+    holds(store, 0).update({"a": 100}, end=3000)
+    assert pins(store) == {}

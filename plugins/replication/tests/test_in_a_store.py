@@ -1,0 +1,313 @@
+"""The master in real stores: statuses of every kind of put, readers, closing, processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+import lakelog
+import lakelog_flush.plugin
+import lakelog_hash_index.plugin
+import lakelog_replication.plugin
+from lakelog import Message, Store
+from lakelog.errors import StoreError
+from lakelog.status import PutStatus
+from lakelog_replication.status import read_status
+from lakelog_testing import ScriptedSlave
+from plugins.replication.tests.masters import eventually
+
+PLUGINS = [lakelog_replication.plugin, lakelog_flush.plugin, lakelog_hash_index.plugin]
+SEGMENT = 1 << 16
+SLOW_MS = 60_000
+
+
+def open_master(path: Path, *, flush: str = "none", **section: Any) -> Store:
+    return lakelog.open(
+        path,
+        plugins=PLUGINS,
+        segment_size_bytes=SEGMENT,
+        flush=flush,
+        replicator="rocketmq-ha",
+        rocketmq_ha={"port": 0, "close_timeout_ms": 500, "slave_timeout_ms": SLOW_MS, **section},
+    )
+
+
+def port_of(path: Path, pid: int) -> int:
+    """The port of the process that leads."""
+
+    def led() -> bool:
+        found = read_status(path)
+        return found is not None and found.pid == pid
+
+    eventually(led)
+    found = read_status(path)
+    assert found is not None
+    return int(found.listening.rpartition(":")[2])
+
+
+class Replica:
+    """A slave in a thread, which reports each frame until the master closes.
+
+    :ivar bytes: of the log, from offset 1 on
+    """
+
+    def __init__(self, port: int, begin: int = 1) -> None:
+        self.peer = ScriptedSlave(port, patience_seconds=60)
+        self.peer.report(begin)
+        self.bytes = b""
+        self.begun = Event()
+        self.ended = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                _, body = self.peer.frame()
+                self.bytes += body
+                self.peer.report(self.peer.end)
+                self.begun.set()
+        self.ended.set()
+
+    def close(self) -> None:
+        self.peer.close()
+        self._thread.join()
+
+
+@contextmanager
+def replica(path: Path, pid: int | None = None) -> Iterator[Replica]:
+    """A slave of the store, which has its whole log; the store must not be empty."""
+    made = Replica(port_of(path, pid or os.getpid()))
+    try:
+        assert made.begun.wait(20)
+        yield made
+    finally:
+        made.close()
+
+
+def log_of(path: Path) -> bytes:
+    return b"".join(each.read_bytes() for each in sorted((path / "commitlog").iterdir()))
+
+
+def message(body: bytes = b"b" * 500) -> Message:
+    return Message("t", body, keys="k", queue_id=0)
+
+
+PUTS: dict[str, Callable[[Store], list[PutStatus]]] = {
+    "put": lambda store: [store.put(message()).status],
+    "put_batch": lambda store: [each.status for each in store.put_batch([message()] * 300)],
+    "put_async": lambda store: [store.put_async(message()).result(30).status],
+    "put_batch_async": lambda store: [
+        each.status for each in store.put_batch_async([message()] * 300).result(30)
+    ],
+}
+
+
+@pytest.mark.parametrize("put", PUTS)
+@pytest.mark.parametrize("flush", ["none", "timed", "group-commit", "inline"])
+@pytest.mark.parametrize("send", ["written", "flushed"])
+def test_every_kind_of_put_waits_for_copies(
+    tmp_path: Path, put: str, flush: str, send: str
+) -> None:
+    with open_master(tmp_path / "s", flush=flush, send=send, in_sync_replicas=2) as store:
+        assert store.put(message()).status is PutStatus.SLAVE_NOT_AVAILABLE
+        store.flush()
+        with replica(tmp_path / "s") as copy:
+            eventually(lambda: store.put(message()).status is PutStatus.PUT_OK)
+            for _ in range(20 if put == "put" else 2):
+                assert set(PUTS[put](store)) == {PutStatus.PUT_OK}
+                assert len(copy.bytes) == store.max_offset - 1
+            assert log_of(tmp_path / "s")[1 : store.max_offset] == copy.bytes
+
+
+def test_a_put_that_waits_for_nothing_does_not_wait(tmp_path: Path) -> None:
+    with open_master(tmp_path / "s", in_sync_replicas=2) as store:
+        result = store.put(Message("t", b"x", queue_id=0, wait_store_ok=False))
+        assert result.status is PutStatus.PUT_OK
+
+
+def test_a_slave_that_stands_still_holds_up_the_put_alone(tmp_path: Path) -> None:
+    with (
+        open_master(tmp_path / "s", in_sync_replicas=2, send="written") as store,
+        ScriptedSlave(port_of(tmp_path / "s", os.getpid())) as still,
+    ):
+        store.put(message())
+        still.report(1)
+        still.frame()
+        future = store.put_async(message())
+        eventually(lambda: len(store.get("t", 0, 0).messages) == 2)
+        eventually(lambda: len(store.query("t", "k")) == 2)
+        assert not future.done()
+        still.bytes_up_to(store.max_offset)
+        assert future.result(20).status is PutStatus.PUT_OK
+
+
+@pytest.mark.parametrize("flush", ["none", "timed", "group-commit"])
+def test_close_flushes_then_lets_slaves_have_the_log(tmp_path: Path, flush: str) -> None:
+    with open_master(tmp_path / "s", flush=flush, close_timeout_ms=SLOW_MS) as store:
+        store.put(message())
+        store.flush()
+        with replica(tmp_path / "s") as copy:
+            store.put_batch([message()] * 1000)
+            end = store.max_offset
+            store.close()
+            assert copy.ended.wait(20)
+            assert len(copy.bytes) == end - 1
+            assert log_of(tmp_path / "s")[1:end] == copy.bytes
+
+
+def test_a_slave_that_stands_still_does_not_hold_up_the_close(tmp_path: Path) -> None:
+    with open_master(tmp_path / "s", send="written", close_timeout_ms=50) as store:
+        store.put(message())
+        with ScriptedSlave(port_of(tmp_path / "s", os.getpid())) as still:
+            still.report(1)
+            still.frame()
+            store.close()
+            with pytest.raises(EOFError):
+                still.bytes_up_to(SEGMENT)
+
+
+def test_a_port_that_is_taken_leaves_no_store(tmp_path: Path) -> None:
+    with open_master(tmp_path / "s"):
+        port = port_of(tmp_path / "s", os.getpid())
+        with pytest.raises(StoreError, match="in use"):
+            open_master(tmp_path / "other", port=port)
+    assert not (tmp_path / "other" / "commitlog").exists()
+    open_master(tmp_path / "other", port=port).close()
+
+
+# --- processes ---
+
+PRODUCER = """
+import sys, lakelog
+from plugins.replication.tests.test_in_a_store import message, open_master
+with open_master(__import__("pathlib").Path(sys.argv[1]), **eval(sys.argv[2])) as store:
+    print("open", store.role, flush=True)
+    for line in sys.stdin:
+        print(store.put(message()).status.name, store.role, flush=True)
+"""
+
+
+class Producer:
+    """A process that puts a message for each line that it gets."""
+
+    def __init__(self, path: Path, **section: Any) -> None:
+        root = Path(__file__).parents[3]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PRODUCER, str(path), repr(section)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=root,
+        )
+        self.role = self._read()[1]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def put(self) -> str:
+        """The status of another message."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        status, self.role = self._read()
+        return status
+
+    def _read(self) -> list[str]:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().split()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def close(self) -> int:
+        self.process.communicate(timeout=60)
+        return self.process.returncode
+
+
+@pytest.fixture
+def producers() -> Iterator[Callable[..., Producer]]:
+    with ExitStack() as stack:
+
+        def start(path: Path, **section: Any) -> Producer:
+            made = Producer(path, **section)
+            stack.callback(made.kill)
+            return made
+
+        yield start
+
+
+@pytest.mark.parametrize("flush", ["none", "group-commit"])
+def test_puts_of_every_process_wait_for_copies(
+    tmp_path: Path, producers: Callable[..., Producer], flush: str
+) -> None:
+    path = tmp_path / "s"
+    first, second = (producers(path, in_sync_replicas=2, flush=flush) for _ in range(2))
+    assert (first.role, second.role) == ("owner", "attach")
+    assert (first.put(), second.put()) == ("SLAVE_NOT_AVAILABLE",) * 2
+    with replica(path, first.pid) as copy:
+        eventually(lambda: second.put() == "PUT_OK")
+        for _ in range(20):
+            assert (first.put(), second.put()) == ("PUT_OK", "PUT_OK")
+        assert log_of(path)[1 : 1 + len(copy.bytes)] == copy.bytes
+        assert len(copy.bytes) > 40 * 500
+
+
+@pytest.mark.parametrize("how", ["kill", "close"])
+def test_the_lease_moves_and_slaves_connect_anew(
+    tmp_path: Path, producers: Callable[..., Producer], how: str
+) -> None:
+    path = tmp_path / "s"
+    first, second = (producers(path, in_sync_replicas=2) for _ in range(2))
+    second.put()
+    with replica(path, first.pid) as copy:
+        eventually(lambda: second.put() == "PUT_OK")
+        if how == "kill":
+            first.kill()
+        else:
+            assert first.close() == 0
+        assert copy.ended.wait(20), "the port is closed with its process"
+        had = len(copy.bytes)
+    again = Replica(port_of(path, second.pid), begin=1 + had)
+    try:
+        eventually(lambda: second.put() == "PUT_OK" and second.role == "owner")
+        assert log_of(path)[1 : 1 + had + len(again.bytes)] == copy.bytes + again.bytes
+    finally:
+        again.close()
+
+
+def test_a_forked_child_keeps_no_port_and_no_connection(
+    tmp_path: Path, producers: Callable[..., Producer]
+) -> None:
+    with open_master(tmp_path / "s", close_timeout_ms=0) as store:
+        store.put(message())
+        store.flush()
+        with replica(tmp_path / "s") as copy:
+            waits, wakes = os.pipe()
+            child = os.fork()
+            if not child:
+                os.close(wakes)
+                os.read(waits, 1)  # until the parent has looked
+                os._exit(0)
+            os.close(waits)
+            try:
+                port = port_of(tmp_path / "s", os.getpid())
+                store.close()
+                assert copy.ended.wait(20)
+                open_master(tmp_path / "other", port=port).close()
+            finally:
+                os.close(wakes)
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)

@@ -1,0 +1,194 @@
+"""A master of RocketMQ's HA protocol that a test directs, over a log that is just bytes.
+
+It answers as RocketMQ 5.3.3 does: the first report says where to start, 0 means the start of the
+last segment, and where it has nothing it sends heartbeats for ever.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Condition, Thread
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+FRAME: Final = struct.Struct(">qi")
+REPORT: Final = struct.Struct(">q")
+
+Script: TypeAlias = Callable[[socket.socket, int], bool]
+"""Called with a connection and its first report; returns whether to serve it as usual."""
+
+
+def _usual(_sock: socket.socket, _asked: int) -> bool:
+    return True
+
+
+class ScriptedMaster:
+    """A master on a free port of this machine.
+
+    :ivar asked: the first report of each connection, in order
+    :ivar reports: all reports
+    :ivar script: what to do with further connections before they are served
+    :ivar frame_bytes: longest body of a frame
+    :ivar piece_bytes: bytes in one send; 0 sends each frame at once
+    :ivar beats: whether heartbeats are sent
+    """
+
+    def __init__(self, log: bytes = b"", *, minimum: int = 0, segment_bytes: int = 1 << 20) -> None:
+        """Begin to serve ``log``, whose first byte has the offset ``minimum``."""
+        self.asked: list[int] = []
+        self.reports: list[int] = []
+        self.script: Script = _usual
+        self.frame_bytes = 32 << 10
+        self.piece_bytes = 0
+        self.beats = True
+        self.beat_s = 0.05
+        self._minimum = minimum
+        self._segment_bytes = segment_bytes
+        self._log = bytearray(log)
+        self._changed = Condition()
+        self._over = False
+        self._open: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._threads = [Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    @property
+    def end(self) -> int:
+        """Offset behind the last byte."""
+        return self._minimum + len(self._log)
+
+    def append(self, data: bytes) -> None:
+        """Extend the log."""
+        with self._changed:
+            self._log += data
+            self._changed.notify_all()
+
+    def set_back(self, end: int, data: bytes = b"") -> None:
+        """Lose the log behind ``end``, and continue with ``data``; connections end."""
+        with self._changed:
+            del self._log[end - self._minimum :]
+            self._log += data
+        self.disconnect()
+
+    def delete_before(self, minimum: int) -> None:
+        """Delete the start of the log."""
+        with self._changed:
+            del self._log[: minimum - self._minimum]
+            self._minimum = minimum
+
+    def disconnect(self) -> None:
+        """End all connections."""
+        for each in list(self._open):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def await_connections(self, count: int, timeout_s: float = 60.0) -> None:
+        """Wait until so many slaves have connected and reported."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.asked) >= count, timeout_s), self.asked
+
+    def await_report(self, offset: int, timeout_s: float = 60.0) -> None:
+        """Wait until a slave has reported ``offset`` or more."""
+        with self._changed:
+            reached = self._changed.wait_for(
+                lambda: max(self.reports, default=-1) >= offset, timeout_s
+            )
+            assert reached, self.reports[-5:]
+
+    # --- connections ---
+
+    def _accept(self) -> None:
+        while not self._over:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._open.add(sock)
+            thread = Thread(target=self._serve, args=(sock,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        with suppress(OSError), sock:
+            asked = self._first_report(sock)
+            if asked is not None and self.script(sock, asked):
+                reader = Thread(target=self._read_reports, args=(sock,), daemon=True)
+                reader.start()
+                self._send(sock, asked)
+        self._open.discard(sock)
+
+    def _first_report(self, sock: socket.socket) -> int | None:
+        data = sock.recv(REPORT.size, socket.MSG_WAITALL)
+        if len(data) < REPORT.size:
+            return None
+        (asked,) = REPORT.unpack(data)
+        self._note(asked, first=True)
+        return int(asked)
+
+    def _note(self, offset: int, *, first: bool = False) -> None:
+        with self._changed:
+            if first:
+                self.asked.append(offset)
+            self.reports.append(offset)
+            self._changed.notify_all()
+
+    def _read_reports(self, sock: socket.socket) -> None:
+        with suppress(OSError):
+            while len(data := sock.recv(REPORT.size, socket.MSG_WAITALL)) == REPORT.size:
+                self._note(REPORT.unpack(data)[0])
+
+    def _send(self, sock: socket.socket, asked: int) -> None:
+        at = asked
+        with self._changed:
+            if not asked:
+                at = max(self.end - self.end % self._segment_bytes, self._minimum)
+        while not self._over:
+            body = self._body(at)
+            if body or self.beats:
+                self._send_bytes(sock, FRAME.pack(at, len(body)) + body)
+            at += len(body)
+            if not body:
+                with self._changed:
+                    self._changed.wait(self.beat_s)
+
+    def _body(self, at: int) -> bytes:
+        """At most a frame's bytes, within one segment; empty where the log has none."""
+        with self._changed:
+            if not self._minimum <= at < self.end:
+                return b""
+            room = self._segment_bytes - at % self._segment_bytes
+            start = at - self._minimum
+            return bytes(self._log[start : start + min(self.frame_bytes, room)])
+
+    def _send_bytes(self, sock: socket.socket, data: bytes) -> None:
+        step = self.piece_bytes or len(data)
+        for at in range(0, len(data), step):
+            sock.sendall(data[at : at + step])
+
+    def close(self) -> None:
+        """End everything."""
+        self._over = True
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.disconnect()
+        with self._changed:
+            self._changed.notify_all()
+        for each in self._threads:
+            each.join(60)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

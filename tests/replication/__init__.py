@@ -1,0 +1,1 @@
+"""lakelog's replication beside real brokers of RocketMQ."""

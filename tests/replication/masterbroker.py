@@ -1,0 +1,198 @@
+"""A real broker of RocketMQ 5.3.3 without a name server, and a producer of a few lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from lakelog_replication.address import Address
+from lakelog_replication.remoting import BrokerRefused, Response, call
+from tests.support import maven, required
+
+SEGMENT: Final = 1 << 20
+SEND_MESSAGE: Final = 10
+UPDATE_CONSUMER_OFFSET: Final = 15
+CREATE_GROUP: Final = 200
+_POM: Final = Path(__file__).parent / "pom.xml"
+_START_SECONDS: Final = 90
+_ORACLE: Final = Path(__file__).parents[1] / "oracle"
+_LOGBACK: Final = _ORACLE / "resources" / "logback.xml"
+
+
+def jars() -> Path:
+    """The broker's jars; skips the test without a JDK or Maven."""
+    absent = [each for each in ("java", "mvn") if shutil.which(each) is None]
+    if absent:
+        required.missing(f"a real broker needs {' and '.join(absent)}")
+    return maven.jars(_POM)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+@attrs.define
+class Broker:
+    """A broker in a folder; it can be killed and started again.
+
+    :ivar client: where clients connect; :ivar slaves: where slaves connect
+    """
+
+    home: Path
+    client: Address
+    slaves: Address
+    settings: Mapping[str, object]
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def store(self) -> Path:
+        """Its store directory."""
+        return self.home / "store"
+
+    def start(self) -> None:
+        """Start it, and wait until both ports answer."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        conf = self.home / "broker.conf"
+        conf.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
+        command = [
+            "java",
+            f"@{HERE / 'jvm.args'}",
+            f"-Duser.home={self.home}",
+            f"-Drocketmq.home.dir={self.home}",
+            f"-Drmq.logback.configurationFile={_LOGBACK}",
+            *("-Xmx512m", "-XX:MaxDirectMemorySize=256m", "-XX:TieredStopAtLevel=1"),
+            *("-cp", os.fspath(jars() / "*"), "org.apache.rocketmq.broker.BrokerStartup"),
+            *("-c", str(conf)),
+        ]
+        environ = {**os.environ, "ROCKETMQ_HOME": str(self.home)}
+        with (self.home / "broker.out").open("ab") as out:
+            self._process = subprocess.Popen(
+                command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environ
+            )
+        try:
+            for each in (self.client, self.slaves):
+                self._await(each)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _properties(self) -> dict[str, object]:
+        return {
+            "brokerClusterName": "Tests",
+            "brokerName": "broker-a",
+            "brokerId": 0,
+            "brokerRole": "ASYNC_MASTER",
+            "flushDiskType": "ASYNC_FLUSH",
+            "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",
+            "bindAddress": "127.0.0.1",
+            "listenPort": self.client.port,
+            "haListenPort": self.slaves.port,
+            "storePathRootDir": self.store,
+            "storePathCommitLog": self.store / "commitlog",
+            "mappedFileSizeCommitLog": SEGMENT,
+            "mappedFileSizeConsumeQueue": 600_000,
+            "maxHashSlotNum": 100_000,
+            "maxIndexNum": 400_000,
+            "autoCreateTopicEnable": "true",
+            "timerWheelEnable": "false",
+            "enableCompaction": "false",
+            "transactionCheckInterval": 600_000,
+            "diskMaxUsedSpaceRatio": 95,
+            "warmMapedFileEnable": "false",
+            **self.settings,
+        }
+
+    def _await(self, address: Address) -> None:
+        process, deadline = self._process, time.monotonic() + _START_SECONDS
+        assert process is not None
+        while time.monotonic() < deadline and process.poll() is None:
+            try:
+                socket.create_connection((address.host, address.port), 1).close()
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+        told = (self.home / "broker.out").read_text(errors="replace")[-2000:]
+        raise RuntimeError(f"the broker did not start: {told}")
+
+    def kill(self) -> None:
+        """End it by SIGKILL."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def send(self, topic: str, body: bytes, queue: int = 0, keys: str = "") -> int:
+        """Put a message; return its physical offset. Raises :class:`BrokerRefused`."""
+        answer = self._send(topic, body, queue, keys)
+        return int(answer.fields["msgId"][-16:], 16)
+
+    def _send(self, topic: str, body: bytes, queue: int, keys: str) -> Response:
+        fields = {
+            "producerGroup": "tests",
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "defaultTopicQueueNums": "4",
+            "queueId": str(queue),
+            "sysFlag": "0",
+            "bornTimestamp": str(time.time_ns() // 1_000_000),
+            "flag": "0",
+            "properties": f"KEYS\x01{keys}\x02WAIT\x01true\x02" if keys else "WAIT\x01true\x02",
+            "reconsumeTimes": "0",
+            "unitMode": "false",
+            "batch": "false",
+        }
+        return call(self.client, SEND_MESSAGE, fields, body)
+
+    def commit(self, group: str, topic: str, queue: int, offset: int) -> None:
+        """Commit the position of a consumer group, and create it."""
+        call(self.client, CREATE_GROUP, body=json.dumps({"groupName": group}).encode())
+        fields = {
+            "consumerGroup": group,
+            "topic": topic,
+            "queueId": str(queue),
+            "commitOffset": str(offset),
+        }
+        call(self.client, UPDATE_CONSUMER_OFFSET, fields)
+
+    def send_many(self, topic: str, first: int, count: int, size: int = 1000) -> list[int]:
+        """Put ``count`` numbered messages; the numbers of those that were acknowledged."""
+        done = []
+        for number in range(first, first + count):
+            body = number.to_bytes(8) * (size // 8)
+            try:
+                self.send(topic, body, number % 4, f"k{number}")
+            except BrokerRefused:
+                continue
+            done.append(number)
+        return done
+
+
+@contextmanager
+def broker(home: Path, **settings: object) -> Iterator[Broker]:
+    """A running broker, killed at the end."""
+    client, slaves = (Address("127.0.0.1", each) for each in free_ports(2))
+    made = Broker(home, client, slaves, settings)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill()

@@ -1,0 +1,95 @@
+"""A live replica that lands in a table: rows of what the master cannot lose, and no others."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import lakelog
+from lakelog_testing.scriptedmaster import ScriptedMaster
+from plugins.lake.tests.landing.tables import read
+from plugins.replication.tests.replica.copies import SEGMENT, make_log, until
+
+pytestmark = pytest.mark.timeout(300)
+PATIENCE_SECONDS = 120.0
+
+
+@contextmanager
+def replicate(path: Path, master: ScriptedMaster, *more: str) -> Iterator[None]:
+    """``lakelog replicate`` into an Iceberg table beside the store."""
+    command = [
+        *(sys.executable, "-m", "lakelog", "replicate", str(path), "--from", master.address),
+        *("--to", f"iceberg:{path.parent / 'lake'}", "--table", "rocketmq.messages"),
+        *("--set", f"segment_size_bytes={SEGMENT}", *more),
+        *("--set", "rocketmq-ha.reconnect_interval_ms=100"),
+    ]
+    with (path.parent / "out").open("ab") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, (path.parent / "out").read_text()[-3000:]
+
+
+def offsets(store: Path) -> list[int]:
+    """The places of all messages of a store."""
+    with lakelog.open(store, mode="read") as reader:
+        return [each.physical_offset for each in reader.scan()]
+
+
+def landed(lake: Path) -> list[int]:
+    """The physical offsets of the rows; none as long as there is no table."""
+    try:
+        rows = read("iceberg", lake, "rocketmq.messages")
+    except Exception:  # noqa: BLE001  # whatever the reader's library says of a missing table
+        return []
+    return sorted(rows["physical_offset"].to_pylist())
+
+
+def end_of(copy: Path) -> int:
+    """The end of the copy."""
+    try:
+        with lakelog.open(copy, mode="read") as reader:
+            return reader.max_offset
+    except lakelog.LakelogError:
+        return -1
+
+
+def test_one_command_lands_what_a_master_sends(tmp_path: Path) -> None:
+    log = make_log(tmp_path / "master", 60)
+    with (
+        ScriptedMaster(log, segment_bytes=SEGMENT) as master,
+        replicate(tmp_path / "copy", master, "--vouch", "received"),
+    ):
+        until(lambda: len(landed(tmp_path / "lake")) == 60, PATIENCE_SECONDS)
+        master.append(make_log(tmp_path / "master", 40, first=60)[len(log) :])
+        until(lambda: len(landed(tmp_path / "lake")) == 100, PATIENCE_SECONDS)
+    assert landed(tmp_path / "lake") == offsets(tmp_path / "master")
+
+
+def test_a_table_never_has_what_the_master_took_back(tmp_path: Path) -> None:
+    shared = make_log(tmp_path / "master", 60)
+    shutil.copytree(tmp_path / "master", tmp_path / "former")
+    taken_back = make_log(tmp_path / "former", 30, first=60)
+    right = make_log(tmp_path / "master", 80, first=9000)
+    copy, lake = tmp_path / "copy", tmp_path / "lake"
+    with ScriptedMaster(shared, segment_bytes=SEGMENT) as master:
+        with replicate(copy, master, "--vouch", "received"):
+            until(lambda: len(landed(lake)) == 60, PATIENCE_SECONDS)
+        master.append(taken_back[len(shared) :])
+        with replicate(copy, master, "--set", "rocketmq-ha.vouch_age_ms=3600000"):
+            until(lambda: end_of(copy) == master.end, PATIENCE_SECONDS)
+            master.set_back(len(shared), right[len(shared) :])
+            until(lambda: end_of(copy) == len(right), PATIENCE_SECONDS)
+            assert len(landed(lake)) == 60
+        with replicate(copy, master, "--vouch", "received"):
+            until(lambda: len(landed(lake)) == 140, PATIENCE_SECONDS)
+    assert landed(lake) == offsets(tmp_path / "master") == offsets(copy)

@@ -1,0 +1,281 @@
+"""A replica of a real broker: the same bytes, through kills of both, and through a lost tail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Final
+
+import pytest
+
+import lakelog
+from lakelog.errors import ReplicaStopped
+from lakelog_replication.remoting import BrokerRefused, broker_config, runtime_info
+from plugins.replication.tests.replica.copies import failure
+from tests.replication.masterbroker import SEGMENT, Broker, broker
+from tests.support import sampling
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+
+TOPIC: Final = "Copied"
+LONG_MS: Final = 3_600_000
+
+
+def until(done: Callable[[], bool], timeout_s: float = 120.0) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def section(master: Broker, **more: Any) -> dict[str, Any]:
+    """The settings of a replica that notices things soon."""
+    return {
+        "role": "slave",
+        "master": str(master.slaves),
+        "vouch": "received",
+        "reconnect_interval_ms": 100,
+        "sync_interval_ms": 20,
+        **more,
+    }
+
+
+@contextmanager
+def replica(path: Path, master: Broker, **more: Any) -> Iterator[lakelog.Store]:
+    """A replica in this process."""
+    with lakelog.open(
+        path,
+        mode="replica",
+        replicator="rocketmq-ha",
+        rocketmq_ha=section(master, **more),
+        segment_size_bytes=SEGMENT,
+    ) as store:
+        yield store
+
+
+def end_of(master: Broker) -> int:
+    """Behind the last byte of the master's log.
+
+    A broker that has just started may refuse the request once: its statistics are empty.
+    """
+    found: list[int] = []
+
+    def is_told() -> bool:
+        with suppress(BrokerRefused):
+            found.append(runtime_info(master.client).end)
+        return bool(found)
+
+    until(is_told)
+    return found[0]
+
+
+def log_of(store: Path, end: int) -> bytes:
+    """The bytes of a log that begins at 0."""
+    files = sorted((store / "commitlog").glob("0*"))
+    return b"".join(file.read_bytes() for file in files)[:end]
+
+
+def numbers(store: lakelog.Store) -> list[int]:
+    """The numbers of all messages, in the order of the log."""
+    return [int.from_bytes(each.body[:8]) for each in store.scan() if each.topic == TOPIC]
+
+
+def queued(store: lakelog.Store) -> dict[tuple[str, int], list[int]]:
+    """The physical offsets of each queue of the tests' topic."""
+    places = [(each.topic, each.queue_id) for each in store.queues() if each.topic == TOPIC]
+    return {place: [each.physical_offset for each in store.read(*place)] for place in places}
+
+
+def test_a_copy_has_the_bytes_queues_and_keys_of_its_master(tmp_path: Path) -> None:
+    with broker(tmp_path / "broker") as master:
+        master.send_many(TOPIC, 0, 1500)
+        with replica(tmp_path / "copy", master, learner=False) as store:
+            until(lambda: store.max_offset == end_of(master))
+            master.send_many(TOPIC, 1500, 200)
+            end = end_of(master)
+            until(lambda: store.max_offset == end)
+            assert end > SEGMENT
+            assert store.wait_dispatched()
+            until(lambda: store.flushed_offset == end)
+            assert numbers(store) == list(range(1700))
+            assert [int.from_bytes(each.body[:8]) for each in store.query(TOPIC, "k1600")] == [1600]
+            copied = queued(store)
+            assert broker_config(master.client)["mappedFileSizeCommitLog"] == str(SEGMENT)
+        master.kill()
+        assert log_of(tmp_path / "copy", end) == log_of(master.store, end)
+        with lakelog.open(
+            master.store, mode="read", segment_size_bytes=SEGMENT, flush="none"
+        ) as original:
+            assert queued(original) == copied
+
+
+def test_what_the_master_has_synced_counts_as_durable(tmp_path: Path) -> None:
+    with broker(tmp_path / "broker", flushDiskType="SYNC_FLUSH") as master:
+        master.send_many(TOPIC, 0, 50)
+        asked = {"vouch": "flushed", "broker": str(master.client)}
+        with replica(tmp_path / "copy", master, **asked) as store:
+            until(lambda: store.flushed_offset == end_of(master))
+            master.send_many(TOPIC, 50, 50)
+            end = end_of(master)
+            until(lambda: store.flushed_offset == end)
+            assert len(numbers(store)) == 100
+
+
+def test_positions_of_consumer_groups_come_along(tmp_path: Path) -> None:
+    with broker(tmp_path / "broker") as master:
+        master.send_many(TOPIC, 0, 40)
+        master.commit("readers", TOPIC, 1, 7)
+        asked = {"broker": str(master.client), "groups_interval_ms": 50}
+        with replica(tmp_path / "copy", master, **asked) as store:
+            until(lambda: "readers" in store.groups())
+            assert store.groups()["readers"][TOPIC] == {1: 7}
+            master.commit("readers", TOPIC, 2, 3)
+            until(lambda: store.groups()["readers"][TOPIC] == {1: 7, 2: 3})
+
+
+@contextmanager
+def replicating(path: Path, master: Broker, *more: str) -> Iterator[Callable[[], None]]:
+    """``lakelog replicate`` in its own process; yields a function that kills and restarts it."""
+    command = [
+        *(sys.executable, "-m", "lakelog", "replicate", str(path), "--from", str(master.slaves)),
+        *("--broker", str(master.client), "--vouch", "received"),
+        *("--set", "rocketmq-ha.reconnect_interval_ms=100", *more),
+    ]
+    with (path.parent / "replicate.out").open("ab") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+
+        def again() -> None:
+            nonlocal process
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            process = subprocess.Popen(command, stdout=out, stderr=out)
+
+        try:
+            yield again
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0, (path.parent / "replicate.out").read_text()[-3000:]
+
+
+def reached(path: Path) -> int:
+    """The end of a copy that is open in another process."""
+    try:
+        with lakelog.open(path, mode="read") as store:
+            return store.max_offset
+    except lakelog.LakelogError:
+        return -1
+
+
+def progress(path: Path, acknowledged: list[int], count: int) -> None:
+    """Wait until the copy has grown, and ``count`` further messages are acknowledged."""
+    before, sent = reached(path), len(acknowledged)
+    until(lambda: reached(path) > before and len(acknowledged) >= sent + count)
+
+
+@pytest.mark.parametrize(
+    "rounds", [2, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+)
+def test_kills_of_either_side_leave_the_same_bytes(tmp_path: Path, rounds: int) -> None:
+    chance, path = sampling.chance(), tmp_path / "copy"
+    acknowledged: list[int] = []
+    over = Event()
+
+    def send(master: Broker) -> None:
+        first = 0
+        while not over.is_set():
+            acknowledged.extend(master.send_many(TOPIC, first, 20))
+            first += 20
+
+    with broker(tmp_path / "broker") as master:
+        sender = Thread(target=send, args=(master,))
+        sender.start()
+        try:
+            with replicating(path, master) as kill_copy:
+                for _ in range(rounds):
+                    for _ in range(2):
+                        progress(path, acknowledged, chance.randrange(100))
+                        kill_copy()
+                    progress(path, acknowledged, chance.randrange(100))
+                    master.kill()
+                    master.start()
+                over.set()
+                sender.join()
+                end = end_of(master)
+                until(lambda: reached(path) == end)
+        finally:
+            over.set()
+            sender.join()
+        master.kill()
+        assert log_of(path, end) == log_of(master.store, end)
+    with lakelog.open(path, mode="read") as store:
+        found = numbers(store)
+        assert set(acknowledged) <= set(found)
+        assert sum(map(len, queued(store).values())) == len(found)
+
+
+def lose_tail(master: Broker, count: int) -> int:
+    """Zero the last records in the files of a master that is down; return where they began."""
+    with lakelog.open(master.store, mode="read", segment_size_bytes=SEGMENT, flush="none") as store:
+        start = [each.physical_offset for each in store.scan()][-count]
+    segment = master.store / "commitlog" / f"{start - start % SEGMENT:020d}"
+    with segment.open("r+b") as file:
+        file.seek(start % SEGMENT)
+        file.write(bytes(SEGMENT - start % SEGMENT))
+    return start
+
+
+def test_a_master_that_lost_its_tail_is_followed_behind_what_is_durable(tmp_path: Path) -> None:
+    with broker(tmp_path / "broker") as master:
+        master.send_many(TOPIC, 0, 300)
+        with replica(tmp_path / "copy", master) as store:
+            until(lambda: store.flushed_offset == end_of(master))
+            durable = store.flushed_offset
+        master.send_many(TOPIC, 300, 30)
+        with replica(tmp_path / "copy", master, vouch="age", vouch_age_ms=LONG_MS) as store:
+            until(lambda: store.max_offset == end_of(master))
+            assert store.flushed_offset == durable
+        master.kill()
+        lost = lose_tail(master, 20)
+        master.start()
+        master.send_many(TOPIC, 9000, 60)
+        with pytest.raises(ReplicaStopped) as found, replica(tmp_path / "copy", master) as store:
+            until(lambda: failure(store) is not None)
+        assert (found.value.offset, found.value.is_mended) == (lost, True)
+        with replica(tmp_path / "copy", master) as store:
+            end = end_of(master)
+            until(lambda: store.max_offset == end)
+            assert numbers(store) == [*range(310), *range(9000, 9060)]
+            assert store.wait_dispatched()
+            assert sum(map(len, queued(store).values())) == 370
+        master.kill()
+        assert log_of(tmp_path / "copy", end) == log_of(master.store, end)
+
+
+def test_a_master_that_lost_what_is_durable_is_not_followed(tmp_path: Path) -> None:
+    with broker(tmp_path / "broker") as master:
+        master.send_many(TOPIC, 0, 300)
+        with replica(tmp_path / "copy", master) as store:
+            until(lambda: store.flushed_offset == end_of(master))
+            durable = store.flushed_offset
+        before = log_of(tmp_path / "copy", durable)
+        master.kill()
+        lost = lose_tail(master, 20)
+        master.start()
+        command = [
+            *(sys.executable, "-m", "lakelog", "replicate", str(tmp_path / "copy")),
+            *("--from", str(master.slaves), "--set", f"segment_size_bytes={SEGMENT}"),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+        assert done.returncode == 4, done.stderr
+        assert f"from {lost} to {durable}" in done.stderr
+        assert log_of(tmp_path / "copy", durable) == before
+        with lakelog.open(tmp_path / "copy", mode="read") as store:
+            assert numbers(store) == list(range(300))
