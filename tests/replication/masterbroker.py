@@ -73,7 +73,7 @@ class Broker:
         conf.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
         command = [
             "java",
-            f"@{HERE / 'jvm.args'}",
+            f"@{_ORACLE / 'jvm.args'}",
             f"-Duser.home={self.home}",
             f"-Drocketmq.home.dir={self.home}",
             f"-Drmq.logback.configurationFile={_LOGBACK}",
