@@ -214,7 +214,7 @@ def test_what_is_deleted_against_the_pin_is_told_and_accepted_only_when_told(
 
     refused = once(store, table)
     assert refused.exit_code == 1
-    gap = f"begins at offset {minimum}.* before {pin.position}.*{minimum - pin.position} bytes"
+    gap = f"begins at offset {minimum}.* ends at {pin.position}.*{minimum - pin.position} bytes"
     assert re.search(gap, refused.stderr), refused.stderr
     assert numbers(table) == list(range(100))
     assert only_pin(store).position == pin.position

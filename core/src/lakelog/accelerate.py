@@ -181,17 +181,14 @@ class Accelerator(Protocol):
 
 
 class Putting(Protocol):
-    """Appends messages without waiting for the flush strategy.
+    """Appends one message without waiting for the flush strategy.
 
-    Returns the result of one message, or ``None`` if nothing was done. It returns a queue id if it
-    only chose the queue.
+    Returns its result, or ``None`` if nothing was done. It returns a queue id if it only chose the
+    queue.
     """
 
     def put(self, message: Message) -> PutResult | int | None:
         """Append ``message``."""
-
-    def put_batch(self, messages: Sequence[Message]) -> Any:
-        """Append ``messages`` together; an ``EncodedBatch`` if they were only encoded."""
 
     def bound(
         self, topic: str, tags: str | None, queue_id: int | None

@@ -10,14 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArrayMethods, PyString, PyTuple};
+use pyo3::types::{PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::batch::{Batch, BatchEncoder, Queue, Shared};
+use crate::batch::Shared;
 use crate::message::{self, now_ms, Held, HostPair, Messages, Read, Topic, NO_QUEUE};
 use crate::page::{monotonic_ms, AppendLock, Places, Words, LONGEST_WAIT};
 use crate::record::{self, Fields, Hosts, Properties, BLANK_BYTES, PREPARED};
-use crate::run::ALONE_BYTES;
 
 /// Longer records are left to Python, where copying dominates the cost.
 const MOST_BYTES: usize = 16 << 10;
@@ -62,7 +61,6 @@ struct State {
 pub struct Putter {
     shared: Arc<Shared>,
     messages: Messages,
-    batches: BatchEncoder,
     places: Places,
     words: Words,
     lock: Py<AppendLock>,
@@ -115,7 +113,6 @@ impl Putter {
         Ok(Putter {
             shared: Arc::new(Shared::of(encoder, classes)?),
             messages: Messages::of(encoder, classes)?,
-            batches: BatchEncoder::new(encoder, classes)?,
             is_durable: words.get(places.flags) & places.durable != 0,
             places,
             words,
@@ -153,7 +150,6 @@ impl Putter {
         ] {
             visit.call(object)?;
         }
-        self.batches.visit(&visit)?;
         self.messages.unusual.visit(&visit)
     }
 
@@ -169,31 +165,6 @@ impl Putter {
             return Ok(None);
         };
         self.put_read(py, state, &mut read)
-    }
-
-    /// Append messages together, without waiting for durability.
-    ///
-    /// Returns their results; the encoded batch if Python must append it; `None` if it must
-    /// encode them, too.
-    fn put_batch(
-        &self,
-        py: Python<'_>,
-        messages: &Bound<'_, PyAny>,
-    ) -> PyResult<Option<Py<PyAny>>> {
-        let Some(mut batch) = self.batches.encode(py, messages)? else {
-            return Ok(None);
-        };
-        let appended = match self.state.try_lock() {
-            Ok(mut state) => self.append_batch(py, &mut state, &mut batch)?,
-            Err(_) => false,
-        };
-        if !appended {
-            return Ok(Some(Py::new(py, batch)?.into_any()));
-        }
-        if !self.is_durable {
-            self.moved(py)?;
-        }
-        batch.results(py, self.placed.bind(py)).map(Some)
     }
 
     /// An object that puts messages of one topic from body and keys; `None` if it never could.
@@ -349,30 +320,15 @@ impl Putter {
         state.record.resize(size, 0);
         let (magic, sealed) = (of.magic, self.shared.sealed);
         record::write(&mut state.record, &read.fields, flags, hosts, magic, &of.block, sealed);
-        if !self.take_turn(py)? {
+        if !self.health.bind(py).getattr(intern!(py, "refusal"))?.is_none()
+            || self.is_mine.bind(py).call0()?.is_truthy()?
+            || !self.take.bind(py).call1((false,))?.is_truthy()?
+        {
             return Ok(Put::Not);
         }
         let put = self.inside(py, state, read, hosts, topic, flags & PREPARED == 0);
         self.leave(py)?;
         put
-    }
-
-    /// Append an encoded batch; whether that was done.
-    fn append_batch(&self, py: Python<'_>, state: &mut State, batch: &mut Batch) -> PyResult<bool> {
-        if !self.take_turn(py)? {
-            return Ok(false);
-        }
-        let done = self.batch_inside(py, state, batch);
-        self.leave(py)?;
-        done
-    }
-
-    /// Take the lock between threads, if nothing speaks against a put.
-    #[inline(always)]
-    fn take_turn(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.health.bind(py).getattr(intern!(py, "refusal"))?.is_none()
-            && !self.is_mine.bind(py).call0()?.is_truthy()?
-            && self.take.bind(py).call1((false,))?.is_truthy()?)
     }
 
     #[inline(always)]
@@ -418,11 +374,23 @@ impl Putter {
         topic: usize,
         is_queued: bool,
     ) -> PyResult<Put> {
-        if !self.enter(py)? {
+        let (words, at) = (&self.words, &self.places);
+        let section = self.section.bind(py);
+        if !section.getattr(intern!(py, "keeps"))?.is_truthy()? {
+            if !self.lock.get().acquire(py, LONGEST_WAIT)? {
+                return Ok(Put::Not);
+            }
+            section.setattr(intern!(py, "keeps"), true)?;
+            words.set(at.appender_pid, self.pid);
+        }
+        if words.get(at.several) != 0 {
+            words.set(at.appender_since, monotonic_ms());
+        }
+        let stop = words.get(at.failed) | words.get(at.intent_end) | words.get(at.paused);
+        if stop != 0 || !self.health.bind(py).getattr(intern!(py, "refusal"))?.is_none() {
             return Ok(Put::Not);
         }
-        let position = self.words.get(self.places.appended) as i64;
-        let size = state.record.len() as i64;
+        let (size, position) = (state.record.len() as i64, words.get(at.appended) as i64);
         // Held to the end: calls below may run Python code, and the window's memory must stay.
         let Some(_window) = self.room(py, state, position, size)? else {
             return Ok(Put::Not);
@@ -444,86 +412,6 @@ impl Putter {
             }
         }
         self.write(py, state, hosts, position, end_at)
-    }
-
-    /// Enter the section; whether the log takes an append as it is.
-    #[inline(always)]
-    fn enter(&self, py: Python<'_>) -> PyResult<bool> {
-        let (words, at) = (&self.words, &self.places);
-        let section = self.section.bind(py);
-        if !section.getattr(intern!(py, "keeps"))?.is_truthy()? {
-            if !self.lock.get().acquire(py, LONGEST_WAIT)? {
-                return Ok(false);
-            }
-            section.setattr(intern!(py, "keeps"), true)?;
-            words.set(at.appender_pid, self.pid);
-        }
-        if words.get(at.several) != 0 {
-            words.set(at.appender_since, monotonic_ms());
-        }
-        let stop = words.get(at.failed) | words.get(at.intent_end) | words.get(at.paused);
-        Ok(stop == 0 && self.health.bind(py).getattr(intern!(py, "refusal"))?.is_none())
-    }
-
-    fn batch_inside(&self, py: Python<'_>, state: &mut State, batch: &mut Batch) -> PyResult<bool> {
-        if !self.enter(py)? {
-            return Ok(false);
-        }
-        let buffer = batch.buffer.clone_ref(py).into_bound(py);
-        let (words, at) = (&self.words, &self.places);
-        let (size, position) = (buffer.len() as i64, words.get(at.appended) as i64);
-        let Some(_window) = self.room(py, state, position, size)? else {
-            return Ok(false);
-        };
-        if !self.has_table(py, state)? {
-            return Ok(false);
-        }
-        let mut queue_ends = Vec::with_capacity(batch.queues.len());
-        for queue in &batch.queues {
-            let end_at = self.end_of(py, state, queue)?;
-            if end_at == 0 && queue.queued > 0 {
-                return Ok(false);
-            }
-            queue_ends.push((end_at, queue.queued as u64));
-        }
-        let Some((_, table)) = &state.table else {
-            return Ok(false);
-        };
-        let next = queue_ends.iter().map(|&(end_at, queued)| match queued {
-            0 => 0,
-            _ => table.get(end_at) as i64,
-        });
-        let now = now_ms().max(words.get(at.last_timestamp) as i64);
-        batch.place_at(py, position, next.collect(), now);
-        // As in `write`: from here on nothing is left to Python. No other thread has the buffer.
-        let end = position + size;
-        words.set(at.intent_start, position as u64);
-        words.set(at.intent_end, end as u64);
-        let (records, window) = (unsafe { buffer.as_bytes() }, &mut state.window);
-        let is_durable = self.is_durable;
-        let written = match records.len() < ALONE_BYTES {
-            true => window.write(records, position, is_durable),
-            false => py.detach(|| window.write(records, position, is_durable)),
-        };
-        if let Err(error) = written {
-            return Err(self.fail(py, &error));
-        }
-        words.set(at.appended, end as u64);
-        words.set(at.last_timestamp, now as u64);
-        for (end_at, queued) in queue_ends.into_iter().filter(|&(_, queued)| queued > 0) {
-            table.set(end_at, table.get(end_at) + queued);
-        }
-        words.set(at.intent_end, 0);
-        Ok(true)
-    }
-
-    /// The word with the end of a batch's queue; 0 if it is not in the table.
-    fn end_of(&self, py: Python<'_>, state: &mut State, queue: &Queue) -> PyResult<usize> {
-        let name = queue.key.bind(py).get_item(0)?.cast_into::<PyString>()?;
-        match self.topic(py, state, &name)? {
-            Some(topic) => self.queue_end(py, state, topic, queue.id),
-            None => Ok(0),
-        }
     }
 
     /// Place the record, and write it: from here on nothing is left to Python.

@@ -108,11 +108,12 @@ pub struct BatchEncoder {
 }
 
 /// A queue that records of a batch go to.
-pub struct Queue {
-    pub key: Py<PyTuple>,
+struct Queue {
+    key: Py<PyTuple>,
     topic: usize,
-    pub id: i32,
-    pub queued: i64,
+    id: i32,
+    queued: i64,
+    first: i64,
 }
 
 struct Entry {
@@ -128,13 +129,13 @@ struct Entry {
 pub struct Batch {
     shared: Arc<Shared>,
     #[pyo3(get)]
-    pub buffer: Py<PyByteArray>,
+    buffer: Py<PyByteArray>,
     #[pyo3(get)]
     count: usize,
     #[pyo3(get)]
     wait: bool,
     entries: Vec<Entry>,
-    pub queues: Vec<Queue>,
+    queues: Vec<Queue>,
     pairs: Vec<Arc<HostPair>>,
     placed: Option<(i64, i64)>,
 }
@@ -142,7 +143,7 @@ pub struct Batch {
 #[pymethods]
 impl BatchEncoder {
     #[new]
-    pub fn new(encoder: &Bound<'_, PyAny>, classes: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn new(encoder: &Bound<'_, PyAny>, classes: &Bound<'_, PyAny>) -> PyResult<Self> {
         Ok(BatchEncoder {
             shared: Arc::new(Shared::of(encoder, classes)?),
             messages: Messages::of(encoder, classes)?,
@@ -153,11 +154,13 @@ impl BatchEncoder {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.visit(&visit)
+        visit.call(&self.topic_block)?;
+        self.messages.unusual.visit(&visit)?;
+        visit.call(&self.choose_many)
     }
 
     /// The records of a list of messages, or of columns; `None` to leave them to Python.
-    pub fn encode(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<Option<Batch>> {
+    fn encode(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<Option<Batch>> {
         if messages.get_type().is(self.columns.bind(py)) {
             return self.encode_columns(py, messages);
         }
@@ -185,12 +188,6 @@ impl BatchEncoder {
 }
 
 impl BatchEncoder {
-    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.topic_block)?;
-        self.messages.unusual.visit(visit)?;
-        visit.call(&self.choose_many)
-    }
-
     /// The index of the topic in `topics`; `None` if Python refuses it.
     #[inline(always)]
     fn topic(
@@ -348,7 +345,7 @@ fn queue_of(
         return Ok(at);
     }
     let key = (&topics[topic].name, id).into_pyobject(py)?.unbind();
-    queues.push(Queue { key, topic, id, queued: 0 });
+    queues.push(Queue { key, topic, id, queued: 0, first: 0 });
     Ok(queues.len() - 1)
 }
 
@@ -367,19 +364,38 @@ impl Batch {
         queue_offsets: &Bound<'_, PyAny>,
         now_ms: i64,
     ) -> PyResult<Py<PyAny>> {
-        if (self.buffer.bind(py).len() + BLANK_BYTES) as i64 > remaining {
-            return Ok(self.shared.end_of_file.clone_ref(py));
+        let shared = self.shared.clone();
+        let buffer = self.buffer.bind(py);
+        if (buffer.len() + BLANK_BYTES) as i64 > remaining {
+            return Ok(shared.end_of_file.clone_ref(py));
         }
         let mut next = Vec::with_capacity(self.queues.len());
-        for queue in &self.queues {
-            next.push(if queue.queued > 0 {
+        for queue in &mut self.queues {
+            let first = if queue.queued > 0 {
                 queue_offsets.call_method1(intern!(py, "next"), (&queue.key,))?.extract()?
             } else {
                 0
-            });
+            };
+            queue.first = first;
+            next.push(first);
         }
-        self.place_at(py, position, next, now_ms);
-        Ok(self.shared.placed.clone_ref(py))
+        // The buffer has no other user while it is placed: a batch is used for one append.
+        let out = unsafe { buffer.as_bytes_mut() };
+        let mut at = 0;
+        for entry in &mut self.entries {
+            entry.queue_offset = 0;
+            if entry.is_queued {
+                entry.queue_offset = next[entry.queue];
+                next[entry.queue] += 1;
+            }
+            let to = &mut out[at..at + entry.size];
+            let place = position + at as i64;
+            let hosts = &self.pairs[entry.pair].hosts;
+            record::place(to, hosts, entry.queue_offset, place, now_ms, shared.sealed);
+            at += entry.size;
+        }
+        self.placed = Some((position, now_ms));
+        Ok(shared.placed.clone_ref(py))
     }
 
     /// Take the queue offsets that `place` used, after the bytes were written.
@@ -391,14 +407,14 @@ impl Batch {
     }
 
     /// The result of each message, in order; only after `place`.
-    pub fn results(&self, py: Python<'_>, status: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    fn results(&self, py: Python<'_>, status: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let Some((position, now)) = self.placed else {
             return Err(PyRuntimeError::new_err("results of a batch that was not placed"));
         };
         if self.count >= COLUMNS_FROM {
             return self.columns(py, status, position, now);
         }
-        let mut found = Vec::with_capacity(self.count);
+        let found = PyList::empty(py);
         let mut place = position;
         for entry in &self.entries {
             let queue = &self.queues[entry.queue];
@@ -406,34 +422,14 @@ impl Batch {
             let numbers = [entry.queue_offset, place, entry.size as i64, now];
             let host = &self.pairs[entry.pair].store_host;
             let topic = topic.as_ptr();
-            found.push(self.shared.result(py, status, topic, queue.id, numbers, host)?);
+            found.append(self.shared.result(py, status, topic, queue.id, numbers, host)?)?;
             place += entry.size as i64;
         }
-        Ok(PyList::new(py, found)?.into_any().unbind())
+        Ok(found.into_any().unbind())
     }
 }
 
 impl Batch {
-    /// Fill in what depends on the place; `next` is the next offset of each queue.
-    pub fn place_at(&mut self, py: Python<'_>, position: i64, mut next: Vec<i64>, now_ms: i64) {
-        // The buffer has no other user while it is placed: a batch is used for one append.
-        let out = unsafe { self.buffer.bind(py).as_bytes_mut() };
-        let mut at = 0;
-        for entry in &mut self.entries {
-            entry.queue_offset = 0;
-            if entry.is_queued {
-                entry.queue_offset = next[entry.queue];
-                next[entry.queue] += 1;
-            }
-            let to = &mut out[at..at + entry.size];
-            let place = position + at as i64;
-            let hosts = &self.pairs[entry.pair].hosts;
-            record::place(to, hosts, entry.queue_offset, place, now_ms, self.shared.sealed);
-            at += entry.size;
-        }
-        self.placed = Some((position, now_ms));
-    }
-
     /// A `BatchResult`.
     fn columns(
         &self,
@@ -442,28 +438,28 @@ impl Batch {
         position: i64,
         now: i64,
     ) -> PyResult<Py<PyAny>> {
-        let column = |value: &mut dyn FnMut(&Entry) -> i64| -> PyResult<Bound<'_, PyAny>> {
-            let raw = PyBytes::new_with(py, self.count * 8, |out| {
-                for (to, entry) in out.chunks_exact_mut(8).zip(&self.entries) {
-                    to.copy_from_slice(&value(entry).to_ne_bytes());
-                }
-                Ok(())
-            })?;
-            self.shared.from_buffer.bind(py).call1((raw, "=i8"))
+        let column = |values: &mut dyn Iterator<Item = i64>| -> PyResult<Bound<'_, PyAny>> {
+            let raw: Vec<u8> = values.flat_map(i64::to_ne_bytes).collect();
+            self.shared.from_buffer.bind(py).call1((PyBytes::new(py, &raw), "=i8"))
         };
         let mut place = position;
+        let places: Vec<i64> = self
+            .entries
+            .iter()
+            .map(|entry| {
+                place += entry.size as i64;
+                place - entry.size as i64
+            })
+            .collect();
         let queues = PyList::new(py, self.entries.iter().map(|e| &self.queues[e.queue].key))?;
         let hosts = self.entries.iter().map(|entry| &self.pairs[entry.pair].store_host);
         let hosts = PyList::new(py, hosts)?;
         let made = self.shared.batch_result.bind(py).call1((
             status,
             queues,
-            column(&mut |entry| entry.queue_offset)?,
-            column(&mut |entry| {
-                place += entry.size as i64;
-                place - entry.size as i64
-            })?,
-            column(&mut |entry| entry.size as i64)?,
+            column(&mut self.entries.iter().map(|entry| entry.queue_offset))?,
+            column(&mut places.into_iter())?,
+            column(&mut self.entries.iter().map(|entry| entry.size as i64))?,
             now,
             hosts,
         ))?;

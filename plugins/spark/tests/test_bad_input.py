@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> Path:
 
 
 UNREACHABLE: Final = 4
-"""The exit code of a table that cannot be reached, or takes nothing: no commit was made."""
+"""The exit code of a table that cannot be reached, or refuses a commit: no commit was made."""
 
 
 def refused(*arguments: object, codes: Collection[int] = (1, 2, 3)) -> str:
@@ -91,7 +91,7 @@ def test_a_catalog_that_is_none(store: Path, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "catalog.db").write_bytes(b"this is no database" * 100)
     said = refused(*dispatch(store, f"iceberg:{tmp_path / 'lake'}"), codes=[UNREACHABLE])
-    assert f"iceberg:{tmp_path / 'lake'}, table {TABLE}, cannot be reached" in said
+    assert f"iceberg:{tmp_path / 'lake'}, table {TABLE}, cannot be read or written" in said
     assert "file is not a database" in said
 
 
@@ -101,7 +101,7 @@ def test_a_catalog_that_lost_its_table(store: Path, tmp_path: Path) -> None:
     for each in (tmp_path / "lake").rglob("*.metadata.json"):
         each.unlink()
     said = refused(*dispatch(store, to), codes=[UNREACHABLE])
-    assert "cannot be reached" in said
+    assert "cannot be read or written" in said
     assert ".metadata.json" in said
 
 
@@ -159,7 +159,7 @@ def test_a_claim_of_another_store(kind: str, store: Path, tmp_path: Path) -> Non
     with open_small(tmp_path / "other") as other:
         other.put_batch(list(messages(COUNT // 2)))
     said = refused(*dispatch(tmp_path / "other", to, *more))
-    assert f"{tmp_path / 'other'} is not the log that" in said
+    assert f"{tmp_path / 'other'} is not the log whose rows" in said
     assert "no whole record is there" in said
     assert "--store-id" in said
     assert_exactly(kind, tmp_path / "t", keys_of(store, "S"))
@@ -291,7 +291,7 @@ def test_an_offset_that_is_gone(kind: str, store: Path, tmp_path: Path) -> None:
 
 def test_an_offset_that_is_gone_from_a_read(store: Path) -> None:
     minimum = drop_front(store, 2)
-    with pytest.raises(LakelogError, match=f"offset 0 is not in the log, which holds {minimum}"):
+    with pytest.raises(LakelogError, match=f"offset 0 is not in the log, which has {minimum}"):
         read_rows(store, start='{"offset": 0}')
 
 
@@ -301,7 +301,7 @@ def test_a_catalog_of_spark_that_nobody_serves(spark: SparkSession) -> None:
     for name, value in settings.items():
         spark.conf.set(f"spark.sql.catalog.nowhere{name}", value)
     spec = TableSpec("spark:nowhere", "a.messages")
-    said = r"spark:nowhere, table a\.messages, cannot be reached"
+    said = r"spark:nowhere, table a\.messages, cannot be read or written"
     with pytest.raises(Unreachable, match=said) as caught:
         targets_for(spec, SparkCatalogLocation(spark, "nowhere"))
     assert "\n" not in str(caught.value)

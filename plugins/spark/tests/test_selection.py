@@ -142,7 +142,7 @@ def test_starts_that_make_no_sense(store: Path) -> None:
         reader(store, start="latest")
     with pytest.raises(OtherStore):
         reader(store, start='{"offset": 0, "store": "other"}')
-    with pytest.raises(OffsetUnavailable, match="holds 0 to"):
+    with pytest.raises(OffsetUnavailable, match="has 0 to"):
         reader(store, start='{"offset": 99999999}').partitions()
 
 

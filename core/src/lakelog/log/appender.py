@@ -156,14 +156,8 @@ class Appender:
             raise self._health.refused()
         if not messages:
             return []
-        encoded: EncodedBatch | None = None
-        if self._putting is not None and self._answers_at_once:
-            done: Sequence[PutResult] | EncodedBatch | None = self._putting.put_batch(messages)
-            if done is not None and not isinstance(done, EncodedBatch):
-                return done
-            encoded = done
         try:
-            batches = list(self._encoded(messages, encoded))
+            batches = list(self._encoded(messages))
         except IllegalMessage as error:
             raise PutRefused(error.status, str(error)) from None
         if len(batches) == 1:
@@ -184,11 +178,9 @@ class Appender:
             results += batch.results(status)
         return results
 
-    def _encoded(
-        self, messages: Sequence[Message], encoded: EncodedBatch | None = None
-    ) -> Iterator[EncodedBatch]:
-        """Yield one batch, which may be ``encoded`` already, or several if it fits no segment."""
-        batch = self._encode(messages) if encoded is None else encoded
+    def _encoded(self, messages: Sequence[Message]) -> Iterator[EncodedBatch]:
+        """Yield one batch, or several if one would not fit into a segment."""
+        batch = self._encode(messages)
         if len(batch.buffer) + BLANK_MIN_BYTES <= self._log.segments.size_bytes or batch.count == 1:
             yield batch
             return

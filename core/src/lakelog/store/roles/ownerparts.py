@@ -75,7 +75,8 @@ def _filled(parts: RoleParts, owned: OwnedStore, receiver: object) -> RoleParts:
     """Refuse puts, and begin to receive."""
     parts.role = "replica"
     path = owned.directory.path
-    parts.puts = RefusingWriter(path, f"{path}: {FILLED_BY_MASTER}; put there")
+    refused = f"{path}: {FILLED_BY_MASTER}; put there"
+    parts.puts = RefusingWriter(path, refused, owned.appender.flush)
     if isinstance(receiver, Receiver):
         try:
             receiver.receive_into(ReceivedLog(owned, receiver.source))

@@ -62,10 +62,12 @@ class RefusingWriter:
 
     :ivar path: the store directory
     :ivar why: the reason, and what to do
+    :ivar sync: flushes the log of a replica; ``None`` for a reader
     """
 
     path: Path
     why: str
+    sync: Callable[[], int] | None = None
 
     def put(self, *_: object) -> NoReturn:
         """Refuse."""
@@ -77,8 +79,10 @@ class RefusingWriter:
         """Return a function that refuses."""
         return self.put
 
-    def flush(self) -> NoReturn:
-        """Refuse: a reader cannot flush."""
+    def flush(self) -> int:
+        """Flush, unless this is a reader."""
+        if self.sync is not None:
+            return self.sync()
         raise StoreReadOnly(
             "the store is open for reading; its owner makes things durable", path=self.path
         )
