@@ -71,11 +71,7 @@ fn file_of(map: &PyBuffer<u8>, (slots, entries): (usize, usize)) -> Option<File<
 
 impl Parts {
     /// Search all files, newest first, and the keys that a reader keeps in memory.
-    fn through(
-        &self,
-        search: &mut Search<'_>,
-        topic: &Bound<'_, PyAny>,
-    ) -> PyResult<Option<()>> {
+    fn through(&self, search: &mut Search<'_>, topic: &Bound<'_, PyAny>) -> PyResult<Option<()>> {
         let py = topic.py();
         type Files<'py> = (Bound<'py, PyTuple>, Bound<'py, PyAny>, i64, i64, usize, usize);
         let found = self.hash_files(py)?.and_then(|found| found.extract::<Files<'_>>().ok());

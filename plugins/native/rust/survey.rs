@@ -148,7 +148,11 @@ mod tests {
 
     #[test]
     fn a_name_is_found_anywhere() {
-        for text in [&b"INNER_MULTI_DISPATCH"[..], b"xIINNER_MULTI_DISPATCH", b"INNER_INNER_MULTI_DISPATCHx"] {
+        for text in [
+            &b"INNER_MULTI_DISPATCH"[..],
+            b"xIINNER_MULTI_DISPATCH",
+            b"INNER_INNER_MULTI_DISPATCHx",
+        ] {
             assert!(contains(text, LIGHT));
             assert!(!contains(&text[..text.len() - 2], LIGHT));
         }
