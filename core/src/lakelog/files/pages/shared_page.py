@@ -14,15 +14,14 @@ synced, and need not survive a crash. An exclusive owner initialises it in place
                that has it or waits for the former; 0 is none (lakelog.files.shared.append_lock)
     byte  128  appended: end of the appended bytes; the commit point of each append
     byte  144  intent: start of the append in progress, and byte 152 its end; 0 is none
-    byte  144  intent: where the append under way starts, and byte 152 where it ends; 0 is none
     byte  160  generation of the table of queue ends (lakelog.files.shared.queue_table)
     byte  192  sync lock: u32 waited, u32 sequence
     byte  256  group commit, 32 bytes (lakelog.files.shared.group_sync); its first word is flushed
     byte  288  store time of a record that is durable with all before it, in ms since 1970
     byte  320  minimum: first byte still in the log
-        byte  328  dispatched: end of what is dispatched to queues and index
-        byte  336  committed: end of the bytes in the page cache; used by staged writers
-        byte  344  syncs: number of syncs; byte 352 their total duration, in us
+    byte  328  dispatched: end of what is dispatched to queues and index
+    byte  336  committed: end of the bytes in the page cache; used by staged writers
+    byte  344  syncs: number of syncs; byte 352 their total duration, in us
     byte  360  records: number of dispatched records
     byte  368  process id of the owner, and byte 376 when it started: clock ticks since boot
     byte  384  heartbeat of the owner: ms since 1970
@@ -32,8 +31,8 @@ synced, and need not survive a crash. An exclusive owner initialises it in place
     byte  440  copies, 24 bytes (lakelog.files.shared.copied_end)
     byte  512  why the store has failed: u64 length of a text in UTF-8, and the text
     byte 3072  why puts are paused, likewise; length 0 means they are not. Valid only while a
-                   process has the services
-        byte 4096  the shared settings: u64 length of a text in JSON, and the text
+               process has the services
+    byte 4096  the shared settings: u64 length of a text in JSON, and the text
 
 Positions never decrease while a process that has joined lives. Several words are not consistent
 with each other.

@@ -9,7 +9,6 @@ If a process dies in between, its intent stays in the shared page, and the next 
 log. Uncommitted bytes are zeroed; for committed ones the queue ends are raised. So the log never
 has a hole, and each record has both its bytes and its queue offset, or neither.
 
-A process alone keeps the byte locked between its appends. Otherwise each append releases it.
 A process alone keeps the lock between its appends. Otherwise each append releases it.
 """
 
