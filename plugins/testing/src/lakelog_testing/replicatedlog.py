@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from lakelog.errors import OffsetOutOfRange
@@ -64,9 +65,10 @@ class FakeReplicatedLog(FakeLog):
 
     def open_segment(self, start_offset: int) -> File:
         """Open a segment's file."""
-        if start_offset < self.minimum:
-            raise OffsetOutOfRange(f"offset {start_offset} was deleted", offset=start_offset)
-        return RealFileSystem().open(self.folder / segment_name(start_offset))
+        if start_offset >= self.minimum:
+            with suppress(FileNotFoundError):
+                return RealFileSystem().open(self.folder / segment_name(start_offset))
+        raise OffsetOutOfRange(f"offset {start_offset} was deleted", offset=start_offset)
 
     def wait_moved(self, durable_end: int, committed_end: int, timeout_s: float) -> bool:
         """Poll until a position is beyond the given one."""

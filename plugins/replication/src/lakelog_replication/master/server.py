@@ -80,7 +80,8 @@ class HaServer:
         try:
             self._listener = socket.create_server((host, port), family=family, backlog=_MOST_LINKS)
         except OSError as error:
-            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            number = error.errno or 0  # below 0: the name of the host is not known
+            why = os.strerror(number) if number > 0 else str(error)
             raise StoreError(
                 f"slaves cannot be served at {host or 'every address'}, port {port}: {why}; set "
                 "rocketmq-ha.host and rocketmq-ha.port to an address of this machine and a free "
