@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import lakelog
 from lakelog_replication.address import Address
+from lakelog_replication.replica import commands
 from lakelog_testing.scriptedmaster import ScriptedMaster
 from plugins.replication.tests.replica.copies import SEGMENT, log_of, make_log, replica, until
-from plugins.replication.tests.test_remoting import answering, runtime
+from plugins.replication.tests.test_remoting import answering, response, runtime
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
@@ -61,3 +64,22 @@ def test_a_new_copy_begins_where_the_broker_says(tmp_path: Path) -> None:
             until(lambda: store.max_offset == master.end)
             assert store.min_offset == SEGMENT
     assert log_of(tmp_path / "copy", len(log)) == log[SEGMENT:]
+
+
+@pytest.mark.parametrize("left", ["nothing", "a folder", "an empty segment"])
+def test_a_copy_whose_making_was_killed_asks_for_the_segment_size_again(
+    tmp_path: Path, left: str
+) -> None:
+    if left != "nothing":
+        (tmp_path / "commitlog").mkdir()
+    if left == "an empty segment":
+        (tmp_path / "commitlog" / "00000000000000000000").touch()
+    with answering(response(b"mappedFileSizeCommitLog=1048576\n")) as broker:
+        given = commands._with_segment_size(tmp_path, str(broker), {})
+    assert given == {"segment_size_bytes": 1048576}
+
+
+def test_a_copy_with_a_segment_keeps_its_size(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / "00000000000000000000").write_bytes(bytes(4096))
+    assert commands._with_segment_size(tmp_path, "127.0.0.1:1", {}) == {}

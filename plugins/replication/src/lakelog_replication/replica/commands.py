@@ -103,9 +103,12 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
 
 
 def _with_segment_size(store: Path, broker: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Add the master's segment size for a new replica, if the master says it."""
-    key = "segment_size_bytes"
-    if broker and key not in arguments and not (store / "commitlog").exists():
+    """Add the master's segment size while the replica has no segment, if the master says it.
+
+    A process that was killed while it made the replica may have left an empty folder or file.
+    """
+    key, segments = "segment_size_bytes", (store / "commitlog").glob("[0-9]*")
+    if broker and key not in arguments and not any(each.stat().st_size for each in segments):
         try:
             size = broker_config(Address.parse(broker)).get("mappedFileSizeCommitLog", "")
         except (BrokerRefused, ValueError) as error:
