@@ -226,7 +226,7 @@ class Appender:
         except IllegalMessage as error:
             self._put_singly(burst, PutRefused(error.status, str(error)))
             return
-        except Exception as error:  # noqa: BLE001  # what is no message is the caller's to hear of
+        except Exception as error:  # noqa: BLE001  # a wrong argument: the future gives it to the caller
             self._put_singly(burst, error)
             return
         done = 0
@@ -270,7 +270,7 @@ class Appender:
             if self._replicator is not None:
                 whose = self._of_replicator
                 outcomes.append(checked(self._replicator.submit(end, wait)))
-        except Exception as error:  # noqa: BLE001  # a plugin's, or a signal handler's: the bytes are in the log, so it is told as their outcome
+        except Exception as error:  # noqa: BLE001  # from a plugin or a signal handler; the bytes are in the log, so it is their outcome
             answer(whose.error(error, end))
             return
         finish = partial(self._answer, answer, end)
@@ -288,7 +288,7 @@ class Appender:
             for outcome in copied:
                 whose = self._of_replicator
                 told = _combined(told, known(outcome))
-        except Exception as error:  # noqa: BLE001  # a plugin's, or a signal handler's: told below
+        except Exception as error:  # noqa: BLE001  # from a plugin or a signal handler; passed to the answer below
             told = whose.error(error, end)
         answer(told)
 

@@ -73,7 +73,7 @@ class MemberWatch:
                     self._lock.if_alone(self._forget_others)
                 if self.on_turn is not None:
                     self.on_turn()
-            except Exception:  # noqa: BLE001  # the thread must go on, or no newcomer could append
+            except Exception:  # noqa: BLE001  # the thread must continue, or no joining process could append
                 _LOG.exception("%s: a turn of the watching thread failed", self._lock.path)
 
     def _sleep(self, seen: int) -> None:
