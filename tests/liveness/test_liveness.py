@@ -51,6 +51,18 @@ def test_forked_children_end_again_and_again(tmp_path: Path, role: str) -> None:
         run(tmp_path / str(seed), seed, role, "forks")
 
 
+@pytest.mark.parametrize("times", [12, pytest.param(300, marks=pytest.mark.slow)])
+def test_a_child_forked_within_the_first_put_of_a_thread_puts(tmp_path: Path, times: int) -> None:
+    # A name that compiled code interned at its first use made every seventh child wait forever.
+    for number in range(times):
+        store = str(tmp_path / str(number))
+        command = [sys.executable, "-W", "ignore", "-m", "tests.liveness.first_put", store]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        with lakelog.open(store, mode="read") as found:
+            assert sorted(bytes(each.body) for each in found.scan()) == [b"child", b"parent"]
+
+
 def run(path: Path, seed: int, role: str, program: str = "verbs") -> None:
     """What was acknowledged is there once."""
     command = [sys.executable, "-W", "ignore", "-m", f"tests.liveness.{program}"]

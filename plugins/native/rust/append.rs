@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pyo3::exceptions::PyOSError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::batch::Shared;
 use crate::message::{self, now_ms, Held, HostPair, Messages, Read, Topic, NO_QUEUE};
+use crate::names;
 use crate::page::{monotonic_ms, AppendLock, Places, Words, LONGEST_WAIT};
 use crate::record::{self, Fields, Hosts, Properties, BLANK_BYTES, PREPARED};
 
@@ -289,9 +289,9 @@ impl Putter {
     #[inline(always)]
     fn moved(&self, py: Python<'_>) -> PyResult<()> {
         let positions = self.positions.bind(py);
-        let sleeps = !positions.getattr(intern!(py, "sleeper"))?.is_none();
-        if sleeps || positions.getattr(intern!(py, "asked"))?.get_item(0)?.is_truthy()? {
-            positions.call_method0(intern!(py, "moved"))?;
+        let sleeps = !positions.getattr(names::SLEEPER.get(py))?.is_none();
+        if sleeps || positions.getattr(names::ASKED.get(py))?.get_item(0)?.is_truthy()? {
+            positions.call_method0(names::MOVED.get(py))?;
         }
         Ok(())
     }
@@ -320,7 +320,7 @@ impl Putter {
         state.record.resize(size, 0);
         let (magic, sealed) = (of.magic, self.shared.sealed);
         record::write(&mut state.record, &read.fields, flags, hosts, magic, &of.block, sealed);
-        if !self.health.bind(py).getattr(intern!(py, "refusal"))?.is_none()
+        if !self.health.bind(py).getattr(names::REFUSAL.get(py))?.is_none()
             || self.is_mine.bind(py).call0()?.is_truthy()?
             || !self.take.bind(py).call1((false,))?.is_truthy()?
         {
@@ -376,18 +376,18 @@ impl Putter {
     ) -> PyResult<Put> {
         let (words, at) = (&self.words, &self.places);
         let section = self.section.bind(py);
-        if !section.getattr(intern!(py, "keeps"))?.is_truthy()? {
+        if !section.getattr(names::KEEPS.get(py))?.is_truthy()? {
             if !self.lock.get().acquire(py, LONGEST_WAIT)? {
                 return Ok(Put::Not);
             }
-            section.setattr(intern!(py, "keeps"), true)?;
+            section.setattr(names::KEEPS.get(py), true)?;
             words.set(at.appender_pid, self.pid);
         }
         if words.get(at.several) != 0 {
             words.set(at.appender_since, monotonic_ms());
         }
         let stop = words.get(at.failed) | words.get(at.intent_end) | words.get(at.paused);
-        if stop != 0 || !self.health.bind(py).getattr(intern!(py, "refusal"))?.is_none() {
+        if stop != 0 || !self.health.bind(py).getattr(names::REFUSAL.get(py))?.is_none() {
             return Ok(Put::Not);
         }
         let (size, position) = (state.record.len() as i64, words.get(at.appended) as i64);
@@ -466,9 +466,9 @@ impl Putter {
 
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
         let section = self.section.bind(py);
-        let keeps = section.getattr(intern!(py, "keeps"))?.is_truthy()?;
+        let keeps = section.getattr(names::KEEPS.get(py))?.is_truthy()?;
         if keeps && self.words.get(self.places.several) != 0 {
-            section.setattr(intern!(py, "keeps"), false)?;
+            section.setattr(names::KEEPS.get(py), false)?;
             self.lock.get().release();
         }
         self.release.bind(py).call0()?;
@@ -485,7 +485,7 @@ impl Putter {
         position: i64,
         size: i64,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let found = self.segments.bind(py).getattr(intern!(py, "window"))?;
+        let found = self.segments.bind(py).getattr(names::WINDOW.get(py))?;
         let Ok(found) = found.cast_into_exact::<PyTuple>() else {
             return Ok(None);
         };

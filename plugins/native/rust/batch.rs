@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::columns::Columns;
 use crate::message::{now_ms, HostPair, Messages, Read, Topic};
+use crate::names;
 use crate::record::{self, Hosts, BLANK_BYTES, PREPARED};
 use crate::slots::{new_ref, Slots};
 
@@ -372,7 +372,7 @@ impl Batch {
         let mut next = Vec::with_capacity(self.queues.len());
         for queue in &mut self.queues {
             let first = if queue.queued > 0 {
-                queue_offsets.call_method1(intern!(py, "next"), (&queue.key,))?.extract()?
+                queue_offsets.call_method1(names::NEXT.get(py), (&queue.key,))?.extract()?
             } else {
                 0
             };
@@ -401,7 +401,7 @@ impl Batch {
     /// Take the queue offsets that `place` used, after the bytes were written.
     fn advance(&self, py: Python<'_>, queue_offsets: &Bound<'_, PyAny>) -> PyResult<()> {
         for queue in self.queues.iter().filter(|queue| queue.queued > 0) {
-            queue_offsets.call_method1(intern!(py, "advance"), (&queue.key, queue.queued))?;
+            queue_offsets.call_method1(names::ADVANCE.get(py), (&queue.key, queue.queued))?;
         }
         Ok(())
     }

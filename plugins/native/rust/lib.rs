@@ -16,6 +16,7 @@ mod index;
 mod log;
 mod lookups;
 mod message;
+mod names;
 mod octets;
 mod page;
 mod query;
@@ -28,6 +29,7 @@ mod units;
 
 #[pymodule(name = "_native", gil_used = true)]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    names::intern(module.py());
     module.add_class::<batch::BatchEncoder>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<append::Putter>()?;
@@ -35,6 +37,8 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<append::BoundPutter>()?;
     module.add_class::<stored::Decoder>()?;
     module.add_class::<lookups::Lookups>()?;
+    module.add_class::<octets::Octets>()?;
+    module.add_class::<units::UnitMap>()?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
     module.add_function(wrap_pyfunction!(survey::plain_records, module)?)?;

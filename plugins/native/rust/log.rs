@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pyo3::buffer::PyBuffer;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
+use crate::names;
 use crate::page::Words;
 use crate::run::{answer, given, octets};
 
@@ -87,8 +87,8 @@ impl Log {
         match &self.kind {
             Kind::Owned { page, .. } => Ok(page.bounds()),
             Kind::Files { bounds, .. } => {
-                let minimum = given(py, bounds.bind(py).call_method0(intern!(py, "minimum")))?;
-                let end = given(py, bounds.bind(py).call_method0(intern!(py, "end")))?;
+                let minimum = given(py, bounds.bind(py).call_method0(names::MINIMUM.get(py)))?;
+                let end = given(py, bounds.bind(py).call_method0(names::END.get(py)))?;
                 let minimum = minimum.and_then(|minimum| minimum.extract::<i64>().ok());
                 let end = end.and_then(|end| end.extract::<Option<i64>>().ok());
                 Ok(minimum.zip(end.map(|end| end.unwrap_or(i64::MAX))))
@@ -145,7 +145,7 @@ impl Log {
             Kind::Owned { open, .. } => {
                 let segment = open.bind(py).get_item(start).ok().flatten();
                 let memory = match segment {
-                    Some(segment) => segment.getattr_opt(intern!(py, "memory")).ok().flatten(),
+                    Some(segment) => segment.getattr_opt(names::MEMORY.get(py)).ok().flatten(),
                     None => None,
                 };
                 let memory = memory.and_then(|memory| PyBuffer::get(&memory).ok());
@@ -190,7 +190,7 @@ fn viewed(
         return Ok(None);
     };
     let py = open.py();
-    let view = segment.call_method1(intern!(py, "view"), (within, length));
+    let view = segment.call_method1(names::VIEW.get(py), (within, length));
     let Some(view) = answer(py, view)? else {
         return Ok(None);
     };

@@ -4,7 +4,6 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use pyo3::buffer::PyBuffer;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
@@ -14,6 +13,7 @@ use crate::index::{fetch, Chain, File, Wanted};
 use crate::log::Bounds;
 use crate::lookups::Parts;
 use crate::message::long;
+use crate::names;
 use crate::run::{answer, octets, ALONE_BYTES};
 use crate::stored::frame;
 
@@ -62,7 +62,7 @@ pub fn query<'py>(
 
 /// All bytes of a `HashFile`.
 fn map_of(file: &Bound<'_, PyAny>) -> Option<PyBuffer<u8>> {
-    PyBuffer::get(&file.getattr(intern!(file.py(), "map")).ok()?).ok()
+    PyBuffer::get(&file.getattr(names::MAP.get(file.py())).ok()?).ok()
 }
 
 fn file_of(map: &PyBuffer<u8>, (slots, entries): (usize, usize)) -> Option<File<'_>> {

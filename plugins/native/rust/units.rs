@@ -2,11 +2,11 @@
 //! reads them in memory, other processes by `pread`. As `lakelog_queues/files/unitfiles.py`.
 
 use pyo3::buffer::PyBuffer;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 use crate::frame::RECORD_MIN_BYTES;
+use crate::names;
 use crate::run::octets;
 
 pub const UNIT_BYTES: usize = 20;
@@ -155,7 +155,7 @@ impl<'py> Source<'py> {
     /// kill the process.
     fn of(source: Bound<'py, PyAny>) -> Option<Source<'py>> {
         let py = source.py();
-        let Ok(own) = source.getattr(intern!(py, "own_map")) else {
+        let Ok(own) = source.getattr(names::OWN_MAP.get(py)) else {
             return PyBuffer::get(&source).ok().map(Source::Held);
         };
         let descriptor = descriptor_of(&source)?;
@@ -167,7 +167,7 @@ impl<'py> Source<'py> {
             Ok(map) => map,
             Err(_) => {
                 let made = Bound::new(py, UnitMap::of(descriptor, length)?).ok()?;
-                source.setattr(intern!(py, "own_map"), &made).ok()?;
+                source.setattr(names::OWN_MAP.get(py), &made).ok()?;
                 made
             }
         };
@@ -178,10 +178,10 @@ impl<'py> Source<'py> {
 /// The descriptor of a `CachedFile`, which stays its own while the interpreter lock is held.
 fn descriptor_of(opened: &Bound<'_, PyAny>) -> Option<i32> {
     let py = opened.py();
-    if opened.getattr(intern!(py, "dropped")).ok()?.is_truthy().ok()? {
+    if opened.getattr(names::DROPPED.get(py)).ok()?.is_truthy().ok()? {
         return None;
     }
-    opened.getattr(intern!(py, "descriptor")).ok()?.extract().ok().filter(|&found| found >= 0)
+    opened.getattr(names::DESCRIPTOR.get(py)).ok()?.extract().ok().filter(|&found| found >= 0)
 }
 
 fn length_of(descriptor: i32) -> Option<usize> {
