@@ -16,9 +16,10 @@ from lakelog.files.pages import publishing
 from lakelog.files.shared import membership
 from lakelog.store import owner
 from lakelog.store.open import open_to_serve
-from lakelog.store.roles import joining, ownerparts, ways
+from lakelog.store.roles import ownerparts, ways
 from lakelog_hash_index import appending, filewriter
 from lakelog_hash_index import owner as index
+from lakelog_processes import joining
 from lakelog_queues.dispatching import consumequeues
 from lakelog_queues.files import simplequeue
 from tests.processes.member import wait_until

@@ -69,6 +69,7 @@ from lakelog.interfaces.replicating import (
     ReplicatedLog,
     Replicator,
 )
+from lakelog.interfaces.sharing import Requests, SharedLog, StoreSharing
 from lakelog.interfaces.writing import (
     CommitRules,
     Extendable,
@@ -129,14 +130,17 @@ __all__ = [
     "Receiver",
     "ReplicatedLog",
     "Replicator",
+    "Requests",
     "Sealable",
     "SegmentInfo",
     "SegmentSource",
     "SegmentWriter",
     "ServedLog",
     "SettingsFormat",
+    "SharedLog",
     "StoreExtension",
     "StoreMaintenance",
+    "StoreSharing",
     "TopicRemover",
     "TranslatedValue",
     "Translation",
@@ -160,6 +164,7 @@ PROTOCOLS: dict[Kind, type[Any]] = {
     Kind.SETTINGS_FORMAT: SettingsFormat,
     Kind.STORE_EXTENSION: StoreExtension,
     Kind.STORE_MAINTENANCE: StoreMaintenance,
+    Kind.STORE_SHARING: StoreSharing,
 }
 """What the object of each kind must do."""
 

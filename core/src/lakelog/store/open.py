@@ -48,8 +48,8 @@ def open_store(  # all but the path are optional, and given by name
     :param settings: a mapping, an attrs object, a TOML file, or a resource of your package
     :param broker_conf: RocketMQ's settings file, read by lakelog-rocketmq; ``path`` beats the paths
         in it
-    :param plugins: plugins to use beside ``queues``, ``retention`` and the core's own, in place of
-        the other installed ones
+    :param plugins: plugins to use beside ``processes``, ``queues``, ``retention`` and the core's
+        own, in place of the other installed ones
     :param files: replaces the operating system's files, for tests
     :param clock: replaces the clock of disk-space maintenance, for tests
     :returns: the store, with the methods of lakelog-queues if that is installed
@@ -128,7 +128,7 @@ def prepare(
     group = None if tolerate_missing else effective.core.group
     seam = files or RealFileSystem.of_store(place, group)
     opening = Opening(place, effective, registry, seam, clock)
-    opening.extension, opening.maintenance  # noqa: B018  # a wrong one is an error before any file is touched
+    opening.extension, opening.maintenance, opening.sharing  # noqa: B018  # a wrong one is an error before any file is touched
     return opening
 
 

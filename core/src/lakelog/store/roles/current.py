@@ -13,9 +13,7 @@ from lakelog.errors import StoreClosed, StoreReadOnly
 from lakelog.log.store_directory import readable
 from lakelog.registry.events import Events
 from lakelog.runtime.forks import tell_of_forks
-from lakelog.store.roles.asking import Asking
-from lakelog.store.roles.managing import Managing
-from lakelog.store.roles.parts import RefusingWriter, RoleParts
+from lakelog.store.roles.parts import Manager, RefusingWriter, RoleParts
 
 FORKED: Final = (
     "this process was forked from the one that opened the store, and cannot use it; open the store "
@@ -74,7 +72,7 @@ class RoleState:
             self._renew()
         return self.parts
 
-    def manager(self) -> Managing | Asking:
+    def manager(self) -> Manager:
         """The manager; raises :class:`~lakelog.errors.StoreReadOnly` in a reader."""
         manager = self.now().manager
         if manager is None:

@@ -15,11 +15,9 @@ from lakelog.log.store_directory import StoreDirectory
 from lakelog.store.open_log import OpenLog, lead
 from lakelog.store.owner import OwnedStore, open_owned, take_services
 from lakelog.store.replica import FILLED_BY_MASTER, ReceivedLog, is_replica
-from lakelog.store.roles.asking import Answering
 from lakelog.store.roles.managing import Managing
 from lakelog.store.roles.parts import RefusingWriter, RoleParts
 from lakelog.store.roles.prepared import OpenRequest
-from lakelog.store.roles.telling import told
 from lakelog.store.strategies import add_services, make_archive, make_strategies
 
 if TYPE_CHECKING:
@@ -55,7 +53,8 @@ def owner_parts(
         health = Health(path, partial(registry.events.store_failed, path))
         _guard(context, health)
         alone = FILLED_BY_MASTER if is_copy else alone or _why_alone(prepared, strategies.writer)
-        shared = told(registry, settings) if alone is None else {ALONE: alone}
+        sharing = prepared.sharing
+        shared = {ALONE: alone} if alone or sharing is None else sharing.settings(prepared)
         owned = open_owned(
             directory,
             settings.core,
@@ -139,11 +138,12 @@ def _housed(
         maintenance = prepared.maintenance.maintain(log, owned)
         undo.callback(maintenance.close)
         manager = Managing(owned, maintenance)
-        answering = Answering(prepared.files, prepared.path, manager)
+        sharing = None if owned.lock.is_alone else prepared.sharing
+        answering = None if sharing is None else sharing.answering(prepared, manager)
 
         def turn() -> None:
             owned.publisher.turn()
-            if not owned.lock.is_alone:
+            if answering is not None and not owned.lock.is_alone:
                 answering.turn()
 
         owned.watch.on_turn = turn

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 import attrs
 
 from lakelog.dispatch.runner import DispatchWait
 from lakelog.errors import PutRefused, StoreReadOnly
-from lakelog.interfaces import Extended, Maintenance
+from lakelog.interfaces import Extended, Maintenance, Requests, SharedLog
 from lakelog.log.put_future import BatchFuture, PutFuture
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.message import Body, Message
@@ -23,13 +23,10 @@ from lakelog.results import PutResult
 from lakelog.status import PutStatus
 from lakelog.store.open_log import OpenLog
 from lakelog.store.owner import OwnedStore
-from lakelog.store.roles.asking import Answering, Asking
-from lakelog.store.roles.managing import Managing
-
-if TYPE_CHECKING:
-    from lakelog.store.roles.joining import JoinedLog
 
 Role: TypeAlias = Literal["owner", "attach", "read", "replica"]
+Manager: TypeAlias = Callable[..., Any]
+"""Called with a management verb and its words, as ``Managing``."""
 
 
 class Puts(Protocol):
@@ -106,10 +103,10 @@ class RoleParts:
     waits: DispatchWait
     maintenance: Maintenance
     extension: Extended | None
-    manager: Managing | Asking | None = None
-    answering: Answering | None = None
+    manager: Manager | None = None
+    answering: Requests | None = None
     owned: OwnedStore | None = None
-    joined: JoinedLog | None = None
+    joined: SharedLog | None = None
 
     @property
     def log(self) -> OpenLog | None:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakelog.errors import AttachRefused, StoreLocked, StoreReadOnly
-from lakelog.files.shared.membership import Membership
 from lakelog.files.shared.ownership import is_owned
+from lakelog.interfaces import SharedLog
 from lakelog.settings.catalog import ATTACH
 from lakelog.store.roles.choosing import Mode
-from lakelog.store.roles.joining import JoinedLog
 from lakelog.store.roles.ownerparts import owner_parts
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 _EXCLUSIVE: Final = "mode='exclusive' admits no other process"
 _NOT_LISTENING: Final = "attach.listen = false admits no other process"
+_NOT_INSTALLED: Final = "writing beside other processes needs lakelog-processes (pip install it)"
 _LOOK_S: Final = 0.01
 _NO_WRITING: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -51,7 +51,7 @@ class RoleOpener:
                 return owner_parts(self.prepared, alone=_EXCLUSIVE)
             if mode == "replica":
                 return owner_parts(self.prepared, replica=True)
-            return self._write() if self._settings.listen else self._own()
+            return self._write() if self._alone is None else self._own()
         except OSError as error:
             if error.errno not in _NO_WRITING:
                 raise
@@ -67,7 +67,7 @@ class RoleOpener:
         Raises :class:`~lakelog.errors.StoreLocked` if another process keeps them, or has the
         store exclusively.
         """
-        alone = None if self._settings.listen else _NOT_LISTENING
+        alone = self._alone
         try:
             return owner_parts(self.prepared, alone=alone, replica=None)
         except StoreLocked:
@@ -84,6 +84,13 @@ class RoleOpener:
         if mode == "replica" or (mode != "read" and self._settings.on_fork == "refuse"):
             return None
         return lambda: self.found(mode)
+
+    @property
+    def _alone(self) -> str | None:
+        """Why this process admits no other; ``None`` if it does."""
+        if self.prepared.sharing is None:
+            return _NOT_INSTALLED
+        return None if self._settings.listen else _NOT_LISTENING
 
     @property
     def _settings(self) -> AttachSettings:
@@ -111,10 +118,9 @@ class RoleOpener:
 
     def _own(self) -> RoleParts:
         """Take over the directory, and let other processes join."""
-        parts = owner_parts(self.prepared, alone=None if self._settings.listen else _NOT_LISTENING)
-        if parts.owned is not None and not parts.owned.lock.is_alone:
-            parts.joined = JoinedLog(self.prepared, parts.owned)
-            parts.joined.has(parts)
+        parts = owner_parts(self.prepared, alone=self._alone)
+        if parts.answering is not None and self.prepared.sharing is not None:
+            self.prepared.sharing.admit(self.prepared, parts)
         return parts
 
     def _join(self) -> RoleParts | None:
@@ -137,14 +143,10 @@ class RoleOpener:
                 path=self.prepared.path,
             ) from error
 
-    def _joined(self) -> JoinedLog | None:
+    def _joined(self) -> SharedLog | None:
         """Join the processes that have the store open; ``None`` if there are none."""
-        prepared = self.prepared
-        timeout_s = self._settings.reconnect_timeout_ms / 1000
-        lock = Membership.join(prepared.files, prepared.path, timeout_s)
-        if lock.is_alone:
-            lock.leave()
-            return None
-        joined = JoinedLog.join(prepared, lock)
-        self.prepared = joined.prepared
+        sharing = self.prepared.sharing
+        joined = None if sharing is None else sharing.join(self.prepared)
+        if joined is not None:
+            self.prepared = joined.prepared
         return joined
