@@ -44,6 +44,7 @@ from lakelog.interfaces.housekeeping import (
     DiskUsage,
     DiskWatcher,
     SegmentInfo,
+    SegmentSource,
 )
 from lakelog.interfaces.kinds import (
     Context,
@@ -61,7 +62,6 @@ from lakelog.interfaces.maintaining import (
     ServedLog,
     StoreMaintenance,
 )
-from lakelog.interfaces.older import SegmentSource
 from lakelog.interfaces.receiving import Receivable, Receiver
 from lakelog.interfaces.replicating import (
     CopyProgress,
