@@ -1,4 +1,4 @@
-"""Disk space: cleaners choose segments to delete, watchers measure disks, archives keep segments."""
+"""Disk space: cleaners choose segments to delete, watchers measure disks, sources keep segments."""
 
 from __future__ import annotations
 
