@@ -23,23 +23,12 @@ class Requests(Protocol):
 class SharedLog(Protocol):
     """The log of a store that other processes may have open, and the state of its services.
 
-    :ivar prepared: the ``OpenRequest``, with the settings shared by all processes of the store
     :ivar log: the ``OpenLog`` of this process
     :ivar store: the ``RoleState`` of the open store, whose parts change with the services
     """
 
-    prepared: Any
     log: Any
     store: Any
-
-    def parts(self) -> Any:
-        """Build the ``RoleParts`` of a process without the services."""
-
-    def serve(self) -> Any:
-        """Take the services and keep them; return the ``RoleParts``.
-
-        Raises :class:`~lakelog.errors.StoreLocked` if another process keeps them.
-        """
 
     def close(self) -> None:
         """Leave the store; the last process closes it as its owner does."""
@@ -51,18 +40,22 @@ class StoreSharing(Protocol):
     ``request`` is an ``OpenRequest``.
     """
 
+    def write(self, request: Any) -> Any:
+        """Join the processes that have the store open, or take it over if there are none.
+
+        Returns the ``RoleParts``. Raises :class:`~lakelog.errors.SettingsError`,
+        :class:`~lakelog.errors.PluginError` and :class:`~lakelog.errors.StoreLocked` if it cannot
+        join them.
+        """
+
+    def serve(self, request: Any) -> Any:
+        """As :meth:`write`, with the services, which it keeps.
+
+        Raises :class:`~lakelog.errors.StoreLocked` if another process keeps them.
+        """
+
     def settings(self, request: Any) -> Mapping[str, Any]:
         """The settings that joining processes must use, as JSON values for the shared page."""
 
-    def admit(self, request: Any, parts: Any) -> None:
-        """Set ``parts.joined`` of the first process: it may hand its services over later."""
-
     def answering(self, request: Any, manager: Any) -> Requests:
         """Build the server of requests; a ``Managing`` executes them."""
-
-    def join(self, request: Any) -> SharedLog | None:
-        """Join the processes that have the store open; ``None`` if there are none.
-
-        Raises :class:`~lakelog.errors.SettingsError`, :class:`~lakelog.errors.PluginError` and
-        :class:`~lakelog.errors.StoreLocked` if it cannot join them.
-        """

@@ -20,7 +20,7 @@ from lakelog.store.roles.choosing import Former, Mode, known_mode
 from lakelog.store.roles.ownerparts import owner_parts
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
-from lakelog.store.roles.ways import RoleOpener
+from lakelog.store.roles.ways import in_a_child, open_role, open_serving
 
 if TYPE_CHECKING:
     from lakelog.recovery.examine import Progress
@@ -146,13 +146,11 @@ class Opening(OpenRequest):
 
     def in_mode(self, mode: Mode) -> Store:
         """Open for :func:`lakelog.open`."""
-        ways = RoleOpener(self)
-        return self._store(ways.found(mode), ways, mode)
+        return self._store(open_role(self, mode), mode)
 
     def with_services(self) -> Store:
         """Open with the services from the start."""
-        ways = RoleOpener(self)
-        return self._store(ways.serve(), ways, "write")
+        return self._store(open_serving(self), "write")
 
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
         """Open as exclusive owner, for recovery commands.
@@ -162,10 +160,9 @@ class Opening(OpenRequest):
         """
         alone = "lakelog recover is running"
         parts = owner_parts(self, progress, full=full, alone=alone, recovers=True)
-        return self._store(parts, RoleOpener(self), "exclusive")
+        return self._store(parts, "exclusive")
 
-    def _store(self, parts: RoleParts, ways: RoleOpener, mode: Mode) -> Store:
-        settings, events = ways.prepared.settings, self.registry.events
+    def _store(self, parts: RoleParts, mode: Mode) -> Store:
         made = LogStore if self.extension is None else self.extension.store_class
-        store = made(self.path, settings, parts, events, ways.in_a_child(mode))
+        store = made(parts, in_a_child(parts.request, mode))
         return cast("Store", store)

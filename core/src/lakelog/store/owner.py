@@ -271,24 +271,6 @@ def begin_services(owned: OwnedStore) -> None:
     owned.reput.follow()
 
 
-def take_services(
-    opened: OpenLog, strategies: Strategies, checkpoint: CheckpointKeeper
-) -> OwnedStore:
-    """Take over the services from a process that released them or died; the log is whole."""
-    directory, positions = opened.directory, opened.positions
-    opened.segments.first_offset = positions.minimum
-    publisher = Publisher(directory.files, directory.path, checkpoint, opened.page)
-    publisher.go_on(positions)
-    end = positions.readable_elsewhere
-    start = resume(strategies.dispatchers, positions.minimum, end)
-    why = "another process had the store open"
-    report = RecoveryReport(True, end, why, positions.minimum, end, 0, dispatched_from=start)
-    owned = with_services(opened, strategies, publisher, checkpoint, report, start)
-    owned.reput.complete()
-    begin_services(owned)
-    return owned
-
-
 def _take(
     directory: StoreDirectory, core: StoreSettings, undo: ExitStack, alone: str | None
 ) -> tuple[Membership, bool]:

@@ -29,13 +29,14 @@ from lakelog.settings.catalog import ATTACH
 from lakelog.settings.model import AttachSettings, StoreSettings
 from lakelog.store.open_log import LogMaker, OpenLog
 from lakelog.store.roles.managing import Managing
-from lakelog.store.roles.ownerparts import serving_parts, staging
+from lakelog.store.roles.ownerparts import staging
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.readerparts import reader_parts
 from lakelog.store.strategies import Strategies, make_strategies
 from lakelog_processes.agreeing import agreed
 from lakelog_processes.asking import Asking
+from lakelog_processes.serving import serving_parts
 
 if TYPE_CHECKING:
     from lakelog.store.roles.current import RoleState

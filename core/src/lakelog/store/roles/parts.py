@@ -23,6 +23,7 @@ from lakelog.results import PutResult
 from lakelog.status import PutStatus
 from lakelog.store.open_log import OpenLog
 from lakelog.store.owner import OwnedStore
+from lakelog.store.roles.prepared import OpenRequest
 
 Role: TypeAlias = Literal["owner", "attach", "read", "replica"]
 Manager: TypeAlias = Callable[..., Any]
@@ -89,6 +90,7 @@ class RefusingWriter:
 class RoleParts:
     """The parts of one role.
 
+    :ivar request: the input to opening, with the settings in force
     :ivar extension: the resources of the store extension, if one is installed
     :ivar manager: executes one of :data:`~.managing.VERBS`, or asks another process to; ``None`` in
         a reader
@@ -97,6 +99,7 @@ class RoleParts:
     :ivar joined: takes the services and releases them, if other processes may have them
     """
 
+    request: OpenRequest
     role: Role
     reader: LogReader
     puts: Puts

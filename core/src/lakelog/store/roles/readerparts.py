@@ -63,6 +63,7 @@ def reader_parts(
     )
     refused = f"{prepared.path} is open for reading; open it with mode='write' to write"
     return RoleParts(
+        prepared,
         "read" if appender is None else "attach",
         reader,
         appender or RefusingWriter(prepared.path, refused),
