@@ -40,7 +40,7 @@ class LogStore:
 
     def __init__(self, parts: RoleParts, again: Callable[[], RoleParts] | None = None) -> None:
         request = parts.request
-        self._current = RoleState(request.path, parts, request.registry.events, again)
+        self._current = RoleState(parts, again)
         self.path: Path = request.path
         self.settings: Settings = request.settings
         self._producers = WeakSet[Producer]()
