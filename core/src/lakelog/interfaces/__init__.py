@@ -62,7 +62,7 @@ from lakelog.interfaces.maintaining import (
     ServedLog,
     StoreMaintenance,
 )
-from lakelog.interfaces.receiving import Receivable, Receiver
+from lakelog.interfaces.receiving import Receiver, ReplicaLog
 from lakelog.interfaces.replicating import (
     CopyProgress,
     LeadingReplicator,
@@ -126,8 +126,8 @@ __all__ = [
     "Outcome",
     "Pending",
     "QueueReader",
-    "Receivable",
     "Receiver",
+    "ReplicaLog",
     "ReplicatedLog",
     "Replicator",
     "Requests",

@@ -54,7 +54,7 @@ from lakelog.recovery.gaps import fill_gaps
 from lakelog.recovery.report import COMPLETING, READING, RecoveryReport, begin
 from lakelog.settings.model import StoreSettings
 from lakelog.store.open_log import LogMaker, OpenLog, lead, quietly
-from lakelog.store.replica import begin_replica, end_cut
+from lakelog.store.replica import end_cut
 from lakelog.store.strategies import Strategies
 
 _LOG: Final = logging.getLogger("lakelog")
@@ -169,7 +169,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and two options by 
         lock, is_new = _take(directory, core, undo, alone)
         lead(strategies, undo)
         if isinstance(strategies.replicator, Receiver):
-            begin_replica(directory, core, strategies.replicator)
+            strategies.replicator.begin(directory.commitlog)
         begin(progress, READING)
         ahead = BackgroundSync(directory, core.segment_size_bytes)
         undo.callback(ahead.leave)

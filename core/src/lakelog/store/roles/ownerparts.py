@@ -13,7 +13,7 @@ from lakelog.interfaces import Context, MaintainedLog, Receiver, SegmentSource, 
 from lakelog.log.health import Health
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.store.owner import OwnedStore, open_owned
-from lakelog.store.replica import FILLED_BY_MASTER, ReceivedLog, is_replica
+from lakelog.store.replica import FILLED_BY_MASTER, is_replica, replica_log
 from lakelog.store.roles.managing import Managing
 from lakelog.store.roles.parts import RefusingWriter, RoleParts
 from lakelog.store.roles.prepared import OpenRequest
@@ -77,7 +77,7 @@ def _filled(parts: RoleParts, owned: OwnedStore, receiver: object) -> RoleParts:
     parts.puts = RefusingWriter(path, refused, owned.appender.flush)
     if isinstance(receiver, Receiver):
         try:
-            receiver.receive_into(ReceivedLog(owned, receiver.source))
+            receiver.receive_into(replica_log(owned))
         except BaseException:  # Ctrl-C too
             parts.close()
             raise
