@@ -28,14 +28,13 @@ from lakelog.runtime.threads import started
 from lakelog.settings.catalog import ATTACH
 from lakelog.settings.model import AttachSettings, StoreSettings
 from lakelog.store.open_log import LogMaker, OpenLog
-from lakelog.store.roles.managing import Managing
 from lakelog.store.roles.ownerparts import staging
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.readerparts import reader_parts
 from lakelog.store.strategies import Strategies, make_strategies
 from lakelog_processes.agreeing import agreed
-from lakelog_processes.asking import Asking
+from lakelog_processes.asking import HAND_OVER, Answering, Asking
 from lakelog_processes.serving import serving_parts
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ class JoinedLog:
             if time.monotonic() >= end:
                 raise locked(self.prepared.files, self.prepared.path)
             with suppress(NoOwner):  # already free
-                self._asking()("hand_over")
+                self._asking()(HAND_OVER)
             soon = time.monotonic() + _SOON_S
             while not lock.take_services() and time.monotonic() < min(soon, end):
                 time.sleep(_LOOK_S)
@@ -185,8 +184,8 @@ class JoinedLog:
     def has(self, parts: RoleParts) -> None:
         """Run with the services until another process requests them."""
         self._serving = parts
-        if isinstance(parts.manager, Managing):
-            parts.manager.gives_up = self._begin_to_give_up
+        if isinstance(parts.answering, Answering):
+            parts.answering.gives_up = self._begin_to_give_up
 
     def _begin_to_give_up(self) -> None:
         if not self._is_changing:

@@ -30,7 +30,8 @@ def open_role(request: OpenRequest, mode: Mode) -> RoleParts:
             return owner_parts(request, replica=True)
         alone = _EXCLUSIVE if mode == "exclusive" else _why_alone(request)
         if alone is None and request.sharing is not None:
-            return request.sharing.write(request)
+            parts: RoleParts = request.sharing.write(request)
+            return parts
         return owner_parts(request, alone=alone)
     except OSError as error:
         if error.errno not in NO_WRITING:
@@ -50,7 +51,8 @@ def open_serving(request: OpenRequest) -> RoleParts:
     """
     alone = _why_alone(request)
     if alone is None and request.sharing is not None:
-        return request.sharing.serve(request)
+        parts: RoleParts = request.sharing.serve(request)
+        return parts
     return owner_parts(request, alone=alone, replica=None)
 
 
