@@ -48,7 +48,7 @@ SOURCE_FOLDERS: Final = ("core/src", "core/tests", "plugins", "contrib", "tests"
 PLUGINS: Final = ("plugins", "contrib")
 EXTENSIONS: Final = {
     *("lakelog_cli", "lakelog_daemon", "lakelog_doctor", "lakelog_queues", "lakelog_retention"),
-    "lakelog_testing",
+    *("lakelog_processes", "lakelog_testing"),
 }
 """Distributions of lakelog itself, of the core's exact version: they may import all of the core."""
 BUILT_ON: Final = {

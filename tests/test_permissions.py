@@ -38,7 +38,7 @@ import fcntl, grp, numpy, os, struct, sys, lakelog, lakelog.errors
 import lakelog.store.open, lakelog_queues.store, subprocess
 import lakelog.registry.builtin.plugin, lakelog.codec.encoded, lakelog.codec.run
 import lakelog_queues.finding.finder, lakelog_queues.dispatching.consumequeues
-import lakelog.store.roles.ownerparts, lakelog.store.roles.joining
+import lakelog.store.roles.ownerparts, lakelog_processes.joining
 lakelog.registry.Registry.load(None, {})  # the plugins, and what finds them
 import lakelog_hash_index, lakelog_flush
 import lakelog.registry.builtin.filewriter

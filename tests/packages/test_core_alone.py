@@ -37,6 +37,17 @@ except ImportError as error:
     print(error)
 """
 
+ANOTHER_WRITER = """
+import lakelog
+from lakelog.errors import StoreLocked
+with lakelog.open("store"):
+    try:
+        lakelog.open("store")
+    except StoreLocked as error:
+        print(error)
+    lakelog.open("store", mode="read").close()
+"""
+
 MISSING = """
 import pathlib, lakelog
 from lakelog.errors import MissingPlugin
@@ -113,6 +124,13 @@ def test_a_cleaner_of_another_package_needs_the_maintenance_of_stores(
 ) -> None:
     said = environment.run("-c", ANOTHER_CLEANER, cwd=tmp_path)
     assert "'maintenance' is installed: pip install lakelog-retention" in said
+
+
+def test_another_writer_names_the_package_that_lets_it_in(
+    environment: Environment, tmp_path: Path
+) -> None:
+    said = environment.run("-c", ANOTHER_WRITER, cwd=tmp_path)
+    assert "needs lakelog-processes" in said
 
 
 def test_a_file_of_rocketmqs_names_the_package_that_reads_it(

@@ -16,9 +16,10 @@ from lakelog.files.pages import publishing
 from lakelog.files.shared import membership
 from lakelog.store import owner
 from lakelog.store.open import open_to_serve
-from lakelog.store.roles import joining, ownerparts, ways
+from lakelog.store.roles import ownerparts
 from lakelog_hash_index import appending, filewriter
 from lakelog_hash_index import owner as index
+from lakelog_processes import joining, serving, sharing
 from lakelog_queues.dispatching import consumequeues
 from lakelog_queues.files import simplequeue
 from tests.processes.member import wait_until
@@ -28,7 +29,7 @@ from tests.processes.words import QUEUES, TOPIC
 from tests.support.sampling import every
 
 SMALL: Final[dict[str, Any]] = {"flush": "none", "segment_size_bytes": 1 << 16}
-TAKING: Final = (ways, joining, membership, ownerparts, owner, publishing)
+TAKING: Final = (sharing, joining, serving, membership, ownerparts, owner, publishing)
 """What a process goes through that is to have the services."""
 COMPLETING: Final = (reput, dispatching, consumequeues, simplequeue, index, appending, filewriter)
 """What completes queues and index then."""

@@ -93,6 +93,11 @@ class Hooks:
         """Offer the maintenance of stores: it deletes what a cleaner chooses, and pauses puts."""
         raise NotImplementedError
 
+    @hookspec
+    def lakelog_store_sharing(self) -> Sequence[Factory]:
+        """Offer the sharing of stores: several processes have one open for writing."""
+        raise NotImplementedError
+
     # --- lifecycle: each hook is notified of an event ---
 
     @hookspec

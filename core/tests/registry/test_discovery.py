@@ -77,7 +77,8 @@ def test_an_attribute_may_be_named(site: Path) -> None:
 
 def test_plugins_given_directly_skip_the_scan(site: Path) -> None:
     install(site, "lakelog-bad", "[lakelog]\nbad = no_such_module_at_all\n")
-    assert list(Registry.load([], {}).plugged.sources) == ["builtin", "queues", "retention"]
+    found = list(Registry.load([], {}).plugged.sources)
+    assert found == ["builtin", "processes", "queues", "retention"]
 
 
 @pytest.mark.parametrize("value", ["no_such_module_at_all", "lakelog:nothing", "explodes"])

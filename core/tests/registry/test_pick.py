@@ -20,12 +20,12 @@ def test_the_built_ins_are_offered_like_any_other() -> None:
     assert registry.names(Kind.WRITER) == ("file",)
     assert registry.names(Kind.APPEND_CALLBACK) == ("rocketmq",)
     assert {each.source.name for each in registry.offered.values()} == {
-        *("builtin", "queues", "retention")
+        *("builtin", "processes", "queues", "retention")
     }
 
 
 def test_built_ins_can_be_switched_off_like_any_other() -> None:
-    assert load(off="builtin,queues,retention").offered == {}
+    assert load(off="builtin,processes,queues,retention").offered == {}
 
 
 def test_sections_are_the_settings_classes_by_name() -> None:
@@ -86,6 +86,7 @@ def test_an_error_of_lakelog_in_make_stays_what_it_is() -> None:
         (Kind.CLEANER, "retention", "lakelog-retention"),
         (Kind.DISK_WATCHER, "psutil", "lakelog-retention"),
         (Kind.STORE_MAINTENANCE, "maintenance", "lakelog-retention"),
+        (Kind.STORE_SHARING, "sharing", "lakelog-processes"),
         (Kind.DISPATCHER, "consume-queue", "lakelog-queues"),
         (Kind.FOLLOWER, "lake", "lakelog-lake"),
     ],

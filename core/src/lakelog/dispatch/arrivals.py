@@ -9,28 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Condition
-from typing import Protocol
-
-
-class ArrivalSignal(Protocol):
-    """The signal as waiters use it: :class:`Arrivals`, or that of a store extension."""
-
-    @property
-    def version(self) -> int:
-        """A number that changes with each arrival."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether no more messages will come."""
-
-    def wait(self, seen: int, timeout_s: float) -> int:
-        """Sleep until the version differs from ``seen``, the time is over, or it is closed.
-
-        :returns: the version on return
-        """
-
-    async def wait_async(self, seen: int) -> None:
-        """As :meth:`wait`, without a time limit and without blocking the event loop."""
 
 
 class Arrivals:
@@ -78,7 +56,10 @@ class Arrivals:
         self.notify()
 
     def wait(self, seen: int, timeout_s: float) -> int:
-        """Sleep until the version differs from ``seen``; see :class:`ArrivalSignal`."""
+        """Sleep until the version differs from ``seen``, the time is over, or it is closed.
+
+        :returns: the version on return
+        """
         with self._condition:
             self._waiting += 1
             try:

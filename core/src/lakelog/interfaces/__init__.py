@@ -44,6 +44,7 @@ from lakelog.interfaces.housekeeping import (
     DiskUsage,
     DiskWatcher,
     SegmentInfo,
+    SegmentSource,
 )
 from lakelog.interfaces.kinds import (
     Context,
@@ -61,14 +62,14 @@ from lakelog.interfaces.maintaining import (
     ServedLog,
     StoreMaintenance,
 )
-from lakelog.interfaces.older import SegmentSource
-from lakelog.interfaces.receiving import Receivable, Receiver
+from lakelog.interfaces.receiving import Receiver, ReplicaLog
 from lakelog.interfaces.replicating import (
     CopyProgress,
     LeadingReplicator,
     ReplicatedLog,
     Replicator,
 )
+from lakelog.interfaces.sharing import Requests, SharedLog, StoreSharing
 from lakelog.interfaces.writing import (
     CommitRules,
     Extendable,
@@ -125,18 +126,21 @@ __all__ = [
     "Outcome",
     "Pending",
     "QueueReader",
-    "Receivable",
     "Receiver",
+    "ReplicaLog",
     "ReplicatedLog",
     "Replicator",
+    "Requests",
     "Sealable",
     "SegmentInfo",
     "SegmentSource",
     "SegmentWriter",
     "ServedLog",
     "SettingsFormat",
+    "SharedLog",
     "StoreExtension",
     "StoreMaintenance",
+    "StoreSharing",
     "TopicRemover",
     "TranslatedValue",
     "Translation",
@@ -160,6 +164,7 @@ PROTOCOLS: dict[Kind, type[Any]] = {
     Kind.SETTINGS_FORMAT: SettingsFormat,
     Kind.STORE_EXTENSION: StoreExtension,
     Kind.STORE_MAINTENANCE: StoreMaintenance,
+    Kind.STORE_SHARING: StoreSharing,
 }
 """What the object of each kind must do."""
 

@@ -1,4 +1,4 @@
-"""Disk-space maintenance: cleaners choose segments to delete, watchers measure disk usage."""
+"""Disk space: cleaners choose segments to delete, watchers measure disks, sources keep segments."""
 
 from __future__ import annotations
 
@@ -151,3 +151,17 @@ class DiskWatcher(Protocol):
 
     def observe(self, paths: Sequence[Path]) -> DiskReport:
         """Measure the disks of ``paths``; called from one thread at a time."""
+
+
+@runtime_checkable
+class SegmentSource(Protocol):
+    """Complete sealed segments, read when an offset below the log is requested.
+
+    Called from any thread. Raises :class:`~lakelog.errors.StoreError` if a segment cannot be read.
+    """
+
+    def starts(self) -> Sequence[int]:
+        """Physical start offsets of the available segments, in order."""
+
+    def read(self, start: int, position: int, length: int) -> bytes:
+        """``length`` bytes from byte ``position`` of the segment that starts at ``start``."""

@@ -41,6 +41,7 @@ class Kind(Enum):
     SETTINGS_FORMAT = "lakelog_settings_formats"
     STORE_EXTENSION = "lakelog_store_extensions"
     STORE_MAINTENANCE = "lakelog_store_maintenance"
+    STORE_SHARING = "lakelog_store_sharing"
 
 
 @attrs.frozen

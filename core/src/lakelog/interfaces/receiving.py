@@ -2,71 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+import attrs
+
+from lakelog.interfaces.replicating import ReplicatedLog
+
 if TYPE_CHECKING:
-    from lakelog.codec import RecordBatch
+    from lakelog.log.reading.pieces import Piece
     from lakelog.message import Body
 
 
-class Receivable(Protocol):
-    """The log of a replica; offsets in bytes from its start. For one thread at a time."""
+@attrs.frozen(kw_only=True)
+class ReplicaLog:
+    """The log of a replica; offsets in bytes from its start. For one thread at a time.
 
-    @property
-    def segment_size_bytes(self) -> int:
-        """Length of each segment; the master must have the same."""
+    :ivar log: its ends; ``flushed`` is the end of that which the master cannot lose, and is synced
+        here. ``sync`` moves it
+    :ivar last_record: where a record starts that only few bytes follow, often the last one; -1
+        without one
+    :ivar last_timestamp_ms: store time of the last record, in ms since 1970
+    :ivar view: gives at most so many bytes at an offset, within one segment; no copy
+    :ivar pieces: the records that start from one offset to another, in order, without a check
+    :ivar append: appends, at the end of the log, bytes with the store time of their last record, in
+        ms. These must be whole, checked records, or a blank record up to the end of a segment,
+        within one segment. Raises :class:`~lakelog.errors.PutRefused` if the log cannot grow now,
+        and :class:`~lakelog.errors.StoreFailed`
+    :ivar vouch: lets the next ``sync`` claim the bytes before an offset, where a record ends, with
+        its store time: the master cannot lose them. The offset is noted durably before it is
+        published; it never goes back
+    :ivar fail: fails the store for good; returns the error to raise
+    """
 
-    @property
-    def minimum(self) -> int:
-        """First byte of the log."""
-
-    @property
-    def appended(self) -> int:
-        """End of the log; a record or a segment ends there."""
-
-    @property
-    def flushed(self) -> int:
-        """The durable end: that which the master cannot lose, and is synced here."""
-
-    @property
-    def last_record(self) -> int:
-        """Where a record starts that only few bytes follow, often the last one; -1 without one."""
-
-    def view(self, offset: int, length: int) -> memoryview:
-        """At most ``length`` bytes at ``offset``, within one segment; no copy."""
-
-    def records(self, start: int, end: int) -> Iterator[RecordBatch]:
-        """The records that start from ``start`` to ``end``, in runs, in order."""
-
-    def receive(self, data: Body) -> int:
-        """Append the whole records at the start of ``data``, which stands at ``appended``.
-
-        :returns: the number of bytes appended; the rest is the start of a record that is not whole
-
-        Raises :class:`~lakelog.errors.ReplicaStopped` for bytes that are no records of this place,
-        :class:`~lakelog.errors.PutRefused` if the log cannot grow now, and
-        :class:`~lakelog.errors.StoreFailed`.
-        """
-
-    def vouch(self, offset: int) -> int:
-        """Sync, and publish as durable, what the master cannot lose: all before ``offset``.
-
-        :returns: the new ``flushed``, which is noted durably before it is published
-
-        Raises :class:`~lakelog.errors.StoreFailed`.
-        """
-
-    def differs(self, offset: int) -> Exception:
-        """Stop for good: the master's log differs from ``offset`` on, where a record starts.
-
-        If nothing durable differs, the next open cuts the log there.
-
-        :returns: the :class:`~lakelog.errors.ReplicaStopped` that ``close`` raises too
-        """
-
-    def stop(self, why: str) -> Exception:
-        """Stop for good, and change nothing; return the error, as :meth:`differs`."""
+    log: ReplicatedLog
+    last_record: int
+    last_timestamp_ms: int
+    view: Callable[[int, int], memoryview]
+    pieces: Callable[[int, int], Iterator[Piece]]
+    append: Callable[[int, Body, int], object]
+    vouch: Callable[[int, int], None]
+    fail: Callable[[Exception], Exception]
 
 
 @runtime_checkable
@@ -76,15 +53,14 @@ class Receiver(Protocol):
     ``start`` and ``submit`` of :class:`~lakelog.interfaces.Replicator` are of no use to it.
     """
 
-    @property
-    def source(self) -> str:
-        """The master, as ``HOST:PORT``."""
+    def begin(self, commitlog: Path) -> None:
+        """Note the master in ``lakelog/replica.json``; make the first segment of a new log.
 
-    def first_offset(self, segment_size_bytes: int) -> int:
-        """Where the log of a new replica begins: the start of a segment of the master.
+        The process has the store alone. A new log begins at a segment of the master, often not
+        at 0. Raises :class:`~lakelog.errors.StoreError` if the master does not say where.
 
-        Raises :class:`~lakelog.errors.StoreError` if the master does not say it.
+        :param commitlog: the folder of the segments, which may not exist yet
         """
 
-    def receive_into(self, log: Receivable) -> None:
+    def receive_into(self, log: ReplicaLog) -> None:
         """Begin to receive; called once, after recovery. ``close`` ends it."""

@@ -23,7 +23,7 @@ from lakelog.files.filesystem import FileSystem, read_file, write_file
 from lakelog.files.pages.shared_page import MAGIC, OWNER_PID, page_path
 from lakelog.files.shared.ownership import owner_pid
 from lakelog.files.state.checkpoint import StoreCheckpoint
-from lakelog.files.state.durable_queue_ends import DurableQueueEnds, read_kept
+from lakelog.files.state.durable_queue_ends import DurableQueueEnds, by_topic, read_kept
 from lakelog.files.state.queue_ends import QueueEnd
 from lakelog.format.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
 from lakelog.format.queue_offsets import Queue
@@ -167,10 +167,9 @@ def keep_missing(
         before = [row for row in _content(files, path)["missing"] if row not in rows]
     except (ValueError, KeyError, TypeError):
         before = []
-    table: dict[str, dict[str, int]] = {}
-    for (topic, queue_id), end in sorted(next_offsets.items()):
-        table.setdefault(topic, {})[str(queue_id)] = end
-    content = json.dumps({"missing": before + rows, "next_offsets": table}, indent=1)
+    content = json.dumps(
+        {"missing": before + rows, "next_offsets": by_topic(next_offsets)}, indent=1
+    )
     files.make_dir(path / OWN_DIR)
     write_file(files, path / OWN_DIR / MISSING_FILE, content.encode() + b"\n")
 

@@ -25,8 +25,8 @@ BUILTIN: Final = "builtin"
 
 DISABLE_VARIABLE: Final = "LAKELOG_DISABLE_PLUGINS"
 
-_OF_EVERY_STORE: Final = ("queues", "retention")
-"""Used even where plugins are given to ``open``: every store has its queues and its maintenance."""
+_OF_EVERY_STORE: Final = ("processes", "queues", "retention")
+"""Used even where plugins are given to ``open``: every store may have them."""
 
 Blamed = TypeVar("Blamed", bound=PluginError)
 
@@ -78,7 +78,7 @@ def builtin_source() -> PluginSource:
 
 
 def given_sources(plugins: Iterable[object]) -> list[PluginSource]:
-    """Sources of the plugins passed to ``open``; ``queues`` and ``retention`` if installed.
+    """Sources of the plugins passed to ``open``; those of every store if installed.
 
     A plugin is named by its ``__name__``, or else by its class.
     """

@@ -22,6 +22,7 @@ FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
     "retention": (Kind.CLEANER, "lakelog-retention"),
     "psutil": (Kind.DISK_WATCHER, "lakelog-retention"),
     "maintenance": (Kind.STORE_MAINTENANCE, "lakelog-retention"),
+    "sharing": (Kind.STORE_SHARING, "lakelog-processes"),
     "lake": (Kind.FOLLOWER, "lakelog-lake"),
     "fsspec": (Kind.SEGMENT_SOURCE, "lakelog-archive"),
     "native": (Kind.ACCELERATOR, "lakelog-native"),

@@ -17,7 +17,6 @@ from lakelog.log.reading.log_reader import LogReader, OnDamage
 from lakelog.log.reading.pieces import Piece
 from lakelog.log.store_directory import readable
 from lakelog.message import Message, MessageColumns, StoredMessage
-from lakelog.registry.events import Events
 from lakelog.results import PutResult
 from lakelog.runtime.arguments import span_ms, whole, wrong_type
 from lakelog.settings.effective import Settings
@@ -39,17 +38,11 @@ class LogStore:
     :ivar settings: the settings in force, each with its origin
     """
 
-    def __init__(
-        self,
-        path: Path,
-        settings: Settings,
-        parts: RoleParts,
-        events: Events,
-        again: Callable[[], RoleParts] | None = None,
-    ) -> None:
-        self._current = RoleState(path, parts, events, again)
-        self.path = path
-        self.settings = settings
+    def __init__(self, parts: RoleParts, again: Callable[[], RoleParts] | None = None) -> None:
+        request = parts.request
+        self._current = RoleState(parts, again)
+        self.path: Path = request.path
+        self.settings: Settings = request.settings
         self._producers = WeakSet[Producer]()
         self._current.on_swap = _binder(ref(self))
         self._bind(parts)

@@ -20,7 +20,7 @@ from lakelog.store.roles.choosing import Former, Mode, known_mode
 from lakelog.store.roles.ownerparts import owner_parts
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
-from lakelog.store.roles.ways import RoleOpener
+from lakelog.store.roles.ways import in_a_child, open_role, open_serving
 
 if TYPE_CHECKING:
     from lakelog.recovery.examine import Progress
@@ -48,8 +48,8 @@ def open_store(  # all but the path are optional, and given by name
     :param settings: a mapping, an attrs object, a TOML file, or a resource of your package
     :param broker_conf: RocketMQ's settings file, read by lakelog-rocketmq; ``path`` beats the paths
         in it
-    :param plugins: plugins to use beside ``queues``, ``retention`` and the core's own, in place of
-        the other installed ones
+    :param plugins: plugins to use beside ``processes``, ``queues``, ``retention`` and the core's
+        own, in place of the other installed ones
     :param files: replaces the operating system's files, for tests
     :param clock: replaces the clock of disk-space maintenance, for tests
     :returns: the store, with the methods of lakelog-queues if that is installed
@@ -128,7 +128,7 @@ def prepare(
     group = None if tolerate_missing else effective.core.group
     seam = files or RealFileSystem.of_store(place, group)
     opening = Opening(place, effective, registry, seam, clock)
-    opening.extension, opening.maintenance  # noqa: B018  # a wrong one is an error before any file is touched
+    opening.extension, opening.maintenance, opening.sharing  # noqa: B018  # a wrong one is an error before any file is touched
     return opening
 
 
@@ -146,13 +146,11 @@ class Opening(OpenRequest):
 
     def in_mode(self, mode: Mode) -> Store:
         """Open for :func:`lakelog.open`."""
-        ways = RoleOpener(self)
-        return self._store(ways.found(mode), ways, mode)
+        return self._store(open_role(self, mode), mode)
 
     def with_services(self) -> Store:
         """Open with the services from the start."""
-        ways = RoleOpener(self)
-        return self._store(ways.serve(), ways, "write")
+        return self._store(open_serving(self), "write")
 
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
         """Open as exclusive owner, for recovery commands.
@@ -162,10 +160,9 @@ class Opening(OpenRequest):
         """
         alone = "lakelog recover is running"
         parts = owner_parts(self, progress, full=full, alone=alone, recovers=True)
-        return self._store(parts, RoleOpener(self), "exclusive")
+        return self._store(parts, "exclusive")
 
-    def _store(self, parts: RoleParts, ways: RoleOpener, mode: Mode) -> Store:
-        settings, events = ways.prepared.settings, self.registry.events
+    def _store(self, parts: RoleParts, mode: Mode) -> Store:
         made = LogStore if self.extension is None else self.extension.store_class
-        store = made(self.path, settings, parts, events, ways.in_a_child(mode))
+        store = made(parts, in_a_child(parts.request, mode))
         return cast("Store", store)

@@ -12,14 +12,14 @@ import attrs
 
 from lakelog.errors import LakelogError, StoreLocked
 from lakelog.files.pages.positions import Positions
-from lakelog.files.pages.shared_page import SEVERAL, TABLE_GENERATION, SharedPage
-from lakelog.files.pages.wake_page import Sleeper, WakePage
+from lakelog.files.pages.shared_page import TABLE_GENERATION, SharedPage
+from lakelog.files.pages.wake_page import Sleeper
 from lakelog.files.preallocation import Preallocator, SegmentMaker
 from lakelog.files.segment_files import segment_files
 from lakelog.files.shared.byte_lock import Turn
 from lakelog.files.shared.membership import LEAVE_SECONDS, Membership
 from lakelog.files.shared.queue_table import QueueTable
-from lakelog.files.shared.watch import MemberWatch, announce
+from lakelog.files.shared.watch import MemberWatch
 from lakelog.interfaces import LeadingReplicator
 from lakelog.log.appender import Appender
 from lakelog.log.commit_log import CommitLog
@@ -188,45 +188,6 @@ class LogMaker:
             health=self.health,
             watch=MemberWatch(page, self.lock, log.let_go),
         )
-
-
-def join_log(
-    directory: StoreDirectory,
-    core: StoreSettings,
-    strategies: Strategies,
-    health: Health,
-    lock: Membership,
-    page: SharedPage,
-) -> OpenLog:
-    """Open the log of a store that other processes may have open too.
-
-    :param lock: a membership that keeps others from joining until ``let_in`` is called here
-
-    On failure only the membership is still held.
-    """
-    with ExitStack() as undo:
-        maker = LogMaker(
-            directory=directory,
-            core=core,
-            strategies=strategies,
-            health=health,
-            lock=lock,
-            page=page,
-            undo=undo,
-        )
-        opened = maker.make(maker.segments(maker.segment_maker(), alone=False))
-        health.also(lambda cause: page.fail(str(cause)))
-        wake = WakePage.open(directory.files, directory.path)
-        if wake is not None:
-            opened.positions.wake, opened.positions.asked = wake.wake, wake.asked
-        page.words[SEVERAL] = 1
-        opened.watch.start()
-        undo.callback(opened.watch.close)
-        announce(page)
-        lock.publish()
-        lock.let_in()
-        undo.pop_all()
-    return opened
 
 
 def lead(strategies: Strategies, undo: ExitStack) -> None:

@@ -54,7 +54,7 @@ from lakelog.recovery.gaps import fill_gaps
 from lakelog.recovery.report import COMPLETING, READING, RecoveryReport, begin
 from lakelog.settings.model import StoreSettings
 from lakelog.store.open_log import LogMaker, OpenLog, lead, quietly
-from lakelog.store.replica import begin_replica, end_cut
+from lakelog.store.replica import end_cut
 from lakelog.store.strategies import Strategies
 
 _LOG: Final = logging.getLogger("lakelog")
@@ -169,7 +169,7 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and two options by 
         lock, is_new = _take(directory, core, undo, alone)
         lead(strategies, undo)
         if isinstance(strategies.replicator, Receiver):
-            begin_replica(directory, core, strategies.replicator)
+            strategies.replicator.begin(directory.commitlog)
         begin(progress, READING)
         ahead = BackgroundSync(directory, core.segment_size_bytes)
         undo.callback(ahead.leave)
@@ -269,24 +269,6 @@ def begin_services(owned: OwnedStore) -> None:
         owned.lock.tell_followed()
     owned.watch.on_turn = owned.publisher.turn
     owned.reput.follow()
-
-
-def take_services(
-    opened: OpenLog, strategies: Strategies, checkpoint: CheckpointKeeper
-) -> OwnedStore:
-    """Take over the services from a process that released them or died; the log is whole."""
-    directory, positions = opened.directory, opened.positions
-    opened.segments.first_offset = positions.minimum
-    publisher = Publisher(directory.files, directory.path, checkpoint, opened.page)
-    publisher.go_on(positions)
-    end = positions.readable_elsewhere
-    start = resume(strategies.dispatchers, positions.minimum, end)
-    why = "another process had the store open"
-    report = RecoveryReport(True, end, why, positions.minimum, end, 0, dispatched_from=start)
-    owned = with_services(opened, strategies, publisher, checkpoint, report, start)
-    owned.reput.complete()
-    begin_services(owned)
-    return owned
 
 
 def _take(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakelog_testing.contracts.settingsformat import SettingsFormatContract
     from lakelog_testing.contracts.storeextension import StoreExtensionContract
     from lakelog_testing.contracts.storemaintenance import StoreMaintenanceContract
+    from lakelog_testing.contracts.storesharing import StoreSharingContract
     from lakelog_testing.contracts.writer import WriterContract
     from lakelog_testing.copies import copy_store
     from lakelog_testing.fakeclock import FakeClock
@@ -59,6 +60,7 @@ __all__ = [
     "StoreExtensionContract",
     "StoreMachine",
     "StoreMaintenanceContract",
+    "StoreSharingContract",
     "SurplusCleaner",
     "WriterContract",
     "copy_store",
@@ -86,6 +88,7 @@ _MODULES = {
     "SegmentSourceContract": "contracts.segmentsource",
     "SettingsFormatContract": "contracts.settingsformat",
     "StoreExtensionContract": "contracts.storeextension",
+    "StoreSharingContract": "contracts.storesharing",
     "StoreMachine": "machine",
     "StoreMaintenanceContract": "contracts.storemaintenance",
     "SurplusCleaner": "surplus",

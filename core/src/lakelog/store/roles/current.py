@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from threading import RLock
 from typing import Final
 
@@ -11,11 +10,8 @@ import attrs
 
 from lakelog.errors import StoreClosed, StoreReadOnly
 from lakelog.log.store_directory import readable
-from lakelog.registry.events import Events
 from lakelog.runtime.forks import tell_of_forks
-from lakelog.store.roles.asking import Asking
-from lakelog.store.roles.managing import Managing
-from lakelog.store.roles.parts import RefusingWriter, RoleParts
+from lakelog.store.roles.parts import Manager, RefusingWriter, RoleParts
 
 FORKED: Final = (
     "this process was forked from the one that opened the store, and cannot use it; open the store "
@@ -32,22 +28,16 @@ class RoleState:
     :ivar closed: whether the store was closed
     """
 
-    def __init__(
-        self,
-        path: Path,
-        parts: RoleParts,
-        events: Events,
-        again: Callable[[], RoleParts] | None,
-    ) -> None:
+    def __init__(self, parts: RoleParts, again: Callable[[], RoleParts] | None) -> None:
         """Keep the parts that opening has built.
 
         :param again: builds parts in a forked child; ``None`` forbids it
         """
-        self.path = path
+        self.path = parts.request.path
         self.parts = parts
         self.closed = False
         self.on_swap: Callable[[RoleParts], None] = _nobody
-        self._events = events
+        self._events = parts.request.registry.events
         self._again = again
         self._open = list[RoleParts]()
         self._refused = False
@@ -74,7 +64,7 @@ class RoleState:
             self._renew()
         return self.parts
 
-    def manager(self) -> Managing | Asking:
+    def manager(self) -> Manager:
         """The manager; raises :class:`~lakelog.errors.StoreReadOnly` in a reader."""
         manager = self.now().manager
         if manager is None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
 
 from lakelog.dispatch.run import forget_topic
-from lakelog.errors import StoreLocked
 from lakelog.interfaces import Maintenance
 from lakelog.store.owner import OwnedStore
 
-VERBS: Final = ("resume_dispatch", "delete_topic", "hand_over")
+VERBS: Final = ("resume_dispatch", "delete_topic")
 """The management calls; :class:`~lakelog.Store` documents their errors."""
 MAINTENANCE_VERBS: Final = ("delete_unused_topics", "delete_expired")
 """Those that the maintenance executes."""
@@ -21,14 +18,10 @@ MAINTENANCE_VERBS: Final = ("delete_unused_topics", "delete_expired")
 
 @attrs.define(eq=False)
 class Managing:
-    """Executes :data:`VERBS` in this process; each may safely be repeated.
-
-    :ivar gives_up: begins to release the services; ``None`` where this process keeps them
-    """
+    """Executes :data:`VERBS` in this process; each may safely be repeated."""
 
     owned: OwnedStore
     maintenance: Maintenance
-    gives_up: Callable[[], None] | None = attrs.field(default=None, init=False)
 
     def __call__(self, verb: str, *words: str) -> Any:
         """Execute one of the verbs; raises ``KeyError`` for another one."""
@@ -45,14 +38,3 @@ class Managing:
         with self.owned.reput.paused() as dispatchers:
             end = self.owned.log.sync()  # a tombstone must not reach beyond the durable end
             forget_topic(dispatchers, topic, end)
-
-    def hand_over(self) -> None:
-        """Release in another thread, since closing waits for the request to be answered."""
-        if self.gives_up is None:
-            raise StoreLocked(
-                f"process {os.getpid()} has the services of this store, and keeps them; end it, "
-                "as by SIGTERM",
-                path=self.owned.directory.path,
-                owner_pid=os.getpid(),
-            )
-        self.gives_up()

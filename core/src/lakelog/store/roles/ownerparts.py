@@ -12,15 +12,12 @@ from lakelog.files.shared.membership import ALONE
 from lakelog.interfaces import Context, MaintainedLog, Receiver, SegmentSource, Writer
 from lakelog.log.health import Health
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.store.open_log import OpenLog, lead
-from lakelog.store.owner import OwnedStore, open_owned, take_services
-from lakelog.store.replica import FILLED_BY_MASTER, ReceivedLog, is_replica
-from lakelog.store.roles.asking import Answering
+from lakelog.store.owner import OwnedStore, open_owned
+from lakelog.store.replica import FILLED_BY_MASTER, is_replica, replica_log
 from lakelog.store.roles.managing import Managing
 from lakelog.store.roles.parts import RefusingWriter, RoleParts
 from lakelog.store.roles.prepared import OpenRequest
-from lakelog.store.roles.telling import told
-from lakelog.store.strategies import add_services, make_archive, make_strategies
+from lakelog.store.strategies import make_archive, make_strategies
 
 if TYPE_CHECKING:
     from lakelog.recovery.examine import Progress
@@ -53,9 +50,10 @@ def owner_parts(
         archive = make_archive(registry, settings, context)
         registry.events.store_opening(path, read_only=False)
         health = Health(path, partial(registry.events.store_failed, path))
-        _guard(context, health)
+        guard(context, health)
         alone = FILLED_BY_MASTER if is_copy else alone or _why_alone(prepared, strategies.writer)
-        shared = told(registry, settings) if alone is None else {ALONE: alone}
+        sharing = prepared.sharing
+        shared = {ALONE: alone} if alone or sharing is None else sharing.settings(prepared)
         owned = open_owned(
             directory,
             settings.core,
@@ -67,7 +65,7 @@ def owner_parts(
             full=full,
             replica=is_copy,
         )
-        parts = _housed(prepared, owned, archive, owned.close)
+        parts = housed(prepared, owned, archive, owned.close)
         return _filled(parts, owned, copies) if is_copy else parts
 
 
@@ -79,37 +77,20 @@ def _filled(parts: RoleParts, owned: OwnedStore, receiver: object) -> RoleParts:
     parts.puts = RefusingWriter(path, refused, owned.appender.flush)
     if isinstance(receiver, Receiver):
         try:
-            receiver.receive_into(ReceivedLog(owned, receiver.source))
+            receiver.receive_into(replica_log(owned))
         except BaseException:  # Ctrl-C too
             parts.close()
             raise
     return parts
 
 
-def serving_parts(prepared: OpenRequest, opened: OpenLog) -> RoleParts:
-    """Build the parts of a process that takes the services of its open log."""
-    registry, settings = prepared.registry, prepared.settings
-    context = prepared.context(read_only=False)
-    archive = make_archive(registry, settings, context)
-    _guard(context, opened.health)
-    with ExitStack() as undo:
-        strategies = add_services(opened.strategies, registry, settings, context)
-        for each in strategies.dispatchers:
-            undo.callback(each.dispatcher.close)
-        lead(strategies, undo)
-        owned = take_services(opened, strategies, context.checkpoint)
-        parts = _housed(prepared, owned, archive, owned.reput.close)
-        undo.pop_all()
-    return parts
-
-
-def _guard(context: Context, health: Health) -> None:
+def guard(context: Context, health: Health) -> None:
     """Keep the checkpoint as it is once the store has failed; its own failure fails the store."""
     health.also(lambda _: context.checkpoint.freeze())
     context.checkpoint.on_failure = health.fail
 
 
-def _housed(
+def housed(
     prepared: OpenRequest,
     owned: OwnedStore,
     archive: SegmentSource | None,
@@ -139,15 +120,17 @@ def _housed(
         maintenance = prepared.maintenance.maintain(log, owned)
         undo.callback(maintenance.close)
         manager = Managing(owned, maintenance)
-        answering = Answering(prepared.files, prepared.path, manager)
+        sharing = None if owned.lock.is_alone else prepared.sharing
+        answering = None if sharing is None else sharing.answering(prepared, manager)
 
         def turn() -> None:
             owned.publisher.turn()
-            if not owned.lock.is_alone:
+            if answering is not None and not owned.lock.is_alone:
                 answering.turn()
 
         owned.watch.on_turn = turn
         parts = RoleParts(
+            prepared,
             "owner",
             owned.reader,
             owned.appender,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 import attrs
 
 from lakelog.dispatch.runner import DispatchWait
 from lakelog.errors import PutRefused, StoreReadOnly
-from lakelog.interfaces import Extended, Maintenance
+from lakelog.interfaces import Extended, Maintenance, Requests, SharedLog
 from lakelog.log.put_future import BatchFuture, PutFuture
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.message import Body, Message
@@ -23,13 +23,11 @@ from lakelog.results import PutResult
 from lakelog.status import PutStatus
 from lakelog.store.open_log import OpenLog
 from lakelog.store.owner import OwnedStore
-from lakelog.store.roles.asking import Answering, Asking
-from lakelog.store.roles.managing import Managing
-
-if TYPE_CHECKING:
-    from lakelog.store.roles.joining import JoinedLog
+from lakelog.store.roles.prepared import OpenRequest
 
 Role: TypeAlias = Literal["owner", "attach", "read", "replica"]
+Manager: TypeAlias = Callable[..., Any]
+"""Called with a management verb and its words, as ``Managing``."""
 
 
 class Puts(Protocol):
@@ -92,6 +90,7 @@ class RefusingWriter:
 class RoleParts:
     """The parts of one role.
 
+    :ivar request: the input to opening, with the settings in force
     :ivar extension: the resources of the store extension, if one is installed
     :ivar manager: executes one of :data:`~.managing.VERBS`, or asks another process to; ``None`` in
         a reader
@@ -100,16 +99,17 @@ class RoleParts:
     :ivar joined: takes the services and releases them, if other processes may have them
     """
 
+    request: OpenRequest
     role: Role
     reader: LogReader
     puts: Puts
     waits: DispatchWait
     maintenance: Maintenance
     extension: Extended | None
-    manager: Managing | Asking | None = None
-    answering: Answering | None = None
+    manager: Manager | None = None
+    answering: Requests | None = None
     owned: OwnedStore | None = None
-    joined: JoinedLog | None = None
+    joined: SharedLog | None = None
 
     @property
     def log(self) -> OpenLog | None:

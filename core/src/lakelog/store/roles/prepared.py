@@ -21,6 +21,7 @@ from lakelog.interfaces import (
     Kind,
     StoreExtension,
     StoreMaintenance,
+    StoreSharing,
 )
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.registry import Registry
@@ -63,6 +64,12 @@ class OpenRequest:
         """The maintenance of open stores."""
         made: StoreMaintenance | None = self._single(Kind.STORE_MAINTENANCE)
         return NoMaintenance(self.registry, self.settings.core) if made is None else made
+
+    @cached_property
+    def sharing(self) -> StoreSharing | None:
+        """The sharing of stores among processes, if one is installed."""
+        made: StoreSharing | None = self._single(Kind.STORE_SHARING)
+        return made
 
     def _single(self, kind: Kind) -> Any:
         """Build the strategy of a kind of which a process uses one; ``None`` without a plugin."""

@@ -17,8 +17,7 @@ from lakelog.log.reading.flush_wait import FlushWait
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.store.roles.asking import Asking
-from lakelog.store.roles.parts import RefusingWriter, RoleParts
+from lakelog.store.roles.parts import Manager, RefusingWriter, RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.strategies import (
     make_archive,
@@ -29,7 +28,7 @@ from lakelog.store.strategies import (
 
 
 def reader_parts(
-    prepared: OpenRequest, appender: Appender | None = None, asking: Asking | None = None
+    prepared: OpenRequest, appender: Appender | None = None, asking: Manager | None = None
 ) -> RoleParts:
     """Open the files for reading; a store extension dispatches what queues and index lack.
 
@@ -64,6 +63,7 @@ def reader_parts(
     )
     refused = f"{prepared.path} is open for reading; open it with mode='write' to write"
     return RoleParts(
+        prepared,
         "read" if appender is None else "attach",
         reader,
         appender or RefusingWriter(prepared.path, refused),

@@ -1,150 +1,74 @@
-"""Opens one store: alone, beside other processes, or again in a forked child.
-
-Only locks decide between the first two. The loser of a race joins the winner after the winner's
-recovery.
-"""
+"""Opens one store as its mode says, or again in a forked child."""
 
 from __future__ import annotations
 
 import errno
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import attrs
-
-from lakelog.errors import AttachRefused, StoreLocked, StoreReadOnly
-from lakelog.files.shared.membership import Membership
-from lakelog.files.shared.ownership import is_owned
+from lakelog.errors import StoreReadOnly
 from lakelog.settings.catalog import ATTACH
 from lakelog.store.roles.choosing import Mode
-from lakelog.store.roles.joining import JoinedLog
 from lakelog.store.roles.ownerparts import owner_parts
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.readerparts import reader_parts
 
-if TYPE_CHECKING:
-    from lakelog.settings.model import AttachSettings
-
+NO_WRITING: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""Errors of the system for files that this user may not write."""
 _EXCLUSIVE: Final = "mode='exclusive' admits no other process"
 _NOT_LISTENING: Final = "attach.listen = false admits no other process"
-_LOOK_S: Final = 0.01
-_NO_WRITING: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NOT_INSTALLED: Final = "writing beside other processes needs lakelog-processes (pip install it)"
 
 
-@attrs.define(eq=False)
-class RoleOpener:
-    """The ways in which one call of open can proceed.
+def open_role(request: OpenRequest, mode: Mode) -> RoleParts:
+    """Open the store in ``mode``; the sharing finds out which processes have it open."""
+    if mode == "read":
+        return reader_parts(request)
+    try:
+        if mode == "replica":
+            return owner_parts(request, replica=True)
+        alone = _EXCLUSIVE if mode == "exclusive" else _why_alone(request)
+        if alone is None and request.sharing is not None:
+            parts: RoleParts = request.sharing.write(request)
+            return parts
+        return owner_parts(request, alone=alone)
+    except OSError as error:
+        if error.errno not in NO_WRITING:
+            raise
+        raise StoreReadOnly(
+            f"{error.strerror or error}; check permissions of it and of the folders above, or "
+            "open the store with mode='read'",
+            path=error.filename or request.path,
+        ) from error
 
-    :ivar prepared: holds the settings of all processes of the store after a join
+
+def open_serving(request: OpenRequest) -> RoleParts:
+    """Open the store with its services, and keep them.
+
+    Raises :class:`~lakelog.errors.StoreLocked` if another process keeps them, or has the
+    store exclusively.
     """
-
-    prepared: OpenRequest
-
-    def found(self, mode: Mode) -> RoleParts:
-        """Find out which processes have the store open, and open it as ``mode`` says."""
-        if mode == "read":
-            return reader_parts(self.prepared)
-        try:
-            if mode == "exclusive":
-                return owner_parts(self.prepared, alone=_EXCLUSIVE)
-            if mode == "replica":
-                return owner_parts(self.prepared, replica=True)
-            return self._write() if self._settings.listen else self._own()
-        except OSError as error:
-            if error.errno not in _NO_WRITING:
-                raise
-            raise StoreReadOnly(
-                f"{error.strerror or error}; check permissions of it and of the folders above, or "
-                "open the store with mode='read'",
-                path=error.filename or self.prepared.path,
-            ) from error
-
-    def serve(self) -> RoleParts:
-        """Take the services and keep them, after requesting them from their present owner.
-
-        Raises :class:`~lakelog.errors.StoreLocked` if another process keeps them, or has the
-        store exclusively.
-        """
-        alone = None if self._settings.listen else _NOT_LISTENING
-        try:
-            return owner_parts(self.prepared, alone=alone, replica=None)
-        except StoreLocked:
-            joined = self._joined() if alone is None else None
-            if joined is None:
-                raise
-            return joined.serve()
-
-    def in_a_child(self, mode: Mode) -> Callable[[], RoleParts] | None:
-        """Return a function that reopens the store in a forked child, or ``None``.
-
-        A reader can always reopen: apart from locks it shares nothing with other processes.
-        """
-        if mode == "replica" or (mode != "read" and self._settings.on_fork == "refuse"):
-            return None
-        return lambda: self.found(mode)
-
-    @property
-    def _settings(self) -> AttachSettings:
-        section: AttachSettings = self.prepared.settings.section(ATTACH)
-        return section
-
-    def _write(self) -> RoleParts:
-        """Join the processes that have the store open, or take it over if there are none.
-
-        While other processes open or close the store, this tries again.
-        """
-        prepared = self.prepared
-        end = time.monotonic() + self._settings.reconnect_timeout_ms / 1000
-        while True:
-            last = time.monotonic() >= end
-            found = self._join() if is_owned(prepared.files, prepared.path) else None
-            if found is not None:
-                return found
-            try:  # no process has it open, or the last one has just left
-                return self._own()
-            except StoreLocked:  # another process was faster
-                if last:
-                    raise
-            time.sleep(_LOOK_S)
-
-    def _own(self) -> RoleParts:
-        """Take over the directory, and let other processes join."""
-        parts = owner_parts(self.prepared, alone=None if self._settings.listen else _NOT_LISTENING)
-        if parts.owned is not None and not parts.owned.lock.is_alone:
-            parts.joined = JoinedLog(self.prepared, parts.owned)
-            parts.joined.has(parts)
+    alone = _why_alone(request)
+    if alone is None and request.sharing is not None:
+        parts: RoleParts = request.sharing.serve(request)
         return parts
+    return owner_parts(request, alone=alone, replica=None)
 
-    def _join(self) -> RoleParts | None:
-        """Build parts to append beside other processes; ``None`` if there are none."""
-        try:
-            joined = self._joined()
-            if joined is None:
-                return None
-            try:
-                return joined.parts()
-            except BaseException:  # Ctrl-C too
-                joined.close()
-                raise
-        except OSError as error:
-            if error.errno not in _NO_WRITING:
-                raise
-            raise AttachRefused(
-                "its files belong to another user; open it as that user, or give the store a group "
-                "with the setting group",
-                path=self.prepared.path,
-            ) from error
 
-    def _joined(self) -> JoinedLog | None:
-        """Join the processes that have the store open; ``None`` if there are none."""
-        prepared = self.prepared
-        timeout_s = self._settings.reconnect_timeout_ms / 1000
-        lock = Membership.join(prepared.files, prepared.path, timeout_s)
-        if lock.is_alone:
-            lock.leave()
-            return None
-        joined = JoinedLog.join(prepared, lock)
-        self.prepared = joined.prepared
-        return joined
+def in_a_child(request: OpenRequest, mode: Mode) -> Callable[[], RoleParts] | None:
+    """Return a function that reopens the store in a forked child, or ``None``.
+
+    A reader can always reopen: apart from locks it shares nothing with other processes.
+    """
+    refuses = request.settings.section(ATTACH).on_fork == "refuse"
+    if mode == "replica" or (mode != "read" and refuses):
+        return None
+    return lambda: open_role(request, mode)
+
+
+def _why_alone(request: OpenRequest) -> str | None:
+    """Why this process admits no other; ``None`` if it does."""
+    if request.sharing is None:
+        return _NOT_INSTALLED
+    return None if request.settings.section(ATTACH).listen else _NOT_LISTENING

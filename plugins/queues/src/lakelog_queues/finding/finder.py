@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import attrs
 
-from lakelog.dispatch.arrivals import ArrivalSignal
 from lakelog.errors import StoreError
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
 from lakelog.interfaces import Dispatcher, KeyIndex, QueueReader
 from lakelog.log.reading.log_reader import LogReader
+from lakelog_queues.arrivals import ArrivalSignal
 from lakelog_queues.finding.byqueue import QueueList
 from lakelog_queues.finding.bytime import TimeSearch
 from lakelog_queues.finding.compiled import lookups

@@ -8,10 +8,10 @@ from typing import Final, Protocol
 
 import attrs
 
-from lakelog.dispatch.arrivals import ArrivalSignal
 from lakelog.message import StoredMessage
 from lakelog.runtime.arguments import span_ms, whole
 from lakelog.runtime.threads import in_thread
+from lakelog_queues.arrivals import ArrivalSignal
 from lakelog_queues.finding.results import GetResult, GetStatus
 
 BATCH_MESSAGES: Final = 256

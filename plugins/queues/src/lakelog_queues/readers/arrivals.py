@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from lakelog.dispatch.arrivals import Arrivals, ArrivalSignal
+from lakelog.dispatch.arrivals import Arrivals
 from lakelog.files.pages.wake_page import Sleeper, WakePage
 from lakelog.runtime.threads import in_thread
+from lakelog_queues.arrivals import ArrivalSignal
 
 FIRST_LOOK_S: Final = 0.005
 LAST_LOOK_S: Final = 0.1

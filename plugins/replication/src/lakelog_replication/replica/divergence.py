@@ -13,8 +13,8 @@ from typing import Final
 
 import attrs
 
-from lakelog.interfaces import Receivable
 from lakelog_replication.replica.connection import Dialer, MasterConnection
+from lakelog_replication.replica.receivable import Receivable
 from lakelog_replication.wire import HaFrame
 
 _TICK_S: Final = 0.2

@@ -11,11 +11,12 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
 from lakelog.errors import PutRefused, ReplicaStopped, SettingsError, StoreError, StoreFailed
-from lakelog.interfaces import Context, Outcome, Receivable, ReplicatedLog
+from lakelog.interfaces import Context, Outcome, ReplicaLog, ReplicatedLog
 from lakelog.message import Body
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
@@ -24,6 +25,7 @@ from lakelog_replication.remoting import BrokerRefused, runtime_info
 from lakelog_replication.replica.connection import Dialer, MasterConnection
 from lakelog_replication.replica.divergence import DivergenceSearch, Prober
 from lakelog_replication.replica.groups import GroupCopier
+from lakelog_replication.replica.receivable import Receivable, begin_replica
 from lakelog_replication.replica.vouching import Voucher, make_voucher
 from lakelog_replication.settings import RocketmqHaSettings
 from lakelog_replication.wire import HaFrame, WireError
@@ -111,9 +113,14 @@ class HaReceiver:
             )
         return last
 
-    def receive_into(self, log: Receivable) -> None:
+    def begin(self, commitlog: Path) -> None:
+        """Note the master, and make the first segment of a new log."""
+        begin_replica(self._context, commitlog, self.source, self.first_offset)
+
+    def receive_into(self, log: ReplicaLog) -> None:
         """Begin to receive, in a thread."""
-        thread = Thread(target=self._run, args=(log,), name="lakelog-replica", daemon=True)
+        received = Receivable(log, self.source, self._context)
+        thread = Thread(target=self._run, args=(received,), name="lakelog-replica", daemon=True)
         self._thread = started(thread)
 
     def _prober(self) -> Prober:

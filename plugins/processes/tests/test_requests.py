@@ -9,8 +9,8 @@ import pytest
 
 from core.tests.shared.dying import EACH, die
 from lakelog.files.filesystem import File, RealFileSystem
-from lakelog.files.shared import requests
-from lakelog.files.shared.requests import SentRequest, asked, is_asked
+from lakelog_processes import requests
+from lakelog_processes.requests import SentRequest, asked, is_asked
 from tests.support.sampling import every
 
 FILES = RealFileSystem()

@@ -24,7 +24,8 @@ from lakelog.settings.catalog import ATTACH, dotted, keys_of
 from lakelog.settings.conversion import convert, hints_of
 from lakelog.settings.effective import Settings
 from lakelog.settings.model import StoreSettings
-from lakelog.store.roles.telling import (
+from lakelog.store.strategies import AUTO
+from lakelog_processes.telling import (
     DIGESTS,
     PLUGINS,
     SALT,
@@ -32,7 +33,6 @@ from lakelog.store.roles.telling import (
     digest,
     parted,
 )
-from lakelog.store.strategies import AUTO
 
 _LOG: Final = logging.getLogger("lakelog")
 _SAME: Final = ("append", "segment_size_bytes", "commitlog_path", "replicator")
@@ -45,7 +45,7 @@ OTHERS: Final = "the store's processes"
 def agreed(registry: Registry, settings: Settings, said: Mapping[str, Any], path: Path) -> Settings:
     """Return ``settings`` with the values shared by all processes of the store in ``path``.
 
-    :param said: see :mod:`lakelog.store.roles.telling`
+    :param said: see :mod:`lakelog_processes.telling`
 
     Raises :class:`~lakelog.errors.SettingsError` if a requested value conflicts, and
     :class:`~lakelog.errors.PluginError` if a plugin is missing or has another version.

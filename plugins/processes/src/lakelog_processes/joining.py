@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Final
@@ -17,23 +17,25 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakelog.errors import LakelogError, NoOwner, StoreError, ThreadNotStarted
-from lakelog.files.pages.shared_page import SharedPage
+from lakelog.files.pages.shared_page import SEVERAL, SharedPage
+from lakelog.files.pages.wake_page import WakePage
 from lakelog.files.shared.membership import Membership
 from lakelog.files.shared.ownership import locked
+from lakelog.files.shared.watch import announce
 from lakelog.log.health import Health
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.runtime.threads import started
 from lakelog.settings.catalog import ATTACH
-from lakelog.settings.model import AttachSettings
-from lakelog.store.open_log import OpenLog, join_log
-from lakelog.store.roles.agreeing import agreed
-from lakelog.store.roles.asking import Asking
-from lakelog.store.roles.managing import Managing
-from lakelog.store.roles.ownerparts import serving_parts, staging
+from lakelog.settings.model import AttachSettings, StoreSettings
+from lakelog.store.open_log import LogMaker, OpenLog
+from lakelog.store.roles.ownerparts import staging
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.readerparts import reader_parts
-from lakelog.store.strategies import make_strategies
+from lakelog.store.strategies import Strategies, make_strategies
+from lakelog_processes.agreeing import agreed
+from lakelog_processes.asking import HAND_OVER, Answering, Asking
+from lakelog_processes.serving import serving_parts
 
 if TYPE_CHECKING:
     from lakelog.store.roles.current import RoleState
@@ -139,7 +141,7 @@ class JoinedLog:
             if time.monotonic() >= end:
                 raise locked(self.prepared.files, self.prepared.path)
             with suppress(NoOwner):  # already free
-                self._asking()("hand_over")
+                self._asking()(HAND_OVER)
             soon = time.monotonic() + _SOON_S
             while not lock.take_services() and time.monotonic() < min(soon, end):
                 time.sleep(_LOOK_S)
@@ -182,8 +184,8 @@ class JoinedLog:
     def has(self, parts: RoleParts) -> None:
         """Run with the services until another process requests them."""
         self._serving = parts
-        if isinstance(parts.manager, Managing):
-            parts.manager.gives_up = self._begin_to_give_up
+        if isinstance(parts.answering, Answering):
+            parts.answering.gives_up = self._begin_to_give_up
 
     def _begin_to_give_up(self) -> None:
         if not self._is_changing:
@@ -230,3 +232,42 @@ class JoinedLog:
             log.leave()  # the next open recovers what is missing
             raise
         parts.close()
+
+
+def join_log(
+    directory: StoreDirectory,
+    core: StoreSettings,
+    strategies: Strategies,
+    health: Health,
+    lock: Membership,
+    page: SharedPage,
+) -> OpenLog:
+    """Open the log of a store that other processes may have open too.
+
+    :param lock: a membership that keeps others from joining until ``let_in`` is called here
+
+    On failure only the membership is still held.
+    """
+    with ExitStack() as undo:
+        maker = LogMaker(
+            directory=directory,
+            core=core,
+            strategies=strategies,
+            health=health,
+            lock=lock,
+            page=page,
+            undo=undo,
+        )
+        opened = maker.make(maker.segments(maker.segment_maker(), alone=False))
+        health.also(lambda cause: page.fail(str(cause)))
+        wake = WakePage.open(directory.files, directory.path)
+        if wake is not None:
+            opened.positions.wake, opened.positions.asked = wake.wake, wake.asked
+        page.words[SEVERAL] = 1
+        opened.watch.start()
+        undo.callback(opened.watch.close)
+        announce(page)
+        lock.publish()
+        lock.let_in()
+        undo.pop_all()
+    return opened

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
@@ -22,24 +22,26 @@ from lakelog.errors import LakelogError, NoOwner, StoreClosed, StoreError, Store
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.pages.shared_page import HEARTBEAT, OWNER_PID
 from lakelog.files.shared.ownership import is_served
-from lakelog.files.shared.requests import ReceivedRequest, SentRequest, asked, is_asked, is_busy
 from lakelog.files.shared.watch import announce
 from lakelog.log.store_directory import readable
 from lakelog.runtime.arguments import WrongValue
 from lakelog.runtime.threads import started
 from lakelog.store.open_log import OpenLog
 from lakelog.store.roles.managing import Managing
+from lakelog_processes.requests import ReceivedRequest, SentRequest, asked, is_asked, is_busy
 
 _LOG: Final = logging.getLogger("lakelog")
 _LOOK_S: Final = 0.005
 _ANNOUNCED: Final = 10
 """Wake the watch threads again every so many polls: a wake-up may have come too early."""
+HAND_OVER: Final = "hand_over"
+"""The request to release the services; the manager of the store executes all others."""
 _RESULT: Final = "result"
 _ERROR: Final = "error"
 
 
 class Asking:
-    """Has another process execute :data:`~lakelog.store.roles.managing.VERBS`."""
+    """Has another process execute a management call, or :data:`HAND_OVER`."""
 
     def __init__(self, files: FileSystem, log: OpenLog, timeout_ms: int) -> None:
         """Keep the collaborators.
@@ -106,12 +108,16 @@ class Asking:
 
 
 class Answering:
-    """Serves requests in the process with the services, in its own thread."""
+    """Serves requests in the process with the services, in its own thread.
+
+    :ivar gives_up: begins to release the services; ``None`` where this process keeps them
+    """
 
     def __init__(self, files: FileSystem, path: Path, manager: Managing) -> None:
         self._files = files
         self._path = path
         self._manager = manager
+        self.gives_up: Callable[[], None] | None = None
         self._thread: Thread | None = None
         self._is_closing = False
 
@@ -138,9 +144,23 @@ class Answering:
         except OSError as error:
             _LOG.warning("%s: a request cannot be answered: %s", self._path, error)
 
+    def _execute(self, verb: str, *words: str) -> Any:
+        return self._hand_over() if verb == HAND_OVER else self._manager(verb, *words)
+
+    def _hand_over(self) -> None:
+        """Release in another thread, since closing waits for the request to be answered."""
+        if self.gives_up is None:
+            raise StoreLocked(
+                f"process {os.getpid()} has the services of this store, and keeps them; end it, "
+                "as by SIGTERM",
+                path=self._path,
+                owner_pid=os.getpid(),
+            )
+        self.gives_up()
+
     def _answer(self, request: ReceivedRequest) -> None:
         try:
-            result = self._manager(request.what["verb"], *request.what["words"])
+            result = self._execute(request.what["verb"], *request.what["words"])
         except StoreClosed:
             return  # closing here: the next process with the services serves it
         except OSError as error:

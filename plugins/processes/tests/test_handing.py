@@ -152,7 +152,7 @@ def test_one_that_cannot_give_them_up_keeps_them_until_it_can(
         return real(*arguments)
 
     with open_small(tmp_path) as store:
-        monkeypatch.setattr("lakelog.store.roles.joining.reader_parts", fails_once)
+        monkeypatch.setattr("lakelog_processes.joining.reader_parts", fails_once)
         with serving(tmp_path):
             assert store.role == "attach"
             assert put(store, "x") == 0

@@ -21,8 +21,8 @@ from lakelog.files.pages.shared_page import SETTINGS_BYTES
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
-from lakelog.store.roles.agreeing import agreed
-from lakelog.store.roles.telling import DIGESTS, SECTIONS, told
+from lakelog_processes.agreeing import agreed
+from lakelog_processes.telling import DIGESTS, SECTIONS, told
 
 PACKAGE: Final = '''
 """An append callback that marks each body."""

@@ -24,9 +24,9 @@ from lakelog.errors import (
     StoreLocked,
 )
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.shared import requests as requests_module
 from lakelog.interfaces import CleaningContext, CleaningReport, Deletion, SegmentInfo
-from lakelog.store.roles import asking
+from lakelog_processes import asking
+from lakelog_processes import requests as requests_module
 from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.signals import hold
 from plugins.retention.tests.maintenance.support import FEW, House, Keeping

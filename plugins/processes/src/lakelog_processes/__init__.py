@@ -1,0 +1,1 @@
+"""Several processes that write to one store: joining, taking over services, requests."""

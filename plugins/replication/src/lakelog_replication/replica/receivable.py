@@ -1,0 +1,225 @@
+"""The log of a replica as it is received: whole, checked records, and a durable end."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from lakelog.codec import RecordBatch
+from lakelog.codec.run import decode_run
+from lakelog.errors import ReplicaStopped
+from lakelog.files.state.replica import ReplicaState, read_replica, write_replica
+from lakelog.format.layout import (
+    BLANK,
+    BLANK_MIN_BYTES,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    is_segment_name,
+    segment_name,
+)
+from lakelog.interfaces import Context, ReplicaLog
+from lakelog.log.reading.pieces import Blank, Damage
+from lakelog.message import Body
+
+MOST_RECORD_BYTES: Final = 64 << 20
+"""The longest record of a master that is received."""
+_LOG: Final = logging.getLogger("lakelog")
+
+
+def begin_replica(
+    context: Context, commitlog: Path, source: str, first_offset: Callable[[int], int]
+) -> None:
+    """Note the master in a directory that this process has alone; make the first segment.
+
+    :param first_offset: where a new log begins, by the length of segments: at a segment of the
+        master, often not at 0
+    """
+    files, path, size_bytes = context.files, context.path, context.core.segment_size_bytes
+    state = read_replica(files, path)
+    if state is None or state.source != source:
+        if state is not None:
+            _LOG.warning("%s: replica of %s, before of %s", path, source, state.source)
+        cut = None if state is None else state.cut
+        write_replica(files, path, ReplicaState(source, cut))
+    files.make_dir(commitlog)
+    if any(is_segment_name(name) for name, _ in files.list(commitlog)):
+        return
+    start = first_offset(size_bytes)
+    with closing(files.open(commitlog / segment_name(start), write=True, create=True)) as file:
+        file.truncate(size_bytes)
+        file.sync()
+    files.sync_dir(commitlog)
+
+
+class Receivable:
+    """The log of a replica; offsets in bytes from its start. For one thread at a time.
+
+    :ivar segment_size_bytes: length of each segment; the master must have the same
+    :ivar last_record: where a record starts that only few bytes follow, often the last one; -1
+        without one
+    """
+
+    def __init__(self, log: ReplicaLog, source: str, context: Context) -> None:
+        """Prepare; nothing was received since the recovery."""
+        self._opened = log
+        self._log = log.log
+        self._source = source
+        self._context = context
+        self._sealed = context.core.require_record_crc
+        self.segment_size_bytes = log.log.segment_size_bytes
+        self.last_record = log.last_record
+        self.view = log.view
+        self._last_ms = log.last_timestamp_ms
+        self._ends = deque([(log.log.appended, self._last_ms)])  # not vouched for yet
+
+    @property
+    def minimum(self) -> int:
+        """First byte of the log."""
+        return self._log.minimum
+
+    @property
+    def appended(self) -> int:
+        """End of the log; a record or a segment ends there."""
+        return self._log.appended
+
+    @property
+    def flushed(self) -> int:
+        """The durable end: that which the master cannot lose, and is synced here."""
+        return self._log.flushed
+
+    def records(self, start: int, end: int) -> Iterator[RecordBatch]:
+        """The records that start from ``start`` to ``end``, in runs, in order."""
+        for piece in self._opened.pieces(start, end):
+            if not isinstance(piece, Blank | Damage):
+                yield piece
+
+    # --- what comes ---
+
+    def receive(self, data: Body) -> int:
+        """Append the whole records at the start of ``data``, which stands at ``appended``.
+
+        :returns: the number of bytes appended; the rest is the start of a record that is not whole
+
+        Raises :class:`~lakelog.errors.ReplicaStopped` for bytes that are no records of this place,
+        :class:`~lakelog.errors.PutRefused` if the log cannot grow now, and
+        :class:`~lakelog.errors.StoreFailed`.
+        """
+        view, at = memoryview(data), 0
+        while at < len(view):
+            offset = self.appended
+            room = self.segment_size_bytes - offset % self.segment_size_bytes
+            window = view[at : at + room]
+            batch = decode_run(window, offset, sealed=self._sealed)
+            end = batch.end_offset - offset if len(batch) else 0
+            length = end + self._blank(window[end:], offset + end, room - end)
+            if not length:
+                self._check_start(window, offset, room)
+                break
+            if end:
+                self.last_record = int(batch.physical_offsets[-1])
+                self._last_ms = int(batch.store_timestamps_ms[-1])
+            self._opened.append(offset, window[:length], self._last_ms)
+            self._ends.append((offset + length, self._last_ms))
+            at += length
+        return at
+
+    def _blank(self, data: memoryview, offset: int, room: int) -> int:
+        """The length of the whole blank record at the start of ``data``, if there is one."""
+        if len(data) < BLANK_MIN_BYTES:
+            return 0
+        size, magic = BLANK.unpack_from(data)
+        if magic != MAGIC_BLANK:
+            return 0
+        if size != room:
+            raise self._other_segments(offset, offset + size)
+        return size if len(data) >= size else 0
+
+    def _check_start(self, data: memoryview, offset: int, room: int) -> None:
+        """Raise unless ``data`` is the start of a record of which more may come."""
+        if len(data) < BLANK.size:
+            if len(data) == room:
+                raise self._no_record(offset)
+            return
+        size, magic = BLANK.unpack_from(data)
+        if magic == MAGIC_BLANK:
+            return
+        if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= MOST_RECORD_BYTES:
+            raise self._no_record(offset)
+        if size > room:
+            raise self._other_segments(offset, offset + size)
+        if len(data) >= size:
+            raise self._no_record(offset)
+
+    def _no_record(self, offset: int) -> Exception:
+        return self.stop(
+            f"the bytes of {self._source} at {offset} are no whole record, or a longer one than "
+            f"{MOST_RECORD_BYTES} bytes; check the log of the master there, as with `lakelog "
+            "verify`, then open the replica again"
+        )
+
+    def _other_segments(self, offset: int, end: int) -> Exception:
+        size = self.segment_size_bytes
+        return self.stop(
+            f"segments have {size} bytes here, and others at {self._source}: what it has from "
+            f"{offset} to {end} fits none that ends at {offset - offset % size + size}; begin a "
+            "new replica with segment_size_bytes as the master's mappedFileSizeCommitLog"
+        )
+
+    # --- durability ---
+
+    def vouch(self, offset: int) -> int:
+        """Sync, and publish as durable, what the master cannot lose: all before ``offset``.
+
+        :returns: the new ``flushed``, which is noted durably before it is published
+
+        Raises :class:`~lakelog.errors.StoreFailed`.
+        """
+        reached = None
+        while self._ends and self._ends[0][0] <= offset:
+            reached = self._ends.popleft()
+        if reached is not None and reached[0] > self.flushed:
+            self._opened.vouch(*reached)
+        return self._log.sync()
+
+    # --- divergence ---
+
+    def differs(self, offset: int) -> Exception:
+        """Stop for good: the master's log differs from ``offset`` on, where a record starts.
+
+        If nothing durable differs, the next open cuts the log there.
+
+        :returns: the :class:`~lakelog.errors.ReplicaStopped` that ``close`` raises too
+        """
+        durable, end = self.flushed, self.appended
+        if offset < durable:
+            return self._stopped(
+                f"{self._source} has taken back what it could not lose: its log differs from "
+                f"{offset} on, and everything before {durable} counted as durable here, and may be "
+                f"in tables. Nothing was changed. If its present log is the right one, delete the "
+                f"rows with physical offsets from {offset} to {durable} from the tables, then cut "
+                f"the replica with `lakelog replicate --cut-to {offset}`",
+                offset,
+            )
+        files, path = self._context.files, self._context.path
+        write_replica(files, path, ReplicaState(self._source, offset))
+        return self._stopped(
+            f"the log of {self._source} differs from {offset} on, behind what counts as durable "
+            f"here ({durable}): the next open cuts the replica there, keeps the {end - offset} "
+            "bytes in lakelog/quarantine, and continues",
+            offset,
+            is_mended=True,
+        )
+
+    def stop(self, why: str) -> Exception:
+        """Stop for good, and change nothing; return the error, as :meth:`differs`."""
+        return self._stopped(why, self.appended)
+
+    def _stopped(self, why: str, offset: int, *, is_mended: bool = False) -> Exception:
+        path = self._context.path
+        error = ReplicaStopped(why, path=path, offset=offset, is_mended=is_mended)
+        return self._opened.fail(error)
