@@ -32,7 +32,7 @@ KNOWN_UPWARDS: Final = {
 # What a plugin may import.
 PUBLIC_NAMES: Final = (
     "accelerate arrow codec errors files.filesystem files.state.identity files.state.replica "
-    "format.checksum format.compression format.fingerprint format.hosts format.layout "
+    "format.checksum format.compression format.hosts format.layout "
     "format.message_id format.properties format.queue_offsets format.sysflag format.units "
     "hookspecs interfaces "
     "log.reading.pieces message results runtime.cached runtime.signals runtime.threads "

@@ -20,7 +20,6 @@ from zlib import crc32
 import attrs
 import pytest
 
-from core.tests.store.support import until
 from core.tests.store.test_reput import Recorder
 from lakelog import Message, PutRefused, Store
 from lakelog.codec import RecordBatch
@@ -32,6 +31,7 @@ from lakelog_retention import plugin
 from lakelog_testing import FakeClock
 from plugins.retention.tests.house import HOUR_MS, Witness, open_house, starts
 from tests.support.smalldisk import tmpfs
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.root
 MIB = 1 << 20

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from lakelog_testing.crash import Checker, CrashPlan, simulate
-from lakelog_testing.crash.short import FastChecker
+from lakelog_testing.crash.fastchecker import FastChecker
 from tests.crash.test_planted_bugs import (
     BUGS,
     MOST_IMAGES,

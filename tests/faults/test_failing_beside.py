@@ -24,8 +24,8 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages.shared_page import FLUSHED, SharedPage
 from tests.faults import shim
 from tests.faults.conftest import ROOT
-from tests.processes.member import wait_until
 from tests.support import required
+from tests.support.waiting import until
 
 SYNCED: Final[dict[str, Any]] = {"segment_size_bytes": 1 << 20}
 BESIDE: Final = """
@@ -104,7 +104,7 @@ def putting(store: lakelog.Store) -> Iterator[Putting]:
     thread = threading.Thread(target=found.run)
     thread.start()
     try:
-        wait_until(lambda: bool(found.ends), "nothing is acknowledged")
+        until(lambda: bool(found.ends), "nothing is acknowledged")
         yield found
     finally:
         found.stopping = True
@@ -141,7 +141,7 @@ def test_a_sync_that_fails_fails_the_store_for_all(
         store = lakelog.open(path, flush=flush, **SYNCED) if first is None else first
         with putting(store) as mine:
             go_on(process)
-            wait_until(lambda: mine.error is not None, "the store has not failed")
+            until(lambda: mine.error is not None, "the store has not failed")
         assert isinstance(mine.error, StoreFailed | PutRefused)  # by where it was just then
         with pytest.raises(PutRefused, match="the store failed"):
             store.put(lakelog.Message("t", b"again"))
@@ -163,7 +163,7 @@ def test_a_death_in_a_sync_fails_nobody(library: Path, tmp_path: Path, flush: st
     ):
         go_on(process)
         count = len(mine.ends)
-        wait_until(lambda: len(mine.ends) > count or mine.error is not None, "puts stand still")
+        until(lambda: len(mine.ends) > count or mine.error is not None, "puts stand still")
         assert mine.error is None
         assert max(list(mine.ends)) <= flushed(path)
     assert set(mine.ends) <= ends_there(path, flush)

@@ -22,9 +22,9 @@ from typing import Any, Final
 import attrs
 
 import lakelog
-from tests.processes.member import wait_until
 from tests.processes.program import end_with_parent, guarded
 from tests.processes.words import JOURNALS, STORE, Journal
+from tests.support.waiting import until
 
 TOPIC: Final = "t"
 QUEUE: Final = 0
@@ -153,7 +153,7 @@ class Crowd:
         for each in self.living:
             each.look()
         try:
-            wait_until(self._all_get_on, "some do not get on")
+            until(self._all_get_on, "some do not get on")
         except AssertionError as error:
             late = [each for each in self.living if not each.has_got_on()]
             error.add_note(f"{[each.name for each in late]}: {self._told_by(late)}")

@@ -23,12 +23,13 @@ import attrs
 import lakelog
 from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
 from tests.processes.judging import unexpected
-from tests.processes.member import ERRORS, Member, owner_of, wait_until
+from tests.processes.member import ERRORS, Member, owner_of
 from tests.processes.producing import WAYS
 from tests.processes.program import UNEXPECTED
 from tests.processes.reading import SAW
 from tests.processes.tail import Tail
 from tests.processes.words import JOURNALS, QUEUES, STORE, TOPIC
+from tests.support.waiting import until
 
 SERVE: Final = "serve"
 OWNED_CODE: Final = 3
@@ -159,7 +160,7 @@ class Group:
             waiting[:] = [each for each in waiting if not each[1].more()]
             return not waiting
 
-        wait_until(all_get_on, f"some do not get on, after {dict(self.killed)}")
+        until(all_get_on, f"some do not get on, after {dict(self.killed)}")
 
     def _check_members(self) -> None:
         """Those that were not killed go on, and meet nothing that they should not."""
@@ -176,10 +177,10 @@ class Group:
         """Producers first, then those who follow, who must have seen all; the owner last."""
         for member in self.producers:
             member.send(signal.SIGTERM)
-        wait_until(self._are_producers_gone, "producers do not end")
+        until(self._are_producers_gone, "producers do not end")
         for member in self.producers:
             member.ended()
-        wait_until(self._is_served, "serve does not own the store")
+        until(self._is_served, "serve does not own the store")
         self._readers_see_all()
         for member in self.others:
             member.stop()
@@ -195,7 +196,7 @@ class Group:
         if not serve.alive and owner_of(self.folder) is None:
             self._check_end(SERVE, serve)
             serve.start()
-            wait_until(lambda: not serve.alive or owner_of(self.folder) is not None, "no owner")
+            until(lambda: not serve.alive or owner_of(self.folder) is not None, "no owner")
 
     def _is_served(self) -> bool:
         """Whether ``serve`` owns it: one may have ended because the last producer had not yet."""
@@ -229,7 +230,7 @@ class Group:
 def _see_through(tail: Tail, count: int) -> None:
     """Wait until there are so many lines, which may take long, but not stop."""
     while tail.total < count:
-        wait_until(lambda: tail.more() > 0, f"{tail.path.name} stands still")
+        until(lambda: tail.more() > 0, f"{tail.path.name} stands still")
 
 
 @contextmanager

@@ -19,9 +19,10 @@ from plugins.lake.tests.landing.program_evidence import landed_to
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of
 from tests.processes.group import SERVE, Group, prepared, running
 from tests.processes.judging import check
-from tests.processes.member import Member, owner_of, wait_until
+from tests.processes.member import Member, owner_of
 from tests.processes.words import STORE
 from tests.support.killing import ROOT
+from tests.support.waiting import until
 
 KIND: Final = "parquet"
 """What lands the soonest; the others have their own tests of kills."""
@@ -52,13 +53,13 @@ def _landed(folder: Path) -> int:
 
 def _kill(group: Group, victims: list[str]) -> None:
     """At once; then all are started again, and all get on, the table too."""
-    wait_until(lambda: owner_of(group.folder) is not None, "there is no owner")
+    until(lambda: owner_of(group.folder) is not None, "there is no owner")
     pids = {OWNER: owner_of(group.folder), DISPATCHER: group.members[DISPATCHER].pid}
     group._kill([(name, pid) for name in victims if (pid := pids[name]) is not None])
     group.start()
     group._see_progress()
     before = _landed(group.folder)
-    wait_until(lambda: _landed(group.folder) > before, f"nothing lands after {victims} died")
+    until(lambda: _landed(group.folder) > before, f"nothing lands after {victims} died")
 
 
 @pytest.mark.timeout(400)
@@ -76,7 +77,7 @@ def test_the_table_is_the_log(tmp_path: Path, victims: list[str]) -> None:
     lakelog.open(folder / STORE).close()  # who dispatches wants one to be there
     group = _group(folder, producers=2)
     with running(group):
-        wait_until(lambda: _landed(folder) > 0, "nothing lands", _START_SECONDS)
+        until(lambda: _landed(folder) > 0, "nothing lands", seconds=_START_SECONDS)
         time.sleep(_PAUSE_SECONDS)
         _kill(group, victims)
         group.stop()

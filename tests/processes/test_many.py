@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 import lakelog
-from tests.processes.member import wait_until
+from tests.support.waiting import until
 
 PATIENCE_S: Final = 200
 SETTINGS: Final[dict[str, Any]] = {
@@ -103,7 +103,7 @@ def test_a_process_of_another_pid_namespace_is_one_like_others(tmp_path: Path) -
             assert store.put(lakelog.Message("t", b"b", queue_id=0)).queue_offset == 1
             assert said(first, "c") == ["2"]
             first.kill()
-            wait_until(lambda: store.role == "owner", "nobody has the services")
+            until(lambda: store.role == "owner", "nobody has the services")
             with elsewhere(tmp_path) as second:
                 assert said(second)[0] == "attach"
                 assert said(second, "d") == ["3"]

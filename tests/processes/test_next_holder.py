@@ -22,11 +22,11 @@ from lakelog_hash_index import owner as index
 from lakelog_processes import joining, serving, sharing
 from lakelog_queues.dispatching import consumequeues
 from lakelog_queues.files import simplequeue
-from tests.processes.member import wait_until
 from tests.processes.remote import remote
 from tests.processes.test_killed import verified
 from tests.processes.words import QUEUES, TOPIC
 from tests.support.sampling import every
+from tests.support.waiting import until
 
 SMALL: Final[dict[str, Any]] = {"flush": "none", "segment_size_bytes": 1 << 16}
 TAKING: Final = (sharing, joining, serving, membership, ownerparts, owner, publishing)
@@ -45,7 +45,7 @@ def test_the_last_keys_are_indexed_again_though_nothing_is_put(tmp_path: Path) -
         with lakelog.open(path, **SMALL) as store:
             assert store.role == "attach"
             holder.kill()
-            wait_until(lambda: store.role == "owner", "nobody has the services")
+            until(lambda: store.role == "owner", "nobody has the services")
             assert store.dispatched_offset == store.max_offset
             assert len(list(store.query(TOPIC, "p-3"))) == 1
     verified(path)

@@ -18,9 +18,10 @@ import lakelog
 from lakelog.files.pages.shared_page import PAGE_BYTES, page_path
 from lakelog.format.layout import LOCK_FILE
 from tests.processes.group import prepared
-from tests.processes.member import ERRORS, Member, owner_of, wait_until
+from tests.processes.member import ERRORS, Member, owner_of
 from tests.processes.remote import Remote, RemoteError, remote
 from tests.processes.words import STORE
+from tests.support.waiting import until
 
 STARTERS: Final = 4
 WRITE: Final = {"mode": "write"}
@@ -109,8 +110,8 @@ def test_one_of_several_that_serve_wins(folder: Path) -> None:
     for each in serving:
         each.start()
     try:
-        wait_until(lambda: sum(each.alive for each in serving) == 1, "both go on", 20)
-        wait_until(lambda: owner_of(folder) is not None, "nobody owns it", 20)
+        until(lambda: sum(each.alive for each in serving) == 1, "both go on", seconds=20)
+        until(lambda: owner_of(folder) is not None, "nobody owns it", seconds=20)
         (winner,) = (each for each in serving if each.alive)
         (loser,) = (each for each in serving if not each.alive)
         assert loser.process is not None

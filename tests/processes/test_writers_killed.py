@@ -30,11 +30,12 @@ from tests.processes.crowd import (
     Crowd,
     One,
 )
-from tests.processes.member import owner_of, wait_until
+from tests.processes.member import owner_of
 from tests.processes.test_killed import rounds_of, verified
 from tests.processes.words import JOURNALS, STORE, lines_of
 from tests.support.rows import by_kind, difference
 from tests.support.twostores import SEGMENT, derived, ours
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from tests.oracle.java import Oracle
@@ -140,7 +141,7 @@ def _saw_all(crowd: Crowd, reader: One, queue: list[int]) -> None:
         crowd.check_alive()
         return [tuple(map(int, rest)) for word, *rest in lines_of(reader.journal) if word == SAW]
 
-    wait_until(lambda: len(seen()) >= len(queue), f"{reader.name} has not seen all")
+    until(lambda: len(seen()) >= len(queue), f"{reader.name} has not seen all")
     assert seen() == list(enumerate(queue))
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -49,14 +50,17 @@ def test_whatever_takes_the_arguments_will_do(submit: Callable[..., Any]) -> Non
         (lambda self, end_offset, wait, /: None, "its method"),
         (lambda self, *, end_offset, wait: None, "its method"),
         (None, "it lacks the method submit"),
+        (operator.neg, "is neg(a, /)"),
         (7, "its submit is no method, but 7"),
     ],
 )
 def test_whatever_does_not_is_named_with_what_was_expected(submit: Any, problem: str) -> None:
-    found = check_object(variant(submit), FlushStrategy)
-    assert found is not None
-    assert problem.replace("<lambda>", "submit") in found
-    assert SUBMIT in found
+    made = variant(submit)
+    for _ in range(2):  # the second time from the cache, where there is one
+        found = check_object(made, FlushStrategy)
+        assert found is not None
+        assert problem.replace("<lambda>", "submit") in found
+        assert SUBMIT in found
 
 
 def test_a_coroutine_would_never_run() -> None:

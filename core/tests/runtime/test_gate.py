@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, ThreadPoolExecutor, as_completed
 from concurrent.futures import wait as wait_for
 
@@ -14,6 +13,7 @@ from lakelog.log.put_future import PutFuture
 from lakelog.results import PutResult
 from lakelog.runtime.gate import FastCondition
 from lakelog.status import PutStatus
+from tests.support.waiting import until
 
 PATIENCE_SECONDS = 20.0
 RESULT = PutResult(PutStatus.PUT_OK, "t", 0, 0, 0, 100, 0, "127.0.0.1:10911")
@@ -107,10 +107,3 @@ def test_it_can_be_awaited() -> None:
         return await asyncio.wait_for(future, PATIENCE_SECONDS)
 
     assert asyncio.run(run()) is RESULT
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -147,14 +146,6 @@ def let_others_read(path: Path) -> None:
     """Begin a store as earlier versions and RocketMQ did: everybody may read what is made in it."""
     path.mkdir(mode=0o755, parents=True)
     (path / LOCK_FILE).touch(mode=0o644)
-
-
-def until(true: Callable[[], object], seconds: float = 60) -> None:
-    """Wait for something that another thread or process does."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.002)
 
 
 class FileBounds:

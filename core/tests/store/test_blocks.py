@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog_testing.crash.opener import owned_by
+from tests.support.waiting import until
 
 STEP = 16 << 10
 SIZE = 16 * STEP
@@ -75,13 +74,6 @@ class Failing(Disk):
 
 def blocks_bytes(file: Path) -> int:
     return file.stat().st_blocks * 512
-
-
-def until(met: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not met():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def test_a_default_store_with_two_messages_is_small(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from lakelog.interfaces import CommitRules, FlushStrategy
 from lakelog.log.commit_timer import PAGE_BYTES, Committing, is_due
 from lakelog.registry.builtin.flush import InlineFlush, NoFlush
 from lakelog_testing import FakeLog
+from tests.support.waiting import until
 
 
 class Heedful(NoFlush):
@@ -27,13 +27,6 @@ class Heedful(NoFlush):
 
     def wake(self) -> None:
         self.woken += 1
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +52,7 @@ def test_commits_come_by_themselves_and_wake_the_strategy() -> None:
     flush = Committing(inner, CommitRules(1, 4, 5))
     flush.start(log)
     end = log.append()
-    wait_until(lambda: log.committed == end and inner.woken == 1)
+    until(lambda: log.committed == end and inner.woken == 1)
     time.sleep(0.05)
     assert inner.woken == 1, "nothing was appended since"
     flush.close()
@@ -77,7 +70,7 @@ def test_a_commit_that_fails_ends_the_commits_and_wakes_the_strategy() -> None:
     flush = Committing(inner, CommitRules(1, 0, 0))
     flush.start(log)
     log.append()
-    wait_until(lambda: inner.woken == 1)
+    until(lambda: inner.woken == 1)
     time.sleep(0.02)
     assert log.commits == 1
     flush.close()
@@ -150,6 +143,6 @@ def test_the_log_says_that_a_commit_was_slow(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.WARNING, "lakelog"):
         flush.start(log)
         log.append()
-        wait_until(lambda: inner.woken == 1)
+        until(lambda: inner.woken == 1)
         flush.close()
     assert "a commit to the page cache took" in caplog.text

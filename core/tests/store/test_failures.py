@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gc
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -35,6 +34,7 @@ from lakelog.store.owner import OwnedStore
 from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.descriptors import open_in
 from tests.support.sampling import every
+from tests.support.waiting import until
 
 LARGE = bytes(4000)
 MAPS_OF_A_SEGMENT = 2
@@ -207,10 +207,7 @@ def test_a_disk_that_fails_ahead_of_need(fault: str, tmp_path: Path) -> None:
     """Nobody waits for the next segment yet: the store must not pass over it all the same."""
     told: list[Any] = []
     store, _ = ahead_of_need(tmp_path, fault, errno.EIO, told)
-    deadline = time.monotonic() + 20
-    while not told:
-        assert time.monotonic() < deadline, "nobody heard of it"
-        time.sleep(0.001)
+    until(lambda: told, "no event of a failure")
     with pytest.raises(PutRefused, match="the store failed"):
         store.put(Message("t", b""))
     assert len(list(store.scan())) == 1

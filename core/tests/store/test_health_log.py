@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from core.tests.store.support import open_small, until
+from core.tests.store.support import open_small
 from lakelog import Message, PutRefused
 from lakelog.log.health import Health
 from lakelog.log.segments import Segments
+from tests.support.waiting import until
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:

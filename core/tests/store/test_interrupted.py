@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from core.tests.registry.samples import plugin
-from core.tests.store.support import bodies, open_small, until
+from core.tests.store.support import bodies, open_small
 from lakelog import Message, PutRefused, Store
 from lakelog.dispatch import runner as reput
 from lakelog.errors import StoreFailed
@@ -30,6 +30,7 @@ from lakelog.status import PutStatus
 from lakelog_testing.crash.opener import owned_by
 from plugins.testing.tests.stagedwriters import SoundlyStaged
 from tests.support.sampling import every
+from tests.support.waiting import until
 
 SOURCES = frozenset(
     each.__file__

@@ -34,6 +34,7 @@ from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.interfaces import Outcome
 from lakelog.registry.builtin.flush import InlineFlush
 from lakelog_testing.crash.opener import owned_by
+from tests.support.waiting import until
 
 FILES = RealFileSystem()
 
@@ -170,10 +171,8 @@ def test_the_checkpoint_follows_the_syncs_while_the_store_is_open(
         stamp = log.positions.words[LAST_TIMESTAMP]
         time.sleep(0.002)
         fill(store, 5)
-        deadline = time.monotonic() + 20
-        while (found := read_checkpoint(FILES, tmp_path)).confirm_offset == 0:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: read_checkpoint(FILES, tmp_path).confirm_offset)
+        found = read_checkpoint(FILES, tmp_path)
         assert found.confirm_offset == results[-1].end_offset
         assert found.physic_timestamp_ms == stamp
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from core.tests.registry.samples import plugin
-from core.tests.store.support import fill, open_small, until
+from core.tests.store.support import fill, open_small
 from lakelog import Message
 from lakelog.dispatch import runner as reput
 from lakelog.errors import DispatchStopped
 from lakelog.interfaces import Factory, Kind, NoSettings
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch

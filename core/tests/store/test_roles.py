@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 import lakelog
-from core.tests.store.support import SEGMENT, a_store, open_small, read_small, until
+from core.tests.store.support import SEGMENT, a_store, open_small, read_small
 from core.tests.store.workers import a_worker
 from lakelog import Message, PutRefused, Store, aio
 from lakelog.errors import SettingsError, StoreError, StoreLocked, StoreReadOnly
@@ -23,6 +23,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import segment_name
 from lakelog_testing.descriptors import open_in
+from tests.support.waiting import until
 
 FILES = RealFileSystem()
 

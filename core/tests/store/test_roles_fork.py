@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from core.tests.store.support import a_store, open_small, read_small, until
+from core.tests.store.support import a_store, open_small, read_small
 from core.tests.store.workers import a_worker
 from lakelog import Message, PutRefused, Store
 from lakelog.errors import StoreClosed
@@ -24,6 +24,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import LOCK_FILE
 from lakelog_testing.descriptors import open_files, open_in
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 FILES = RealFileSystem()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.tests.store.owners import an_owner
-from core.tests.store.support import a_store, fill, open_small, read_small, tree, until
+from core.tests.store.support import a_store, fill, open_small, read_small, tree
 from lakelog import Store
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.pages import futex
@@ -28,6 +28,7 @@ from lakelog.files.pages.wake_page import (
 )
 from lakelog.files.shared import watch
 from lakelog.format.layout import OWN_DIR
+from tests.support.waiting import until
 
 FILES = RealFileSystem()
 HAS_FUTEX = platform.machine() in futex._NUMBERS

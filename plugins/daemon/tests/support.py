@@ -16,6 +16,8 @@ from typing import Any, Final
 
 import attrs
 
+from tests.support.waiting import until
+
 SECONDS: Final = 60.0
 """How long anything may take here before a test fails."""
 QUICK: Final = (
@@ -26,15 +28,6 @@ QUICK: Final = (
     "serve.hang_timeout_ms=500",
 )
 PYTHON: Final = sys.executable
-
-
-def until(what: Callable[[], Any], seconds: float = SECONDS) -> Any:
-    """Wait for what is true, and give it."""
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.02)
-    return found
 
 
 def run_until(

@@ -9,7 +9,8 @@ from pathlib import Path
 import lakelog
 from lakelog import GetStatus, Message
 from lakelog_testing.signals import hold
-from plugins.daemon.tests.support import IDLE, service, serving, until
+from plugins.daemon.tests.support import IDLE, service, serving
+from tests.support.waiting import until
 
 
 def put(store: lakelog.Store, first: int, count: int = 20) -> None:

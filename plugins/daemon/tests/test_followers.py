@@ -9,7 +9,8 @@ import pytest
 
 from lakelog.errors import MissingPlugin
 from lakelog_daemon.plan import ServePlan
-from plugins.daemon.tests.support import serving, until
+from plugins.daemon.tests.support import serving
+from tests.support.waiting import until
 
 PLUGIN = """
 import sys, threading

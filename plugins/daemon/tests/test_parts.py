@@ -26,7 +26,8 @@ from lakelog_daemon.logs import stop_log as end_log
 from lakelog_daemon.notify import Notifier, NotifyReceiver
 from lakelog_daemon.plan import Spec, check_names, parse
 from lakelog_daemon.service import SPREAD, Backoff
-from plugins.daemon.tests.support import SECONDS, run_until, until
+from plugins.daemon.tests.support import SECONDS, run_until
+from tests.support.waiting import until
 
 SETTINGS = ServeSettings(restart_first_ms=100, restart_longest_ms=1_000, restart_settled_ms=5_000)
 

@@ -22,7 +22,8 @@ from lakelog_daemon.logs import FIELDS
 from lakelog_daemon.plan import Spec
 from lakelog_daemon.service import Service, Supervisor
 from lakelog_testing.signals import hold
-from plugins.daemon.tests.support import SECONDS, is_there, run_until, until
+from plugins.daemon.tests.support import SECONDS, is_there, run_until
+from tests.support.waiting import until
 
 SETTINGS = ServeSettings(restart_first_ms=20, hang_timeout_ms=200)
 SLEEP = "exec sleep 600"

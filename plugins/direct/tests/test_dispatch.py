@@ -9,6 +9,7 @@ import pytest
 
 from lakelog import Message
 from plugins.direct.tests.test_store import KEEPING, LATE, NEVER, opened
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("writer", KEEPING)
@@ -35,7 +36,4 @@ def test_who_waits_for_the_queues_has_it_committed(tmp_path: Path, writer: str) 
 def test_a_commit_by_the_clock_lets_it_be_dispatched(tmp_path: Path, writer: str) -> None:
     with opened(tmp_path, writer, **LATE) as store:
         end = store.put(Message("orders", b"soon", queue_id=0)).end_offset
-        until = time.monotonic() + 20
-        while store.dispatched_offset < end:
-            assert time.monotonic() < until
-            time.sleep(0.002)
+        until(lambda: store.dispatched_offset >= end)

@@ -18,6 +18,7 @@ from lakelog.status import PutStatus
 from lakelog_flush import plugin
 from lakelog_testing.crash.opener import owned_by
 from plugins.flush.tests.seam import Disk
+from tests.support.waiting import until
 
 PATIENCE_SECONDS = 20.0
 SEGMENT = 64 << 10
@@ -92,7 +93,7 @@ def test_when_the_sync_hangs_a_put_ends_in_time_and_its_message_is_seen_later(
             assert result.status is late.status is PutStatus.FLUSH_DISK_TIMEOUT
             assert store.max_offset == store.flushed_offset == 0
             assert list(store.scan()) == []
-        wait_until(lambda: store.flushed_offset == late.end_offset)
+        until(lambda: store.flushed_offset == late.end_offset)
         assert [each.physical_offset for each in store.scan()] == [0, late.physical_offset]
 
 
@@ -105,7 +106,7 @@ def test_a_put_that_does_not_wait_is_not_held_up_and_is_flushed_soon(
                 result = store.put(Message("t", b"b", wait_store_ok=False))
                 assert result.status is PutStatus.PUT_OK
             assert store.flushed_offset == 0
-        wait_until(lambda: store.flushed_offset == result.end_offset)
+        until(lambda: store.flushed_offset == result.end_offset)
 
 
 def test_a_failed_sync_fails_all_with_its_cause_and_is_never_repeated(
@@ -146,7 +147,7 @@ def test_timed_flushes_by_the_clock(disk: Disk, tmp_path: Path) -> None:
     section = {"timed": {"flush_interval_ms": 5, "flush_thorough_interval_ms": 0}}
     with open_on(disk, tmp_path / "s", flush="timed", **section) as store:
         result = store.put(message())
-        wait_until(lambda: store.flushed_offset == result.end_offset)
+        until(lambda: store.flushed_offset == result.end_offset)
         assert disk.covers(0, result.end_offset)
 
 
@@ -166,10 +167,3 @@ def test_a_slow_flush_is_logged(
     ):
         store.put(message())
     assert "a flush took" in caplog.text
-
-
-def wait_until(holds: Any) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)

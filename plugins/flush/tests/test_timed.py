@@ -9,6 +9,7 @@ import pytest
 from lakelog_flush.settings import TimedSettings
 from lakelog_flush.timed import Timed
 from lakelog_testing import FakeLog
+from tests.support.waiting import until
 
 PAGE = 4096
 PATIENCE_SECONDS = 20.0
@@ -25,14 +26,6 @@ def flushed_within(log: FakeLog, seconds: float) -> bool:
 
 def patience(*, expected: bool) -> float:
     return PATIENCE_SECONDS if expected else SOON_SECONDS
-
-
-def until_asleep(flush: Timed) -> None:
-    """Wait until the thread sleeps: an earlier ring wakes nothing."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not flush._bell._asleep:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +57,7 @@ def test_appends_wake_it_unless_the_clock_alone_decides(fixed_rate: bool, flushe
     log = FakeLog()
     flush = Timed(TimedSettings(60_000, 4, 0, fixed_rate))
     flush.start(log)
-    until_asleep(flush)
+    until(lambda: flush._bell._asleep)  # an earlier ring wakes nothing
     flush.submit(log.append(4 * PAGE), wait=True)
     assert flushed_within(log, patience(expected=flushed)) is flushed
     flush.close()
@@ -74,7 +67,7 @@ def test_a_commit_wakes_it_too() -> None:
     log = FakeLog(staged=True)
     flush = Timed(TimedSettings(60_000, 0, 0, fixed_rate=False))
     flush.start(log)
-    until_asleep(flush)
+    until(lambda: flush._bell._asleep)  # an earlier ring wakes nothing
     log.append(1)
     flush.wake()
     assert flushed_within(log, PATIENCE_SECONDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Thread, get_ident
@@ -13,6 +13,7 @@ import pytest
 
 from lakelog.status import PutStatus
 from lakelog_flush.waiter import Rousing, Waiter
+from tests.support.waiting import until
 
 OK = PutStatus.PUT_OK
 PATIENCE_SECONDS = 10.0
@@ -20,13 +21,6 @@ PATIENCE_SECONDS = 10.0
 
 def make() -> Waiter:
     return Waiter(0, time.monotonic() + PATIENCE_SECONDS)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def asleep(pool: ThreadPoolExecutor, waiters: list[Waiter]) -> list[Future[PutStatus]]:

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from core.tests.store.support import a_store, open_small, until
+from core.tests.store.support import a_store, open_small
 from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message, Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_served
 from lakelog.store.roles import readerparts
 from lakelog.store.roles.parts import RoleParts
+from tests.support.waiting import until
 
 FILES = RealFileSystem()
 

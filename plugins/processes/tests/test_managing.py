@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from core.tests.store.support import NEVER, fill, open_small, read_small, until
+from core.tests.store.support import NEVER, fill, open_small, read_small
 from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message
 from lakelog.errors import (
@@ -30,6 +30,7 @@ from lakelog_processes import requests as requests_module
 from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.signals import hold
 from plugins.retention.tests.maintenance.support import FEW, House, Keeping
+from tests.support.waiting import until
 
 FILES = RealFileSystem()
 SOON = {"attach": {"reconnect_timeout_ms": 700, "take_over": False}}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from core.tests.store.support import a_store, open_small, read_small, until
+from core.tests.store.support import a_store, open_small, read_small
 from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message, Store
 from lakelog.dispatch.arrivals import Arrivals
@@ -27,6 +27,7 @@ from lakelog_queues.extension import queue_parts
 from lakelog_queues.readers.arrivals import CurrentArrivals
 from lakelog_queues.readers.catch_up import ReaderWait
 from lakelog_testing.signals import hold
+from tests.support.waiting import until
 
 FILES = RealFileSystem()
 

@@ -11,7 +11,7 @@ import pytest
 
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.format.checksum import Fingerprint
 from lakelog_retention.pins import Pin, holders, pin_file, read_pins, remove_pin, write_pin
 
 FILES = RealFileSystem()

@@ -20,6 +20,7 @@ from lakelog_spark.progress import lag
 from plugins.lake.tests.landing.tables import KEY, keys_in, keys_of
 from plugins.spark.tests import live_producers
 from plugins.spark.tests.live_producers import body_of
+from tests.support.waiting import until
 from tests.support.working import working
 
 if TYPE_CHECKING:
@@ -81,10 +82,7 @@ def drain(spark: SparkSession, store: Path, target: Path) -> None:
 
 def until_landed(target: Path, batches: int) -> None:
     """The first takes long: Spark starts its workers."""
-    end = time.monotonic() + _END_SECONDS
-    while not target.is_dir() or len(list(target.iterdir())) < batches:
-        assert time.monotonic() < end, "the query lands nothing"
-        time.sleep(0.1)
+    until(lambda: target.is_dir() and len(list(target.iterdir())) >= batches, seconds=_END_SECONDS)
 
 
 def start(spark: SparkSession, store: Path, target: Path, **trigger: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from lakelog.files.filesystem import FileSystem, write_file
 from lakelog_testing.crash import Image
-from lakelog_testing.crash.hasty import HastyFileSystem, ImageDirectory
+from lakelog_testing.crash.unsynced import ImageDirectory, UnsyncedFileSystem
 
 FIRST = Image("", ("d", "d/e"), {"a": b"1" * 5000, "d/b": b"2", "d/e/c": b"3"})
 OTHER = Image("", ("d", "f"), {"a": b"1" * 10, "d/b": b"2", "f/c": b""})
@@ -29,7 +29,7 @@ def becomes(place: ImageDirectory, image: Image) -> bool:
 
 @pytest.fixture
 def place(tmp_path: Path) -> ImageDirectory:
-    return ImageDirectory(tmp_path / "image", HastyFileSystem())
+    return ImageDirectory(tmp_path / "image", UnsyncedFileSystem())
 
 
 def test_it_becomes_one_image_after_another(place: ImageDirectory) -> None:

@@ -202,7 +202,7 @@ def test_a_follower_that_goes_on_is_found() -> None:
         def make(self) -> Deaf:
             return Deaf()
 
-    with pytest.raises(AssertionError, match="threads go on"):
+    with pytest.raises(AssertionError, match="threads still run"):
         Kit().test_stop_returns_when_stopped()
 
 

@@ -332,14 +332,36 @@ def unreadable(path: Path, error: OSError) -> ReadFailed:
     )
 
 
+def folders_in(path: Path) -> list[Path]:
+    """The folders in a folder, sorted; empty if that is missing."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(Path(entry.path) for entry in entries if entry.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def read_file(files: FileSystem, path: Path) -> bytes | None:
     """The content of a small file; ``None`` if it is missing."""
     try:
-        file = files.open(path)
+        with closing(files.open(path)) as file:
+            return file.read_at(0, file.size())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    with closing(file):
-        return file.read_at(0, file.size())
+
+
+def read_range(files: FileSystem, path: Path, position: int, length: int) -> bytes | None:
+    """At most ``length`` bytes of a file from ``position`` on; ``None`` if it is missing.
+
+    Raises :class:`~lakelog.errors.ReadFailed` if it cannot be opened or read.
+    """
+    try:
+        with closing(files.open(path)) as file:
+            return file.read_at(position, length)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def overwrite_file(files: FileSystem, path: Path, content: bytes) -> None:
@@ -362,6 +384,14 @@ def write_file(files: FileSystem, path: Path, content: bytes) -> None:
     overwrite_file(files, temporary, content)
     files.rename(temporary, path)
     files.sync_dir(path.parent)
+
+
+def free_name(target: Path) -> Path:
+    """``target``, with a number appended if that name exists."""
+    number, free = 1, target
+    while free.exists():
+        number, free = number + 1, target.with_name(f"{target.name}.{number}")
+    return free
 
 
 def remove_tree(files: FileSystem, path: Path) -> None:

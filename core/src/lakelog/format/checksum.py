@@ -1,4 +1,4 @@
-"""Checksums: CRC-32 on a fast path, other polynomials from crcmod's catalogue.
+"""Checksums: CRC-32 on a fast path, crcmod's other polynomials, fingerprints of records.
 
 Records hold zlib's CRC-32 without its highest bit (Java's ``int`` kept positive).
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
+
+import attrs
 
 Crc: TypeAlias = "Callable[[Any], int]"
 """A checksum function for contiguous bytes."""
@@ -45,3 +47,23 @@ def named_crc(name: str) -> Crc:
     except (KeyError, ValueError):
         raise ValueError(f"crcmod knows no checksum {name!r}") from None
     return function
+
+
+def is_whole(_instance: object, attribute: attrs.Attribute[int], value: int) -> None:
+    """Validate a field that is a whole number, 0 or more; raises ``ValueError``."""
+    if type(value) is not int or value < 0:  # JSON's true is an int to Python
+        raise ValueError(f"{attribute.name} must be a whole number, 0 or more, not {value!r}")
+
+
+@attrs.frozen
+class Fingerprint:
+    """The checksum of one record, by which a log is recognised.
+
+    :ivar offset: its physical offset, in bytes
+    :ivar size: its length in bytes
+    :ivar crc: CRC-32 of all its bytes
+    """
+
+    offset: int = attrs.field(validator=is_whole)
+    size: int = attrs.field(validator=is_whole)
+    crc: int = attrs.field(validator=is_whole)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, get_type_hints
 
 
@@ -31,11 +31,14 @@ def _attributes(obj: object, protocol: type[Any]) -> Iterator[str]:
 
 
 def _methods(obj: object, protocol: type[Any]) -> Iterator[str]:
-    methods = _declared(protocol)  # type: ignore[arg-type]  # classes are hashable; mypy doubts it of type[Any]
-    for name, declared in methods:
+    for name, declared in _declared(protocol):  # type: ignore[arg-type]  # as above
         method = getattr(obj, name, None)
-        function = getattr(method, "__func__", None)  # of a plain method; the result is cached
-        fits = type(function) is FunctionType and _fits(function, declared)
+        function = getattr(method, "__func__", None)
+        is_bound = type(function) is FunctionType
+        # Results for plain methods, classes and functions of compiled modules are cached: all
+        # objects of a class share them. inspect parses the signatures of compiled ones each time.
+        lasts = is_bound or isinstance(getattr(method, "__self__", method), type | ModuleType)
+        fits = lasts and _fits(function if is_bound else method, declared, is_bound=is_bound)
         if not fits and (problem := _method(method, declared)):
             yield f"{problem}; expected {_expected(declared)}"
 
@@ -52,8 +55,8 @@ def _declared(protocol: type[Any]) -> tuple[tuple[str, Callable[..., Any]], ...]
 
 
 @lru_cache(maxsize=512)
-def _fits(function: Callable[..., Any], declared: Callable[..., Any]) -> bool:
-    return _method(MethodType(function, object()), declared) is None
+def _fits(function: Any, declared: Callable[..., Any], *, is_bound: bool) -> bool:
+    return _method(MethodType(function, object()) if is_bound else function, declared) is None
 
 
 def _method(method: object, declared: Callable[..., Any]) -> str | None:

@@ -34,6 +34,7 @@ FORMER: Final = {
     "lakelog.codec.topicblock": "lakelog.codec.record_parts",
     "lakelog.compression": "lakelog.format.compression",
     "lakelog.files.state.pins": "lakelog_retention.pins",
+    "lakelog.format.fingerprint": "lakelog.format.checksum",
     "lakelog.hosts": "lakelog.format.hosts",
     "lakelog.housekeeping": "lakelog_retention.maintenance",
     "lakelog.identity": "lakelog.files.state.identity",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakelog.errors import StoreError
-from lakelog.files.filesystem import FileSystem, unreadable
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.files.filesystem import FileSystem, read_range
+from lakelog.format.checksum import Fingerprint
 from lakelog.format.layout import (
     AT_MAGIC,
     BLANK,
@@ -121,16 +121,8 @@ class LogPeek:
         """Bytes of a segment; ``None`` if it does not exist."""
         position = offset % self.segment_bytes
         path = self.directory / segment_name(offset - position)
-        try:
-            file = self.files.open(path)
-            try:
-                return memoryview(file.read_at(position, length))
-            finally:
-                file.close()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise unreadable(path, error) from error
+        data = read_range(self.files, path, position, length)
+        return None if data is None else memoryview(data)
 
 
 def _has_keys(batch: RecordBatch, first: int, end: int) -> bool:

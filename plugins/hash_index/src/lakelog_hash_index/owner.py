@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from lakelog.files.filesystem import free_name
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR, OWN_DIR, QUARANTINE_DIR
 from lakelog_hash_index.indexfile import IndexFile, index_files
 from lakelog_hash_index.seeing import Seeing
@@ -129,7 +130,7 @@ class OwnerIndex:
     def _quarantine(self, path: Path) -> None:
         folder = self._context.path / OWN_DIR / QUARANTINE_DIR
         self._context.files.make_dir(folder)
-        self._context.files.rename(path, _free(folder / path.name))
+        self._context.files.rename(path, free_name(folder / path.name))
         self._context.files.sync_dir(folder)
         self._context.files.sync_dir(path.parent)
         _log.warning("%s is damaged; it was moved to %s and is built again", path, folder)
@@ -200,11 +201,3 @@ class OwnerIndex:
         for _ in due:
             self._appender.remove_first()
         return len(due)
-
-
-def _free(target: Path) -> Path:
-    """``target``, with a number appended if the name is taken."""
-    number, free = 1, target
-    while free.exists():
-        number, free = number + 1, target.with_name(f"{target.name}.{number}")
-    return free

@@ -21,7 +21,7 @@ import attrs
 
 from lakelog.files.filesystem import FileSystem, read_file, write_file
 from lakelog.files.state.identity import parsed
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.format.checksum import Fingerprint
 from lakelog.format.layout import OWN_DIR
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.format.checksum import Fingerprint
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.fields import message_columns

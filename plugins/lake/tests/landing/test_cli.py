@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from lakelog_lake.landing.export import to_file
 from plugins.lake.tests.landing.table_specs import per_topic, read_topic
 from plugins.lake.tests.landing.tables import KEY, assert_exactly, keys_in, keys_of, make, read
 from plugins.lake.tests.stores import messages, open_small
+from tests.support.waiting import until
 
 _LONGEST_SECONDS = 60
 LAKELOG = str(Path(sys.executable).with_name("lakelog"))
@@ -106,10 +106,7 @@ def test_dispatch_once_that_is_stopped_has_an_exit_code_of_its_own(
 
 
 def _until_rows(table: Path, count: int) -> None:
-    end = time.monotonic() + _LONGEST_SECONDS
-    while read("parquet", table).num_rows < count:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: read("parquet", table).num_rows >= count, seconds=_LONGEST_SECONDS)
 
 
 _POOL = """
@@ -128,10 +125,7 @@ def test_processes_of_the_pool_end_with_a_killed_dispatcher() -> None:
         worker = int(process.stdout.readline())
         assert _is_alive(worker)
         process.kill()
-    end = time.monotonic() + _LONGEST_SECONDS
-    while _is_alive(worker):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: not _is_alive(worker), seconds=_LONGEST_SECONDS)
 
 
 def _is_alive(pid: int) -> bool:

@@ -17,9 +17,10 @@ from lakelog.interfaces import FollowerProgram
 from lakelog_daemon.plan import ServePlan
 from lakelog_lake.follower import DispatchFollower, LakeSettings
 from lakelog_testing import FollowerContract
-from plugins.daemon.tests.support import serving, until
+from plugins.daemon.tests.support import serving
 from plugins.lake.tests.landing.tables import read
 from plugins.lake.tests.landing.test_cli import PROCESSES
+from tests.support.waiting import until
 
 
 class TestDispatching(FollowerContract):

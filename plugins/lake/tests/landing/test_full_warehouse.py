@@ -23,6 +23,7 @@ from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all,
 from plugins.lake.tests.landing.test_cli import LAKELOG, PROCESSES
 from plugins.lake.tests.stores import open_small
 from tests.support.smalldisk import tmpfs
+from tests.support.waiting import until
 
 DISK_BYTES = 2 << 20
 COUNT = 60
@@ -141,10 +142,9 @@ def test_a_dispatcher_waits_for_room(store: Path, disk: Path) -> None:
 def until_landed(table: Path, store: Path) -> None:
     with lakelog.open(store, mode="read") as opened:
         wanted = opened.max_offset
-    end = time.monotonic() + _LONGEST_SECONDS
-    while True:
+
+    def has_landed() -> bool:
         position = make("delta", table).head("S").position
-        if position is not None and position.end >= wanted:
-            return
-        assert time.monotonic() < end, "it does not go on"
-        time.sleep(0.05)
+        return position is not None and position.end >= wanted
+
+    until(has_landed, "nothing more lands", seconds=_LONGEST_SECONDS)

@@ -11,7 +11,7 @@ import pytest
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.format.checksum import Fingerprint
 from lakelog_lake.errors import LandingError
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.pin import RENEW_MS, PinWriter, pin_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.format.checksum import Fingerprint
 from lakelog_lake.tables.position import Position, from_text, key, merged, to_text
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.format.checksum import Fingerprint
 from lakelog_lake.errors import RetentionGap, WrongLog
 from lakelog_lake.log.queue_files import UNIT
 from lakelog_lake.tables.position import Position

@@ -14,6 +14,7 @@ from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.program import Orders
 from plugins.lake.tests.landing.program_evidence import landed_to
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make
+from tests.support.waiting import until
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def race(kind: str, tmp_path: Path, seconds: float) -> tuple[list[int], list[int
         pair = [runs.start(orders) for _ in range(2)]
         assert all(each.hear("ready") for each in pair)
         time.sleep(seconds)
-        until_landed(kind, table)
+        until(lambda: landed_to(kind, table), "nothing lands", seconds=runs.LONGEST_SECONDS)
         passes = [each.stop() for each in pair]
         assert [each.wait() for each in pair] == [0, 0]
     land_all(LandingSource(store, "S"), make(kind, table), TaskLimits())  # what is left, at once
@@ -48,11 +49,3 @@ def race(kind: str, tmp_path: Path, seconds: float) -> tuple[list[int], list[int
     assert_exactly(kind, table, expected)
     _log.info("%s: %s; %d rows", kind, [dict(each) for each in passes], len(expected))
     return [each["won"] for each in passes], [each["lost"] for each in passes]
-
-
-def until_landed(kind: str, table: Path) -> None:
-    """On a busy machine the first pass takes its time."""
-    end = time.monotonic() + runs.LONGEST_SECONDS
-    while not landed_to(kind, table):
-        assert time.monotonic() < end, "nothing lands"
-        time.sleep(0.05)

@@ -22,9 +22,9 @@ from lakelog_lake.landing.watchdog import WatchdogNotifier
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_lake.tasks.task import Task, Written
-from plugins.daemon.tests.support import until
 from plugins.lake.tests.landing.test_cli import PROCESSES
 from plugins.lake.tests.stores import filled, open_small
+from tests.support.waiting import until
 
 PERIOD_SECONDS = 0.3
 

@@ -16,6 +16,7 @@ from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.tables import keys_of, land_all
 from plugins.lake.tests.remote.servers import Aws
 from plugins.lake.tests.remote.somewhere import Somewhere
+from tests.support.waiting import until
 
 ALL = ["delta", "sql", "glue", pytest.param("rest", marks=pytest.mark.java)]
 ATOMIC = ["delta", "sql", pytest.param("rest", marks=pytest.mark.java)]
@@ -110,7 +111,7 @@ def race(place: Somewhere, store: Path, seconds: float) -> tuple[list[int], list
         pair = [runs.start(orders) for _ in range(2)]
         assert all(each.hear("ready") for each in pair)
         time.sleep(seconds)
-        until_landed(place)
+        until(place.landed_to, "nothing lands", seconds=runs.LONGEST_SECONDS)
         passes = [each.stop() for each in pair]
         assert [each.wait() for each in pair] == [0, 0]
     land_all(LandingSource(store, "S"), place.made(), TaskLimits())
@@ -118,11 +119,3 @@ def race(place: Somewhere, store: Path, seconds: float) -> tuple[list[int], list
     place.assert_exactly(expected)
     _log.info("%s: %s; %d rows", place.prefix, [dict(each) for each in passes], len(expected))
     return [each["won"] for each in passes], [each["lost"] for each in passes]
-
-
-def until_landed(place: Somewhere) -> None:
-    """On a busy machine the first pass takes its time."""
-    end = time.monotonic() + runs.LONGEST_SECONDS
-    while not place.landed_to():
-        assert time.monotonic() < end, "nothing lands"
-        time.sleep(0.05)

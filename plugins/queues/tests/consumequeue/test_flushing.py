@@ -18,6 +18,7 @@ from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_testing import FaultyFile
 from lakelog_testing.records import STORED_AT_MS
 from plugins.queues.tests.consumequeue.support import SMALL, plain, queues
+from tests.support.waiting import until
 
 
 class Watched(RealFileSystem):
@@ -162,10 +163,7 @@ def test_the_clock_flushes_too(tmp_path: Path, thorough_ms: int, moved: bool) ->
     files = Watched()
     made = queues(tmp_path, settings, files=files)
     made.dispatch(plain("t", range(5)))
-    deadline = time.monotonic() + 5
-    while not files.synced or (moved and not logics_ms(tmp_path)):
-        assert time.monotonic() < deadline, "nothing was flushed"
-        time.sleep(0.002)
+    until(lambda: files.synced and (not moved or logics_ms(tmp_path)), "nothing was flushed")
     assert (logics_ms(tmp_path) > 0) == moved
     made.close()
 
@@ -183,10 +181,11 @@ def test_much_that_was_dispatched_is_flushed_before_its_time(
     )
     made = queues(tmp_path, settings)
     made.dispatch(plain("t", range(5)))
-    until = time.monotonic() + (5 if moved else 0.1)
-    while time.monotonic() < until and not logics_ms(tmp_path):
-        time.sleep(0.002)
-    assert bool(logics_ms(tmp_path)) == moved
+    if moved:
+        until(lambda: logics_ms(tmp_path))
+    else:
+        time.sleep(0.1)
+        assert not logics_ms(tmp_path)
     made.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from lakelog.errors import CorruptConfig, SettingsError, StoreClosed
 from lakelog_queues.consumers.names import check_group
 from lakelog_rocketmq.config.configfile import backup_of
 from plugins.queues.tests.consumers.support import a_table
+from tests.support.waiting import until
 
 
 def file_of(path: Path) -> Path:
@@ -48,9 +48,7 @@ def test_an_interval_writes_later_and_at_close(tmp_path: Path) -> None:
     table = a_table(tmp_path, commit_interval_ms=1500)
     table.commit("g", "t", {0: 1})
     assert not file_of(tmp_path).exists()
-    deadline = time.monotonic() + 5
-    while not file_of(tmp_path).exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(file_of(tmp_path).exists)
     assert a_table(tmp_path).committed("g", "t") == {0: 1}
     table.commit("g", "t", {0: 2})
     table.close()

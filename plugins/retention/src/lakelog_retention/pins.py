@@ -26,7 +26,7 @@ from attrs import validators
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.files.state.identity import parsed, shown
-from lakelog.format.fingerprint import Fingerprint, is_whole
+from lakelog.format.checksum import Fingerprint, is_whole
 from lakelog.format.layout import OWN_DIR
 from lakelog.runtime.arguments import WrongValue
 

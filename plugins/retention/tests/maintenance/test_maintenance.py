@@ -20,6 +20,7 @@ from lakelog_retention.maintenance.clock import SystemClock
 from lakelog_retention.maintenance.segment_infos import SegmentInfos
 from lakelog_testing.crash.opener import owned_by
 from plugins.retention.tests.maintenance.support import House, Keeping, Telling, fill
+from tests.support.waiting import until
 
 WATCHED = {"disk_watcher": "mine-too"}
 ROUNDS = {"maintenance": {"first_round_ms": 60_000, "interval_ms": 10_000}}
@@ -58,8 +59,7 @@ def test_a_close_ends_a_pause_at_once(tmp_path: Path) -> None:
     store = house.open(tmp_path, maintenance={"first_round_ms": 0, "interval_ms": 10})
     fill(store, 100)
     house.cleaner.keep = 0  # only now, so that one round has several to delete
-    while not house.deleted:
-        time.sleep(0.01)
+    until(lambda: house.deleted)
     begun = time.monotonic()
     store.close()
     assert time.monotonic() - begun < 60
@@ -192,10 +192,7 @@ def test_no_segment_is_made_ahead_that_would_cross_the_line(tmp_path: Path) -> N
     house = House()
     with house.open(tmp_path, preallocate=True, **WATCHED) as store:
         fill(store, 10)
-        deadline = time.monotonic() + 10
-        while len(segments(tmp_path)) < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert len(segments(tmp_path)) == 2
+        until(lambda: len(segments(tmp_path)) == 2)
         house.watcher.keep_free_bytes = 1 << 60
         store.disk()
         fill(store, 160)

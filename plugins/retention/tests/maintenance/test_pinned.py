@@ -12,7 +12,7 @@ from core.tests.store.support import SEGMENT
 from lakelog import PutResult, Store
 from lakelog.codec import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.format.checksum import Fingerprint
 from lakelog_retention.maintenance.pin_check import PinValidator
 from lakelog_retention.pins import Pin, write_pin
 from plugins.retention.tests.maintenance.support import House, fill

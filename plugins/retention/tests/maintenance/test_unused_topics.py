@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakelog.format.units import Units
-from lakelog_retention.maintenance.unused_topics import unused_topics
+from lakelog_retention.maintenance.index_trim import unused_topics
 
 
 class Queues:

@@ -29,6 +29,7 @@ from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.program_evidence import hit, look
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make
 from plugins.spark.tests.clusters import standalone
+from tests.support.waiting import until
 
 DRIVER_ROUNDS = int(os.environ.get("DRIVER_ROUNDS", "6"))
 EXECUTOR_ROUNDS = int(os.environ.get("EXECUTOR_ROUNDS", "16"))
@@ -111,10 +112,7 @@ def kill_driver(driver: Driver, number: int, most_seconds: float) -> None:
     time.sleep(random.uniform(0, most_seconds))
     os.kill(jvm if number % 2 else driver.process.pid, signal.SIGKILL)
     driver.process.wait(_START_SECONDS)
-    end = time.monotonic() + _START_SECONDS
-    while Path(f"/proc/{jvm}").exists():  # it ends with its driver
-        assert time.monotonic() < end, "the JVM stays"
-        time.sleep(0.05)
+    until(lambda: not Path(f"/proc/{jvm}").exists(), "the JVM stays", seconds=_START_SECONDS)
 
 
 def finish(kind: str, folder: Path) -> int:

@@ -23,6 +23,7 @@ from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.tables import assert_exactly, keys_in, keys_of, read
 from plugins.lake.tests.stores import messages, open_small
 from plugins.spark.tests.landing.test_kill_spark import Driver
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,10 +65,7 @@ def kill(driver: Driver) -> None:
     jvm = driver.jvm
     os.kill(driver.process.pid, signal.SIGKILL)
     driver.process.wait(_START_SECONDS)
-    end = time.monotonic() + _START_SECONDS
-    while Path(f"/proc/{jvm}").exists():
-        assert time.monotonic() < end, "the JVM stays"
-        time.sleep(0.05)
+    until(lambda: not Path(f"/proc/{jvm}").exists(), "the JVM stays", seconds=_START_SECONDS)
 
 
 def finish(kind: str, folder: Path) -> int:

@@ -12,12 +12,12 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 
 import lakelog
-from core.tests.store.support import until
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_spark.writing.pruning import DEAD_DAYS, prune
 from lakelog_spark.writing.staging import STAGING_DIR
 from plugins.lake.tests.stores import messages, open_small
 from plugins.spark.tests.writing import retrying
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from lakelog_testing.fakeclock import FakeClock
     from lakelog_testing.fakelog import FakeLog
     from lakelog_testing.faultyfile import FaultyFile
-    from lakelog_testing.haslave import ScriptedSlave
     from lakelog_testing.hookcalls import count_hook_calls
     from lakelog_testing.machine import StoreMachine
     from lakelog_testing.records import encode_log, record_batch
     from lakelog_testing.replicatedlog import FakeReplicatedLog
+    from lakelog_testing.scriptedslave import ScriptedSlave
     from lakelog_testing.surplus import SurplusCleaner
 
 __all__ = [
@@ -84,7 +84,7 @@ _MODULES = {
     "GroupFlushStrategyContract": "contracts.flush",
     "PluginContract": "contracts.plugin",
     "ReplicatorContract": "contracts.replicator",
-    "ScriptedSlave": "haslave",
+    "ScriptedSlave": "scriptedslave",
     "SegmentSourceContract": "contracts.segmentsource",
     "SettingsFormatContract": "contracts.settingsformat",
     "StoreExtensionContract": "contracts.storeextension",

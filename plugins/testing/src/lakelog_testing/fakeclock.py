@@ -85,4 +85,4 @@ class FakeClock:
     def _until(self, is_so: Callable[[], bool]) -> None:
         with self._changed:
             if not self._changed.wait_for(is_so, _PATIENCE_SECONDS):
-                raise TimeoutError("nobody waits for the clock")
+                raise TimeoutError("no thread waits for the clock")

@@ -30,7 +30,7 @@ def hold(pid: int, patience_seconds: float = PATIENCE_SECONDS) -> None:
     until = time.monotonic() + patience_seconds
     while not _is_held(pid):
         if time.monotonic() > until:
-            raise TimeoutError(f"process {pid} goes on")
+            raise TimeoutError(f"process {pid} still runs")
         time.sleep(0.001)
 
 

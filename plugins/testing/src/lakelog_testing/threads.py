@@ -71,4 +71,4 @@ def no_thread_left(patience_seconds: float = PATIENCE_SECONDS) -> Iterator[None]
     while time.monotonic() < deadline and set(threading.enumerate()) - before:
         time.sleep(0.01)
     left = [thread.name for thread in set(threading.enumerate()) - before]
-    assert not left, f"threads go on after the close: {left}"
+    assert not left, f"threads still run after the close: {left}"

@@ -111,7 +111,7 @@ class Checking:
         seam = files or RealFileSystem()
         context = Context(store.path, store.settings.core, seam, read_only=True)
         made = make_dispatchers(Registry.load(plugins, os.environ), store.settings, context)
-        asked = [each for each in made if _is_asked_for(each, queues=queues, index=index)]
+        asked = [each for each in made if is_asked_for(each, queues=queues, index=index)]
         _check_all_asked_for(asked, queues=queues, index=index)
         living, minimum = is_owned(seam, store.path), store.min_offset
         able = [each for each in asked if isinstance(each.dispatcher, Verifiable)]
@@ -142,8 +142,8 @@ class Checking:
             each.close()
 
 
-def _is_asked_for(named: NamedDispatcher, *, queues: bool, index: bool) -> bool:
-    """Whether to check a dispatcher; with neither queues nor keys, only if both are requested."""
+def is_asked_for(named: NamedDispatcher, *, queues: bool, index: bool) -> bool:
+    """Whether to treat a dispatcher; with neither queues nor keys, only if both are requested."""
     if isinstance(named.dispatcher, QueueReader):
         return queues
     if isinstance(named.dispatcher, KeyIndex):

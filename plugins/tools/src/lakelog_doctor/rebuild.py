@@ -30,7 +30,7 @@ from lakelog.files.shared.ownership import remove_abort, unowned, write_abort
 from lakelog.files.state.checkpoint import CheckpointKeeper
 from lakelog.files.state.durable_queue_ends import forget_ends, read_kept, write_kept
 from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, REBUILD_DIR, TMP_DIR
-from lakelog.interfaces import Context, KeyIndex, QueueReader
+from lakelog.interfaces import Context
 from lakelog.log.reading.damage import read_damage
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.sources import FileSource
@@ -39,6 +39,7 @@ from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 from lakelog.store.strategies import make_dispatchers
+from lakelog_doctor.check import is_asked_for
 from lakelog_doctor.swap import swap_in
 from lakelog_queues.dispatching.tombstones import add_tombstone, clear_tombstones, read_tombstones
 
@@ -193,7 +194,7 @@ class _Rebuild:
         keeper = CheckpointKeeper(files, self.temporary)
         context = Context(self.temporary, self.settings.core, files, keeper)
         made = make_dispatchers(self.registry, self.settings, context)
-        chosen = tuple(each for each in made if _is_chosen(each, queues=queues, index=index))
+        chosen = tuple(each for each in made if is_asked_for(each, queues=queues, index=index))
         for each in made:
             if each not in chosen:
                 each.dispatcher.close()
@@ -279,12 +280,3 @@ class _Rebuild:
         yield
         if not crashed:
             remove_abort(files, path)
-
-
-def _is_chosen(named: NamedDispatcher, *, queues: bool, index: bool) -> bool:
-    """Whether to rebuild a dispatcher; with neither queues nor keys, only if both are requested."""
-    if isinstance(named.dispatcher, QueueReader):
-        return queues
-    if isinstance(named.dispatcher, KeyIndex):
-        return index
-    return queues and index

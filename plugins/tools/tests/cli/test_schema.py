@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import attrs
-import pytest
+import jsonschema
 
 import lakelog
 from core.tests.settings.samples import SECTIONS
@@ -82,7 +82,6 @@ def test_every_kind_of_type() -> None:
 
 
 def test_a_validator_agrees() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     made = schema(SECTIONS)
     validator = jsonschema.Draft202012Validator(made)
     validator.check_schema(made)

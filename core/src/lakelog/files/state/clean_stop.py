@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,11 +87,8 @@ class CleanStop:
 
 def _is_zero(files: FileSystem, segment: Path, position: int) -> bool:
     """Whether zeros follow the end of the log."""
-    file = files.open(segment)
-    try:
+    with closing(files.open(segment)) as file:
         return not any(file.read_at(position, _LOOK_BYTES))
-    finally:
-        file.close()
 
 
 def read_clean_stop(files: FileSystem, path: Path, commitlog: Path) -> CleanStop | None:

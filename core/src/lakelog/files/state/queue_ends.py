@@ -7,15 +7,15 @@ size ``0x7fffffff``. Batch queues have 46-byte units: see :mod:`.consumequeue.ba
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from struct import Struct
 from typing import Final
 
 import attrs
 
-from lakelog.files.filesystem import File, FileSystem
+from lakelog.files.filesystem import File, FileSystem, folders_in
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR
 from lakelog.format.queue_offsets import Queue
@@ -99,30 +99,19 @@ def _directory(path: Path, queue: Queue) -> Path:
 
 
 def _queues(root: Path) -> Iterator[tuple[Queue, Path]]:
-    for topic in _directories(root):
-        for queue in _directories(topic):
+    for topic in folders_in(root):
+        for queue in folders_in(topic):
             if queue.name.isdigit():
                 yield (topic.name, int(queue.name)), queue
-
-
-def _directories(path: Path) -> list[Path]:
-    try:
-        with os.scandir(path) as entries:
-            return sorted(Path(entry.path) for entry in entries if entry.is_dir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 def _end(files: FileSystem, segments: list[SegmentFile], limit: int) -> QueueEnd:
     highest = -1
     for segment in reversed(segments):
-        file = files.open(segment.path)
-        try:
+        with closing(files.open(segment.path)) as file:
             units, seen = _units(file, segment.length // UNIT_BYTES, limit, UNIT_BYTES)
             highest = max(highest, seen)
             last = _unit(file, (units - 1) * UNIT_BYTES) if units else None
-        finally:
-            file.close()
         if last is not None:
             reached = 0 if last[1] == _FILLER_SIZE else sum(last)
             return QueueEnd(segment.start_offset // UNIT_BYTES + units, reached, highest)
@@ -133,16 +122,13 @@ def _batch_end(files: FileSystem, segments: list[SegmentFile], limit: int) -> Qu
     """The end of a batch queue: behind the messages of its last unit."""
     size, highest = _BATCH_UNIT.size, -1
     for segment in reversed(segments):
-        file = files.open(segment.path)
-        try:
+        with closing(files.open(segment.path)) as file:
             units, seen = _units(file, segment.length // size, limit, size)
             highest = max(highest, seen)
             if units:
                 data = file.read_at((units - 1) * size, size)
                 offset, record_bytes, base, count = _BATCH_UNIT.unpack(data)
                 return QueueEnd(base + count, offset + record_bytes, highest)
-        finally:
-            file.close()
     return QueueEnd(0, 0, highest)
 
 

@@ -13,7 +13,7 @@ from functools import reduce
 import attrs
 
 import lakelog
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.format.checksum import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.errors import SelectionChanged
 from lakelog_lake.landing.committing import commit

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.format.checksum import Fingerprint
 from lakelog_lake.errors import PositionMissing, TableMismatch
 from lakelog_lake.tables.position import UNCHECKED, Position, from_text, says_all, to_text
 

@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.format.checksum import Fingerprint
 
 PREFIX: Final = "lakelog.position."
 UNCHECKED: Final = 1 << 32

@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 import lakelog
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.format.checksum import Fingerprint
 from lakelog.format.layout import COMMITLOG_DIR, CONSUMEQUEUE_DIR
 from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_lake.errors import RetentionGap, WrongLog

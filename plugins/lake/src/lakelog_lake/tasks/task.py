@@ -13,7 +13,7 @@ import numpy as np
 
 import lakelog
 from lakelog.errors import LakelogError
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.format.checksum import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.log.columns import ERROR
 from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from lakelog.files.filesystem import FileSystem, unreadable
+from lakelog.files.filesystem import FileSystem, folders_in, unreadable
 from lakelog.files.segment_files import segment_files
 from lakelog.format.layout import CONSUMEQUEUE_DIR
 from lakelog.format.properties import REPAIRED_TOPIC
@@ -77,9 +76,6 @@ def _queues(root: Path, topic: str) -> Iterator[Queue]:
 
 def _folders(path: Path) -> list[str]:
     try:
-        with os.scandir(path) as entries:
-            return [each.name for each in entries if each.is_dir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        return [each.name for each in folders_in(path)]
     except OSError as error:
         raise unreadable(path, error) from error

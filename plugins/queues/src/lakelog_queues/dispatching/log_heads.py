@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 
-from lakelog.files.filesystem import FileSystem, unreadable
+from lakelog.files.filesystem import FileSystem, read_range
 from lakelog.files.state.durable_queue_ends import HEAD_BYTES, PLACE, RecordFingerprint
 from lakelog.format.layout import segment_name
 from lakelog.interfaces import Context
@@ -41,13 +41,4 @@ class LogHeads:
         """The head at ``offset``; ``None`` if there is no segment."""
         within = offset % self.segment_bytes
         path = self.directory / segment_name(offset - within)
-        try:
-            file = self.files.open(path)
-            try:
-                return file.read_at(within, HEAD_BYTES)
-            finally:
-                file.close()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise unreadable(path, error) from error
+        return read_range(self.files, path, within, HEAD_BYTES)

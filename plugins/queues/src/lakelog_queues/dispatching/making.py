@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import FileSystem, folders_in
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue
@@ -215,21 +214,12 @@ class QueueMaker:
 
 def topics_with_batches(path: Path) -> frozenset[str]:
     """Topics that have batch queues only, whatever their configuration is."""
-    return frozenset(_folders(path / BATCHCONSUMEQUEUE_DIR)) - frozenset(
-        _folders(path / CONSUMEQUEUE_DIR)
-    )
+    batch, simple = (folders_in(path / each) for each in (BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR))
+    return frozenset(each.name for each in batch) - {each.name for each in simple}
 
 
 def _queues(root: Path) -> Iterator[Queue]:
-    for topic in _folders(root):
-        for name in _folders(root / topic):
-            if name.isdecimal() and name.isascii():
-                yield topic, int(name)
-
-
-def _folders(path: Path) -> list[str]:
-    try:
-        with os.scandir(path) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    for topic in folders_in(root):
+        for queue in folders_in(topic):
+            if queue.name.isdecimal() and queue.name.isascii():
+                yield topic.name, int(queue.name)

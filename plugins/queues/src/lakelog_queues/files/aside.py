@@ -7,7 +7,6 @@ length, the settings are wrong and the files are right; then an error is raised 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -15,7 +14,7 @@ from typing import Final
 import attrs
 
 from lakelog.errors import CorruptQueue
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import FileSystem, folders_in, free_name
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import OWN_DIR, QUARANTINE_DIR
 from lakelog.format.queue_offsets import Queue
@@ -113,7 +112,7 @@ def _move(files: FileSystem, path: Path, folder: str, file: SegmentFile) -> None
     quarantine = path / OWN_DIR / QUARANTINE_DIR
     files.make_dir(quarantine)
     topic, queue_id = file.path.parts[-3:-1]
-    target = _free(quarantine / f"{folder}-{queue_id}-{file.path.name}-{topic}"[:200])
+    target = free_name(quarantine / f"{folder}-{queue_id}-{file.path.name}-{topic}"[:200])
     files.rename(file.path, target)
     files.sync_dir(quarantine)
     files.sync_dir(file.path.parent)
@@ -126,22 +125,6 @@ def _move(files: FileSystem, path: Path, folder: str, file: SegmentFile) -> None
     )
 
 
-def _free(target: Path) -> Path:
-    """``target``, with a number appended if that name exists."""
-    number, free = 1, target
-    while free.exists():
-        number, free = number + 1, target.with_name(f"{target.name}.{number}")
-    return free
-
-
 def _queue_folders(root: Path) -> Iterator[Path]:
-    for topic in _folders(root):
-        yield from _folders(topic)
-
-
-def _folders(path: Path) -> list[Path]:
-    try:
-        with os.scandir(path) as entries:
-            return sorted(Path(each.path) for each in entries if each.is_dir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    for topic in folders_in(root):
+        yield from folders_in(topic)

@@ -1,4 +1,7 @@
-"""Trims queues and index to the log's minimum; they may lag behind it at any time."""
+"""Trims queues and index to the log's minimum, and removes the queues of unused topics.
+
+Queues and index may lag behind the minimum at any time.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from typing import Final
 
 import attrs
 
-from lakelog.dispatch.run import NamedDispatcher
+from lakelog.dispatch.run import NamedDispatcher, forget_topic
 from lakelog.dispatch.runner import DispatchRunner
 from lakelog.errors import StoreError
 from lakelog.files.pages.positions import Positions
-from lakelog.interfaces import FrontRemover
+from lakelog.format.properties import REPAIRED_TOPIC
+from lakelog.interfaces import FrontRemover, QueueReader
+from lakelog.log.commit_log import CommitLog
 
 _LOG: Final = logging.getLogger("lakelog")
 
@@ -57,3 +62,31 @@ def _remove(named: NamedDispatcher, minimum: int) -> int:
     except (OSError, StoreError) as error:
         _LOG.warning("%s: files before offset %d were not removed: %s", named.name, minimum, error)
         return 0
+
+
+def delete_unused(log: CommitLog, dispatchers: Sequence[NamedDispatcher]) -> list[str]:
+    """Remove the queues of topics without remaining records; return the topic names.
+
+    Dispatching must be paused; ``dispatchers`` come from ``DispatchRunner.paused``. The tombstone
+    ends at ``dispatched``: records that are dispatched later create the queues again.
+    """
+    readers = [each.dispatcher for each in dispatchers if isinstance(each.dispatcher, QueueReader)]
+    removed = unused_topics(readers[0], log.positions.minimum) if readers else []
+    if removed:
+        log.sync()  # a tombstone must not reach beyond the durable end
+    for topic in removed:
+        forget_topic(dispatchers, topic, log.positions.dispatched)
+    return removed
+
+
+def unused_topics(reader: QueueReader, minimum: int) -> list[str]:
+    """Topics with queues that refer to no record still in the log.
+
+    :param minimum: first byte of the log
+    """
+    used: dict[str, bool] = {}
+    for topic, queue_id in reader.queues():
+        bounds = reader.bounds((topic, queue_id), minimum)
+        used[topic] = used.get(topic, False) or (bounds is not None and bounds[0] < bounds[1])
+    used.pop(REPAIRED_TOPIC, None)  # it cannot be removed
+    return sorted(topic for topic, has_some in used.items() if not has_some)

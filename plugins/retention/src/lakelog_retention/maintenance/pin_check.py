@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from lakelog.errors import LakelogError, OffsetOutOfRange
-from lakelog.format.fingerprint import Fingerprint
+from lakelog.format.checksum import Fingerprint
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog_retention.pins import Pin
 

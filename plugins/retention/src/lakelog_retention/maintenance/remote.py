@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -11,14 +12,15 @@ from lakelog.interfaces import (
     Cleaner,
     CleaningReport,
     Clock,
+    Deleted,
     DiskReport,
     DiskWatcher,
+    KeptSegment,
     MaintainedLog,
 )
 from lakelog.runtime.cached import cached_property
 from lakelog_retention.maintenance.disks import paths_of
 from lakelog_retention.maintenance.planning import ReaderGrace, RetentionHolds, dry_run
-from lakelog_retention.maintenance.report import report_of
 from lakelog_retention.maintenance.rounds import situation
 from lakelog_retention.maintenance.segment_infos import SegmentInfos
 from lakelog_retention.settings import MaintenanceSettings
@@ -64,7 +66,7 @@ class RemoteMaintenance:
     def delete_expired(self) -> CleaningReport | None:
         """Have the process with the services delete."""
         said = self._ask("delete_expired")
-        return None if said is None else report_of(said)
+        return None if said is None else _report_of(said)
 
     def delete_unused_topics(self) -> list[str]:
         """Have the process with the services delete."""
@@ -85,3 +87,17 @@ class RemoteMaintenance:
 def _nobody(_start: int) -> int:
     """Number of views held: always 0, as views in other processes are unknown."""
     return 0
+
+
+def _report_of(said: Mapping[str, Any]) -> CleaningReport:
+    """A report from its JSON values."""
+    kept = said["kept"]
+    deleted = (
+        Deleted(**{**each, "pinned_by": tuple(each["pinned_by"])}) for each in said["deleted"]
+    )
+    given = {
+        "deleted": tuple(deleted),
+        "kept": None if kept is None else KeptSegment(**kept),
+        "topics": tuple(said["topics"]),
+    }
+    return CleaningReport(**{**said, **given})

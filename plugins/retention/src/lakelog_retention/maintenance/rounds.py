@@ -34,7 +34,6 @@ from lakelog_retention.maintenance.planning import (
     dry_run,
 )
 from lakelog_retention.maintenance.removal import Remover
-from lakelog_retention.maintenance.report import joined
 from lakelog_retention.maintenance.segment_infos import SegmentInfos
 from lakelog_retention.settings import MaintenanceSettings
 
@@ -120,7 +119,7 @@ class MaintenanceRounds:
             for _ in range(MANUAL_ROUNDS - 1):
                 if report.kept is not None or self._stop.is_set():
                     break
-                before, report = report, joined(report, self._clean(self._cleaning, manual=True))
+                before, report = report, _joined(report, self._clean(self._cleaning, manual=True))
                 if report.deleted == before.deleted:
                     break
             self._go_on()
@@ -199,4 +198,16 @@ def situation(now_ms: int, disk: DiskReport | None, *, manual: bool) -> Cleaning
         manual,
         None if log is None else log.free_bytes,
         None if log is None else log.used_ratio,
+    )
+
+
+def _joined(report: CleaningReport, later: CleaningReport) -> CleaningReport:
+    """Combine the reports of a round and the next."""
+    return CleaningReport(
+        report.dry_run,
+        report.deleted + later.deleted,
+        later.kept,
+        later.min_offset,
+        report.other_files + later.other_files,
+        report.topics + later.topics,
     )

@@ -19,13 +19,12 @@ from lakelog.interfaces import (
 )
 from lakelog_retention.maintenance.clock import SystemClock
 from lakelog_retention.maintenance.disks import Disks, paths_of
-from lakelog_retention.maintenance.index_trim import IndexTrimmer
+from lakelog_retention.maintenance.index_trim import IndexTrimmer, delete_unused
 from lakelog_retention.maintenance.planning import ReaderGrace, RetentionHolds
 from lakelog_retention.maintenance.remote import RemoteMaintenance
 from lakelog_retention.maintenance.removal import Remover
 from lakelog_retention.maintenance.rounds import Cleaning, MaintenanceRounds
 from lakelog_retention.maintenance.segment_infos import SegmentInfos
-from lakelog_retention.maintenance.unused_topics import delete_unused
 from lakelog_retention.settings import MaintenanceSettings
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)

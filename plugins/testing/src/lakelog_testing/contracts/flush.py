@@ -1,4 +1,4 @@
-"""Contract tests for flush strategies, with more for those that make waiting puts durable."""
+"""Contract tests for flush strategies, with more for strategies that make waiting puts durable."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class FlushStrategyContract:
         """Wait until everything appended is durable."""
         deadline = time.monotonic() + self.patience_seconds
         while log.flushed < log.appended:
-            assert time.monotonic() < deadline, "what was put without a wait is not synced"
+            assert time.monotonic() < deadline, "a put that does not wait is not synced"
             time.sleep(0.001)
 
     def test_close_flushes_what_is_left(self, log: FakeLog) -> None:

@@ -1,6 +1,6 @@
-"""``python -m lakelog_testing.crash``: crashes stores for as long as one likes.
+"""``python -m lakelog_testing.crash``: simulates crashes of stores, for as many images as given.
 
-Prints a table at the end, what breaks a promise at once, and exits with 1 if anything did.
+Prints each violation at once, and a table at the end. The exit code is 1 if there was a violation.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the simulation, and print a table."""
     given = _parser().parse_args(arguments)
     if given.tell:
-        return _tell(read_tally(given.tally))
+        return _print_table(read_tally(given.tally))
     pairs = all_pairs(given.writer or WRITERS, given.flush or FLUSHES)
     begun = time.monotonic()
-    _say(f"seed {given.seed}")
+    _print_line(f"seed {given.seed}")
     rows = []
     for row in run_all(pairs, given.images, given.seed, given.processes, given.keep):
         rows.append(row)
         for line in row.violations:
-            _say(f"{row.writer} {row.flush}: {line}")
+            _print_line(f"{row.writer} {row.flush}: {line}")
         if given.tally:
             add_to_tally(given.tally, row)
-    _say(f"{time.monotonic() - begun:.0f} s; images/s are of one processor")
-    return _tell(rows)
+    _print_line(f"{time.monotonic() - begun:.0f} s; images/s are of one processor")
+    return _print_table(rows)
 
 
-def _tell(rows: Iterable[LongRunRow]) -> int:
+def _print_table(rows: Iterable[LongRunRow]) -> int:
     table = summed(rows)
-    _say(f"{'writer':<8} {'flush':<13} {'images':>9} {'second':>9} {'images/s':>9} broken")
+    _print_line(f"{'writer':<8} {'flush':<13} {'images':>9} {'second':>9} {'images/s':>9} broken")
     for row in table:
         rate = row.images / row.seconds if row.seconds else 0.0
-        _say(
+        _print_line(
             f"{row.writer:<8} {row.flush:<13} {row.images:>9,} {row.second:>9,} {rate:>9.0f} "
             f"{len(row.violations)}"
         )
-    _say(f"{sum(row.images for row in table):,} images")
+    _print_line(f"{sum(row.images for row in table):,} images")
     return 1 if any(row.violations for row in table) else 0
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=secrets.randbelow(1_000_000))
     add("--processes", type=int, default=1)
     add("--keep", type=Path, help="a folder for the images that break a promise")
-    add("--tally", type=Path, help="a file where what was found adds up, over several runs")
+    add("--tally", type=Path, help="a file in which the results of several runs are added up")
     add("--tell", action="store_true", help="print the table of the tally, and run nothing")
     return parser
 

@@ -17,9 +17,9 @@ from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.format.layout import ABORT_FILE
 from lakelog.log.reading.damage import read_damage
 from lakelog.message import Message, StoredMessage
-from lakelog_testing.crash.asides import LogBytes, not_kept
 from lakelog_testing.crash.ledger import Entry, Expected
 from lakelog_testing.crash.opener import Opener, Tool, owned_by
+from lakelog_testing.crash.quarantined import LogBytes, not_kept
 from lakelog_testing.crash.verdicts import (
     Queues,
     Violation,
@@ -225,7 +225,7 @@ def _check_keys(
         text = f"key {key!r} of {message.topic} gives {type(error).__name__}: {error}"
         raise Violation(text) from error
     if any(each not in found for each in got):
-        raise Violation(f"key {key!r} of {message.topic} gives what is not in the log")
+        raise Violation(f"key {key!r} of {message.topic} returns a message that is not in the log")
     there = {each.physical_offset for each in live}
     same([each for each in got[::-1] if each in there], due, f"key {key!r} of {message.topic}")
 
@@ -238,9 +238,9 @@ def _puts_again(store: Store, rng: Random) -> None:
     try:
         result = store.put(message)
         if not store.wait_dispatched(result.end_offset, _PATIENCE_MS):
-            raise Violation(f"what is put after the crash is not dispatched: {result}")
+            raise Violation(f"a message put after the crash is not dispatched: {result}")
         got = store.get("orders", result.queue_id, result.queue_offset, 1).messages
     except LakelogError as error:
         raise Violation(f"it takes no puts: {type(error).__name__}: {error}") from error
     if [bytes(each.body) for each in got] != [message.body]:
-        raise Violation(f"what is put after the crash is not found at {result}")
+        raise Violation(f"a message put after the crash is not found at {result}")

@@ -46,8 +46,8 @@ class CrashPoint:
     """A moment at which a crash is tried.
 
     :ivar where: the event
-    :ivar before: the witness's answer just before the state was taken: what was guaranteed by then
-    :ivar after: its answer just after: what was begun by then
+    :ivar before: the witness's result just before the state was taken: guarantees given by then
+    :ivar after: its result just after: operations begun by then
     """
 
     where: str
@@ -123,7 +123,7 @@ class SimFileSystem:
     """A ``FileSystem`` over the directory ``root``, whose initial content is durable.
 
     :param root: files below it are tracked; other paths are passed to the operating system
-    :param witness: called at every crash point for what is guaranteed by then
+    :param witness: called at every crash point; returns the guarantees given by then
     :param sync_seconds: minimum duration of a sync; other threads run meanwhile
     :ivar points: the crash points so far
     :ivar syncs: number of file syncs
@@ -382,5 +382,5 @@ class SimFileSystem:
     def _known(self, path: Path) -> Entry:
         entry = self._entry(path)
         if entry is None:
-            raise ValueError(f"{path} is not below {self.root}, which is what is simulated")
+            raise ValueError(f"{path} is not below {self.root}, the simulated directory")
         return entry

@@ -21,8 +21,8 @@ from lakelog.store.open import Opening
 from lakelog.store.owner import OwnedStore
 from lakelog_doctor.recover import recover
 from lakelog_doctor.repair import repair
-from lakelog_testing.crash.hasty import HastyFileSystem
 from lakelog_testing.crash.plan import CrashPlan
+from lakelog_testing.crash.unsynced import UnsyncedFileSystem
 
 _NOWHERE: Final = Path("/nonexistent")
 _ACCELERATOR: Final = "LAKELOG_ACCELERATOR"
@@ -46,7 +46,7 @@ class Opener:
     registry: Registry
     settings: Settings
     arguments: Mapping[str, Any]
-    real: HastyFileSystem = attrs.field(factory=HastyFileSystem)
+    real: UnsyncedFileSystem = attrs.field(factory=UnsyncedFileSystem)
 
     @classmethod
     def of(cls, plan: CrashPlan) -> Opener:

@@ -52,7 +52,7 @@ class CrashPlan:
     :ivar points_per_run: number of crash points tried per run, beside its clean closes; 0: only
         these
     :ivar images_per_whole_check: one of this many images is opened by ``lakelog.open``, written to
-        and closed; the others use the short way (:mod:`lakelog_testing.crash.short`)
+        and closed; the others use the short way (:mod:`lakelog_testing.crash.fastchecker`)
     :ivar images_per_second_crash: one of this many images is recovered, used, and crashed again
     """
 
@@ -89,7 +89,7 @@ class CrashPlan:
         """Whether several threads put, for flush strategies that serve several threads."""
         return self.flush not in _WITHOUT_WAITING
 
-    def told(self) -> str:
+    def expression(self) -> str:
         """The expression that recreates the plan without plugins: all non-default fields."""
         plain = CrashPlan(writer=self.writer)
         fields = [each.name for each in attrs.fields(CrashPlan) if each.name != "plugins"]

@@ -17,15 +17,15 @@ import attrs
 
 from lakelog.errors import PluginError
 from lakelog.format.layout import ABORT_FILE, COMMITLOG_DIR
-from lakelog_testing.crash.asides import LogBytes
 from lakelog_testing.crash.checker import Checker
+from lakelog_testing.crash.fastchecker import FastChecker
 from lakelog_testing.crash.filesystem import CrashPoint, FrozenState, SimFileSystem
-from lakelog_testing.crash.hasty import ImageDirectory
 from lakelog_testing.crash.images import KILL, Image, images, nothing_lost
 from lakelog_testing.crash.ledger import Expected, Ledger
 from lakelog_testing.crash.opener import TOOLS, Opener, Tool
 from lakelog_testing.crash.plan import CrashPlan
-from lakelog_testing.crash.short import FastChecker
+from lakelog_testing.crash.quarantined import LogBytes
+from lakelog_testing.crash.unsynced import ImageDirectory
 from lakelog_testing.crash.verdicts import Violation
 from lakelog_testing.crash.workload import CLOSED, Workload
 
@@ -83,7 +83,7 @@ class SimulationResult:
 
     def command(self) -> str:
         """The call that reproduces it."""
-        return f"simulate({self.plan.told()}, images={self.images}, seed={self.seed})"
+        return f"simulate({self.plan.expression()}, images={self.images}, seed={self.seed})"
 
     def __str__(self) -> str:
         said = [f"{self.images} images, {len(self.violations)} violations; {self.command()}"]

@@ -146,7 +146,7 @@ def checked_tombstones(files: FileSystem, path: Path, expected: Expected) -> dic
     found = read_tombstones(files, path)
     for topic, end in found.items():
         if end not in expected.deleted.get(topic, (frozenset(), False))[0]:
-            raise Violation(f"a tombstone of {topic!r} up to {end} that nobody asked for")
+            raise Violation(f"a tombstone of {topic!r} up to {end} without a request")
     for topic, (_, must) in expected.deleted.items():
         if must and topic not in found:
             raise Violation(f"the queues of {topic!r} were removed, and its tombstone is lost")
@@ -203,4 +203,4 @@ def same(got: Iterable[int], due: Iterable[StoredMessage], what: str) -> None:
     """Check that the returned offsets are those expected."""
     one, other = list(got), [each.physical_offset for each in due]
     if one != other:
-        raise Violation(f"{what} gives what stands at {one}, and not at {other}")
+        raise Violation(f"{what} returns the message at {one} instead of that at {other}")

@@ -13,7 +13,7 @@ from lakelog.files.filesystem import RealFile, RealFileSystem, told
 from lakelog_testing.crash.images import Image
 
 
-class HastyFile(RealFile):
+class UnsyncedFile(RealFile):
     """A file that need not survive a crash."""
 
     def sync(self) -> None:
@@ -21,7 +21,7 @@ class HastyFile(RealFile):
 
 
 @attrs.frozen(eq=False)
-class HastyFileSystem(RealFileSystem):
+class UnsyncedFileSystem(RealFileSystem):
     """Real files without syncs, for images that are checked once.
 
     :ivar touched: paths that may have changed
@@ -31,14 +31,14 @@ class HastyFileSystem(RealFileSystem):
     touched: set[str] = attrs.field(factory=set)
     moved: set[str] = attrs.field(factory=set)
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> HastyFile:
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> UnsyncedFile:
         """See :class:`~lakelog.files.filesystem.FileSystem`."""
         name = str(path)
         flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY)
         if write or create:
             self.touched.add(name)
         try:
-            return HastyFile(
+            return UnsyncedFile(
                 path, os.open(name, flags | (os.O_CREAT if create else 0), PRIVATE.file_mode)
             )
         except OSError as error:
@@ -86,7 +86,7 @@ class ImageDirectory:
     :ivar files: the only file system through which its content may be changed
     """
 
-    def __init__(self, path: Path, files: HastyFileSystem) -> None:
+    def __init__(self, path: Path, files: UnsyncedFileSystem) -> None:
         self.path = path
         self.files = files
         self._contents: dict[str, bytes] = {}

@@ -40,10 +40,10 @@ from lakelog.recovery.apply import mend
 from lakelog.recovery.examine import RecoveryPlan, examine
 from lakelog.store.strategies import make_dispatchers
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
-from lakelog_testing.crash.asides import LogBytes
 from lakelog_testing.crash.checker import Checker
 from lakelog_testing.crash.ledger import Entry, Expected
 from lakelog_testing.crash.opener import Opener, Tool
+from lakelog_testing.crash.quarantined import LogBytes
 from lakelog_testing.crash.verdicts import (
     Queues,
     Violation,

@@ -1,4 +1,4 @@
-"""A slave of RocketMQ's HA protocol that does what a test says, for tests of masters.
+"""A slave of RocketMQ's HA protocol whose steps a test scripts, for tests of masters.
 
 It has its own reading of the protocol, so that it shares no mistake with an implementation:
 reports are ``>q``, frames ``>qi`` and a body.
