@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakelog.message import Message, StoredMessage
     from lakelog.results import PutResult
 
-SEAM: Final = 7
+SEAM: Final = 8
 """Interface version, raised with each change; an accelerator for another version is not used."""
 
 PlainRecords: TypeAlias = "tuple[int, int, int, int, list[tuple[str, int, int, int, int, int]]]"
@@ -106,11 +106,14 @@ class Accelerator(Protocol):
         sizes: NDArray[np.int32],
         *,
         verify: bool,
-    ) -> tuple[bytes, memoryview] | None:
+        pack_bodies: bool,
+    ) -> tuple[bytes, memoryview, tuple[memoryview, memoryview] | None] | None:
         """The result of ``lakelog_queues.finding.gather.sound_records``.
 
-        :returns: one byte per record, 1 if it is whole; and the columns of the whole records, in
-            the format of :meth:`read_run`
+        :param pack_bodies: whether bodies are copied too, while the check has them in the
+            processor's cache
+        :returns: one byte per record, 1 if it is whole; the columns of the whole records, in the
+            format of :meth:`read_run`; and ``packed_bodies`` of their ``RecordBatch``
         """
 
     def message(

@@ -13,6 +13,10 @@ use crate::octets::Octets;
 pub const ALONE_BYTES: usize = 32 << 10;
 const LONGS: usize = 13;
 const INTS: usize = 7;
+const LINE_BYTES: usize = 64;
+/// So many records later is the one to load meanwhile, and no more of it than this.
+const AHEAD: usize = 4;
+const MOST_AHEAD_BYTES: usize = 4096;
 
 /// The bytes of a buffer; `None` if it is not contiguous.
 ///
@@ -163,16 +167,74 @@ pub fn read_run<'py>(
     Octets::view(py, columns).map(Some)
 }
 
+/// Bytes and offsets, as Arrow has them.
+type Bodies<'py> = (Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>);
+
 /// A record at a given place: its start in the buffer, its offset and length.
 type Pointed = (i64, i64, i32);
 
-/// Which of them are whole (a byte each), and the columns of these; `None` where not all of one
-/// stands in the buffer.
-fn check(data: &[u8], pointed: &[Pointed], verify: bool) -> Option<(Vec<u8>, Columns)> {
+/// What `sound_records` returns of some records.
+struct Checked {
+    /// A byte each, 1 if the record is whole.
+    good: Vec<u8>,
+    columns: Columns,
+    bodies: Option<Packed>,
+}
+
+/// Bodies back to back: copied right after the check, while they are in the processor's cache.
+struct Packed {
+    bytes: Vec<u8>,
+    /// The start of each, and the end of the last.
+    offsets: Vec<u8>,
+}
+
+impl Packed {
+    /// `None` if they may be longer than Arrow's `binary` can be.
+    fn of(pointed: &[Pointed]) -> Option<Packed> {
+        let most: i64 = pointed.iter().map(|&(_, _, size)| size.max(0) as i64).sum();
+        i32::try_from(most).ok()?;
+        let mut made = Packed {
+            bytes: Vec::with_capacity(most as usize),
+            offsets: Vec::with_capacity(4 * (pointed.len() + 1)),
+        };
+        made.add(&[]);
+        Some(made)
+    }
+
+    #[inline(always)]
+    fn add(&mut self, body: &[u8]) {
+        self.bytes.extend_from_slice(body);
+        self.offsets.extend_from_slice(&(self.bytes.len() as i32).to_ne_bytes());
+    }
+}
+
+/// Start to load a record that is checked soon. The records of one queue are apart in the log, so the
+/// processor does not foresee them.
+#[inline(always)]
+fn prefetch(data: &[u8], start: i64, size: i32) {
+    let from = usize::try_from(start).unwrap_or(usize::MAX).min(data.len());
+    let length = usize::try_from(size).unwrap_or(0).min(MOST_AHEAD_BYTES).min(data.len() - from);
+    for line in data[from..from + length].chunks(LINE_BYTES) {
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line; // no instruction for it in stable Rust
+    }
+}
+
+/// `None` where not all of one record stands in the buffer.
+fn check(data: &[u8], pointed: &[Pointed], verify: bool, pack: bool) -> Option<Checked> {
     let checks = Checks { verify, sealed: false };
     let mut good = Vec::with_capacity(pointed.len());
-    let mut found = Columns::of(pointed.len());
-    for &(start, offset, size) in pointed {
+    let mut columns = Columns::of(pointed.len());
+    let mut bodies = if pack { Packed::of(pointed) } else { None };
+    for (number, &(start, offset, size)) in pointed.iter().enumerate() {
+        if let Some(&(start, _, size)) = pointed.get(number + AHEAD) {
+            prefetch(data, start, size);
+        }
         let (at, size) = (usize::try_from(start).ok()?, usize::try_from(size).ok()?);
         let record = data.get(at..at.checked_add(size)?)?;
         if size < RECORD_MIN_BYTES {
@@ -184,10 +246,13 @@ fn check(data: &[u8], pointed: &[Pointed], verify: bool) -> Option<(Vec<u8>, Col
             .flatten();
         good.push(frame.is_some() as u8);
         if let Some(frame) = frame {
-            found.add(at, &head, &frame);
+            columns.add(at, &head, &frame);
+            if let Some(bodies) = &mut bodies {
+                bodies.add(&record[frame.body_at..frame.body_end]);
+            }
         }
     }
-    Some((good, found))
+    Some(Checked { good, columns, bodies })
 }
 
 /// The result of a call; `None` if it raised an `Exception`, which Python will raise again.
@@ -220,9 +285,9 @@ pub fn numbers<T: pyo3::buffer::Element>(column: &Bound<'_, PyAny>) -> Option<Ve
     PyBuffer::get(column).ok()?.to_vec(column.py()).ok()
 }
 
-/// As ``sound_records``: a byte for each record, and the columns of those that are whole.
+/// As ``sound_records``: a byte for each record, the columns of those that are whole, and their bodies.
 #[pyfunction]
-#[allow(clippy::type_complexity)] // what Python sees is a pair
+#[allow(clippy::type_complexity)] // what Python sees is a tuple
 pub fn sound_records<'py>(
     py: Python<'py>,
     view: PyBuffer<u8>,
@@ -230,7 +295,8 @@ pub fn sound_records<'py>(
     offsets: &Bound<'py, PyAny>,
     sizes: &Bound<'py, PyAny>,
     verify: bool,
-) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyMemoryView>)>> {
+    pack_bodies: bool,
+) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyMemoryView>, Option<Bodies<'py>>)>> {
     let (Some(data), Some(starts), Some(offsets), Some(sizes)) =
         (octets(&view), numbers(starts), numbers(offsets), numbers(sizes))
     else {
@@ -247,16 +313,20 @@ pub fn sound_records<'py>(
         .collect();
     let bytes: i64 = pointed.iter().map(|&(_, _, size)| size as i64).sum();
     let found = if bytes < ALONE_BYTES as i64 {
-        check(data, &pointed, verify)
+        check(data, &pointed, verify, pack_bodies)
     } else {
-        py.detach(|| check(data, &pointed, verify))
+        py.detach(|| check(data, &pointed, verify, pack_bodies))
     };
-    match found {
-        Some((good, columns)) => {
-            Ok(Some((PyBytes::new(py, &good), Octets::view(py, columns.bytes())?)))
+    let Some(Checked { good, columns, bodies }) = found else {
+        return Ok(None);
+    };
+    let bodies = match bodies {
+        Some(Packed { bytes, offsets }) => {
+            Some((Octets::view(py, bytes)?, Octets::view(py, offsets)?))
         }
-        None => Ok(None),
-    }
+        None => None,
+    };
+    Ok(Some((PyBytes::new(py, &good), Octets::view(py, columns.bytes())?, bodies)))
 }
 
 #[cfg(test)]
@@ -275,9 +345,14 @@ mod tests {
     fn a_place_outside_of_the_buffer_is_not_judged() {
         for (start, size) in [(-1, 91), (0, 101), (10, 91), (i64::MAX, i32::MAX), (0, -1), (0, 90)]
         {
-            assert!(check(&[0; 100], &[(start, 0, size)], true).is_none());
+            for before in 0..=AHEAD {
+                let mut pointed = vec![(9, 0, 91); before];
+                pointed.push((start, 0, size));
+                assert!(check(&[0; 100], &pointed, true, true).is_none());
+            }
         }
-        let (good, found) = check(&[0; 100], &[(9, 0, 91)], true).unwrap();
-        assert_eq!((good, found.len()), (vec![0], 0));
+        let found = check(&[0; 100], &[(9, 0, 91)], true, true).unwrap();
+        assert_eq!((found.good, found.columns.len()), (vec![0], 0));
+        assert!(found.bodies.unwrap().bytes.is_empty());
     }
 }

@@ -17,6 +17,7 @@ from lakelog.codec import RecordBatch, decode_run
 from lakelog.codec.record_batch import _INTS, _LONGS
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.message import Message
+from lakelog_queues.arrow.bodies import bodies
 from lakelog_queues.finding.gather import sound_records
 from plugins.native.tests.support import NATIVE, both
 
@@ -75,9 +76,18 @@ def test_pointed_records(log: tuple[bytes, int], verify: bool, data: st.DataObje
     starts = np.array([at for at, _ in places], np.int64)
     sizes = np.array([size for _, size in places], np.int32)
     batch = RecordBatch(memoryview(raw), 0, starts)
-    native, plain = both(lambda: sound_records(batch, starts + base + off, sizes, verify=verify))
+    pack = data.draw(st.booleans())
+    native, plain = both(
+        lambda: sound_records(batch, starts + base + off, sizes, verify=verify, pack_bodies=pack)
+    )
     assert native[0].tolist() == plain[0].tolist()
     assert columns(native[1]) == columns(plain[1])
+    assert (native[1].packed_bodies is not None) == pack
+    assert plain[1].packed_bodies is None
+    for part in (slice(None), slice(1, None), slice(None, None, -1)):
+        for some in (lambda each, part=part: each[part], lambda each, part=part: each.take(part)):
+            assert bodies(some(native[1]), False).equals(bodies(some(plain[1]), False))
+    assert bodies(native[1], False).equals(bodies(plain[1], False))
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -122,7 +132,9 @@ def test_what_the_accelerator_leaves_alone() -> None:
     place = np.array([0], np.int64)
     for size in (-1, 0, RECORD_MIN_BYTES - 1, 401):
         sizes = np.array([size], np.int32)
-        found = NATIVE.sound_records(memoryview(bytes(400)), place, place, sizes, verify=True)
+        found = NATIVE.sound_records(
+            memoryview(bytes(400)), place, place, sizes, verify=True, pack_bodies=True
+        )
         assert found is None
 
 

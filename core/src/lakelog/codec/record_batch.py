@@ -89,7 +89,7 @@ _LONGS = (
 _INTS = ("sizes", "magics", "body_crcs", "queue_ids", "flags", "sys_flags", "reconsume_times")
 _UNSIGNED = ("magics", "body_crcs")
 _BYTES = 8 * len(_LONGS) + 4 * len(_INTS)
-_OF_THE_BUFFER = frozenset({"buffer", "base_offset", "octets", "decoder"})
+_OF_THE_BUFFER = frozenset({"buffer", "base_offset", "octets", "decoder", "packed_bodies"})
 """Attributes that are not one element per record."""
 
 
@@ -116,6 +116,8 @@ class RecordBatch:
     :ivar starts: ``int64``, where each record starts in ``buffer``
     :ivar decoder: restores the original bodies if an append callback changed them. Columns hold the
         stored values; messages and Arrow hold the restored ones.
+    :ivar packed_bodies: the bodies as stored, back to back, and ``int32`` the start of each and the
+        end of the last; ``None`` if an accelerator has not copied them
     :ivar sizes: ``int32``: length of each record in bytes
     :ivar magics: ``uint32``: magic number, which distinguishes V1 from V2
     :ivar body_crcs: ``uint32``: stated checksum of the body
@@ -138,6 +140,7 @@ class RecordBatch:
         self.base_offset = base_offset
         self.starts = starts
         self.decoder = decoder
+        self.packed_bodies: tuple[memoryview, memoryview] | None = None
 
     @classmethod
     def of_columns(

@@ -70,7 +70,8 @@ def sound_records(
     sizes: NDArray[np.int32],
     *,
     verify: bool,
-) -> tuple[bytes, memoryview] | None: ...
+    pack_bodies: bool,
+) -> tuple[bytes, memoryview, tuple[memoryview, memoryview] | None] | None: ...
 def queue_units(
     view: memoryview, starts: NDArray[np.int64]
 ) -> tuple[memoryview, memoryview, list[tuple[str, int, int, int | None]]] | None: ...

@@ -15,7 +15,7 @@ from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 7
+SEAM: Final = 8
 """The version of lakelog's accelerator interface that the extension implements."""
 
 EncodedBatch.register(_native.Batch)

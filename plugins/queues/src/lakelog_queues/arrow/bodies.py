@@ -19,10 +19,13 @@ def bodies(batch: RecordBatch, unpack: bool) -> pa.BinaryArray:
 
     Raises :class:`~lakelog.errors.CorruptRecord` for a body that cannot be decompressed.
     """
-    if batch.decoder is None:
-        stored = slices(batch.buffer, batch.body_positions, batch.body_lengths)
-    else:
+    if batch.decoder is not None:
         stored = pa.array([each.body for each in batch.decoded], pa.binary())
+    elif batch.packed_bodies is not None:
+        octets, offsets = map(pa.py_buffer, batch.packed_bodies)
+        stored = pa.BinaryArray.from_buffers(pa.binary(), len(batch), [None, offsets, octets])
+    else:
+        stored = slices(batch.buffer, batch.body_positions, batch.body_lengths)
     packed = (sys_flags(batch) & COMPRESSED).astype(np.bool_) if unpack else None
     if packed is None or not packed.any():
         return stored

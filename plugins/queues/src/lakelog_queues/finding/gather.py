@@ -51,7 +51,7 @@ class Gathered:
     states: NDArray[np.int8]
 
 
-def gather(
+def gather(  # noqa: PLR0913  # all but five are given by name
     source: Source,
     minimum: int,
     end: int | None,
@@ -59,6 +59,7 @@ def gather(
     sizes: Ints,
     *,
     verify: bool = True,
+    pack_bodies: bool = False,
     known: NDArray[np.bool_],
     decoder: Decoder | None = None,
 ) -> Gathered:
@@ -66,6 +67,7 @@ def gather(
 
     :param minimum: offset of the log's first byte
     :param end: where reading stops; ``None`` is the end of the files
+    :param pack_bodies: see :func:`sound_records`
     :param known: mask of the offsets in known damage, which are not served
     :param decoder: restores the bodies of the batches
     """
@@ -79,7 +81,7 @@ def gather(
     order = rows[np.argsort(offsets[rows], kind="stable")]
     parts = _Parts(offsets, sizes, states, decoder)
     for piece in parts.by_segment(source, order):
-        piece.check(parts, verify)
+        piece.check(parts, verify, pack_bodies)
     return Gathered(parts.batches, parts.rows, states)
 
 
@@ -95,7 +97,7 @@ class _Piece:
     starts: Longs
     rows: Longs
 
-    def check(self, parts: _Parts, verify: bool) -> None:
+    def check(self, parts: _Parts, verify: bool, pack_bodies: bool) -> None:
         """Split whole records from broken ones."""
         there = self.starts >= 0
         rows, starts = self.rows[there], self.starts[there]
@@ -103,7 +105,7 @@ class _Piece:
             return
         batch = RecordBatch(self.buffer, self.base_offset, starts, parts.decoder)
         offsets, sizes = parts.offsets[rows], parts.sizes[rows]
-        good, batch = sound_records(batch, offsets, sizes, verify=verify)
+        good, batch = sound_records(batch, offsets, sizes, verify=verify, pack_bodies=pack_bodies)
         rows = rows[good]
         parts.states[rows] = WHOLE
         if len(rows):
@@ -217,21 +219,30 @@ def _runs(offsets: Longs, ends: Longs) -> Iterator[tuple[int, int]]:
 
 
 def sound_records(
-    batch: RecordBatch, offsets: Longs, sizes: Ints, *, verify: bool = True
+    batch: RecordBatch,
+    offsets: Longs,
+    sizes: Ints,
+    *,
+    verify: bool = True,
+    pack_bodies: bool = False,
 ) -> tuple[NDArray[np.bool_], RecordBatch]:
     """Which records of a batch are whole and as expected, and the batch of these.
 
     :param offsets: the physical offset that each record must state
     :param sizes: the length that each record must have, at least ``RECORD_MIN_BYTES``; must lie
         inside the buffer
+    :param pack_bodies: whether an accelerator also fills ``packed_bodies`` of the batch
     """
     view, starts = batch.buffer, batch.starts
     accelerator = current()
     if accelerator is not None:
-        found = accelerator.sound_records(view, starts, offsets, sizes, verify=verify)
+        found = accelerator.sound_records(
+            view, starts, offsets, sizes, verify=verify, pack_bodies=pack_bodies
+        )
         if found is not None:
-            whole, columns = found
+            whole, columns, bodies = found
             some = RecordBatch.of_columns(view, batch.base_offset, columns, batch.decoder)
+            some.packed_bodies = bodies
             return np.frombuffer(whole, np.bool_), some
     places = zip(starts.tolist(), offsets.tolist(), sizes.tolist(), strict=True)
     good = np.array([_is_sound(view, *place, verify=verify) for place in places], np.bool_)

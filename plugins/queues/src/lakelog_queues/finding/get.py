@@ -113,7 +113,9 @@ class QueueGetter:
 
         names = schema(columns).names
         want = wanted((topic, queue_id), offset, max_messages, max_bytes, tag_filter(topic, tags))
-        found = self._selector.select(attrs.evolve(want, verify=verify), _by_column)
+        pack = "body" in names and tags is None  # tags may leave few of them
+        want = attrs.evolve(want, verify=verify, pack_bodies=pack)
+        found = self._selector.select(want, _by_column)
         return ColumnsResult(
             found.status,
             _joined(found.batches, names, decompress),

@@ -38,7 +38,9 @@ class PlacedRecords:
 
     log: LogReader
 
-    def gather(self, offsets: Longs, sizes: Ints, *, verify: bool = True) -> Gathered:
+    def gather(
+        self, offsets: Longs, sizes: Ints, *, verify: bool = True, pack_bodies: bool = False
+    ) -> Gathered:
         """Read whole records at physical ``offsets``, in any order, each ``sizes`` bytes long.
 
         Never raises for a record: ``Gathered`` has the state of each.
@@ -47,6 +49,7 @@ class PlacedRecords:
         return gather(
             *(log.source, log.bounds.minimum(), log.bounds.end(), offsets, sizes),
             verify=verify,
+            pack_bodies=pack_bodies and log.decoder is None,
             known=self._in_damage(offsets, verify),
             decoder=log.decoder,
         )

@@ -54,6 +54,7 @@ class GetSelection:
         it is longer
     :ivar tags: selects messages; ``None`` selects all
     :ivar verify: whether checksums are verified; lengths and offsets are always checked
+    :ivar pack_bodies: whether bodies will be wanted back to back
     """
 
     queue: Queue
@@ -62,6 +63,7 @@ class GetSelection:
     max_bytes: int
     tags: TagFilter | None
     verify: bool = True
+    pack_bodies: bool = False
 
 
 def wanted(
@@ -186,7 +188,10 @@ class Selector:
         chosen = np.flatnonzero(hits)
         if len(chosen):
             gathered = self._log.gather(
-                units.offsets[chosen], units.sizes[chosen], verify=want.verify
+                units.offsets[chosen],
+                units.sizes[chosen],
+                verify=want.verify,
+                pack_bodies=want.pack_bodies,
             )
             self._keep(want, found, units, chosen, gathered, check_tags)
         elif not found.count:
