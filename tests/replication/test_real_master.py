@@ -19,13 +19,17 @@ import lakelog
 from lakelog.errors import ReplicaStopped
 from lakelog_replication.remoting import BrokerRefused, broker_config, runtime_info
 from plugins.replication.tests.replica.copies import failure
+from tests.oracle.java import Oracle
+from tests.replication import dumps
 from tests.replication.masterbroker import SEGMENT, Broker, broker
+from tests.replication.test_live_table import landed, offsets
 from tests.support import sampling
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 TOPIC: Final = "Copied"
 LONG_MS: Final = 3_600_000
+LANDING: Final = ("--table", "rocketmq.messages", "--to")
 
 
 def until(done: Callable[[], bool], timeout_s: float = 120.0) -> None:
@@ -94,7 +98,7 @@ def queued(store: lakelog.Store) -> dict[tuple[str, int], list[int]]:
     return {place: [each.physical_offset for each in store.read(*place)] for place in places}
 
 
-def test_a_copy_has_the_bytes_queues_and_keys_of_its_master(tmp_path: Path) -> None:
+def test_a_copy_has_the_bytes_queues_and_keys_of_its_master(oracle: Oracle, tmp_path: Path) -> None:
     with broker(tmp_path / "broker") as master:
         master.send_many(TOPIC, 0, 1500)
         with replica(tmp_path / "copy", master, learner=False) as store:
@@ -111,6 +115,8 @@ def test_a_copy_has_the_bytes_queues_and_keys_of_its_master(tmp_path: Path) -> N
             assert broker_config(master.client)["mappedFileSizeCommitLog"] == str(SEGMENT)
         master.kill()
         assert log_of(tmp_path / "copy", end) == log_of(master.store, end)
+        rows = dumps.contents(oracle, tmp_path / "copy", dumps.OF_LAKELOG)
+        dumps.check_equal(rows, dumps.contents(oracle, master.store, dumps.OF_MASTER))
         with lakelog.open(
             master.store, mode="read", segment_size_bytes=SEGMENT, flush="none"
         ) as original:
@@ -183,8 +189,11 @@ def progress(path: Path, acknowledged: list[int], count: int) -> None:
 @pytest.mark.parametrize(
     "rounds", [2, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
 )
-def test_kills_of_either_side_leave_the_same_bytes(tmp_path: Path, rounds: int) -> None:
+def test_kills_of_either_side_leave_the_same_bytes_and_rows(
+    oracle: Oracle, tmp_path: Path, rounds: int
+) -> None:
     chance, path = sampling.chance(), tmp_path / "copy"
+    lake = tmp_path / "lake"
     acknowledged: list[int] = []
     over = Event()
 
@@ -198,7 +207,7 @@ def test_kills_of_either_side_leave_the_same_bytes(tmp_path: Path, rounds: int) 
         sender = Thread(target=send, args=(master,))
         sender.start()
         try:
-            with replicating(path, master) as kill_copy:
+            with replicating(path, master, *LANDING, f"iceberg:{lake}") as kill_copy:
                 for _ in range(rounds):
                     for _ in range(2):
                         progress(path, acknowledged, chance.randrange(100))
@@ -210,11 +219,14 @@ def test_kills_of_either_side_leave_the_same_bytes(tmp_path: Path, rounds: int) 
                 sender.join()
                 end = end_of(master)
                 until(lambda: reached(path) == end)
+                until(lambda: landed(lake) == offsets(path))
         finally:
             over.set()
             sender.join()
         master.kill()
         assert log_of(path, end) == log_of(master.store, end)
+        copied = dumps.contents(oracle, path, dumps.OF_LAKELOG)
+        dumps.check_equal(copied, dumps.contents(oracle, master.store, dumps.OF_MASTER))
     with lakelog.open(path, mode="read") as store:
         found = numbers(store)
         assert set(acknowledged) <= set(found)

@@ -22,6 +22,7 @@ from lakelog.status import PutStatus
 from lakelog_replication.address import Address
 from lakelog_replication.status import read_status
 from tests.oracle.java import Oracle
+from tests.replication import dumps
 from tests.replication.broker import SlaveBroker, eventually
 from tests.support.rows import by_kind
 
@@ -104,13 +105,7 @@ def test_a_real_slave_has_each_byte_of_each_acknowledged_put(
         assert end > 3 * SEGMENT
     assert are_equal(slave, path, end)
     slave.kill()
-    options = {
-        "mappedFileSizeCommitLog": str(SEGMENT),
-        "mappedFileSizeConsumeQueue": "600000",
-        "maxHashSlotNum": "10000",
-        "maxIndexNum": "40000",
-    }
-    rows = by_kind(oracle.dump(slave.store, options))
+    rows = by_kind(oracle.dump(slave.store, dumps.OF_SLAVE))
     ends = [row["maxOffset"] for row in rows["queue"] if row["topic"] == "Copies"]
     assert len(ends) == 4
     assert sum(ends) > 4000, "the slave has built queues from it"
@@ -188,8 +183,8 @@ class Master:
 @pytest.mark.parametrize(
     "rounds", [2, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
 )
-def test_killed_masters_and_slaves_leave_equal_bytes(
-    slave: SlaveBroker, tmp_path: Path, rounds: int
+def test_killed_masters_and_slaves_leave_equal_stores(
+    slave: SlaveBroker, oracle: Oracle, tmp_path: Path, rounds: int
 ) -> None:
     path, chance = tmp_path / "master", random.Random(7)
     with open_master(path) as store:  # the port is known before the slave starts
@@ -214,3 +209,6 @@ def test_killed_masters_and_slaves_leave_equal_bytes(
         end = store.max_offset
         assert end >= acknowledged
         eventually(lambda: are_equal(slave, path, end))
+    slave.kill()
+    rows = dumps.contents(oracle, slave.store, dumps.OF_SLAVE)
+    dumps.check_equal(rows, dumps.contents(oracle, path, dumps.OF_LAKELOG))

@@ -1,0 +1,35 @@
+"""The content of a store as the real store of RocketMQ reads it, to compare master and copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.oracle.java import Oracle
+from tests.support.rows import Row, by_kind, difference
+
+SEGMENT: Final = 1 << 20
+OF_LAKELOG: Final = {"mappedFileSizeCommitLog": str(SEGMENT)}
+OF_MASTER: Final = {
+    **OF_LAKELOG,
+    "mappedFileSizeConsumeQueue": "600000",
+    "maxHashSlotNum": "100000",
+    "maxIndexNum": "400000",
+}
+OF_SLAVE: Final = {**OF_MASTER, "maxHashSlotNum": "10000", "maxIndexNum": "40000"}
+
+
+def contents(oracle: Oracle, store: Path, options: Mapping[str, str]) -> list[Row]:
+    """Messages by log, queue and key; without the state of the directory, which may differ."""
+    kinds = by_kind(oracle.dump(store, options))
+    assert not kinds["badrec"]
+    assert not kinds["msgerr"]
+    del kinds["store"]
+    return [row for kind in sorted(kinds) for row in kinds[kind]]
+
+
+def check_equal(copy: list[Row], master: list[Row]) -> None:
+    """Fail with the first difference of two contents, which are not empty."""
+    assert master
+    assert not difference(copy, master)
