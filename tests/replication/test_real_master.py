@@ -16,9 +16,7 @@ from typing import Any, Final
 import pytest
 
 import lakelog
-from lakelog.errors import ReplicaStopped
 from lakelog_replication.remoting import BrokerRefused, broker_config, runtime_info
-from plugins.replication.tests.replica.copies import failure
 from tests.oracle.java import Oracle
 from tests.replication import dumps
 from tests.replication.masterbroker import SEGMENT, Broker, broker
@@ -248,50 +246,64 @@ def lose_tail(master: Broker, count: int) -> int:
     return start
 
 
-def test_a_master_that_lost_its_tail_is_followed_behind_what_is_durable(tmp_path: Path) -> None:
+def grow(master: Broker) -> int:
+    """Lose the last 20 records, and put more bytes than these; return where the log was cut."""
+    master.kill()
+    lost = lose_tail(master, 20)
+    master.start()
+    master.send_many(TOPIC, 9000, 60)
+    return lost
+
+
+def told(folder: Path) -> str:
+    """All that ``lakelog replicate`` has logged."""
+    return (folder / "replicate.out").read_text()
+
+
+def test_a_table_has_what_a_master_has_that_lost_its_tail(tmp_path: Path) -> None:
+    path, lake = tmp_path / "copy", tmp_path / "lake"
+    to_table = (*LANDING, f"iceberg:{lake}")
+    late = ("--set", "rocketmq-ha.vouch=age", "--set", f"rocketmq-ha.vouch_age_ms={LONG_MS}")
     with broker(tmp_path / "broker") as master:
         master.send_many(TOPIC, 0, 300)
-        with replica(tmp_path / "copy", master) as store:
-            until(lambda: store.flushed_offset == end_of(master))
-            durable = store.flushed_offset
+        with replicating(path, master, *to_table):
+            until(lambda: len(landed(lake)) == 300)
         master.send_many(TOPIC, 300, 30)
-        with replica(tmp_path / "copy", master, vouch="age", vouch_age_ms=LONG_MS) as store:
-            until(lambda: store.max_offset == end_of(master))
-            assert store.flushed_offset == durable
-        master.kill()
-        lost = lose_tail(master, 20)
-        master.start()
-        master.send_many(TOPIC, 9000, 60)
-        with pytest.raises(ReplicaStopped) as found, replica(tmp_path / "copy", master) as store:
-            until(lambda: failure(store) is not None)
-        assert (found.value.offset, found.value.is_mended) == (lost, True)
-        with replica(tmp_path / "copy", master) as store:
+        with replicating(path, master, *to_table, *late):
+            until(lambda: reached(path) == end_of(master))
+            lost = grow(master)
             end = end_of(master)
-            until(lambda: store.max_offset == end)
+            until(lambda: reached(path) == end)
+            assert len(landed(lake)) == 300
+        assert f"differs from {lost} on, behind what counts as durable" in told(tmp_path)
+        with replicating(path, master, *to_table):
+            until(lambda: len(landed(lake)) == 370)
+        assert landed(lake) == offsets(path)
+        with lakelog.open(path, mode="read") as store:
             assert numbers(store) == [*range(310), *range(9000, 9060)]
-            assert store.wait_dispatched()
             assert sum(map(len, queued(store).values())) == 370
         master.kill()
-        assert log_of(tmp_path / "copy", end) == log_of(master.store, end)
+        assert log_of(path, end) == log_of(master.store, end)
 
 
 def test_a_master_that_lost_what_is_durable_is_not_followed(tmp_path: Path) -> None:
+    path, lake = tmp_path / "copy", tmp_path / "lake"
     with broker(tmp_path / "broker") as master:
         master.send_many(TOPIC, 0, 300)
-        with replica(tmp_path / "copy", master) as store:
-            until(lambda: store.flushed_offset == end_of(master))
-            durable = store.flushed_offset
-        before = log_of(tmp_path / "copy", durable)
-        master.kill()
-        lost = lose_tail(master, 20)
-        master.start()
+        with replicating(path, master, *LANDING, f"iceberg:{lake}"):
+            until(lambda: len(landed(lake)) == 300)
+        durable, rows = reached(path), landed(lake)
+        before = log_of(path, durable)
+        lost = grow(master)
         command = [
-            *(sys.executable, "-m", "lakelog", "replicate", str(tmp_path / "copy")),
+            *(sys.executable, "-m", "lakelog", "replicate", str(path)),
             *("--from", str(master.slaves), "--set", f"segment_size_bytes={SEGMENT}"),
+            *(*LANDING, f"iceberg:{lake}"),
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
         assert done.returncode == 4, done.stderr
         assert f"from {lost} to {durable}" in done.stderr
-        assert log_of(tmp_path / "copy", durable) == before
-        with lakelog.open(tmp_path / "copy", mode="read") as store:
+        assert log_of(path, durable) == before
+        assert landed(lake) == rows
+        with lakelog.open(path, mode="read") as store:
             assert numbers(store) == list(range(300))
