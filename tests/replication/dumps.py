@@ -20,17 +20,17 @@ OF_MASTER: Final = {
 OF_SLAVE: Final = {**OF_MASTER, "maxHashSlotNum": "10000", "maxIndexNum": "40000"}
 
 
-def check_equal(copy: list[Row], master: list[Row], *, was_killed: bool = False) -> None:
-    """Fail with the first difference of two contents, which are not empty.
+def check_equal(ours: list[Row], theirs: list[Row], *, was_killed: bool = False) -> None:
+    """Fail with the first difference between what lakelog and a broker wrote; both have something.
 
-    :param was_killed: whether a broker wrote the master, and was killed under load: its index then
-        lacks keys, so that only each key of the copy must give something
+    :param was_killed: whether the broker was killed under load: its index then lacks keys, so that
+        only each key of lakelog must give something
     """
-    assert master
+    assert theirs
     if was_killed:
-        assert all(row["physOffsets"] for row in copy if row["kind"] == "query")
-        copy, master = ([row for row in each if row["kind"] != "query"] for each in (copy, master))
-    found = difference(copy, master)
+        assert all(row["physOffsets"] for row in ours if row["kind"] == "query")
+        ours, theirs = ([row for row in each if row["kind"] != "query"] for each in (ours, theirs))
+    found = difference(ours, theirs)
     assert not found, found
 
 

@@ -231,9 +231,10 @@ class ReceivedLog:
             return self._stopped(
                 f"{self._source} has taken back what it could not lose: its log differs from "
                 f"{offset} on, and everything before {durable} counted as durable here, and may be "
-                f"in tables. Nothing was changed. If its present log is the right one, delete the "
-                f"rows with physical offsets from {offset} to {durable} from the tables, then cut "
-                f"the replica with `lakelog replicate --cut-to {offset}`",
+                f"in tables. Nothing was changed. If its present log is the right one, cut the "
+                f"replica with `lakelog replicate --cut-to {offset}`, then remove the rows with "
+                f"physical offsets from {offset} to {durable} from the tables, with `lakelog lake "
+                "rewind` from those of lakelog. If this copy is the right one: `lakelog promote`",
                 offset,
             )
         path = self._owned.directory.path
