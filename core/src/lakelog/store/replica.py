@@ -158,11 +158,11 @@ class ReceivedLog:
             if not length:
                 self._check_start(window, offset, room)
                 break
+            last_ms = int(batch.store_timestamps_ms[-1]) if end else self._last_ms
+            self._log.receive(offset, window[:length], last_ms)  # which may be refused
             if end:
-                self.last_record = int(batch.physical_offsets[-1])
-                self._last_ms = int(batch.store_timestamps_ms[-1])
-            self._log.receive(offset, window[:length], self._last_ms)
-            self._ends.append((offset + length, self._last_ms))
+                self.last_record, self._last_ms = int(batch.physical_offsets[-1]), last_ms
+            self._ends.append((offset + length, last_ms))
             at += length
         return at
 
