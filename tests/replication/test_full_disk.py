@@ -20,17 +20,22 @@ from plugins.replication.tests.replica.copies import (
     replica,
     until,
 )
+from tests.faults.disks import made
 from tests.support.smalldisk import tmpfs
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 COUNT: Final = 3000
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(params=["tmpfs", "ext4", "xfs"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A small file system of its own."""
-    with tmpfs(tmp_path, 48 << 20) as place:
-        yield place
+    if request.param == "tmpfs":
+        with tmpfs(tmp_path, 48 << 20) as place:
+            yield place
+    else:
+        with made(request.param, tmp_path) as mounted:
+            yield mounted.place
 
 
 def eat(disk: Path, room_bytes: int) -> Path:
@@ -61,6 +66,7 @@ def test_a_copy_waits_for_room_and_goes_on(tmp_path: Path, disk: Path, segments:
         master.append(log[few:])
         master.await_connections(before + 3)  # it is refused, and tries again
         assert failure(store) is None
+        assert store.max_offset < master.end
         assert not store.max_offset % SEGMENT
         assert log_of(path, store.max_offset) == log[: store.max_offset]
         eaten.unlink()
