@@ -19,14 +19,15 @@ from plugins.replication.tests.replica.copies import SEGMENT, make_log, until
 
 pytestmark = pytest.mark.timeout(300)
 PATIENCE_SECONDS = 120.0
+OPTIONS = '["--table", "rocketmq.messages", "--engine", "processes"]'
 
 
 @contextmanager
-def replicate(path: Path, master: ScriptedMaster, *more: str) -> Iterator[None]:
-    """``lakelog replicate`` into an Iceberg table beside the store."""
+def replicate(path: Path, master: ScriptedMaster, *more: str, code: int = 0) -> Iterator[None]:
+    """``lakelog replicate`` into an Iceberg table beside the store; it ends with ``code``."""
     command = [
         *(sys.executable, "-m", "lakelog", "replicate", str(path), "--from", master.address),
-        *("--to", f"iceberg:{path.parent / 'lake'}", "--table", "rocketmq.messages"),
+        *("--to", f"iceberg:{path.parent / 'lake'}", "--set", f"lake.options={OPTIONS}"),
         *("--set", f"segment_size_bytes={SEGMENT}", *more),
         *("--set", "rocketmq-ha.reconnect_interval_ms=100"),
     ]
@@ -36,7 +37,7 @@ def replicate(path: Path, master: ScriptedMaster, *more: str) -> Iterator[None]:
         yield
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0, (path.parent / "out").read_text()[-3000:]
+        assert process.wait(60) == code, (path.parent / "out").read_text()[-3000:]
 
 
 def offsets(store: Path) -> list[int]:
@@ -90,6 +91,34 @@ def test_a_table_never_has_what_the_master_took_back(tmp_path: Path) -> None:
             master.set_back(len(shared), right[len(shared) :])
             until(lambda: end_of(copy) == len(right), PATIENCE_SECONDS)
             assert len(landed(lake)) == 60
+        with replicate(copy, master, "--vouch", "received"):
+            until(lambda: len(landed(lake)) == 140, PATIENCE_SECONDS)
+    assert landed(lake) == offsets(tmp_path / "master") == offsets(copy)
+
+
+def test_rows_that_a_master_took_back_are_replaced_by_hand(tmp_path: Path) -> None:
+    """The way that the refusal names: cut the copy, remove these rows, and go on."""
+    shared = make_log(tmp_path / "master", 60)
+    shutil.copytree(tmp_path / "master", tmp_path / "former")
+    taken_back = make_log(tmp_path / "former", 30, first=60)
+    right = make_log(tmp_path / "master", 80, first=9000)
+    copy, lake, cut = tmp_path / "copy", tmp_path / "lake", len(shared)
+    with ScriptedMaster(taken_back, segment_bytes=SEGMENT) as master:
+        with replicate(copy, master, "--vouch", "received"):
+            until(lambda: len(landed(lake)) == 90, PATIENCE_SECONDS)
+        master.set_back(cut, right[cut:])
+        with replicate(copy, master, "--vouch", "received", code=4):
+            until(lambda: "has taken back" in (tmp_path / "out").read_text(), PATIENCE_SECONDS)
+        assert (
+            f"rows with physical offsets from {cut} to {len(taken_back)}"
+            in (tmp_path / "out").read_text()
+        )
+        assert len(landed(lake)) == 90
+        lakelog.cut_replica(copy, cut)
+        rewind = ("lake", "rewind", str(copy), "--to", f"iceberg:{lake}", "--yes")
+        table = ("--table", "rocketmq.messages")
+        subprocess.run([sys.executable, "-m", "lakelog", *rewind, *table], check=True)
+        assert len(landed(lake)) == 60
         with replicate(copy, master, "--vouch", "received"):
             until(lambda: len(landed(lake)) == 140, PATIENCE_SECONDS)
     assert landed(lake) == offsets(tmp_path / "master") == offsets(copy)

@@ -16,16 +16,21 @@ from typing import Any, Final
 import pytest
 
 import lakelog
-from lakelog.errors import ReplicaStopped
 from lakelog_replication.remoting import BrokerRefused, broker_config, runtime_info
-from plugins.replication.tests.replica.copies import failure
+from tests.oracle.java import Oracle
+from tests.replication import dumps
 from tests.replication.masterbroker import SEGMENT, Broker, broker
+from tests.replication.test_live_table import landed, offsets
 from tests.support import sampling
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 TOPIC: Final = "Copied"
 LONG_MS: Final = 3_600_000
+LANDING: Final = (
+    *("--set", 'lake.options=["--table", "rocketmq.messages", "--engine", "processes"]'),
+    "--to",
+)
 
 
 def until(done: Callable[[], bool], timeout_s: float = 120.0) -> None:
@@ -94,7 +99,7 @@ def queued(store: lakelog.Store) -> dict[tuple[str, int], list[int]]:
     return {place: [each.physical_offset for each in store.read(*place)] for place in places}
 
 
-def test_a_copy_has_the_bytes_queues_and_keys_of_its_master(tmp_path: Path) -> None:
+def test_a_copy_has_the_bytes_queues_and_keys_of_its_master(oracle: Oracle, tmp_path: Path) -> None:
     with broker(tmp_path / "broker") as master:
         master.send_many(TOPIC, 0, 1500)
         with replica(tmp_path / "copy", master, learner=False) as store:
@@ -111,6 +116,8 @@ def test_a_copy_has_the_bytes_queues_and_keys_of_its_master(tmp_path: Path) -> N
             assert broker_config(master.client)["mappedFileSizeCommitLog"] == str(SEGMENT)
         master.kill()
         assert log_of(tmp_path / "copy", end) == log_of(master.store, end)
+        rows = dumps.contents(oracle, tmp_path / "copy", dumps.OF_LAKELOG)
+        dumps.check_equal(rows, dumps.contents(oracle, master.store, dumps.OF_MASTER))
         with lakelog.open(
             master.store, mode="read", segment_size_bytes=SEGMENT, flush="none"
         ) as original:
@@ -183,8 +190,11 @@ def progress(path: Path, acknowledged: list[int], count: int) -> None:
 @pytest.mark.parametrize(
     "rounds", [2, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
 )
-def test_kills_of_either_side_leave_the_same_bytes(tmp_path: Path, rounds: int) -> None:
+def test_kills_of_either_side_leave_the_same_bytes_and_rows(
+    oracle: Oracle, tmp_path: Path, rounds: int
+) -> None:
     chance, path = sampling.chance(), tmp_path / "copy"
+    lake = tmp_path / "lake"
     acknowledged: list[int] = []
     over = Event()
 
@@ -198,7 +208,7 @@ def test_kills_of_either_side_leave_the_same_bytes(tmp_path: Path, rounds: int) 
         sender = Thread(target=send, args=(master,))
         sender.start()
         try:
-            with replicating(path, master) as kill_copy:
+            with replicating(path, master, *LANDING, f"iceberg:{lake}") as kill_copy:
                 for _ in range(rounds):
                     for _ in range(2):
                         progress(path, acknowledged, chance.randrange(100))
@@ -210,11 +220,15 @@ def test_kills_of_either_side_leave_the_same_bytes(tmp_path: Path, rounds: int) 
                 sender.join()
                 end = end_of(master)
                 until(lambda: reached(path) == end)
+                until(lambda: landed(lake) == offsets(path))
         finally:
             over.set()
             sender.join()
         master.kill()
         assert log_of(path, end) == log_of(master.store, end)
+        copied = dumps.contents(oracle, path, dumps.OF_LAKELOG)
+        original = dumps.contents(oracle, master.store, dumps.OF_MASTER)
+        dumps.check_equal(copied, original, was_killed=True)
     with lakelog.open(path, mode="read") as store:
         found = numbers(store)
         assert set(acknowledged) <= set(found)
@@ -232,50 +246,64 @@ def lose_tail(master: Broker, count: int) -> int:
     return start
 
 
-def test_a_master_that_lost_its_tail_is_followed_behind_what_is_durable(tmp_path: Path) -> None:
+def grow(master: Broker) -> int:
+    """Lose the last 20 records, and put more bytes than these; return where the log was cut."""
+    master.kill()
+    lost = lose_tail(master, 20)
+    master.start()
+    master.send_many(TOPIC, 9000, 60)
+    return lost
+
+
+def told(folder: Path) -> str:
+    """All that ``lakelog replicate`` has logged."""
+    return (folder / "replicate.out").read_text()
+
+
+def test_a_table_has_what_a_master_has_that_lost_its_tail(tmp_path: Path) -> None:
+    path, lake = tmp_path / "copy", tmp_path / "lake"
+    to_table = (*LANDING, f"iceberg:{lake}")
+    late = ("--set", "rocketmq-ha.vouch=age", "--set", f"rocketmq-ha.vouch_age_ms={LONG_MS}")
     with broker(tmp_path / "broker") as master:
         master.send_many(TOPIC, 0, 300)
-        with replica(tmp_path / "copy", master) as store:
-            until(lambda: store.flushed_offset == end_of(master))
-            durable = store.flushed_offset
+        with replicating(path, master, *to_table):
+            until(lambda: len(landed(lake)) == 300)
         master.send_many(TOPIC, 300, 30)
-        with replica(tmp_path / "copy", master, vouch="age", vouch_age_ms=LONG_MS) as store:
-            until(lambda: store.max_offset == end_of(master))
-            assert store.flushed_offset == durable
-        master.kill()
-        lost = lose_tail(master, 20)
-        master.start()
-        master.send_many(TOPIC, 9000, 60)
-        with pytest.raises(ReplicaStopped) as found, replica(tmp_path / "copy", master) as store:
-            until(lambda: failure(store) is not None)
-        assert (found.value.offset, found.value.is_mended) == (lost, True)
-        with replica(tmp_path / "copy", master) as store:
+        with replicating(path, master, *to_table, *late):
+            until(lambda: reached(path) == end_of(master))
+            lost = grow(master)
             end = end_of(master)
-            until(lambda: store.max_offset == end)
+            until(lambda: reached(path) == end)
+            assert len(landed(lake)) == 300
+        assert f"differs from {lost} on, behind what counts as durable" in told(tmp_path)
+        with replicating(path, master, *to_table):
+            until(lambda: len(landed(lake)) == 370)
+        assert landed(lake) == offsets(path)
+        with lakelog.open(path, mode="read") as store:
             assert numbers(store) == [*range(310), *range(9000, 9060)]
-            assert store.wait_dispatched()
             assert sum(map(len, queued(store).values())) == 370
         master.kill()
-        assert log_of(tmp_path / "copy", end) == log_of(master.store, end)
+        assert log_of(path, end) == log_of(master.store, end)
 
 
 def test_a_master_that_lost_what_is_durable_is_not_followed(tmp_path: Path) -> None:
+    path, lake = tmp_path / "copy", tmp_path / "lake"
     with broker(tmp_path / "broker") as master:
         master.send_many(TOPIC, 0, 300)
-        with replica(tmp_path / "copy", master) as store:
-            until(lambda: store.flushed_offset == end_of(master))
-            durable = store.flushed_offset
-        before = log_of(tmp_path / "copy", durable)
-        master.kill()
-        lost = lose_tail(master, 20)
-        master.start()
+        with replicating(path, master, *LANDING, f"iceberg:{lake}"):
+            until(lambda: len(landed(lake)) == 300)
+        durable, rows = reached(path), landed(lake)
+        before = log_of(path, durable)
+        lost = grow(master)
         command = [
-            *(sys.executable, "-m", "lakelog", "replicate", str(tmp_path / "copy")),
+            *(sys.executable, "-m", "lakelog", "replicate", str(path)),
             *("--from", str(master.slaves), "--set", f"segment_size_bytes={SEGMENT}"),
+            *(*LANDING, f"iceberg:{lake}"),
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
         assert done.returncode == 4, done.stderr
         assert f"from {lost} to {durable}" in done.stderr
-        assert log_of(tmp_path / "copy", durable) == before
-        with lakelog.open(tmp_path / "copy", mode="read") as store:
+        assert log_of(path, durable) == before
+        assert landed(lake) == rows
+        with lakelog.open(path, mode="read") as store:
             assert numbers(store) == list(range(300))

@@ -22,6 +22,7 @@ from lakelog.status import PutStatus
 from lakelog_replication.address import Address
 from lakelog_replication.status import read_status
 from tests.oracle.java import Oracle
+from tests.replication import dumps
 from tests.replication.broker import SlaveBroker, eventually
 from tests.support.rows import by_kind
 
@@ -63,9 +64,9 @@ def are_equal(slave: SlaveBroker, master: Path, end: int) -> bool:
     A slave without a log begins with the master's last segment.
     """
     names = [int(each.name) for each in (slave.store / "commitlog").iterdir()]
-    start = min(names)
-    if end > max(names) + SEGMENT:
+    if not names or end > max(names) + SEGMENT:
         return False
+    start = min(names)
     return log_of(slave.store, start, end) == log_of(master, start, end)
 
 
@@ -104,13 +105,7 @@ def test_a_real_slave_has_each_byte_of_each_acknowledged_put(
         assert end > 3 * SEGMENT
     assert are_equal(slave, path, end)
     slave.kill()
-    options = {
-        "mappedFileSizeCommitLog": str(SEGMENT),
-        "mappedFileSizeConsumeQueue": "600000",
-        "maxHashSlotNum": "10000",
-        "maxIndexNum": "40000",
-    }
-    rows = by_kind(oracle.dump(slave.store, options))
+    rows = by_kind(oracle.dump(slave.store, dumps.OF_SLAVE))
     ends = [row["maxOffset"] for row in rows["queue"] if row["topic"] == "Copies"]
     assert len(ends) == 4
     assert sum(ends) > 4000, "the slave has built queues from it"
@@ -188,16 +183,17 @@ class Master:
 @pytest.mark.parametrize(
     "rounds", [2, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
 )
-def test_killed_masters_and_slaves_leave_equal_bytes(
-    slave: SlaveBroker, tmp_path: Path, rounds: int
+def test_killed_masters_and_slaves_leave_equal_stores(
+    slave: SlaveBroker, oracle: Oracle, tmp_path: Path, rounds: int
 ) -> None:
     path, chance = tmp_path / "master", random.Random(7)
-    with open_master(path) as store:  # the port is known before the slave starts
-        store.put(batch(0)[0])
+    with open_master(path) as store:
+        end = store.put(batch(0)[0]).end_offset
         port = address_of(path)
+        slave.start(port)
+        eventually(lambda: are_equal(slave, path, end))  # so that it has the log from 0 on
     master = Master(path, port.port)
     try:
-        slave.start(port)
         acknowledged = 0
         for _ in range(rounds):
             acknowledged = master.acknowledged(chance.randrange(5, 40))
@@ -214,3 +210,6 @@ def test_killed_masters_and_slaves_leave_equal_bytes(
         end = store.max_offset
         assert end >= acknowledged
         eventually(lambda: are_equal(slave, path, end))
+    slave.kill()
+    rows = dumps.contents(oracle, path, dumps.OF_LAKELOG)
+    dumps.check_equal(rows, dumps.contents(oracle, slave.store, dumps.OF_SLAVE), was_killed=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,19 @@ from plugins.replication.tests.replica.copies import (
 
 
 @contextmanager
-def leading(path: Path, port: int = 0, **section: Any) -> Iterator[tuple[lakelog.Store, str]]:
-    """A store that sends its log, and where."""
+def leading(
+    path: Path, port: int = 0, *, core: Mapping[str, Any] | None = None, **section: Any
+) -> Iterator[tuple[lakelog.Store, str]]:
+    """A store that sends its log, and where.
+
+    :param core: settings besides those of the section
+    """
     with lakelog.open(
         path,
         segment_size_bytes=SEGMENT,
         replicator="rocketmq-ha",
         rocketmq_ha={"port": port, "slave_timeout_ms": 60_000, **section},
+        **(core or {}),
     ) as store:
         until(lambda: read_status(path) is not None)
         found = read_status(path)

@@ -120,11 +120,11 @@ class Receivable:
             if not length:
                 self._check_start(window, offset, room)
                 break
+            last_ms = int(batch.store_timestamps_ms[-1]) if end else self._last_ms
+            self._opened.append(offset, window[:length], last_ms)  # which may be refused
             if end:
-                self.last_record = int(batch.physical_offsets[-1])
-                self._last_ms = int(batch.store_timestamps_ms[-1])
-            self._opened.append(offset, window[:length], self._last_ms)
-            self._ends.append((offset + length, self._last_ms))
+                self.last_record, self._last_ms = int(batch.physical_offsets[-1]), last_ms
+            self._ends.append((offset + length, last_ms))
             at += length
         return at
 
@@ -200,9 +200,10 @@ class Receivable:
             return self._stopped(
                 f"{self._source} has taken back what it could not lose: its log differs from "
                 f"{offset} on, and everything before {durable} counted as durable here, and may be "
-                f"in tables. Nothing was changed. If its present log is the right one, delete the "
-                f"rows with physical offsets from {offset} to {durable} from the tables, then cut "
-                f"the replica with `lakelog replicate --cut-to {offset}`",
+                f"in tables. Nothing was changed. If its present log is the right one, cut the "
+                f"replica with `lakelog replicate --cut-to {offset}`, then remove the rows with "
+                f"physical offsets from {offset} to {durable} from the tables, with `lakelog lake "
+                "rewind` from those of lakelog. If this copy is the right one: `lakelog promote`",
                 offset,
             )
         files, path = self._context.files, self._context.path

@@ -1,0 +1,119 @@
+"""A thousand slaves that break off, lie, or say nothing: a master neither stops nor grows."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import resource
+import socket
+import struct
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from lakelog_replication.master.link import SlaveLink
+from lakelog_replication.master.replicator import HaMaster
+from lakelog_testing import FakeReplicatedLog, ScriptedSlave
+from lakelog_testing.descriptors import open_files
+from plugins.replication.tests.masters import eventually, serving
+
+CONNECTIONS: Final = 1000
+GROWN_BYTES: Final = 200 << 10
+"""Less than a fifth of a KiB for each connection."""
+HUGE: Final = (1 << 63) - 1
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> FakeReplicatedLog:
+    made = FakeReplicatedLog(tmp_path / "commitlog", segment_size_bytes=1 << 16)
+    made.append(100_000)
+    return made
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    """Many descriptors, and a count of the bytes that objects take."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4 * CONNECTIONS), hard))
+    logging.disable(logging.CRITICAL)  # pytest keeps what is logged
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+    logging.disable(logging.NOTSET)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def mischief(peer: ScriptedSlave, number: int) -> None:
+    """Another kind of wrong behaviour for each number."""
+    whole = struct.pack(">q", 1 + number)
+    match number % 6:
+        case 0:
+            peer.send(whole[: number % 8])
+        case 1:
+            peer.report(-1, -HUGE)
+        case 2:
+            peer.report(HUGE)
+        case 3:
+            peer.report(1 + number, HUGE)
+        case 4:
+            peer.send(b"GET / HTTP/1.1\r\n\r\n")
+        case _:
+            peer.report(1 + number)  # reads nothing of what comes
+
+
+def round_of_slaves(master: HaMaster, count: int) -> None:
+    """Connect them all, let each misbehave, and break all connections off."""
+    assert master.port is not None
+    with ExitStack() as stack:
+        for number in range(count):
+            with suppress(EOFError, ConnectionError):  # closed already, as one too many
+                peer = stack.enter_context(ScriptedSlave(master.port))
+                mischief(peer, number)
+
+
+def links() -> int:
+    """How many connections the server holds."""
+    gc.collect()
+    return sum(isinstance(each, SlaveLink) for each in gc.get_objects())
+
+
+@pytest.mark.timeout(300)
+def test_a_thousand_connections_leave_nothing(
+    log: FakeReplicatedLog, tmp_path: Path, traced: None
+) -> None:
+    with serving(log, tmp_path, in_sync_replicas=2) as master:
+        round_of_slaves(master, CONNECTIONS)  # the first ones fill caches
+        eventually(lambda: links() == 0)
+        descriptors, memory = len(open_files()), tracemalloc.get_traced_memory()[0]
+        round_of_slaves(master, CONNECTIONS)
+        eventually(lambda: links() == 0)
+        eventually(lambda: len(open_files()) <= descriptors)
+        eventually(lambda: tracemalloc.get_traced_memory()[0] < memory + GROWN_BYTES)
+        assert log.copies.end <= CONNECTIONS, "nobody counts for more than it began with"
+        assert master.port is not None
+        with ScriptedSlave(master.port) as peer:
+            peer.report(1)
+            assert peer.bytes_up_to(log.appended) == log.bytes[1:]
+            eventually(lambda: log.copies.end == log.appended)
+
+
+def test_a_slave_may_break_off_at_each_byte_of_a_frame(
+    log: FakeReplicatedLog, tmp_path: Path
+) -> None:
+    with serving(log, tmp_path, batch_bytes=20) as master:
+        descriptors = len(open_files())
+        for cut in range(40):
+            assert master.port is not None
+            with socket.create_connection(("127.0.0.1", master.port)) as sock:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.sendall(struct.pack(">q", 1))
+                if cut:
+                    assert len(sock.recv(cut, socket.MSG_WAITALL)) == cut
+        eventually(lambda: len(open_files()) <= descriptors)
+        with ScriptedSlave(master.port) as peer:
+            peer.report(99_000)
+            assert peer.bytes_up_to(log.appended) == log.bytes[99_000:]
