@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from tests.replication.masterbroker import broker, free_ports
 REAL: Final = "rocketmq"
 OURS: Final = "lakelog"
 SEGMENT_BYTES: Final = 256 << 20
+_START_SECONDS: Final = 60.0
 _HOST: Final = "127.0.0.1"
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _WARM_JVM: Final = ("-Xms512m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
@@ -90,7 +93,9 @@ def our_master(home: Path, *settings: str) -> Iterator[Side]:
     (port,) = free_ports(1)
     wanted = ("replicator=rocketmq-ha", f"rocketmq-ha.port={port}", *settings)
     with _ours(home, "serve", home / "store", *_assigned(wanted)) as pid:
-        yield Side(pid, home / "store", slaves=Address(_HOST, port))
+        made = Side(pid, home / "store", slaves=Address(_HOST, port))
+        await_port(port, made.is_alive)
+        yield made
 
 
 @contextmanager
@@ -106,6 +111,19 @@ def our_slave(
     command = ("replicate", home / "store", "--from", str(master), *more, *_assigned(wanted))
     with _ours(home, *command) as pid:
         yield Side(pid, home / "store")
+
+
+def await_port(port: int, is_alive: Callable[[], bool]) -> None:
+    """Wait until a process listens at ``port`` of this machine."""
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline and is_alive():
+        try:
+            socket.create_connection((_HOST, port), 1).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+    raise CannotRunError(f"nobody listens at port {port}")
 
 
 def _assigned(settings: Sequence[str]) -> list[str]:
