@@ -113,6 +113,11 @@ def our_slave(
         yield Side(pid, home / "store")
 
 
+def local(port: int) -> Address:
+    """A port of this machine."""
+    return Address(_HOST, port)
+
+
 def await_port(port: int, is_alive: Callable[[], bool]) -> None:
     """Wait until a process listens at ``port`` of this machine."""
     deadline = time.monotonic() + _START_SECONDS

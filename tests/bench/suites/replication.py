@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from tests.bench.model import Column, Contender, Contest
-from tests.bench.replication import catchup
+from tests.bench.replication import catchup, putting
 from tests.bench.replication.sides import OURS, REAL
 from tests.bench.suites.recovery import GIB_VARIABLE
 
@@ -17,6 +17,14 @@ _REAL_PAIR: Final = f"{REAL} to {REAL}"
 _RECORD_BYTES: Final = catchup.BODY_BYTES + 120
 _REAL: Final = "broker 5.3.3, ASYNC_FLUSH, heap 512 MiB, default sizes of frames"
 _OURS: Final = "lakelog serve, and lakelog replicate --vouch received, default settings"
+_REAL_PUTS: Final = (
+    "DefaultMessageStore 5.3.3 as SYNC_MASTER, inSyncReplicas 2, and a slave broker; ASYNC_FLUSH "
+    "or SYNC_FLUSH on both; the slave acknowledges written bytes"
+)
+_OUR_PUTS: Final = (
+    "in_sync_replicas 2, and lakelog replicate --counts; timed, send written, --vouch age: written "
+    "bytes count; or group-commit, send flushed, --vouch received: synced bytes count"
+)
 
 
 class CatchUp:
@@ -48,4 +56,40 @@ class CatchUp:
         ]
 
 
-REPLICATION: Final = (CatchUp(),)
+class CopiedPuts:
+    name = "replication_puts"
+    about = "puts of 1 KiB that wait for one copy; the master in the process that puts"
+    columns: Sequence[Column] = tuple(
+        Column(f"{figure}_{threads}", f"{heading}, {threads} thread{'s' * (threads > 1)}", form)
+        for threads in putting.THREADS
+        for figure, heading, form in (
+            ("p50_us", "p50 µs", ",.0f"),
+            ("p99_us", "p99 µs", ",.0f"),
+            ("puts_s", "puts/s", ",.0f"),
+        )
+    )
+    lower_is_better = True
+
+    def contests(self, *, quick: bool) -> Sequence[Contest]:
+        warm_ms, measured_ms = (500, 500) if quick else (1_500, 2_000)
+        return [
+            Contest(
+                title,
+                [
+                    Contender(
+                        name,
+                        note,
+                        partial(run, putting.Puts(is_durable, warm_ms, measured_ms)),
+                        {REAL: REAL},
+                    )
+                    for name, note, run in (
+                        (REAL, _REAL_PUTS, putting.real),
+                        (OURS, _OUR_PUTS, putting.ours),
+                    )
+                ],
+            )
+            for title, is_durable in (("written", False), ("synced", True))
+        ]
+
+
+REPLICATION: Final = (CatchUp(), CopiedPuts())
