@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from tests.bench.model import Column, Contender, Contest
-from tests.bench.replication import catchup, putting
+from tests.bench.replication import catchup, delay, putting
 from tests.bench.replication.sides import OURS, REAL
 from tests.bench.suites.recovery import GIB_VARIABLE
 
@@ -92,4 +92,37 @@ class CopiedPuts:
         ]
 
 
-REPLICATION: Final = (CatchUp(), CopiedPuts())
+class Delay:
+    name = "replication_latency"
+    about = "from the acknowledgement of a message of 1 KiB at the master to its bytes in the slave"
+    columns: Sequence[Column] = (
+        Column("p50_ms", "p50 ms", ",.2f"),
+        Column("p99_ms", "p99 ms", ",.2f"),
+    )
+    lower_is_better = True
+
+    def contests(self, *, quick: bool) -> Sequence[Contest]:
+        count = 10 if quick else 60
+        rows = 3 if quick else 15
+        bytes_there = [
+            Contender(
+                f"{master} to {slave}",
+                f"{_REAL}, ASYNC_MASTER; {_OURS}; a master of lakelog with group-commit",
+                partial(delay.run, delay.Delays(master, slave, count, to_table=False)),
+                {_REAL_PAIR: _REAL_PAIR},
+            )
+            for master, slave in _PAIRS
+        ]
+        landed = [
+            Contender(
+                f"{master} to a table",
+                "lakelog replicate --to iceberg; --vouch flushed from RocketMQ, or else received",
+                partial(delay.run, delay.Delays(master, OURS, rows, to_table=True)),
+                {_REAL_PAIR: ""},
+            )
+            for master in (REAL, OURS)
+        ]
+        return [Contest(f"{count} messages", bytes_there), Contest(f"{rows} rows", landed)]
+
+
+REPLICATION: Final = (CatchUp(), CopiedPuts(), Delay())
