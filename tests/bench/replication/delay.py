@@ -86,7 +86,8 @@ def _master(what: Delays, home: Path, stack: ExitStack) -> tuple[Callable[[], in
     """How to put a message, which gives its physical offset; and the master."""
     content = body(_BODY_BYTES)
     if what.master == sides.REAL:
-        real = stack.enter_context(sides.real_master(home / "master"))
+        flush = "SYNC_FLUSH" if what.to_table else "ASYNC_FLUSH"  # a table waits for the sync
+        real = stack.enter_context(sides.real_master(home / "master", flushDiskType=flush))
         send = real.send
         assert send is not None  # a broker's
         return lambda: send(TOPIC, content), real

@@ -116,7 +116,8 @@ class Delay:
         landed = [
             Contender(
                 f"{master} to a table",
-                "lakelog replicate --to iceberg; --vouch flushed from RocketMQ, or else received",
+                "lakelog replicate --to iceberg; --vouch received; from RocketMQ with SYNC_FLUSH, "
+                "--vouch flushed",
                 partial(delay.run, delay.Delays(master, OURS, rows, to_table=True)),
                 {_REAL_PAIR: ""},
             )
