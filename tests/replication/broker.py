@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,10 @@ from tests.support import maven
 PATIENCE_SECONDS: Final = 120.0
 """A broker starts in a few seconds, asks for a master every 5 s, and reports every 5 s."""
 
+_SMALL: Final = (
+    *("-XX:TieredStopAtLevel=1", "-Xms256m", "-Xmx512m"),
+    "-XX:MaxDirectMemorySize=256m",
+)
 _POM: Final = Path(__file__).parent / "pom.xml"
 _ORACLE: Final = Path(__file__).parents[1] / "oracle"
 _LOGGING: Final = """<configuration>
@@ -34,8 +38,15 @@ class SlaveBroker:
     :ivar address: where it takes requests
     """
 
-    def __init__(self, home: Path, segment_size_bytes: int) -> None:
-        """Write its settings; :meth:`start` runs it."""
+    def __init__(
+        self,
+        home: Path,
+        segment_size_bytes: int,
+        *,
+        java_flags: Sequence[str] = _SMALL,
+        **more: object,
+    ) -> None:
+        """Write its settings, ``more`` of them too; :meth:`start` runs it."""
         home.mkdir(parents=True, exist_ok=True)
         self.store = home / "store"
         self.address = Address("127.0.0.1", _free_port())
@@ -62,7 +73,9 @@ class SlaveBroker:
             "enableCompaction": "false",
             "warmMapedFileEnable": "false",
             "diskMaxUsedSpaceRatio": 95,
+            **more,
         }
+        self._java_flags = java_flags
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         (home / "broker.conf").write_text(text)
         (home / "logback.xml").write_text(_LOGGING)
@@ -74,8 +87,7 @@ class SlaveBroker:
         command = [
             "java",
             f"@{_ORACLE / 'jvm.args'}",
-            "-XX:TieredStopAtLevel=1",
-            *("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m"),
+            *self._java_flags,
             f"-Duser.home={self._home}",
             f"-Drocketmq.home.dir={self._home}",
             f"-Drmq.logback.configurationFile={self._home / 'logback.xml'}",
@@ -105,6 +117,12 @@ class SlaveBroker:
 
     def _last_words(self) -> str:
         return (self._home / "out").read_text(errors="replace")[-2000:]
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        assert self._process is not None  # start has made it
+        return self._process.pid
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process."""

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,7 @@ SEGMENT: Final = 1 << 20
 SEND_MESSAGE: Final = 10
 UPDATE_CONSUMER_OFFSET: Final = 15
 CREATE_GROUP: Final = 200
+_SMALL: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m", "-XX:TieredStopAtLevel=1")
 _POM: Final = Path(__file__).parent / "pom.xml"
 _START_SECONDS: Final = 90
 _ORACLE: Final = Path(__file__).parents[1] / "oracle"
@@ -59,7 +60,14 @@ class Broker:
     client: Address
     slaves: Address
     settings: Mapping[str, object]
+    java_flags: Sequence[str]
     _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        assert self._process is not None  # start has made it
+        return self._process.pid
 
     @property
     def store(self) -> Path:
@@ -77,7 +85,7 @@ class Broker:
             f"-Duser.home={self.home}",
             f"-Drocketmq.home.dir={self.home}",
             f"-Drmq.logback.configurationFile={_LOGBACK}",
-            *("-Xmx512m", "-XX:MaxDirectMemorySize=256m", "-XX:TieredStopAtLevel=1"),
+            *self.java_flags,
             *("-cp", os.fspath(jars() / "*"), "org.apache.rocketmq.broker.BrokerStartup"),
             *("-c", str(conf)),
         ]
@@ -187,10 +195,12 @@ class Broker:
 
 
 @contextmanager
-def broker(home: Path, **settings: object) -> Iterator[Broker]:
+def broker(
+    home: Path, *, java_flags: Sequence[str] = _SMALL, **settings: object
+) -> Iterator[Broker]:
     """A running broker, killed at the end."""
     client, slaves = (Address("127.0.0.1", each) for each in free_ports(2))
-    made = Broker(home, client, slaves, settings)
+    made = Broker(home, client, slaves, settings, java_flags)
     made.start()
     try:
         yield made

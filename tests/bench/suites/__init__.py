@@ -13,6 +13,7 @@ from tests.bench.suites.opening import Opening
 from tests.bench.suites.processes import PROCESSES
 from tests.bench.suites.put import Put, PutBatch
 from tests.bench.suites.recovery import Recovery, Verify
+from tests.bench.suites.replication import REPLICATION
 from tests.bench.suites.stall import Stall
 from tests.bench.suites.startup import Startup
 from tests.bench.suites.timed import Timed
@@ -22,6 +23,6 @@ SUITES: dict[str, Suite] = {
     for suite in (
         *(Put(), PutBatch(), Decode(), *FIND, Startup()),
         *(Durable(), DurableBatch(), Timed(), Direct(), Stall(), Opening(), Recovery()),
-        *(Verify(), Lake(), LakeLatency(), *PROCESSES),
+        *(Verify(), Lake(), LakeLatency(), *PROCESSES, *REPLICATION),
     )
 }

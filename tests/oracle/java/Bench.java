@@ -11,10 +11,11 @@ import org.apache.rocketmq.store.DefaultMessageStore;
 /**
  * Measures the released store in an empty directory; prints one JSON line.
  *
- * <p>{@code --store DIR --mode append|batch|reput|read|query|bytime|latency [--count 200000 | --ms MS]
+ * <p>{@code --store DIR --mode append|batch|copies|reput|read|query|bytime|latency [--count 200000 | --ms MS]
  * [--body 1024] [--threads 1] [--flush ASYNC|SYNC] [--inflight 1] [--n 32] [--warm-ms 2000]
  * [property=value ...]}. The making of the messages is part of what is measured. Puts go on until
- * the time is over where one is given. {@code --mode load} opens a directory that has messages.
+ * the time is over where one is given. {@code --mode copies} waits for a slave before, and measures
+ * puts by 1 and by 16 threads that all must be copied. {@code --mode load} opens a directory that has messages.
  * {@code --mode reopen --warm DIR --begin NAME --end NAME} opens one and shuts it down, between calls
  * that look for two names, and does the same with another directory before.
  */
@@ -62,6 +63,7 @@ public final class Bench {
         int count = options.number("count", 200_000);
         return switch (mode) {
             case "append" -> new BenchWrite(options, store, body).append(count);
+            case "copies" -> new BenchWrite(options, store, body).copies();
             case "batch" -> new BenchWrite(options, store, body).batch(count);
             case "reput" -> new BenchRead(store, body).reput(count);
             case "read" -> new BenchRead(store, body).read(count);

@@ -1,16 +1,29 @@
 package lakelog.oracle;
 
+import org.apache.rocketmq.store.config.BrokerRole;
 import org.apache.rocketmq.store.ha.DefaultHAService;
 
-/** Replication that opens no socket: the stock service listens on every address of the machine. */
+/**
+ * Replication that opens a socket for a SYNC_MASTER only: the stock service listens on every address
+ * of the machine.
+ */
 public class SilentHAService extends DefaultHAService {
     @Override
-    public void start() {
-        // No listener, no threads: a lone master has nobody to wait for.
+    public void start() throws Exception {
+        if (isWanted()) {
+            super.start();
+        }
     }
 
     @Override
     public void shutdown() {
-        // Nothing was started.
+        if (isWanted()) {
+            super.shutdown();
+        }
+    }
+
+    /** Others are lone masters, which have nobody to wait for. */
+    private boolean isWanted() {
+        return defaultMessageStore.getMessageStoreConfig().getBrokerRole() == BrokerRole.SYNC_MASTER;
     }
 }

@@ -1,0 +1,1 @@
+"""Replication by RocketMQ's HA protocol: real brokers and lakelog, in both roles."""

@@ -1,0 +1,175 @@
+"""Masters and slaves of both kinds, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lakelog_replication.address import Address
+from tests.bench.model import CannotRunError
+from tests.oracle import java
+from tests.replication.broker import SlaveBroker
+from tests.replication.masterbroker import broker, free_ports
+
+REAL: Final = "rocketmq"
+OURS: Final = "lakelog"
+SEGMENT_BYTES: Final = 256 << 20
+_START_SECONDS: Final = 60.0
+_HOST: Final = "127.0.0.1"
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_WARM_JVM: Final = ("-Xms512m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
+_FILES: Final = {
+    "mappedFileSizeCommitLog": SEGMENT_BYTES,
+    "mappedFileSizeConsumeQueue": 6_000_000,
+    "maxHashSlotNum": 5_000_000,
+    "maxIndexNum": 20_000_000,
+}
+
+
+@dataclass(frozen=True)
+class Side:
+    """A running master or slave.
+
+    :ivar clients: where clients of a real broker connect
+    :ivar slaves: where slaves of a master connect
+    """
+
+    pid: int
+    store: Path
+    clients: Address | None = None
+    slaves: Address | None = None
+    send: Callable[[str, bytes], int] | None = None
+
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").split(") ")[1][0] != "Z"
+
+    def cpu_seconds(self) -> float:
+        """What its threads have taken of the cores."""
+        stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(") ")[2]
+        return sum(map(int, stat.split()[11:13])) / _TICKS
+
+
+def need_java() -> None:
+    """Raise CannotRunError where no real broker can run."""
+    reason = java.missing()
+    if reason:
+        raise CannotRunError(reason)
+
+
+@contextmanager
+def real_master(home: Path, **settings: object) -> Iterator[Side]:
+    """A real broker over ``home/store``."""
+    need_java()
+    (home / "store" / "abort").unlink(missing_ok=True)  # it was killed, and its log is whole
+    with broker(home, java_flags=_WARM_JVM, **_FILES, **settings) as made:
+        yield Side(made.pid, made.store, made.client, made.slaves, made.send)
+
+
+@contextmanager
+def real_slave(home: Path, master: Address, **settings: object) -> Iterator[Side]:
+    """A real slave over ``home/store``."""
+    need_java()
+    made = SlaveBroker(home, SEGMENT_BYTES, java_flags=_WARM_JVM, **{**_FILES, **settings})
+    try:
+        made.start(master)
+        yield Side(made.pid, made.store, made.address)
+    finally:
+        made.kill()
+
+
+@contextmanager
+def our_master(home: Path, *settings: str) -> Iterator[Side]:
+    """``lakelog serve`` over ``home/store``, as a master."""
+    (port,) = free_ports(1)
+    wanted = ("replicator=rocketmq-ha", f"rocketmq-ha.port={port}", *settings)
+    with _ours(home, "serve", home / "store", *_assigned(wanted)) as pid:
+        made = Side(pid, home / "store", slaves=Address(_HOST, port))
+        await_port(port, made.is_alive)
+        yield made
+
+
+@contextmanager
+def our_slave(
+    home: Path, master: Address, *more: str, settings: Sequence[str] = ()
+) -> Iterator[Side]:
+    """``lakelog replicate`` into ``home/store``."""
+    wanted = (
+        f"segment_size_bytes={SEGMENT_BYTES}",
+        "rocketmq-ha.reconnect_interval_ms=50",  # a master that starts with it may be later
+        *settings,
+    )
+    command = ("replicate", home / "store", "--from", str(master), *more, *_assigned(wanted))
+    with _ours(home, *command) as pid:
+        yield Side(pid, home / "store")
+
+
+def local(port: int) -> Address:
+    """A port of this machine."""
+    return Address(_HOST, port)
+
+
+def await_port(port: int, is_alive: Callable[[], bool]) -> None:
+    """Wait until a process listens at ``port`` of this machine."""
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline and is_alive():
+        try:
+            socket.create_connection((_HOST, port), 1).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+    raise CannotRunError(f"nobody listens at port {port}")
+
+
+def _assigned(settings: Sequence[str]) -> list[str]:
+    return [word for each in settings for word in ("--set", each)]
+
+
+@contextmanager
+def _ours(home: Path, *words: object) -> Iterator[int]:
+    home.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "lakelog", *map(str, words)]
+    with (home / "out").open("ab") as out:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    try:
+        yield process.pid
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.returncode:
+            told = (home / "out").read_text(errors="replace")[-300:]
+            print(
+                f"{' '.join(command[2:4])} ended with {process.returncode}: {told}", file=sys.stderr
+            )
+
+
+def seed(source: Path, slave: Path, length: int) -> None:
+    """Give a new real slave the first ``length`` bytes of the log, so that it asks for the rest.
+
+    One without a log gets the last segment only.
+    """
+    target = slave / "commitlog" / f"{0:020d}"
+    target.parent.mkdir(parents=True)
+    with (source / "commitlog" / target.name).open("rb") as log, target.open("xb") as made:
+        made.write(log.read(length))
+        made.truncate(SEGMENT_BYTES)
+
+
+def copy_of(source: Path, home: Path) -> Path:
+    """A copy of a closed store, as ``home/store``."""
+    home.mkdir(parents=True)
+    return Path(shutil.copytree(source, home / "store"))
