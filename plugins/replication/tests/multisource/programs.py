@@ -54,14 +54,17 @@ class Copying:
 
 @contextmanager
 def program(folder: Path, *words: str, **more: object) -> Iterator[Copying]:
-    """Run ``lakelog COMMAND FOLDER ...``, and kill it at the end if it still runs."""
+    """Run ``lakelog COMMAND FOLDER ...``, and kill it at the end if it still runs.
+
+    :param more: further settings; ``None`` leaves one to its default
+    """
     command, *rest = words
-    given = {**QUICK, **more}
+    given = {key: value for key, value in {**QUICK, **more}.items() if value is not None}
     settings = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
     out = folder.parent / "several.out"
     with out.open("ab") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "lakelog", command, str(folder), *rest, *settings],
+            [sys.executable, "-m", "lakelog", command, str(folder), *settings, *rest],
             stdout=stream,
             stderr=stream,
         )

@@ -136,7 +136,7 @@ def test_wrong_use_is_an_error_before_anything_is_made(tmp_path: Path) -> None:
         (("--from", "a=127.0.0.1:1", "--from", "a=127.0.0.1:2"), 2, "two masters are called 'a'"),
         (("--from", "../a=127.0.0.1:1"), 2, "cannot name the folder"),
         (("--from", "a=here"), 2, "HOST:PORT"),
-        (("--from", "a=127.0.0.1:1", "--vouch", "flushed"), 2, "listenPort of a"),
+        (("--from", "a=h:1", "--set", "rocketmq-ha.vouch=flushed"), 2, "listenPort of a"),
         (("--from-name-server", "here"), 2, "HOST:PORT"),
         (("--from", "a=h:1", "--from", "b=h:2", "--broker", "h:3"), 2, "once for each --from"),
     ):
