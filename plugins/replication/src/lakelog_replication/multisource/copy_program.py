@@ -14,6 +14,9 @@ from lakelog_replication.multisource.source import SourceMaster
 
 _SECTION: Final = "rocketmq-ha"
 _STORE_ID: Final = "--store-id"
+_ENGINES: Final = {"--engine", "--processes", "--master", "--conf"}
+_ONE_PROCESS: Final = ("--engine", "processes", "--processes", "1")
+"""A Spark session, or a pool of processes, for each of many masters would fill the memory."""
 _REPLACED: Final = {
     *(f"{_SECTION}.{key}" for key in ("role", "master", "broker", "masters", "name_servers")),
     *("serve.services", "lake.options"),
@@ -49,9 +52,14 @@ def _chosen(plan: ServePlan) -> Iterator[tuple[str, Any]]:
 
 
 def _lake_options(plan: ServePlan) -> tuple[str, ...]:
-    options: tuple[str, ...] = plan.opening.settings.section("lake").options
-    if any(each.partition("=")[0] == _STORE_ID for each in options):
+    """The options of landing, in one process without Spark unless they choose an engine."""
+    settings = plan.opening.settings.section("lake")
+    options: tuple[str, ...] = settings.options
+    given = {each.partition("=")[0] for each in options}
+    if _STORE_ID in given:
         raise SettingsError(
             f"{_STORE_ID} is the name of the master, for each of several", key="lake.options"
         )
-    return options
+    if given & _ENGINES or settings.to.startswith("spark:"):
+        return options
+    return (*options, *_ONE_PROCESS)

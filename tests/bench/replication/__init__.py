@@ -1,0 +1,1 @@
+"""What copies of several masters cost."""
