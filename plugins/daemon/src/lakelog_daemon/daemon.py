@@ -18,7 +18,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from enum import Enum, unique
 from threading import Timer
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol, runtime_checkable
 
 from lakelog import Store
 from lakelog.errors import StoreFailed, ThreadNotStarted
@@ -57,6 +57,34 @@ class Ending(Enum):
 
     STOPPED = "stopped"
     FAILED = "failed"
+
+
+class Runner(Protocol):
+    """Serves a folder."""
+
+    def run(self) -> Ending:
+        """Serve until a stop is requested; main thread only."""
+
+
+@runtime_checkable
+class FolderSettings(Protocol):
+    """Settings of a replicator by which a folder may hold several stores, in place of one."""
+
+    def runner(self, plan: ServePlan, log: LogWriter, late_code: int) -> Runner | None:
+        """Make what serves the folder; ``None`` if the folder is one store."""
+
+
+def runner_of(plan: ServePlan, log: LogWriter, late_code: int) -> Runner:
+    """What serves the folder of ``plan``.
+
+    :param late_code: exit code of a stop that exceeds its timeout
+
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
+    settings = plan.opening.settings
+    section = settings.sections.get(settings.core.replicator or "")
+    made = section.runner(plan, log, late_code) if isinstance(section, FolderSettings) else None
+    return made or Daemon(plan, log, late_code)
 
 
 class Daemon:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -63,6 +64,24 @@ class TextFormatter(logging.Formatter):
         who = f"{named['service']}: " if "service" in named else ""
         line = f"{_time(record)} {record.levelname:<7} {who}{record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+_OWN_LINE: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT\S+ (DEBUG|INFO|WARNING|ERROR|CRITICAL) +(.*)", re.DOTALL
+)
+_LEVELS: Final = logging.getLevelNamesMapping()
+
+
+def read_line(line: str) -> tuple[int, str]:
+    """The level and the rest of a line of :class:`TextFormatter`; other lines are information.
+
+    >>> read_line("2026-11-24T10:30:49.123+00:00 ERROR   lake: no room")
+    (40, 'lake: no room')
+    >>> read_line("no room")
+    (20, 'no room')
+    """
+    found = _OWN_LINE.fullmatch(line)
+    return (_LEVELS[found[1]], found[2]) if found else (logging.INFO, line)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -97,12 +97,14 @@ class ServePlan:
 
     :ivar services: the programs to run beside it
     :ivar settings: the section ``serve``
+    :ivar opening: plugins and settings
     """
 
     path: Path
     commitlog: Path
     services: tuple[Spec, ...]
     settings: ServeSettings
+    opening: Opening
     _given: Mapping[str, Any]
     _arguments: Mapping[str, Any]
 
@@ -139,6 +141,7 @@ class ServePlan:
                 )
             ),
             opening.settings.section(SERVE),
+            opening,
             given,
             arguments,
         )

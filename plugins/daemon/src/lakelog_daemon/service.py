@@ -19,6 +19,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum, unique
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ import attrs
 
 from lakelog.settings.model import ServeSettings
 from lakelog_daemon.child import Child, ChildEvents
-from lakelog_daemon.logs import fields
+from lakelog_daemon.logs import fields, read_line
 from lakelog_daemon.notify import READY, STATUS, WATCHDOG
 from lakelog_daemon.plan import Spec
 from lakelog_daemon.processes import look_at
@@ -150,6 +151,13 @@ class Service:
         )
         self._log(logging.INFO, "started", f"runs as process {child.pid}")
 
+    def become(self, spec: Spec) -> None:
+        """Run another program from now on; the present one is asked to stop."""
+        self.spec = spec
+        if self._child is not None and self.state is ServiceState.RUNNING:
+            self._child.send(signal.SIGTERM)
+            self._child.send(signal.SIGCONT)  # a stopped process cannot handle SIGTERM
+
     def look(self) -> None:
         """Kill it if it hangs; to be called periodically."""
         child, record, now = self._child, self.record, time.monotonic()
@@ -222,7 +230,8 @@ class Service:
         child.send(signal.SIGKILL)
 
     def _printed(self, line: str) -> None:
-        _LOG.info("%s", line, extra=fields("output", service=self.spec.name, pid=self.pid))
+        level, text = read_line(line)
+        _LOG.log(level, "%s", text, extra=fields("output", service=self.spec.name, pid=self.pid))
 
     def _said(self, line: str) -> None:
         record = self.record
@@ -274,9 +283,19 @@ class Supervisor:
         settings: ServeSettings,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.services = tuple(
-            Service(spec, store, settings, loop, Backoff(settings)) for spec in specs
-        )
+        self._made = partial(Service, store=store, settings=settings, loop=loop)
+        self._settings = settings
+        self.services = [self._service(each) for each in specs]
+
+    def _service(self, spec: Spec) -> Service:
+        return self._made(spec, backoff=Backoff(self._settings))
+
+    def add(self, spec: Spec) -> Service:
+        """Start one more service."""
+        service = self._service(spec)
+        self.services.append(service)
+        service.start()
+        return service
 
     def start(self) -> None:
         """Start all."""

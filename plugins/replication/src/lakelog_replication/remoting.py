@@ -1,4 +1,4 @@
-"""Single requests of RocketMQ's remoting protocol to a broker's own port.
+"""Single requests of RocketMQ's remoting protocol to a broker's own port, or to a name server.
 
 A request and its response are ``int32 length | int32 kind << 24 | header length | header | body``,
 big-endian; the length counts what follows it. The header of kind 0 is JSON. The source is RocketMQ
@@ -24,6 +24,7 @@ GET_ALL_TOPIC_CONFIG: Final = 21
 GET_BROKER_CONFIG: Final = 26
 GET_BROKER_RUNTIME_INFO: Final = 28
 GET_ALL_CONSUMER_OFFSET: Final = 43
+GET_BROKER_CLUSTER_INFO: Final = 106
 EXCHANGE_BROKER_HA_INFO: Final = 906
 GET_BROKER_HA_STATUS: Final = 907
 

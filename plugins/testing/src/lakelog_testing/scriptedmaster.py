@@ -36,8 +36,10 @@ class ScriptedMaster:
     :ivar beats: whether heartbeats are sent
     """
 
-    def __init__(self, log: bytes = b"", *, minimum: int = 0, segment_bytes: int = 1 << 20) -> None:
-        """Begin to serve ``log``, whose first byte has the offset ``minimum``."""
+    def __init__(
+        self, log: bytes = b"", *, minimum: int = 0, segment_bytes: int = 1 << 20, port: int = 0
+    ) -> None:
+        """Begin to serve ``log``, whose first byte has the offset ``minimum``; port 0: any one."""
         self.asked: list[int] = []
         self.reports: list[int] = []
         self.script: Script = _usual
@@ -51,7 +53,7 @@ class ScriptedMaster:
         self._changed = Condition()
         self._over = False
         self._open: set[socket.socket] = set()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._threads = [Thread(target=self._accept, daemon=True)]
         self._threads[0].start()

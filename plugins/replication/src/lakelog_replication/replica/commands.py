@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from enum import StrEnum
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -16,7 +18,7 @@ from lakelog.files.state.replica import read_replica
 from lakelog_cli import exitcodes
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import Assignments, SettingsFile, StorePath
-from lakelog_daemon.daemon import Daemon, Ending
+from lakelog_daemon.daemon import Daemon, Ending, runner_of
 from lakelog_daemon.logs import LogTarget, fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan
 from lakelog_replication.address import Address
@@ -43,12 +45,30 @@ class Beginning(StrEnum):
 
 def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: StorePath,
-    master: Annotated[
-        str, typer.Option("--from", metavar="HOST:PORT", help="The master's haListenPort.")
-    ] = "",
-    broker: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Its listenPort, to ask it more.")
-    ] = "",
+    masters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="[NAME=]HOST:PORT",
+            help="The master's haListenPort. Several, or a NAME: STORE has a store for each.",
+        ),
+    ] = None,
+    brokers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--broker",
+            metavar="HOST:PORT",
+            help="Its listenPort, to ask it more; for each --from, in their order, or for none.",
+        ),
+    ] = None,
+    name_servers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from-name-server",
+            metavar="HOST:PORT",
+            help="Copy all masters that it lists; of several, any one is asked.",
+        ),
+    ] = None,
     vouch: Annotated[
         Vouch | None,
         typer.Option(help="What lands: synced by the master, older than 12 s, or all."),
@@ -73,22 +93,25 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Copy the log of a RocketMQ or lakelog master into a store, until SIGTERM or Ctrl-C.
+    """Copy the logs of RocketMQ or lakelog masters into stores, until SIGTERM or Ctrl-C.
 
     Readers, queues and index of the store follow; nothing can be put into it. It refuses to go on
     where the master has taken back what is in tables. Where only the end that does not count as
-    durable differs, that is cut, kept in lakelog/quarantine, and received again.
+    durable differs, that is cut, kept in lakelog/quarantine, and received again. Of several
+    masters each is copied by a process of its own, which is started again after a failure; tables
+    know it by its name.
 
     Exit codes: 0 stopped; 3 the store or the master cannot be opened; 4 the logs differ, or a write
-    failed.
+    failed; of several: 4 if a copy was not running at the stop, with its name.
     """
     if cut_to is not None:
         options = dict(map(assignment, assignments or ()))
         typer.echo(lakelog.cut_replica(store, cut_to, settings=settings, **options))
         return
     arguments: dict[str, Any] = {"replicator": _SECTION, f"{_SECTION}.role": "slave"}
-    given = {"master": master, "broker": broker, "vouch": vouch, "history": history}
-    arguments |= {f"{_SECTION}.{key}": str(value) for key, value in given.items() if value}
+    given = sources(masters or [], brokers or [], name_servers or [])
+    given |= {key: str(value) for key, value in (("vouch", vouch), ("history", history)) if value}
+    arguments |= {f"{_SECTION}.{key}": value for key, value in given.items()}
     if counts:
         arguments[f"{_SECTION}.learner"] = False
     if to:
@@ -98,8 +121,22 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     elif table:
         raise SettingsError("it needs --to", key="--table")
     arguments |= dict(map(assignment, assignments or ()))
-    arguments = _with_segment_size(store, broker, arguments)
+    arguments = _with_segment_size(store, given.get("broker", ""), arguments)
     raise typer.Exit(_served(ServePlan.make(store, settings=settings, arguments=arguments)))
+
+
+def sources(
+    masters: Sequence[str], brokers: Sequence[str], name_servers: Sequence[str]
+) -> dict[str, Any]:
+    """The settings of one master, or of several; raises :class:`~lakelog.errors.SettingsError`."""
+    if brokers and len(brokers) != len(masters):
+        raise SettingsError("give it once for each --from, or not at all", key="--broker")
+    if len(masters) == 1 and "=" not in masters[0] and not name_servers:
+        return {"master": masters[0]} | ({"broker": brokers[0]} if brokers else {})
+    pairs = zip_longest(masters, brokers)
+    listed = [f"{one},{broker}" if broker else one for one, broker in pairs]
+    given = {"masters": listed, "name_servers": list(name_servers)}
+    return {key: value for key, value in given.items() if value}
 
 
 def _with_segment_size(store: Path, broker: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +160,9 @@ def _served(plan: ServePlan) -> int:
     """Serve; open the store again after a divergence that the opening mends."""
     log = start_log(LogTarget(None), "INFO", as_json=False)
     try:
-        while Daemon(plan, log, exitcodes.LATE).run() is Ending.FAILED:
+        while (runner := runner_of(plan, log, exitcodes.LATE)).run() is Ending.FAILED:
+            if not isinstance(runner, Daemon):
+                return exitcodes.REFUSED
             state = read_replica(RealFileSystem.of_store(plan.path), plan.path)
             if state is None or state.cut is None:
                 return exitcodes.REFUSED

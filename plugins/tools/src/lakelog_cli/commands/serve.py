@@ -13,7 +13,7 @@ from lakelog.errors import LakelogError
 from lakelog_cli import exitcodes
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_daemon.daemon import Daemon, Ending
+from lakelog_daemon.daemon import Ending, runner_of
 from lakelog_daemon.logs import LogTarget, LogWriter, fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan
 
@@ -77,7 +77,7 @@ def serve(
     )
     log = _start_log(log_file, log_level, log_format)
     try:
-        code = _CODES[Daemon(plan, log, exitcodes.LATE).run()]
+        code = _CODES[runner_of(plan, log, exitcodes.LATE).run()]
     except LakelogError as error:
         _LOG.critical("%s", error, extra=fields("not_served"))
         code = exitcodes.of(error)

@@ -1,0 +1,65 @@
+"""The program that copies one of several masters: ``lakelog replicate`` with the same settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from lakelog.errors import SettingsError
+from lakelog_daemon.plan import ServePlan, Spec
+from lakelog_replication.multisource.source import SourceMaster
+
+_SECTION: Final = "rocketmq-ha"
+_STORE_ID: Final = "--store-id"
+_ENGINES: Final = {"--engine", "--processes", "--master", "--conf"}
+_ONE_PROCESS: Final = ("--engine", "processes", "--processes", "1")
+"""A Spark session, or a pool of processes, for each of many masters would fill the memory."""
+_REPLACED: Final = {
+    *(f"{_SECTION}.{key}" for key in ("role", "master", "broker", "masters", "name_servers")),
+    *("serve.services", "lake.options"),
+}
+"""Settings of the folder that a copy does not take over."""
+
+
+def copy_spec(plan: ServePlan, master: SourceMaster) -> Spec:
+    """The program for ``master``, whose store is the folder of its name.
+
+    Tables know the store by that name, so that a copy that is begun anew lands nothing twice.
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
+    words = [sys.executable, "-m", "lakelog", "replicate", str(plan.path / master.name)]
+    words += ["--from", str(master.slaves)]
+    if master.broker is not None:
+        words += ["--broker", str(master.broker)]
+    settings = {f"{_SECTION}.masters": (), f"{_SECTION}.name_servers": (), **dict(_chosen(plan))}
+    if "lake" in plan.opening.settings.core.followers:
+        settings["lake.options"] = (*_lake_options(plan), _STORE_ID, master.name)
+    for key, value in settings.items():
+        written = json.dumps(value, ensure_ascii=False, default=os.fspath)
+        words += ["--set", f"{key}={written}"]
+    return Spec(master.name, "service", tuple(words))
+
+
+def _chosen(plan: ServePlan) -> Iterator[tuple[str, Any]]:
+    """What was set, wherever; defaults and what was inferred from files are the copy's own."""
+    settings = plan.opening.settings
+    for key, (_, _, value) in settings.values().items():
+        if value is not None and settings.is_chosen(key) and key not in _REPLACED:
+            yield key, value
+
+
+def _lake_options(plan: ServePlan) -> tuple[str, ...]:
+    """The options of landing, in one process without Spark unless they choose an engine."""
+    settings = plan.opening.settings.section("lake")
+    options: tuple[str, ...] = settings.options
+    given = {each.partition("=")[0] for each in options}
+    if _STORE_ID in given:
+        raise SettingsError(
+            f"{_STORE_ID} is the name of the master, for each of several", key="lake.options"
+        )
+    if given & _ENGINES or settings.to.startswith("spark:"):
+        return options
+    return (*options, *_ONE_PROCESS)

@@ -1,0 +1,243 @@
+"""Copies several masters, each by a program of its own, until a stop is requested.
+
+The programs are supervised like services of a store: one that ends, whatever the reason, is started
+again after longer and longer pauses, and the others go on. Masters come from the settings, from
+name servers, and from the file that remembers the latter; one that is no longer listed is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lakelog.errors import SettingsError, StoreError, StoreLocked
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.layout import OWN_DIR
+from lakelog_daemon.child import end_leftovers
+from lakelog_daemon.daemon import Deadline, Ending, every, log_failure, signals_in
+from lakelog_daemon.logs import LogWriter, fields
+from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
+from lakelog_daemon.plan import ServePlan
+from lakelog_daemon.service import Service, Supervisor
+from lakelog_daemon.status import FAILED, SERVING, STOPPED, remove_pid, write_pid, write_status
+from lakelog_daemon.status import STOPPING as NOW_STOPPING
+from lakelog_replication.address import Address
+from lakelog_replication.multisource.copy_program import copy_spec
+from lakelog_replication.multisource.name_server import NameServerWatch
+from lakelog_replication.multisource.source import SourceMaster, read_masters, write_masters
+from lakelog_replication.multisource.status import FolderStatus, troubled
+
+if TYPE_CHECKING:
+    from lakelog_replication.replica.settings import SlaveSettings
+
+_LOG: Final = logging.getLogger("lakelog.serve")
+_STOP: Final = (signal.SIGTERM, signal.SIGINT)
+_LOCK_FILE: Final = "masters.lock"
+_LOGS: Final = "commitlog"
+_MORE_SECONDS: Final = 5.0
+"""How long a stop may take beyond the time that each copy has for its own."""
+
+
+class MultiSourceDaemon:
+    """Serves a folder of copies; a :class:`~lakelog_daemon.daemon.Runner`."""
+
+    def __init__(
+        self, plan: ServePlan, settings: SlaveSettings, log: LogWriter, late_code: int
+    ) -> None:
+        """Check the settings; opens nothing yet.
+
+        :param late_code: exit code of a stop that exceeds its timeout
+
+        Raises :class:`~lakelog.errors.SettingsError`.
+        """
+        self._plan = plan
+        self._settings = settings
+        self._fixed = fixed_masters(settings)
+        for each in self._fixed:
+            copy_spec(plan, each)
+        self._writer = log
+        self._late_code = late_code
+        self._files = RealFileSystem.of_store(plan.path, plan.opening.settings.core.group)
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(log_failure)
+        self._manager = Notifier.of(os.environ)
+        beside = [each for each in plan.services if each.kind == "service"]
+        self._supervisor = Supervisor(beside, plan.path, plan.settings, self._loop)
+        self._status = FolderStatus(plan.path, lambda: log.dropped)
+        self._masters: dict[str, SourceMaster] = {}
+        self._copies: dict[str, Service] = {}
+        self._listed: set[str] = set()
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._state = SERVING
+        self._told = ""
+
+    def run(self) -> Ending:
+        """Copy until a stop is requested; ``FAILED`` if a copy was not running then.
+
+        Raises :class:`~lakelog.errors.StoreError`, also as
+        :class:`~lakelog.errors.StoreLocked`. Main thread only.
+        """
+        path = self._plan.path
+        with closing(self._loop):
+            if (path / _LOGS).exists():
+                raise StoreError(
+                    "a store is here; give a folder for those of the copies", path=path
+                )
+            self._files.make_dir(path / OWN_DIR)
+            with (
+                locked(path / OWN_DIR / _LOCK_FILE),
+                signals_in(self._loop, (*_STOP, signal.SIGHUP), self._signalled),
+            ):
+                known = read_masters(self._files, path) if self._settings.name_servers else []
+                return self._loop.run_until_complete(self._serve(known))
+
+    async def _serve(self, known: Sequence[SourceMaster]) -> Ending:
+        path, plan = self._plan.path, self._plan
+        end_leftovers(self._files, path, self._loop)
+        write_pid(self._files, path)
+        _LOG.info("copies masters to %s", path, extra=fields("serving", pid=os.getpid()))
+        self._supervisor.start()
+        self._take(known)
+        self._take(self._fixed)
+        watch = self._watch()
+        watch.start()
+        every(self._loop, plan.settings.status_interval_ms / 1000, self._tick)
+        self._manager.tell(READY)
+        try:
+            await self._stop.wait()
+        finally:
+            watch.stop()
+            ending = await self._end()
+        return ending
+
+    def _watch(self) -> NameServerWatch:
+        settings = self._settings
+        return NameServerWatch(
+            [Address.parse(each) for each in settings.name_servers],
+            settings.cluster,
+            settings.name_server_interval_ms / 1000,
+            lambda found: self._loop.call_soon_threadsafe(self._found, found),
+        )
+
+    # --- masters that come, move and go ---
+
+    def _found(self, masters: Sequence[SourceMaster]) -> None:
+        """Take what name servers list now; called from the loop."""
+        if self._state is not SERVING or not masters:
+            return
+        fixed = {each.name for each in self._fixed}
+        listed = {each.name for each in masters}
+        for name in sorted(self._listed - listed):
+            _LOG.warning(
+                "%s is listed no longer, or does not answer; its copy is kept, and retried", name
+            )
+        self._listed = listed
+        if self._take([each for each in masters if each.name not in fixed]):
+            self._remember()
+
+    def _take(self, masters: Sequence[SourceMaster]) -> bool:
+        """Begin the copies of new masters, and follow those that moved; returns if any did."""
+        changed = [each for each in masters if self._masters.get(each.name) != each]
+        for each in changed:
+            self._masters[each.name] = each
+            spec = copy_spec(self._plan, each)
+            if each.name in self._copies:
+                _LOG.warning("%s is at %s now", each.name, each.places)
+                self._copies[each.name].become(spec)
+            else:
+                _LOG.info("copies %s, at %s", each.name, each.places)
+                self._copies[each.name] = self._supervisor.add(spec)
+        return bool(changed)
+
+    def _remember(self) -> None:
+        fixed = {each.name for each in self._fixed}
+        try:
+            write_masters(
+                self._files,
+                self._plan.path,
+                [each for name, each in self._masters.items() if name not in fixed],
+            )
+        except OSError as error:
+            _LOG.error("the masters cannot be noted for the next start: %s", error)
+
+    # --- status and signals ---
+
+    def _tick(self) -> None:
+        if self._state is STOPPED:  # asyncio may make a last call
+            return
+        self._supervisor.look()
+        self._report()
+        if self._manager.watchdog_seconds is not None:
+            self._manager.tell(WATCHDOG)
+
+    def _report(self) -> None:
+        rows = self._supervisor.rows()
+        status = self._status.status(self._state, rows, self._masters.values(), self._listed)
+        with suppress(OSError):  # a full disk of this folder; the copies may be on others
+            write_status(self._files, self._plan.path, status)
+        said = "; ".join((f"{self._state}, {status['health']}", *status["problems"]))
+        if said != self._told:
+            self._told = said
+            self._manager.tell(STATUS + said)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if number is signal.SIGHUP:
+            self._writer.reopen()
+            return
+        hurried = self._stop.is_set()
+        (self._hurry if hurried else self._stop).set()
+        _LOG.info("%s: %s", number.name, "copies are stopped at once" if hurried else "stops")
+
+    async def _end(self) -> Ending:
+        begun, seconds = time.monotonic(), self._plan.settings.stop_timeout_ms / 1000
+        failed = troubled(self._supervisor.rows())
+        with Deadline(seconds + _MORE_SECONDS, self._late_code, self._writer):
+            self._state = NOW_STOPPING
+            self._manager.tell(STOPPING)
+            await self._supervisor.stop(seconds, self._hurry)
+            self._state = FAILED if failed else STOPPED
+            self._report()
+            self._state = STOPPED
+            remove_pid(self._files, self._plan.path)
+        for each in failed:
+            _LOG.error("at the stop, %s", each)
+        _LOG.info("stopped after %.1f s", time.monotonic() - begun, extra=fields("stopped"))
+        return Ending.FAILED if failed else Ending.STOPPED
+
+
+def fixed_masters(settings: SlaveSettings) -> list[SourceMaster]:
+    """The masters that settings name; raises :class:`~lakelog.errors.SettingsError`."""
+    key = "rocketmq-ha.masters"
+    if settings.master:
+        raise SettingsError("give either one master, or several", key=key)
+    found: dict[str, Any] = {}
+    for text in settings.masters:
+        each = SourceMaster.parse(text)
+        if each.name in found:
+            raise SettingsError(f"two masters are called {each.name!r}", key=key)
+        if settings.vouch == "flushed" and each.broker is None:
+            what = f"vouch = 'flushed' asks the listenPort of {each.name}: add ',HOST:PORT'"
+            raise SettingsError(what, key=key)
+        found[each.name] = each
+    return list(found.values())
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a file; raises :class:`~lakelog.errors.StoreLocked`."""
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            what = "another process copies masters to this folder"
+            raise StoreLocked(what, path=path.parent.parent) from None
+        yield

@@ -1,0 +1,144 @@
+"""Finds masters by RocketMQ's name servers, once or again and again.
+
+Request 106 lists brokers by name, with the address of each by broker id; a master has id 0. The
+address for slaves is not in the list: the master is asked for its settings (request 26), of which
+``brokerIP2`` and ``haListenPort`` are that address (RocketMQ 5.3.3,
+``BrokerController.getHAServerAddr``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Event, Thread
+from typing import Any, Final
+
+import attrs
+
+from lakelog.runtime.threads import started
+from lakelog_replication.address import Address
+from lakelog_replication.multisource.source import SourceMaster, checked_name
+from lakelog_replication.remoting import (
+    GET_BROKER_CLUSTER_INFO,
+    BrokerRefused,
+    broker_config,
+    call,
+)
+from lakelog_rocketmq.config.lenient import parse_object
+
+_LOG: Final = logging.getLogger("lakelog.serve")
+_MASTER_ID: Final = "0"
+
+
+def master_brokers(name_server: Address, cluster: str = "") -> dict[str, Address]:
+    """Where clients connect to each master that ``name_server`` lists, by broker name.
+
+    :param cluster: only this one; all if empty
+
+    Raises :class:`~lakelog_replication.remoting.BrokerRefused`.
+    """
+    body = call(name_server, GET_BROKER_CLUSTER_INFO).body
+    try:
+        table = parse_object(body)["brokerAddrTable"]
+        return dict(_masters(table, cluster))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BrokerRefused(f"{name_server} answers with no list of brokers: {error!r}") from None
+
+
+def _masters(table: Mapping[str, Any], cluster: str) -> Iterator[tuple[str, Address]]:
+    for name, row in table.items():
+        address = row["brokerAddrs"].get(_MASTER_ID)
+        if address is not None and cluster in ("", row["cluster"]):
+            yield name, Address.parse(address)
+
+
+def source_of(name: str, broker: Address) -> SourceMaster:
+    """Ask a master where slaves connect.
+
+    Raises :class:`~lakelog_replication.remoting.BrokerRefused`, and ``ValueError`` for a name that
+    no folder can have.
+    """
+    checked_name(name)
+    told = broker_config(broker)
+    port, host = told.get("haListenPort", ""), told.get("brokerIP2", "") or broker.host
+    try:
+        return SourceMaster(name, Address.parse(f"{host}:{port}"), broker)
+    except ValueError as error:
+        raise BrokerRefused(f"{broker} does not say where slaves connect: {error}") from None
+
+
+@attrs.define
+class NameServers:
+    """Name servers of one cluster, of which any one is asked.
+
+    :ivar on_trouble: called with a text for each failure
+    """
+
+    addresses: Sequence[Address]
+    cluster: str
+    on_trouble: Callable[[str], None]
+
+    def masters(self) -> list[SourceMaster]:
+        """The masters that answer now."""
+        found = []
+        for name, broker in self._brokers().items():
+            try:
+                found.append(source_of(name, broker))
+            except (BrokerRefused, ValueError) as error:
+                self.on_trouble(f"broker {name}: {error}")
+        return found
+
+    def _brokers(self) -> dict[str, Address]:
+        for each in self.addresses:
+            try:
+                return master_brokers(each, self.cluster)
+            except BrokerRefused as error:
+                self.on_trouble(f"name server: {error}")
+        return {}
+
+
+class NameServerWatch:
+    """Asks name servers at an interval, in a thread."""
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        cluster: str,
+        interval_s: float,
+        on_found: Callable[[list[SourceMaster]], None],
+    ) -> None:
+        """Prepare.
+
+        :param on_found: called in the thread with the masters that answered
+        """
+        self._servers = NameServers(addresses, cluster, self._trouble)
+        self._interval_s = interval_s
+        self._on_found = on_found
+        self._told: set[str] = set()
+        self._troubles: set[str] = set()
+        self._over = Event()
+
+    def start(self) -> None:
+        """Begin to ask; raises :class:`~lakelog.errors.ThreadNotStarted`."""
+        started(Thread(target=self._run, name="lakelog-name-servers", daemon=True))
+
+    def stop(self) -> None:
+        """Ask no more; a request under way is not waited for."""
+        self._over.set()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self._troubles = set()
+            found = self._servers.masters()
+            for each in sorted(self._told - self._troubles):
+                _LOG.info("no longer so: %s", each)
+            self._told = self._troubles
+            if not self._over.is_set():
+                self._on_found(found)
+            self._over.wait(self._interval_s)
+
+    def _trouble(self, what: str) -> None:
+        """Log a failure once, until it is over."""
+        self._troubles.add(what)
+        if what not in self._told:
+            _LOG.warning("%s", what)

@@ -1,0 +1,176 @@
+"""Real masters of one cluster, found by a real name server, land in one table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final
+
+import attrs
+import pytest
+
+import lakelog
+from lakelog_replication.address import Address
+from lakelog_replication.remoting import BrokerRefused
+from plugins.lake.tests.landing.tables import read
+from plugins.replication.tests.multisource.programs import Copying, end_of, program
+from tests.replication.masterbroker import SEGMENT, Broker, broker, free_ports
+from tests.replication.nameserver import name_server
+from tests.replication.test_real_master import TOPIC, until
+from tests.replication.test_real_master import end_of as end_of_log
+from tests.support import sampling
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+TABLE: Final = "rocketmq.messages"
+
+
+@attrs.define
+class Sender:
+    """Sends to one master until it is stopped.
+
+    :ivar acknowledged: the physical offset of each acknowledged message
+    """
+
+    master: Broker
+    acknowledged: list[int] = attrs.field(factory=list)
+    _over: Event = attrs.field(factory=Event)
+
+    def run(self) -> None:
+        """Send; what is not acknowledged is not repeated."""
+        number = 0
+        while not self._over.is_set():
+            number += 1
+            try:
+                offset = self.master.send(TOPIC, number.to_bytes(8) * 20, number % 4)
+            except BrokerRefused:
+                self._over.wait(0.05)
+            else:
+                self.acknowledged.append(offset)
+
+    def more(self, count: int) -> None:
+        """Wait for ``count`` further acknowledged messages."""
+        before = len(self.acknowledged)
+        until(lambda: len(self.acknowledged) >= before + count)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Send meanwhile."""
+        thread = Thread(target=self.run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+
+def rows_of(lake: Path) -> Counter[tuple[str, int]]:
+    """How often each message is in the table, by store and physical offset."""
+    try:
+        table = read("iceberg", lake, TABLE)
+    except Exception:  # noqa: BLE001  # whatever the reader's library says of a missing table
+        return Counter()
+    table = table.select(["store", "topic", "physical_offset"]).to_pylist()
+    return Counter(
+        (each["store"], each["physical_offset"]) for each in table if each["topic"] == TOPIC
+    )
+
+
+def offsets(store: Path) -> list[int]:
+    """The physical offsets of the topic's messages in the log of a broker that is down."""
+    with lakelog.open(store, mode="read", segment_size_bytes=SEGMENT, flush="none") as log:
+        return [each.physical_offset for each in log.scan() if each.topic == TOPIC]
+
+
+def move(master: Broker) -> None:
+    """Let a broker that is down listen at other ports, as on another machine."""
+    client, slaves = free_ports(2)
+    master.client, master.slaves = Address("127.0.0.1", client), Address("127.0.0.1", slaves)
+
+
+def copied(copying: Copying, masters: dict[str, Broker], lake: Path) -> dict[str, int]:
+    """Wait until all that the masters have is copied and landed; return the ends of their logs."""
+    ends = {name: end_of_log(each) for name, each in masters.items()}
+    for name, end in ends.items():
+        until(lambda name=name, end=end: end_of(copying.folder / name) >= end)
+    for name, end in ends.items():
+        last = _last_offset(copying.folder / name, end)
+        until(lambda name=name, last=last: rows_of(lake)[name, last] > 0)
+    return ends
+
+
+def _last_offset(copy: Path, end: int) -> int:
+    with lakelog.open(copy, mode="read") as log:
+        return max(each.physical_offset for each in log.scan(0, end) if each.topic == TOPIC)
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=pytest.mark.slow)])
+def test_every_acknowledged_message_of_each_master_lands_once(tmp_path: Path, rounds: int) -> None:
+    chance, lake, folder = sampling.chance(), tmp_path / "lake", tmp_path / "copies"
+    with ExitStack() as stack:
+        server = stack.enter_context(name_server(tmp_path / "names"))
+
+        def master(name: str) -> Broker:
+            given = {"brokerName": name, "namesrvAddr": str(server)}
+            return stack.enter_context(broker(tmp_path / name, **given))
+
+        masters = {"one": master("one")}
+        words = ["--from-name-server", str(server), "--to", f"iceberg:{lake}", "--table", TABLE]
+        copying = stack.enter_context(program(folder, "replicate", *words, segment_size_bytes=None))
+        senders = {"one": Sender(masters["one"])}
+        with ExitStack() as sending:
+            sending.enter_context(senders["one"].running())
+            senders["one"].more(20)
+            masters["two"] = master("two")  # comes while the program runs
+            senders["two"] = Sender(masters["two"])
+            sending.enter_context(senders["two"].running())
+            for number in range(rounds):
+                for name, each in masters.items():
+                    senders[name].more(10 + chance.randrange(100))
+                    each.kill()
+                if number % 2 == 0:
+                    move(masters["two"])
+                for each in masters.values():
+                    each.start()
+            for each in senders.values():
+                each.more(50)
+        copied(copying, masters, lake)
+        until(lambda: copying.row("two").get("health") == "ok")
+        assert copying.stop() == 0, copying.said()
+    rows = rows_of(lake)
+    assert set(rows.values()) == {1}
+    for name, sender in senders.items():
+        assert {(name, each) for each in sender.acknowledged} <= set(rows)
+        assert [(name, each) for each in offsets(masters[name].store)] == sorted(
+            each for each in rows if each[0] == name
+        )
+
+
+def test_a_master_that_is_gone_keeps_its_copy_and_lands_on(tmp_path: Path) -> None:
+    lake, folder = tmp_path / "lake", tmp_path / "copies"
+    with name_server(tmp_path / "names") as server:
+        given = {"namesrvAddr": str(server)}
+        words = ["--from-name-server", str(server)]
+        with (
+            broker(tmp_path / "one", brokerName="one", **given) as one,
+            broker(tmp_path / "two", brokerName="two", **given) as two,
+        ):
+            for each in (one, two):
+                each.send_many(TOPIC, 0, 50)
+            with program(folder, "replicate", *words, segment_size_bytes=None) as copying:
+                ends = {"one": end_of_log(one), "two": end_of_log(two)}
+                for name, end in ends.items():
+                    until(lambda name=name, end=end: end_of(folder / name) >= end)
+                two.kill()
+                until(lambda: "two is listed no longer" in copying.said())
+                one.send_many(TOPIC, 50, 50)
+                until(lambda: end_of(folder / "one") >= end_of_log(one))
+                assert copying.stop() == 0, copying.said()
+            words += ["--to", f"iceberg:{lake}", "--table", TABLE]
+            with program(folder, "replicate", *words, segment_size_bytes=None) as copying:
+                until(lambda: len(rows_of(lake)) == 150)
+                assert copying.stop() == 0, copying.said()
+    assert Counter(name for name, _ in rows_of(lake)) == {"one": 100, "two": 50}
