@@ -365,7 +365,7 @@ class GroupConsumer:
             self._access.put(message)
         except LakelogError as error:
             _log.error(
-                "message %d of queue %d of topic %s cannot be put into %s; tried again in %d ms: %s",
+                "message %d of queue %d of topic %s cannot be put to %s; tried again in %d ms: %s",
                 *(claim.offset, claim.queue[1], claim.queue[0], message.topic),
                 *(self._options.invisible_ms, error),
             )

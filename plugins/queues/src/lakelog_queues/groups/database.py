@@ -113,9 +113,9 @@ class GroupDatabase:
             yield
         except sqlite3.Error as error:
             raise StoreError(
-                f"the state of consumer groups cannot be used ({error}); check permissions and free "
-                "space. If the file is damaged, delete it while no consumer is open: groups then "
-                "continue at their committed offsets",
+                f"the state of consumer groups cannot be used ({error}); check permissions and "
+                "free space. If the file is damaged, delete it while no consumer is open: groups "
+                "then continue at their committed offsets",
                 path=self.path,
             ) from error
 

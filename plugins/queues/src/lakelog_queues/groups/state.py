@@ -6,7 +6,6 @@ Each method is one transaction. Times are in ms since 1970.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-
 from sqlite3 import Cursor
 
 import attrs
@@ -131,12 +130,6 @@ class GroupState:
             )
             cursor.execute("DELETE FROM members WHERE number = ?", (number,))
 
-    def forget(self) -> None:
-        """Remove the queues and what is handed out."""
-        with self._database.transaction() as cursor:
-            for table in ("handed", "queues"):
-                cursor.execute(f"DELETE FROM {table} WHERE scope = ?", (self._scope,))
-
     # --- queues ---
 
     def add_queues(self, queues: Iterable[tuple[Queue, int, int | None]]) -> None:
@@ -207,11 +200,11 @@ class GroupState:
             )
             claims = [each for each, _ in zip(due, range(most), strict=False)]
             for each in claims:
+                values = lease.member, lease.number, each.attempt, lease.visible_ms
                 cursor.execute(
                     "UPDATE handed SET member = ?, lease = ?, attempt = ?, visible_ms = ?, "
                     f"returned = 0 WHERE {_THIS} AND offset = ?",
-                    (lease.member, lease.number, each.attempt, lease.visible_ms, self._scope)
-                    + (*each.queue, each.offset),
+                    (*values, self._scope, *each.queue, each.offset),
                 )
         return claims
 
