@@ -100,15 +100,14 @@ class GroupState:
             for number, other in cursor.execute(query, (self._scope,)).fetchall():
                 if (is_alone or other != subscription) and locks.is_taken(number):
                     raise _refused(self._scope, number, other, subscription, is_alone=is_alone)
-            taken = False
-            while not taken:
+            while True:
                 cursor.execute(
                     "INSERT INTO members (scope, subscription, seen_ms) VALUES (?, ?, ?)",
                     (self._scope, subscription, now_ms),
                 )
-                number = int(cursor.lastrowid or 0)
-                taken = locks.take(number)  # before others see the row
-        return number
+                added = int(cursor.lastrowid or 0)
+                if locks.take(added):  # before others see the row
+                    return added
 
     def members(self, number: int, locks: MemberLocks, now_ms: int, idle_ms: int) -> list[int]:
         """Note that ``number`` is active, remove dead members, and return the active ones."""
