@@ -36,7 +36,7 @@ from lakelog.files.shared.byte_lock import Turn
 from lakelog.format.layout import CONFIG_DIR, LOCK_FILE
 from lakelog.runtime.threads import started
 from lakelog_queues.consumers.names import offsets_name
-from lakelog_queues.consumers.offsets import Commit as Commit
+from lakelog_queues.consumers.offsets import Commit
 from lakelog_rocketmq.config.consumeroffsets import (
     FILE,
     Offsets,
