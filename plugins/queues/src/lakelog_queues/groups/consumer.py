@@ -37,7 +37,7 @@ BATCH_MESSAGES: Final = 32
 _TURN_S: Final = 1.0
 """Longest interval between two looks at members, queues and committed offsets."""
 _NAP_S: Final = 0.5
-_SHORT_NAP_S: Final = 0.02
+"""Longest interval between two looks for messages whose time is over."""
 _MOVES_ON: Final = frozenset(GetStatus) - {
     GetStatus.NO_MATCHED_LOGIC_QUEUE,
     GetStatus.NO_MESSAGE_IN_QUEUE,
@@ -175,10 +175,9 @@ class GroupConsumer:
 
     def nap_s(self) -> float:
         """How long to wait for arrivals before the next look."""
-        due_ms = self._state.next_due_ms()
-        if due_ms is None:
-            return _NAP_S
-        return min(max((due_ms - self._access.now_ms()) / 1000, _SHORT_NAP_S), _NAP_S)
+        now_ms = self._access.now_ms()
+        due_ms = self._state.next_due_ms(now_ms)
+        return _NAP_S if due_ms is None else min((due_ms - now_ms) / 1000, _NAP_S)
 
     def __iter__(self) -> Iterator[Delivery]:
         """Yield messages as they arrive, one after the other, until the consumer is closed.

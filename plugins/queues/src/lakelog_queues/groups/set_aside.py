@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakelog.format.layout import PROPERTY_SEPARATOR
+from lakelog.errors import StoreError
+from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from lakelog.format.properties import encode_properties
 from lakelog.message import Message, StoredMessage
 from lakelog_queues.units.delays import DELAYS_MS
@@ -20,6 +21,7 @@ RETRY_TOPIC: Final = "RETRY_TOPIC"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
+_ADDED: Final = {RETRY_TOPIC, ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID}
 _FIRST_LEVEL: Final = 3
 """The delay level of a first retry."""
 
@@ -47,6 +49,31 @@ def dead_letter_of(stored: StoredMessage, group: str, attempts: int) -> Message:
         DLQ_ORIGIN_MESSAGE_ID: known[ORIGIN_MESSAGE_ID],
     }
     return _copy(stored, f"{DEAD_LETTER_PREFIX}{group}", {**origin, **more}, attempts)
+
+
+def resent(dead: StoredMessage) -> Message:
+    """A dead letter as the message that its topic got at first."""
+    known = dead.properties
+    topic = known.get(DLQ_ORIGIN_TOPIC) or known.get(RETRY_TOPIC)
+    if topic is None:
+        raise StoreError(
+            f"the dead letter at offset {dead.physical_offset} does not say from which topic it "
+            f"came: it has no property {DLQ_ORIGIN_TOPIC}"
+        )
+    kept = [
+        each + PROPERTY_SEPARATOR
+        for each in dead.properties_bytes.split(PROPERTY_SEPARATOR)
+        if each and each.partition(NAME_VALUE_SEPARATOR)[0].decode(errors="replace") not in _ADDED
+    ]
+    return Message(
+        topic,
+        dead.body,
+        properties=b"".join(kept),
+        flag=dead.flag,
+        sys_flag=dead.sys_flag,
+        born_timestamp_ms=dead.born_timestamp_ms,
+        born_host=dead.born_host,
+    )
 
 
 def _origin(stored: StoredMessage) -> dict[str, str]:

@@ -189,7 +189,7 @@ class GroupState:
             )
             arguments.append(lease.taken_ms)
         query += " ORDER BY topic, queue, offset"
-        if not self._database.rows(f"{query} LIMIT 1", tuple(arguments)):
+        if not any(row[:2] in queues for row in self._database.rows(query, tuple(arguments))):
             return []
         with self._database.transaction() as cursor:
             due = (
@@ -245,10 +245,10 @@ class GroupState:
                 for each in handles
             ]
 
-    def next_due_ms(self) -> int | None:
-        """When the next message is visible again."""
-        query = "SELECT MIN(visible_ms) FROM handed WHERE scope = ?"
-        ((found,),) = self._database.rows(query, (self._scope,))
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When the next message will be visible again, later than ``now_ms``."""
+        query = "SELECT MIN(visible_ms) FROM handed WHERE scope = ? AND visible_ms > ?"
+        ((found,),) = self._database.rows(query, (self._scope, now_ms))
         return None if found is None else int(found)
 
     # --- committed offsets; the caller has the turn of the locks ---
