@@ -32,15 +32,25 @@ if TYPE_CHECKING:
     from lakelog_doctor.recover import cut_replica, promote, recover
     from lakelog_doctor.repair import RepairReport, repair
     from lakelog_queues.consumers.consumer import Consumer
-    from lakelog_queues.finding.results import ColumnsResult, GetResult, GetStatus, QueueInfo
+    from lakelog_queues.finding.results import (
+        ColumnsResult,
+        GetResult,
+        GetStatus,
+        QueueInfo,
+        RecordsResult,
+    )
+    from lakelog_queues.groups.consumer import GroupConsumer
+    from lakelog_queues.groups.delivery import Delivery
     from lakelog_queues.store import Store
 
 __all__ = [
     "BatchResult",
     "ColumnsResult",
     "Consumer",
+    "Delivery",
     "GetResult",
     "GetStatus",
+    "GroupConsumer",
     "LakelogError",
     "LogStore",
     "Message",
@@ -50,6 +60,7 @@ __all__ = [
     "PutResult",
     "PutStatus",
     "QueueInfo",
+    "RecordsResult",
     "RecoveryReport",
     "RepairReport",
     "Store",
@@ -71,10 +82,13 @@ _LAZY = {
     "BatchResult": ("lakelog.results", "BatchResult"),
     "ColumnsResult": ("lakelog_queues.finding.results", "ColumnsResult"),
     "Consumer": ("lakelog_queues.consumers.consumer", "Consumer"),
+    "Delivery": ("lakelog_queues.groups.delivery", "Delivery"),
+    "GroupConsumer": ("lakelog_queues.groups.consumer", "GroupConsumer"),
     "GetResult": ("lakelog_queues.finding.results", "GetResult"),
     "GetStatus": ("lakelog_queues.finding.results", "GetStatus"),
     "MessageColumns": ("lakelog.message", "MessageColumns"),
     "QueueInfo": ("lakelog_queues.finding.results", "QueueInfo"),
+    "RecordsResult": ("lakelog_queues.finding.results", "RecordsResult"),
     "RecoveryReport": ("lakelog.recovery.report", "RecoveryReport"),
     "RepairReport": ("lakelog_doctor.repair", "RepairReport"),
     "cut_replica": ("lakelog_doctor.recover", "cut_replica"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,16 +19,26 @@ from lakelog.store.roles.parts import RoleParts
 from lakelog_queues.consumers.offsets import CurrentOffsets
 from lakelog_queues.extension import queue_parts
 from lakelog_queues.failures import iterates_async, reads_async
+from lakelog_queues.groups.members import group_turn
 from lakelog_queues.lookups import NO_LOOKUPS, Lookups
 from lakelog_queues.readers.arrivals import CurrentArrivals
 
 if TYPE_CHECKING:
     from lakelog.format.units import Units
     from lakelog_queues.consumers.consumer import CommitPolicy, Consumer
+    from lakelog_queues.consumers.offsets import Commit
     from lakelog_queues.consumers.places import Place
+    from lakelog_queues.consumers.queueaccess import QueueAccess
     from lakelog_queues.finding.finder import Finder
     from lakelog_queues.finding.follow import QueueFollower
-    from lakelog_queues.finding.results import ColumnsResult, GetResult, QueueInfo
+    from lakelog_queues.finding.results import (
+        ColumnsResult,
+        GetResult,
+        PlacedResult,
+        QueueInfo,
+        RecordsResult,
+    )
+    from lakelog_queues.groups.consumer import GroupConsumer
 
 
 class Store(LogStore):
@@ -159,6 +169,36 @@ class Store(LogStore):
             verify=verify,
         )
 
+    @reads
+    def get_records(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_records: int = 32,
+        *,
+        max_bytes: int | None = None,
+        tags_codes: Collection[int] | None = None,
+        verify: bool = True,
+    ) -> RecordsResult:
+        """As :meth:`get`, as the bytes of whole records, such as a broker sends to its clients.
+
+        :param tags_codes: Java hashes of tags, compared with the tags codes in the queue, as
+            RocketMQ's broker does; its clients compare the tags. ``None`` selects all
+        :param verify: whether to compute checksums; lengths and places are always checked
+        """
+        queue, get = (topic, queue_id, offset, max_records), self._find.getter.get_records
+        return get(*queue, max_bytes=max_bytes, tags_codes=tags_codes, verify=verify)
+
+    @reads
+    def look_up_record(self, where: int | str) -> bytes:
+        """The bytes of one whole record as stored; arguments and errors are those of ``look_up``.
+
+        A record in the archive raises :class:`~lakelog.errors.OffsetOutOfRange`.
+        """
+        found = self.look_up(where)
+        return self._find.records.one(found.physical_offset, found.size)
+
     @iterates
     def read(
         self,
@@ -209,6 +249,21 @@ class Store(LogStore):
     def queue_units(self, topic: str, queue_id: int, first: int, count: int) -> Units:
         """At most ``count`` units of a queue from queue offset ``first``, as columns, unchecked."""
         return self._find.lists.units(topic, queue_id, first, count)
+
+    @iterates_async
+    def watch_async(
+        self, topic: str | None = None, *, since: Mapping[tuple[str, int], int] | None = None
+    ) -> AsyncIterator[dict[tuple[str, int], int]]:
+        """Yield the queues that have new messages, for ``async for``, until the store is closed.
+
+        Each item has, by topic and queue id, the next queue offset to be written.
+
+        :param topic: ``None`` is all topics
+        :param since: such a table, from which to compare at first; ``None`` is the present one
+        """
+        from lakelog_queues.readers.growth import QueueGrowth
+
+        return QueueGrowth(self._arrivals, self.queues).watch(topic, since)
 
     # --- by time ---
 
@@ -296,18 +351,88 @@ class Store(LogStore):
         :param commit: ``explicit``, or ``batch``: each poll commits the messages of the one before
         """
         from lakelog_queues.consumers.consumer import Consumer
+
+        access, offsets = self._queue_access(), self._offsets
+        return Consumer(
+            group, topic, queue_ids, access, offsets, start=start, commit=commit, tags=tags
+        )
+
+    @reads
+    def subscribe(  # noqa: PLR0913  # all but two are optional, and given by name
+        self,
+        group: str,
+        topics: str | Sequence[str] | Mapping[str, str | None],
+        *,
+        tags: str | None = None,
+        start: Place = "latest",
+        orderly: bool = False,
+        broadcast: str | None = None,
+        invisible_ms: int = 60_000,
+        max_attempts: int | None = None,
+        commit_interval_ms: int = 5_000,
+        idle_ms: int = 60_000,
+    ) -> GroupConsumer:
+        """Join a group whose living members share the queues; see core/docs/consumers.md.
+
+        :param topics: one or more topics; a mapping has the tags of each
+        :param start: where a new group begins: ``latest``, ``earliest`` or a time
+        :param orderly: hand out the messages of each queue one after the other
+        :param broadcast: the name of a consumer that gets every message and shares with nobody
+        :param invisible_ms: time within which a message is to be acknowledged
+        :param max_attempts: hand-outs after which a message goes to ``%DLQ%group``; ``None`` is 16,
+            or without a limit with ``orderly`` and ``broadcast``
+        :param commit_interval_ms: interval at which the group's offsets are committed
+        :param idle_ms: a member that has not polled for so long gets no queues
+        """
+        from lakelog_queues.groups.consumer import GroupAccess, GroupConsumer
+        from lakelog_queues.groups.options import GroupOptions
+
+        options = GroupOptions.of(
+            group,
+            topics,
+            tags=tags,
+            start=start,
+            orderly=orderly,
+            broadcast=broadcast,
+            invisible_ms=invisible_ms,
+            max_attempts=max_attempts,
+            commit_interval_ms=commit_interval_ms,
+            idle_ms=idle_ms,
+        )
+        log, queues = queue_parts(self._current.now()).log, self._queue_access()
+        access = GroupAccess(log.files, self.path, self._placed, queues, self._offsets, self.put)
+        return GroupConsumer(options, access)
+
+    def _queue_access(self) -> QueueAccess:
         from lakelog_queues.consumers.queueaccess import QueueAccess
 
-        access = QueueAccess(  # each call checks whether the store is open
+        return QueueAccess(  # each call checks whether the store is open
             self.get,
             lambda name: [each.queue_id for each in self.queues(name)],
             self.queue_bounds,
             self.offset_by_time,
             self._arrivals,
         )
-        return Consumer(
-            group, topic, queue_ids, access, self._offsets, start=start, commit=commit, tags=tags
-        )
+
+    @reads
+    def _placed(self, *arguments: Any, **named: Any) -> PlacedResult:
+        return self._find.getter.get_placed(*arguments, **named)
+
+    def commit_offsets(self, commits: Iterable[Commit]) -> None:
+        """Commit offsets of any groups in one write; durable on return.
+
+        :param commits: group, topic, and the next queue offset by queue id, of each. Members of
+            :meth:`subscribe` continue at these offsets within a second
+
+        Raises :class:`~lakelog.errors.StoreReadOnly` and :class:`~lakelog.errors.StoreError`.
+        """
+        with group_turn(queue_parts(self._current.now()).log):
+            self._offsets.commit_all(commits)
+
+    def forget_offsets(self, group: str, topic: str | None = None) -> None:
+        """Remove the committed offsets of ``group``, for one topic or for all; raises the same."""
+        with group_turn(queue_parts(self._current.now()).log):
+            self._offsets.forget(group, topic)
 
     @reads
     def groups(self) -> dict[str, dict[str, dict[int, int]]]:

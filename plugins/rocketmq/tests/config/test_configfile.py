@@ -17,9 +17,10 @@ import pytest
 from lakelog.errors import CorruptConfig
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog_rocketmq.config.configfile import backup_of, save_config
-from lakelog_rocketmq.config.consumeroffsets import load_offsets, next_version, save_offsets
-from lakelog_rocketmq.config.delayoffsets import load_delay_offsets
-from lakelog_rocketmq.config.topics import TopicConfig, load_topics
+from lakelog_rocketmq.config.consumeroffsets import load_offsets, save_offsets
+from lakelog_rocketmq.config.delayoffsets import load_delay_offsets, save_delay_offsets
+from lakelog_rocketmq.config.tables import next_version
+from lakelog_rocketmq.config.topics import TopicConfig, load_topics, save_topics
 
 FILES = RealFileSystem()
 OFFSETS = b"""{
@@ -202,3 +203,42 @@ def test_a_kill_in_the_middle_of_commits_loses_none_that_returned(path: Path) ->
         assert offsets[0] == offsets[1]
         assert offsets[0] >= max(told, default=1)
         assert not loaded.from_backup
+
+
+def test_topics_that_were_written_are_read_and_keep_what_is_not_known(path: Path) -> None:
+    file = path / "config" / "topics.json"
+    file.write_text(
+        '{"more":1,"topicConfigTable":{"old":{"topicName":"old","perm":6,"order":true,'
+        '"readQueueNums":4,"writeQueueNums":4},"gone":{}}}'
+    )
+    loaded = load_topics(FILES, path)
+    topics = dict(loaded.value)
+    del topics["gone"]
+    topics["old"] = attrs.evolve(topics["old"], write_queues=8)
+    topics["new"] = TopicConfig("new", 2, 3, 4, {"queue.type": "BatchCQ"})
+    save_topics(FILES, path, loaded.content, topics, 5)
+    again = load_topics(FILES, path)
+    assert again.value == topics
+    assert again.content["more"] == 1
+    assert again.content["dataVersion"] == {"stateVersion": 0, "counter": 1, "timestamp": 5}
+    table = json.loads(file.read_bytes())["topicConfigTable"]
+    assert (table["old"]["order"], table["old"]["writeQueueNums"]) == (True, 8)
+    assert table["new"] == {
+        "attributes": {"queue.type": "BatchCQ"},
+        "order": False,
+        "perm": 4,
+        "readQueueNums": 2,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": "new",
+        "topicSysFlag": 0,
+        "writeQueueNums": 3,
+    }
+
+
+def test_delay_offsets_that_were_written_are_read(path: Path) -> None:
+    (path / "config" / "delayOffset.json").write_bytes(b'{"offsetTable":{3:14,1:2},"more":[]}')
+    loaded = load_delay_offsets(FILES, path)
+    save_delay_offsets(FILES, path, loaded.content, {**loaded.value, 18: 7}, 5)
+    again = load_delay_offsets(FILES, path)
+    assert again.value == {1: 2, 3: 14, 18: 7}
+    assert again.content["more"] == []

@@ -25,7 +25,10 @@ COMMANDS: Final = {
     "topics": "List topics, with how many queues and messages each has.",
     "queues": "List queues: the first offset, the next one to come, and where the last record "
     "ends.",
-    "groups": "List consumer groups: the next offset of each queue, and the lag in messages.",
+    "groups": "List consumer groups: 'lakelog groups STORE'; set or remove their offsets.",
+    "consume": "Print messages as a member of a consumer group, and acknowledge each once it is "
+    "printed.",
+    "dlq": "List the dead letters of a consumer group, or put them into their topics again.",
     "stats": "Print positions, times of the first and last message, queues, files and their sizes.",
     "dump": "Print the store, its queues, their messages, the log, and all keys, as lines of JSON.",
     "verify": "Check every record, and the names and lengths of segments; exit 1 if any is "

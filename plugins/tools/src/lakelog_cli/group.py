@@ -46,6 +46,16 @@ class LakelogGroup(TyperGroup):
         return result
 
 
+class ListByDefault(LakelogGroup):
+    """A command whose subcommand ``list`` may be left out."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert ``list`` unless the first argument is a subcommand or asks for help."""
+        if args and args[0] not in (*self.commands, *self.get_help_option_names(ctx)):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split("\n"))
 

@@ -46,6 +46,17 @@ def open_for(
     return store
 
 
+def open_to_change(
+    path: Path,
+    broker_conf: Path | None,
+    settings: Path | None,
+    assignments: Iterable[str] | None,
+) -> Store:
+    """Open an existing store for writing; raises ``NotAStore``, and creates none."""
+    open_for("read", path, broker_conf, settings, assignments).close()
+    return open_for("write", path, broker_conf, settings, assignments, notes=False)
+
+
 def assignment(text: str) -> tuple[str, Any]:
     """Parse ``KEY=VALUE``.
 

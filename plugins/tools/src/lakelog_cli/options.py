@@ -47,6 +47,7 @@ PutMode: TypeAlias = Annotated[
     ),
 ]
 Topic: TypeAlias = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+Group: TypeAlias = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
 Tags: TypeAlias = Annotated[
     str | None, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")
 ]

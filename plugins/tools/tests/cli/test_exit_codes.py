@@ -30,6 +30,8 @@ ON_A_STORE: Final = {
     "topics": (),
     "queues": (),
     "groups": (),
+    "consume": ("billing", "orders"),
+    "dlq": ("list", "billing"),
     "stats": (),
     "dump": (),
     "verify": ("--all",),
@@ -50,8 +52,8 @@ MAKES_A_STORE: Final = ("init", "put", "serve")
 def run(command: str, store: Path, *more: str) -> int:
     """The exit code of ``lakelog COMMAND STORE ...``."""
     options = ON_A_STORE[command]
-    words = [command, *options[:1]] if command in {"config", "plugins"} else [command]
-    rest = () if len(words) == 2 else options
+    words = [command, *options[:1]] if command in {"config", "dlq", "plugins"} else [command]
+    rest = options[len(words) - 1 :]
     return CliRunner().invoke(make_app(), [*words, str(store), *rest, *more]).exit_code
 
 

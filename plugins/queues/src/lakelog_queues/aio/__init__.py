@@ -12,9 +12,10 @@ called, in threads.
 from __future__ import annotations
 
 from lakelog_queues.aio.consumer import AsyncConsumer
+from lakelog_queues.aio.group import AsyncGroupConsumer
 from lakelog_queues.aio.opening import AsyncOpening, open_async
 from lakelog_queues.aio.store import AsyncStore
 
 open = open_async  # noqa: A001  # lakelog.aio.open, like lakelog.open
 
-__all__ = ["AsyncConsumer", "AsyncOpening", "AsyncStore", "open"]
+__all__ = ["AsyncConsumer", "AsyncGroupConsumer", "AsyncOpening", "AsyncStore", "open"]

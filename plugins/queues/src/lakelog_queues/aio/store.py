@@ -18,6 +18,7 @@ from lakelog.settings.effective import Settings
 from lakelog.store.producer import Producer
 from lakelog.store.roles.parts import Role
 from lakelog_queues.aio.consumer import AsyncConsumer
+from lakelog_queues.aio.group import AsyncGroupConsumer
 from lakelog_queues.aio.handing import Handing
 from lakelog_queues.aio.stepping import BATCH, stepped
 
@@ -144,6 +145,7 @@ class AsyncStore:
     # --- the log ---
 
     look_up = _in_thread(Store.look_up)
+    look_up_record = _in_thread(Store.look_up_record)
     scan = _stepped(Store.scan)
     """Its ``on_damage`` is called in a thread."""
     scan_pieces = _stepped(Store.scan_pieces, batch=1)
@@ -153,6 +155,7 @@ class AsyncStore:
     get = _prepared(Store.get_async)
     """It occupies no thread while it waits."""
     get_columns = _in_thread(Store.get_columns)
+    get_records = _in_thread(Store.get_records)
 
     async def read(
         self,
@@ -168,6 +171,14 @@ class AsyncStore:
         reading = self._store.read_async(topic, queue_id, start, follow=follow, tags=tags)
         async for message in reading:
             yield message
+
+    async def watch(
+        self, topic: str | None = None, *, since: Mapping[tuple[str, int], int] | None = None
+    ) -> AsyncIterator[dict[tuple[str, int], int]]:
+        """Yield the queues that have new messages; see ``Store.watch_async``."""
+        await self._prepare()
+        async for grown in self._store.watch_async(topic, since=since):
+            yield grown
 
     topics = _in_thread(Store.topics)
     queues = _in_thread(Store.queues)
@@ -192,7 +203,19 @@ class AsyncStore:
         made = await self.in_thread(work, group, topic, queue_ids)
         return AsyncConsumer(made, self._store._arrivals)
 
+    async def subscribe(
+        self,
+        group: str,
+        topics: str | Sequence[str] | Mapping[str, str | None],
+        **options: Any,
+    ) -> AsyncGroupConsumer:
+        """Join a group whose members share the queues; options as in ``Store.subscribe``."""
+        made = await self.in_thread(partial(Store.subscribe, **options), group, topics)
+        return AsyncGroupConsumer(made, self._store._arrivals)
+
     groups = _in_thread(Store.groups)
+    commit_offsets = _in_thread(Store.commit_offsets)
+    forget_offsets = _in_thread(Store.forget_offsets)
 
     # --- dispatching and deletion ---
 

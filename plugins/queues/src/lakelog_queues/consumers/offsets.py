@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeAlias
+
+Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
+"""Group, topic, and the next offset of some queues."""
 
 
 class Offsets(Protocol):
@@ -21,6 +24,12 @@ class Offsets(Protocol):
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit the next offsets of some queues; durable on return."""
+
+    def commit_all(self, commits: Iterable[Commit]) -> None:
+        """Several commits in one write."""
+
+    def forget(self, group: str, topic: str | None = None) -> None:
+        """Remove the offsets of a group, for one topic or for all."""
 
     def close(self) -> None:
         """Write pending changes; no commit is possible afterwards."""
@@ -53,6 +62,14 @@ class CurrentOffsets:
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit the next offsets of some queues."""
         self._now().commit(group, topic, offsets)
+
+    def commit_all(self, commits: Iterable[Commit]) -> None:
+        """Several commits in one write."""
+        self._now().commit_all(commits)
+
+    def forget(self, group: str, topic: str | None = None) -> None:
+        """Remove the offsets of a group, for one topic or for all."""
+        self._now().forget(group, topic)
 
     def close(self) -> None:
         """Do nothing: each role closes its own offsets."""

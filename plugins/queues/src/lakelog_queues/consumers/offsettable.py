@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, Timer
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 
@@ -36,6 +36,7 @@ from lakelog.files.shared.byte_lock import Turn
 from lakelog.format.layout import CONFIG_DIR, LOCK_FILE
 from lakelog.runtime.threads import started
 from lakelog_queues.consumers.names import offsets_name
+from lakelog_queues.consumers.offsets import Commit
 from lakelog_rocketmq.config.consumeroffsets import (
     FILE,
     Offsets,
@@ -43,9 +44,6 @@ from lakelog_rocketmq.config.consumeroffsets import (
     save_offsets,
     split_name,
 )
-
-Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
-"""Group, topic, and the next offset of some queues."""
 
 _log = logging.getLogger("lakelog")
 

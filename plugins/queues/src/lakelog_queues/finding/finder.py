@@ -36,6 +36,7 @@ class Finder:
     :ivar times: by store time
     :ivar keys: by key
     :ivar lookups: the compiled form, tried before ``times`` and ``keys``
+    :ivar records: by physical offset
     """
 
     getter: QueueGetter
@@ -44,6 +45,7 @@ class Finder:
     times: TimeSearch
     keys: KeyQuery
     lookups: Lookups
+    records: PlacedRecords
 
     @classmethod
     def over(
@@ -89,6 +91,7 @@ class Finder:
             TimeSearch(queues, PlacedRecords(reader), minimum),
             KeyQuery(index, reader, buried),
             compiled,
+            PlacedRecords(reader),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -13,10 +13,10 @@ from lakelog.codec import RecordBatch
 from lakelog.interfaces import QueueReader
 from lakelog.log.reading.log_reader import LogReader
 from lakelog_queues.finding.records import PlacedRecords
-from lakelog_queues.finding.results import ColumnsResult, GetResult
+from lakelog_queues.finding.results import ColumnsResult, GetResult, PlacedResult, RecordsResult
 from lakelog_queues.finding.selection import UNITS_PER_FILE, Selector, wanted
 from lakelog_queues.finding.shortway import FewMessagesGetter
-from lakelog_queues.finding.tagfilter import tag_filter
+from lakelog_queues.finding.tagfilter import code_filter, tag_filter
 from lakelog_queues.lookups import NO_LOOKUPS, Lookups
 
 if TYPE_CHECKING:
@@ -85,6 +85,52 @@ class QueueGetter:
         read = [message for each in found.batches for message in each.decoded]
         return GetResult(found.status, read, found.next_offset, found.min_offset, found.max_offset)
 
+    def get_placed(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = DEFAULT_MESSAGES,
+        *,
+        tags: str | None = None,
+    ) -> PlacedResult:
+        """Like :meth:`get`, with the offset of each message in the queue that is read."""
+        want = wanted((topic, queue_id), offset, max_messages, None, tag_filter(topic, tags))
+        found = self._selector.select(want, _by_message)
+        read = [message for each in found.batches for message in each.decoded]
+        places = [place for each in found.queue_offsets for place in each.tolist()]
+        bounds = found.min_offset, found.max_offset
+        return PlacedResult(found.status, read, found.next_offset, *bounds, places)
+
+    def get_records(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_records: int = DEFAULT_MESSAGES,
+        *,
+        max_bytes: int | None = None,
+        tags_codes: Collection[int] | None = None,
+        verify: bool = True,
+    ) -> RecordsResult:
+        """Like :meth:`get`, as bytes.
+
+        :param tags_codes: Java hashes of tags; a record is selected by the tags code of its unit
+            alone, as RocketMQ's broker does, whose clients compare the tags. ``None`` selects all
+        :param verify: whether checksums are verified; lengths and offsets are always checked
+        """
+        codes = None if tags_codes is None else code_filter(topic, tags_codes)
+        want = wanted((topic, queue_id), offset, max_records, max_bytes, codes)
+        found = self._selector.select(attrs.evolve(want, verify=verify), _by_code)
+        return RecordsResult(
+            found.status,
+            [bytes(batch.record(at)) for batch in found.batches for at in range(len(batch))],
+            [place for each in found.queue_offsets for place in each.tolist()],
+            found.next_offset,
+            found.min_offset,
+            found.max_offset,
+        )
+
     def get_columns(  # noqa: PLR0913  # all but three are optional, and given by name
         self,
         topic: str,
@@ -127,6 +173,10 @@ class QueueGetter:
 
 def _by_message(batch: RecordBatch, tags: frozenset[str]) -> NDArray[np.bool_]:
     return np.fromiter((each in tags for each in batch.tags), np.bool_, len(batch))
+
+
+def _by_code(batch: RecordBatch, _tags: frozenset[str]) -> NDArray[np.bool_]:
+    return np.ones(len(batch), np.bool_)
 
 
 def _by_column(batch: RecordBatch, tags: frozenset[str]) -> NDArray[np.bool_]:

@@ -22,10 +22,11 @@ from lakelog.format.layout import (
 )
 from lakelog.format.sysflag import BORN_HOST_V6
 from lakelog.format.units import Flags, Ints, Longs
+from lakelog.log.open_segment import deleted
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.sources import Extent, ViewExtent
 from lakelog.message import StoredMessage
-from lakelog_queues.finding.gather import GAP_BYTES, Gathered, gather
+from lakelog_queues.finding.gather import GAP_BYTES, GONE, WHOLE, Gathered, gather
 
 _LONG: Final = Struct(">q")
 _HEAD_MOST_BYTES: Final = AT_BORN_HOST + HOST_V6_BYTES + _LONG.size
@@ -53,6 +54,18 @@ class PlacedRecords:
             known=self._in_damage(offsets, verify),
             decoder=log.decoder,
         )
+
+    def one(self, offset: int, size: int) -> bytes:
+        """The bytes of the record at ``offset``; raises ``OffsetOutOfRange`` or ``CorruptRecord``.
+
+        The latter if no whole record of ``size`` bytes is there.
+        """
+        found = self.gather(np.array([offset], np.int64), np.array([size], np.int32))
+        if found.states[0] == GONE:
+            raise deleted(offset, self.log.bounds.minimum())
+        if found.states[0] != WHOLE:
+            raise CorruptRecord("no whole record is there", offset=offset)
+        return bytes(found.batches[0].record(0))
 
     def few(
         self, offsets: Longs, sizes: Ints, *, verify: bool = True

@@ -58,6 +58,33 @@ class GetResult:
     max_offset: int
 
 
+@attrs.frozen
+class PlacedResult(GetResult):
+    """Messages of one queue with their places in it.
+
+    :ivar queue_offsets: the offset of each message in the queue that was read. A message of a light
+        queue has the offset in its own queue in ``StoredMessage.queue_offset``
+    """
+
+    queue_offsets: list[int]
+
+
+@attrs.frozen
+class RecordsResult:
+    """Whole records of one queue as stored; other fields as in :class:`GetResult`.
+
+    :ivar records: the bytes of each record, in RocketMQ's layout (core/docs/format/commitlog.md)
+    :ivar queue_offsets: the offset of each record in the queue that was read
+    """
+
+    status: GetStatus
+    records: list[bytes]
+    queue_offsets: list[int]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+
 @attrs.frozen(eq=False)
 class ColumnsResult:
     """Messages of one queue as an Arrow record batch; other fields as in :class:`GetResult`."""

@@ -82,6 +82,7 @@ class Selection:
     """The records that a call returns.
 
     :ivar batches: the records, in the order of the queue
+    :ivar queue_offsets: for each batch, the queue offset of each record
     :ivar count: number of messages in them; a batch record holds several
     :ivar bytes: sum of the record lengths
     :ivar passed_over: queue offset, physical offset and size of each unit that leads to no whole
@@ -93,6 +94,7 @@ class Selection:
     min_offset: int = 0
     max_offset: int = 0
     batches: list[RecordBatch] = attrs.field(factory=list)
+    queue_offsets: list[Longs] = attrs.field(factory=list)
     count: int = 0
     bytes: int = 0
     passed_over: list[tuple[int, int, int]] = attrs.field(factory=list)
@@ -216,6 +218,7 @@ class Selector:
             these = units[chosen[rows[tagged]]]
             if len(these):
                 found.batches.append(batch if tagged.all() else batch.take(tagged))
+                found.queue_offsets.append(these.queue_offsets)
                 found.count += int(these.counts.sum())
                 found.bytes += int(these.sizes.sum(dtype=np.int64))
         if found.count:

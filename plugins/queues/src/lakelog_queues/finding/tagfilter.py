@@ -7,12 +7,13 @@ RocketMQ's clients do.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from lakelog.format.properties import JAVA_BLANK, SCHEDULE_TOPIC, TAG_SEPARATOR
-from lakelog.runtime.arguments import WrongValue, wrong_type
+from lakelog.runtime.arguments import WrongValue, whole, wrong_type
 from lakelog_queues.units.javahash import java_hash
 
 if TYPE_CHECKING:
@@ -68,3 +69,16 @@ def tag_filter(topic: str, expression: str | None) -> TagFilter | None:
         raise WrongValue(f"tags {expression!r} contain no tag; give tags such as 'TagA || TagB'")
     hashes = tuple({java_hash(tag) for tag in tags})
     return TagFilter(frozenset(tags), hashes, topic != SCHEDULE_TOPIC)
+
+
+def code_filter(topic: str, codes: Collection[int]) -> TagFilter:
+    """The filter for records whose tags code is one of ``codes``; it has no tags to compare.
+
+    Raises ``TypeError`` and ``ValueError`` unless each is a Java hash, a signed integer of 32 bits.
+    """
+    if isinstance(codes, str | bytes) or not isinstance(codes, Collection):
+        raise wrong_type("tags_codes", codes, "a set of Java hashes of tags, or None for all")
+    hashes = tuple({whole("tags_codes", each, None) for each in codes})
+    if any(not -(1 << 31) <= each < 1 << 31 for each in hashes):
+        raise WrongValue(f"tags_codes has {max(hashes, key=abs)}; a Java hash has 32 bits")
+    return TagFilter(frozenset(), hashes, topic != SCHEDULE_TOPIC)

@@ -9,7 +9,8 @@ from typing import Final
 from lakelog.errors import LakelogError
 from lakelog.interfaces import Context
 from lakelog.runtime.threads import started
-from lakelog_queues.consumers.offsettable import Commit, OffsetTable
+from lakelog_queues.consumers.offsets import Commit
+from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import GET_ALL_CONSUMER_OFFSET, BrokerRefused, call
 from lakelog_rocketmq.config.consumeroffsets import Offsets, read_offsets, split_name

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
 from lakelog_rocketmq.config.configfile import Loaded, load_config, save_config
-from lakelog_rocketmq.config.tables import integer_table, object_table
+from lakelog_rocketmq.config.tables import integer_table, next_version, object_table
 
 FILE: Final = "consumerOffset.json"
 SEPARATOR: Final = "@"
@@ -55,18 +55,6 @@ def save_offsets(
     }
     save_config(files, path / CONFIG_DIR / FILE, content)
     return content
-
-
-def next_version(former: object, now_ms: int) -> dict[str, Any]:
-    """RocketMQ's ``DataVersion``, incremented."""
-    known = dict(former) if isinstance(former, Mapping) else {}
-    counter = known.get("counter")
-    return {
-        "stateVersion": 0,
-        **known,
-        "counter": counter + 1 if isinstance(counter, int) else 1,
-        "timestamp": now_ms,
-    }
 
 
 def split_name(name: str) -> tuple[str, str] | None:

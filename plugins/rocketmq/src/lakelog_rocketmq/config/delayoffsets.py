@@ -1,4 +1,4 @@
-"""``config/delayOffset.json``: RocketMQ's progress at each delay level; read only.
+"""``config/delayOffset.json``: RocketMQ's progress at each delay level.
 
 Source: RocketMQ 5.3.3, ``ScheduleMessageService`` and ``DelayOffsetSerializeWrapper``. Queue
 ``level - 1`` of ``SCHEDULE_TOPIC_XXXX`` holds the messages of a level.
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_rocketmq.config.configfile import Loaded, load_config
-from lakelog_rocketmq.config.tables import integer_table
+from lakelog_rocketmq.config.configfile import Loaded, load_config, save_config
+from lakelog_rocketmq.config.tables import integer_table, next_version
 
 FILE: Final = "delayOffset.json"
 
@@ -29,3 +29,22 @@ def load_delay_offsets(files: FileSystem, path: Path) -> Loaded[dict[int, int]]:
 def read_delay_offsets(content: Mapping[str, Any]) -> dict[int, int]:
     """Parse the offsets in a file's content; raises ``ValueError``."""
     return integer_table(content.get("offsetTable") or {}, "offsetTable")
+
+
+def save_delay_offsets(
+    files: FileSystem,
+    path: Path,
+    former: Mapping[str, Any],
+    offsets: Mapping[int, int],
+    now_ms: int,
+) -> None:
+    """Replace the file durably; arguments as those of ``save_offsets``.
+
+    Raises ``OSError`` if the file cannot be written.
+    """
+    content = {
+        **former,
+        "dataVersion": next_version(former.get("dataVersion"), now_ms),
+        "offsetTable": {str(level): offsets[level] for level in sorted(offsets)},
+    }
+    save_config(files, path / CONFIG_DIR / FILE, content)

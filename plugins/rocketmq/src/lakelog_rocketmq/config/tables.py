@@ -1,4 +1,4 @@
-"""Reads maps with integer keys in RocketMQ's JSON files."""
+"""Maps with integer keys, and the version, in RocketMQ's JSON files."""
 
 from __future__ import annotations
 
@@ -21,6 +21,18 @@ def object_table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     """
     found = content.get(name)
     return {} if found is None else dict(_map(found, name))
+
+
+def next_version(former: object, now_ms: int) -> dict[str, Any]:
+    """RocketMQ's ``DataVersion``, incremented."""
+    known = dict(former) if isinstance(former, Mapping) else {}
+    counter = known.get("counter")
+    return {
+        "stateVersion": 0,
+        **known,
+        "counter": counter + 1 if isinstance(counter, int) else 1,
+        "timestamp": now_ms,
+    }
 
 
 def _map(found: object, where: str) -> list[tuple[str, Any]]:

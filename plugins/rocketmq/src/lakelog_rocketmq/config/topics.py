@@ -1,4 +1,4 @@
-"""``config/topics.json``: the broker's configuration of each topic; read only.
+"""``config/topics.json``: the broker's configuration of each topic.
 
 Source: RocketMQ 5.3.3, ``TopicConfigManager`` and ``TopicConfig``, with its defaults.
 """
@@ -13,14 +13,17 @@ import attrs
 
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_rocketmq.config.configfile import Loaded, load_config
-from lakelog_rocketmq.config.tables import object_table
+from lakelog_rocketmq.config.configfile import Loaded, load_config, save_config
+from lakelog_rocketmq.config.tables import next_version, object_table
 
 FILE: Final = "topics.json"
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUE: Final = "BatchCQ"
 _DEFAULT_QUEUES: Final = 16
 _READ_AND_WRITE: Final = 6
+_TABLE: Final = "topicConfigTable"
+_NEW: Final = {"order": False, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
+"""What RocketMQ writes for a topic and lakelog does not use."""
 
 
 @attrs.frozen
@@ -52,7 +55,7 @@ def load_topics(files: FileSystem, path: Path) -> Loaded[dict[str, TopicConfig]]
 
 def read_topics(content: Mapping[str, Any]) -> dict[str, TopicConfig]:
     """Parse the topics in a file's content; raises ``ValueError``."""
-    table = object_table(content, "topicConfigTable")
+    table = object_table(content, _TABLE)
     return {topic: _topic(topic, found) for topic, found in table.items()}
 
 
@@ -64,3 +67,37 @@ def _topic(topic: str, found: Mapping[str, Any]) -> TopicConfig:
         int(found.get("perm", _READ_AND_WRITE)),
         {str(name): str(value) for name, value in object_table(found, "attributes").items()},
     )
+
+
+def save_topics(
+    files: FileSystem,
+    path: Path,
+    former: Mapping[str, Any],
+    topics: Mapping[str, TopicConfig],
+    now_ms: int,
+) -> None:
+    """Replace the file durably; RocketMQ reads it when it starts.
+
+    :param former: the former content; its unknown keys are kept, also those of each topic
+    :param topics: all topics, by name
+    :param now_ms: the time for ``dataVersion``, in ms since 1970
+
+    Raises ``OSError`` if the file cannot be written.
+    """
+    known = object_table(former, _TABLE)
+    content = {
+        **former,
+        "dataVersion": next_version(former.get("dataVersion"), now_ms),
+        _TABLE: {name: {**known.get(name, _NEW), **_fields(each)} for name, each in topics.items()},
+    }
+    save_config(files, path / CONFIG_DIR / FILE, content)
+
+
+def _fields(config: TopicConfig) -> dict[str, Any]:
+    return {
+        "attributes": dict(config.attributes),
+        "perm": config.permission,
+        "readQueueNums": config.read_queues,
+        "topicName": config.topic,
+        "writeQueueNums": config.write_queues,
+    }

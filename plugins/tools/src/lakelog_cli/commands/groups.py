@@ -1,4 +1,4 @@
-"""``lakelog groups``: where consumers are, and what is left for them."""
+"""``lakelog groups``: where consumers are, what is left for them, and other offsets for them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,41 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from lakelog import Store
+from lakelog_cli.group import ListByDefault
 from lakelog_cli.notthere import check_name
-from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.opening import open_for, open_to_change
+from lakelog_cli.options import (
+    AsJson,
+    Assignments,
+    BrokerConf,
+    Group,
+    SettingsFile,
+    StorePath,
+    a_time,
+)
 from lakelog_cli.tables import write_rows
+from lakelog_queues.consumers.places import EARLIEST, LATEST, within
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """A group's next offsets, by topic and queue id."""
 Bounds: TypeAlias = Mapping[tuple[str, int], tuple[int, int]]
 """Minimum and maximum offset of every queue."""
 
+Topics: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated."),
+]
+app = typer.Typer(
+    cls=ListByDefault,
+    help="List consumer groups: 'lakelog groups STORE'; set or remove their offsets.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
-def groups(
+
+@app.command(name="list")
+def list_groups(
     store: StorePath,
     group: Annotated[
         str | None, typer.Argument(metavar="[GROUP]", help="Only this consumer group.")
@@ -40,6 +63,62 @@ def groups(
     chosen = sorted(known) if group is None else [group]
     rows = [row for name in chosen for row in _rows(name, known[name], bounds)]
     write_rows(rows, as_json=as_json)
+
+
+@app.command()
+def reset(  # each argument is an option of the command
+    store: StorePath,
+    group: Group,
+    *,
+    to: Annotated[str, typer.Option(metavar="PLACE", help="earliest, latest, or a store time.")],
+    topics: Topics = None,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Commit another place in each queue; members that run continue there within a second."""
+    place = to if to in (EARLIEST, LATEST) else a_time(to)
+    with open_to_change(store, broker_conf, settings, assignments) as opened:
+        opened.wait_dispatched()
+        offsets = {each: _places(opened, each, place) for each in _topics(opened, group, topics)}
+        opened.commit_offsets((group, topic, table) for topic, table in offsets.items())
+
+
+@app.command()
+def delete(
+    store: StorePath,
+    group: Group,
+    topics: Topics = None,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Remove the offsets of a group; members that run begin anew."""
+    with open_to_change(store, broker_conf, settings, assignments) as opened:
+        for topic in _topics(opened, group, topics):
+            opened.forget_offsets(group, topic)
+
+
+def _topics(store: Store, group: str, topics: list[str] | None) -> list[str]:
+    """The topics for which the group has offsets, or the given ones of them."""
+    known = store.groups()
+    check_name("group", group, known)
+    for each in topics or ():
+        check_name(f"topic of group {group}", each, known[group])
+    return topics or sorted(known[group])
+
+
+def _places(store: Store, topic: str, place: str | int) -> dict[int, int]:
+    """The offset of a place in each queue of a topic."""
+    found = {}
+    for each in store.queues(topic):
+        bounds = each.min_offset, each.max_offset
+        if isinstance(place, int):
+            at = within(store.offset_by_time(topic, each.queue_id, place), bounds)
+        else:
+            at = bounds[0] if place == EARLIEST else bounds[1]
+        found[each.queue_id] = at
+    return found
 
 
 def _rows(group: str, offsets: Offsets, bounds: Bounds) -> list[dict[str, Any]]:

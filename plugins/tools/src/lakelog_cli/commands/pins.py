@@ -6,14 +6,14 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from lakelog import Store
 from lakelog.errors import NotAStore
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_cli.group import LakelogGroup
+from lakelog_cli.group import ListByDefault
 from lakelog_cli.notthere import check_name
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
@@ -21,27 +21,15 @@ from lakelog_cli.tables import write_rows
 from lakelog_retention.maintenance.pin_check import PinValidator
 from lakelog_retention.pins import Pin, read_pins, remove_pin
 
-_LIST: Final = "list"
-
-
-class _ListByDefault(LakelogGroup):
-    """``lakelog pins STORE`` is ``lakelog pins list STORE``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (*self.commands, *self.get_help_option_names(ctx)):
-            args = [_LIST, *args]
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer(
-    cls=_ListByDefault,
+    cls=ListByDefault,
     help="List what followers hold: 'lakelog pins STORE'. No segment is deleted that one needs.",
     no_args_is_help=True,
     add_completion=False,
 )
 
 
-@app.command(name=_LIST)
+@app.command(name="list")
 def list_pins(
     store: StorePath,
     as_json: AsJson = False,

@@ -1,0 +1,1 @@
+"""Consumer groups whose members share queues; core/docs/consumers.md describes them."""

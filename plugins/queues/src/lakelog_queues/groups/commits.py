@@ -1,0 +1,61 @@
+"""Compares the state of a group with its committed offsets, and commits.
+
+Offsets that a member writes are noted as intended before, so that after a kill between the write
+and the second note they do not look like those of another program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+
+from lakelog.format.queue_offsets import Queue
+from lakelog_queues.consumers.offsets import Offsets
+from lakelog_queues.groups.members import MemberLocks
+from lakelog_queues.groups.state import GroupState
+
+
+@attrs.frozen
+class GroupCommits:
+    """The committed offsets of one group."""
+
+    group: str
+    topics: Collection[str]
+    state: GroupState
+    offsets: Offsets
+    locks: MemberLocks
+
+    def read(self) -> dict[Queue, int]:
+        """The offsets in the file."""
+        return {
+            (topic, queue): at
+            for topic in self.topics
+            for queue, at in self.offsets.committed(self.group, topic).items()
+        }
+
+    def adopt(self) -> dict[Queue, int | None]:
+        """Continue at offsets that another program committed; returns them."""
+        if not self.state.foreign(self.read()):
+            return {}
+        with self.locks.turn:  # a commit of another member is whole now
+            return self._adopt()
+
+    def _adopt(self) -> dict[Queue, int | None]:
+        found = self.state.foreign(self.read())
+        if found:
+            self.state.restart(found)
+        return found
+
+    def commit(self) -> None:
+        """Commit the first offset of each queue that is not acknowledged."""
+        with self.locks.turn:
+            self._adopt()
+            changed = self.state.intend()
+            if not changed:
+                return
+            tables: dict[str, dict[int, int]] = {}
+            for (topic, queue), at in changed.items():
+                tables.setdefault(topic, {})[queue] = at
+            self.offsets.commit_all((self.group, each, table) for each, table in tables.items())
+            self.state.stored(changed)

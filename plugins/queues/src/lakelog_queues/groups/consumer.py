@@ -1,0 +1,410 @@
+"""A member of a consumer group that shares the queues with the other members."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Final, Protocol
+
+import attrs
+
+from lakelog.errors import LakelogError, StoreClosed, StoreReadOnly
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.queue_offsets import Queue
+from lakelog.message import Message, StoredMessage
+from lakelog.runtime.arguments import span_ms, whole
+from lakelog.runtime.forks import tell_of_forks
+from lakelog_queues.consumers.offsets import Offsets
+from lakelog_queues.consumers.places import EARLIEST, LATEST, find
+from lakelog_queues.consumers.queueaccess import QueueAccess
+from lakelog_queues.finding.results import GetStatus, PlacedResult
+from lakelog_queues.groups.assignment import share_of
+from lakelog_queues.groups.commits import GroupCommits
+from lakelog_queues.groups.database import GroupDatabase
+from lakelog_queues.groups.delivery import Delivery
+from lakelog_queues.groups.members import MemberLocks
+from lakelog_queues.groups.options import GroupOptions
+from lakelog_queues.groups.set_aside import dead_letter_of, retry_delay_ms, retry_of
+from lakelog_queues.groups.state import Advance, Claim, GroupState, Lease
+
+BATCH_MESSAGES: Final = 32
+_TURN_S: Final = 1.0
+"""Longest interval between two looks at members, queues and committed offsets."""
+_NAP_S: Final = 0.5
+"""Longest interval between two looks for messages whose time is over."""
+_MOVES_ON: Final = frozenset(GetStatus) - {
+    GetStatus.NO_MATCHED_LOGIC_QUEUE,
+    GetStatus.NO_MESSAGE_IN_QUEUE,
+    GetStatus.OFFSET_OVERFLOW_ONE,
+}
+_CORRECTED: Final = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
+_log = logging.getLogger("lakelog")
+
+
+class GetPlaced(Protocol):
+    """Reads one queue, like ``QueueGetter.get_placed``."""
+
+    def __call__(
+        self, topic: str, queue_id: int, offset: int, max_messages: int, *, tags: str | None
+    ) -> PlacedResult:
+        """At most ``max_messages`` messages from queue offset ``offset`` on."""
+
+
+@attrs.frozen
+class GroupAccess:
+    """The store, as a member of a group uses it.
+
+    :ivar get: reads one queue
+    :ivar queues: queue ids, bounds, and waiting for messages
+    :ivar offsets: the committed offsets of all groups
+    :ivar put: appends a message
+    """
+
+    files: FileSystem
+    path: Path
+    get: GetPlaced
+    queues: QueueAccess
+    offsets: Offsets
+    put: Callable[[Message], object]
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+
+
+class GroupConsumer:
+    """A member of a group; created by ``Store.subscribe``, ended by :meth:`close` or ``with``.
+
+    Thread-safe: threads may acknowledge what another one polled. Delivery is at least once.
+
+    :ivar group: the consumer group
+    :ivar member: the number of this member in the store
+    """
+
+    def __init__(self, options: GroupOptions, access: GroupAccess) -> None:
+        """Join the group.
+
+        Raises :class:`~lakelog.errors.StoreReadOnly` in a store that is open for reading,
+        :class:`~lakelog.errors.SettingsError` if a living member has another subscription, and
+        :class:`~lakelog.errors.StoreError` if the state of groups cannot be used.
+        """
+        if access.offsets.read_only:
+            raise StoreReadOnly(
+                "a member of a group cannot share queues in a store that is open for reading; open "
+                "it with mode='write', or use consumer()",
+                path=access.path,
+            )
+        self.group = options.group
+        self._options = options
+        self._access = access
+        self._closed = False
+        self._fetching = Lock()
+        self._turn_at = self._commit_at = 0.0
+        self._listed_at = access.queues.arrivals.version
+        self._members: list[int] = []
+        self._queues: list[Queue] = []
+        self._first = 0
+        with ExitStack() as opened:
+            self._locks = MemberLocks(access.files, access.path)
+            opened.callback(self._locks.close)
+            self._database = GroupDatabase(access.files, access.path, self._locks)
+            opened.callback(self._database.close)
+            self._state = GroupState(self._database, options.scope)
+            self.member = self._state.join(
+                *(self._locks, options.subscription, access.now_ms()),
+                is_alone=options.broadcast is not None,
+            )
+            topics = options.all_topics
+            self._commits = GroupCommits(
+                options.group, topics, self._state, access.offsets, self._locks
+            )
+            self._turn()
+            self._ends = opened.pop_all()
+        self._commit_at = time.monotonic() + options.commit_interval_ms / 1000
+        tell_of_forks(self)
+
+    # --- reading ---
+
+    def poll(self, max_messages: int = BATCH_MESSAGES, wait_ms: float = 0) -> list[Delivery]:
+        """The next messages of this member's queues.
+
+        :param wait_ms: longest wait for the first message
+        :returns: at most ``max_messages``; empty on timeout
+
+        Raises :class:`~lakelog.errors.StoreClosed` if the consumer or its store is closed.
+        """
+        most, wait = whole("max_messages", max_messages, 1), span_ms("wait_ms", wait_ms)
+        deadline = time.monotonic() + wait / 1000
+        arrivals = self._access.queues.arrivals
+        while True:
+            seen = arrivals.version
+            found = self.fetch(most)
+            left = deadline - time.monotonic()
+            if found or left <= 0 or arrivals.closed:
+                return found
+            arrivals.wait(seen, min(left, self.nap_s()))
+            if self._closed:
+                return []
+
+    def fetch(self, max_messages: int) -> list[Delivery]:
+        """:meth:`poll` without waiting."""
+        with self._fetching:
+            if self._closed:
+                raise StoreClosed(f"the consumer of group {self.group!r} is closed")
+            if time.monotonic() >= self._commit_at:
+                self.commit()
+            return self._fetch(max_messages)
+
+    def _fetch(self, max_messages: int) -> list[Delivery]:
+        version = self._access.queues.arrivals.version
+        if time.monotonic() >= self._turn_at:
+            self._turn()
+        elif version != self._listed_at:
+            self._list_queues()
+        self._listed_at = version
+        now_ms = self._access.now_ms()
+        until_ms = now_ms + self._options.invisible_ms
+        lease = Lease(secrets.randbits(62) | 1, self.member, now_ms, until_ms)
+        found = self._again(max_messages, lease)
+        if len(found) < max_messages:
+            found += self._new(max_messages - len(found), lease)
+        return found
+
+    def nap_s(self) -> float:
+        """How long to wait for arrivals before the next look."""
+        now_ms = self._access.now_ms()
+        due_ms = self._state.next_due_ms(now_ms)
+        return _NAP_S if due_ms is None else min((due_ms - now_ms) / 1000, _NAP_S)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """Yield messages as they arrive, one after the other, until the consumer is closed.
+
+        They are fetched one by one, so that no message waits while its invisible time runs.
+        """
+        while not (self._closed or self._access.queues.arrivals.closed):
+            with suppress(StoreClosed):
+                yield from self.poll(1, _NAP_S * 1000)
+
+    # --- outcomes ---
+
+    def ack(self, *deliveries: Delivery) -> bool:
+        """Acknowledge messages: they are not handed out again.
+
+        :returns: whether all were still this member's; ``False`` if the time of any was over and it
+            was handed out again, or if the group's offset was set anew
+        """
+        return all(self._state.remove([each.handle for each in deliveries]))
+
+    def nack(self, delivery: Delivery, delay_ms: float | None = None) -> bool:
+        """Return a message that could not be handled; it is handed out again after ``delay_ms``.
+
+        :param delay_ms: ``None`` is RocketMQ's delay after so many attempts, from 10 s to 2 h; 0 in
+            an orderly consumer
+        :returns: as :meth:`ack`
+        """
+        if delay_ms is None:
+            delay_ms = 0 if self._options.orderly else retry_delay_ms(delivery.attempt)
+        visible_ms = self._access.now_ms() + int(span_ms("delay_ms", delay_ms))
+        orderly = self._options.orderly
+        return self._state.give_back(delivery.handle, visible_ms, orderly=orderly)
+
+    def renew(self, delivery: Delivery, invisible_ms: float | None = None) -> bool:
+        """Let the invisible time of a message end ``invisible_ms`` from now.
+
+        :param invisible_ms: ``None`` is the time given to ``subscribe``
+        :returns: as :meth:`ack`
+        """
+        span = self._options.invisible_ms if invisible_ms is None else invisible_ms
+        visible_ms = self._access.now_ms() + int(span_ms("invisible_ms", span))
+        return all(self._state.renew([delivery.handle], visible_ms))
+
+    def commit(self) -> None:
+        """Commit the group's offsets: the first one in each queue that is not acknowledged.
+
+        Durable on return. Members do this by themselves every ``commit_interval_ms``. Does nothing
+        for a broadcasting consumer.
+        """
+        self._commit_at = time.monotonic() + self._options.commit_interval_ms / 1000
+        if self._options.broadcast is None:
+            self._commits.commit()
+
+    def assigned(self) -> list[Queue]:
+        """Topic and queue id of each queue in which this member looks for messages."""
+        if self._options.broadcast is not None:
+            return list(self._queues)
+        return share_of(self.member, self._members, self._queues)
+
+    # --- once a second ---
+
+    def _turn(self) -> None:
+        """Look at members, committed offsets and queues."""
+        now_s, options = time.monotonic(), self._options
+        self._turn_at = now_s + _TURN_S
+        now_ms = self._access.now_ms()
+        self._members = self._state.members(self.member, self._locks, now_ms, options.idle_ms)
+        if options.broadcast is None:
+            for (topic, queue), at in self._commits.adopt().items():
+                _log.warning(
+                    "group %s: another program set queue %d of topic %s to offset %s; it continues "
+                    "there",
+                    *(self.group, queue, topic, "none" if at is None else at),
+                )
+        self._list_queues()
+
+    def _list_queues(self) -> None:
+        """List the queues, and find the first offset of each that the group does not know yet."""
+        listed = {
+            (topic, queue)
+            for topic in self._options.all_topics
+            for queue in self._access.queues.queues(topic)
+        }
+        known = self._state.progress()
+        new = sorted(listed - known.keys())
+        if new:
+            committed = {} if self._options.broadcast else self._commits.read()
+            topics = {topic for topic, _ in (*known, *committed)}
+            self._state.add_queues(
+                (queue, *self._first_place(queue, committed.get(queue), queue[0] in topics))
+                for queue in new
+            )
+        self._queues = sorted(listed)
+
+    def _first_place(
+        self, queue: Queue, committed: int | None, is_known: bool
+    ) -> tuple[int, int | None]:
+        """The next offset in a new queue, and the committed one.
+
+        A queue that was created after the group began is read from its first message.
+        """
+        if committed is not None:
+            return committed, committed
+        later = is_known or queue[0] == self._options.retry_topic
+        start = self._options.start
+        place = EARLIEST if later and start == LATEST else start
+        return find(self._access.queues, *queue, place), None
+
+    # --- taking ---
+
+    def _new(self, most: int, lease: Lease) -> list[Delivery]:
+        """Hand out messages for the first time, from each queue in turn."""
+        progress, orderly = self._state.progress(), self._options.orderly
+        queues = [each for each in self.assigned() if each in progress]
+        if orderly:
+            queues = [each for each in queues if not progress[each].is_out]
+        self._first += 1
+        first = self._first % len(queues) if queues else 0
+        read: list[tuple[Advance, list[StoredMessage]]] = []
+        for place, queue in enumerate(queues[first:] + queues[:first]):
+            share = -(-most // (len(queues) - place))
+            if share:
+                found = self._read(queue, progress[queue].next_offset, share)
+                read += [] if found is None else [found]
+                most -= 0 if found is None else len(found[1])
+        if not read:
+            return []
+        taken = self._state.take([each for each, _ in read], lease, orderly=orderly)
+        return [
+            self._delivery(advance.queue, at, message, 1, lease)
+            for (advance, messages), done in zip(read, taken, strict=True)
+            if done
+            for at, message in zip(advance.offsets, messages, strict=True)
+        ]
+
+    def _read(
+        self, queue: Queue, offset: int, most: int
+    ) -> tuple[Advance, list[StoredMessage]] | None:
+        """Messages of a queue from ``offset`` on; ``None`` at its end."""
+        tags = self._options.all_topics[queue[0]]
+        result = self._access.get(*queue, offset, most, tags=tags)
+        if result.status in _CORRECTED:
+            _log.warning(
+                "queue %d of topic %s holds offsets %d to %d, not %d; group %s continues at %d",
+                *(queue[1], queue[0], result.min_offset, result.max_offset, offset, self.group),
+                result.next_offset,
+            )
+        next_offset = min(result.next_offset, result.max_offset)  # after OFFSET_FOUND_NULL
+        if result.status not in _MOVES_ON or next_offset == offset:
+            return None
+        return Advance(queue, offset, next_offset, result.queue_offsets), result.messages
+
+    def _again(self, most: int, lease: Lease) -> list[Delivery]:
+        """Hand out messages whose time is over, or set them aside."""
+        orderly = self._options.orderly
+        claims = self._state.claim(set(self.assigned()), most, lease, orderly=orderly)
+        found = []
+        for claim in claims:
+            result = self._access.get(*claim.queue, claim.offset, 1, tags=None)
+            if result.queue_offsets != [claim.offset]:  # deleted meanwhile
+                self._state.remove([(*claim.queue, claim.offset, lease.number)])
+                continue
+            (message,) = result.messages
+            aside = self._aside(claim, message)
+            if aside is None:
+                found.append(
+                    self._delivery(claim.queue, claim.offset, message, claim.attempt, lease)
+                )
+            elif self._put(aside, claim):
+                self._state.remove([(*claim.queue, claim.offset, lease.number)])
+        return found
+
+    def _aside(self, claim: Claim, stored: StoredMessage) -> Message | None:
+        """The message to put in place of one that failed; ``None`` if it is handed out again."""
+        attempts, most = stored.reconsume_times + claim.attempt - 1, self._options.max_attempts
+        if most is not None and attempts >= most:
+            return dead_letter_of(stored, self.group, attempts)
+        if claim.returned and self._options.retries_by_topic:
+            return retry_of(stored, self.group, attempts)
+        return None
+
+    def _put(self, message: Message, claim: Claim) -> bool:
+        try:
+            self._access.put(message)
+        except LakelogError as error:
+            _log.error(
+                "message %d of queue %d of topic %s cannot be put to %s; tried again in %d ms: %s",
+                *(claim.offset, claim.queue[1], claim.queue[0], message.topic),
+                *(self._options.invisible_ms, error),
+            )
+            return False
+        return True
+
+    def _delivery(
+        self, queue: Queue, offset: int, message: StoredMessage, attempt: int, lease: Lease
+    ) -> Delivery:
+        attempts = message.reconsume_times + attempt
+        times = lease.taken_ms, lease.visible_ms
+        return Delivery(message, *queue, offset, attempts, *times, lease.number)
+
+    # --- end ---
+
+    def close(self) -> None:
+        """Leave the group, and commit; messages not acknowledged are visible at once.
+
+        Raises :class:`~lakelog.errors.StoreError` if the offsets cannot be written.
+        """
+        was_closed, self._closed = self._closed, True  # ends the waits of other threads
+        if not was_closed:
+            with self._ends, self._fetching:
+                self._state.leave(self.member, self._access.now_ms())
+                with suppress(StoreClosed):  # the next member commits
+                    self.commit()
+
+    def forked(self) -> None:
+        """Give up the membership in a forked child: it is its parent's."""
+        self._closed = True
+        self._database.forked()
+        self._locks.close()
+
+    def __enter__(self) -> GroupConsumer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,62 @@
+"""The locks of members on bytes of ``lakelog/groups.lock``; the kernel releases them at their end.
+
+Byte 0 is held for the comparison and the change of committed offsets. Byte ``n`` is held by member
+``n`` for as long as it lives.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from weakref import finalize
+
+from lakelog.files.filesystem import FileSystem
+from lakelog.files.shared.byte_lock import Turn
+from lakelog.files.shared.ofd_lock import is_locked, set_lock
+from lakelog.format.layout import OWN_DIR
+from lakelog.interfaces import DispatchedLog
+
+LOCKS_FILE: Final = "groups.lock"
+
+
+class MemberLocks:
+    """The locks of one member; a second object has its own, also in the same process.
+
+    :ivar turn: a lock that one member of the store has at a time
+    """
+
+    def __init__(self, files: FileSystem, path: Path) -> None:
+        """Open the file of the store directory ``path``; nothing is locked yet."""
+        files.make_dir(path / OWN_DIR)
+        self._file = files.open(path / OWN_DIR / LOCKS_FILE, write=True, create=True)
+        self._close = finalize(self, self._file.close)  # a consumer that was dropped is no member
+        self.turn = Turn(self._file, 0)
+
+    def take(self, number: int) -> bool:
+        """Become member ``number``; ``False`` if another one has that number."""
+        return set_lock(self._file, number, fcntl.F_WRLCK)
+
+    def is_taken(self, number: int) -> bool:
+        """Whether another living member has ``number``."""
+        return is_locked(self._file, number, fcntl.F_WRLCK)
+
+    def close(self) -> None:
+        """Release the locks; also called in a forked child, for its copy of the file."""
+        self._close()
+
+
+@contextmanager
+def group_turn(log: DispatchedLog) -> Iterator[None]:
+    """Keep the members of all groups from committing; does nothing if there never was one."""
+    if log.read_only or not (log.path / OWN_DIR / LOCKS_FILE).exists():
+        yield
+        return
+    locks = MemberLocks(log.files, log.path)
+    try:
+        with locks.turn:
+            yield
+    finally:
+        locks.close()

@@ -1,0 +1,113 @@
+"""The arguments of ``Store.subscribe``, checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from lakelog.errors import SettingsError
+from lakelog.runtime.arguments import WrongValue, span_ms, whole, wrong_type
+from lakelog_queues.consumers.names import check_group, offsets_name
+from lakelog_queues.consumers.places import LATEST, Place, check_place
+from lakelog_queues.finding.tagfilter import tag_filter
+from lakelog_queues.groups.set_aside import RETRY_PREFIX
+
+
+@attrs.frozen(kw_only=True)
+class GroupOptions:
+    """How a member of a group consumes.
+
+    :ivar topics: the tag expression of each topic; ``None`` selects all messages
+    :ivar start: the place in a queue for which the group has no offset
+    :ivar broadcast: the name of a consumer that shares with nobody
+    :ivar max_attempts: the number of hand-outs after which a message is a dead letter; ``None`` is
+        without a limit
+    """
+
+    group: str
+    topics: Mapping[str, str | None]
+    start: Place = LATEST
+    orderly: bool = False
+    broadcast: str | None = None
+    invisible_ms: int = 60_000
+    max_attempts: int | None = None
+    commit_interval_ms: int = 5_000
+    idle_ms: int = 60_000
+
+    @classmethod
+    def of(
+        cls,
+        group: str,
+        topics: str | Sequence[str] | Mapping[str, str | None],
+        *,
+        tags: str | None = None,
+        max_attempts: int | None = None,
+        **more: object,
+    ) -> GroupOptions:
+        """Check the arguments; raises ``SettingsError``, ``TypeError`` and ``ValueError``.
+
+        :param tags: the tag expression of all topics, unless ``topics`` is a mapping
+        :param max_attempts: ``None`` is 16, or with ``orderly`` or ``broadcast`` without a limit
+        """
+        check_group(group)
+        chosen = _topics(topics, tags)
+        for topic, expression in chosen.items():
+            offsets_name(topic, group)
+            tag_filter(topic, expression)
+        made = cls(group=group, topics=chosen, **more)  # type: ignore[arg-type]  # checked below
+        check_place(made.start)
+        for name, least in (("invisible_ms", 1), ("commit_interval_ms", 0), ("idle_ms", 1)):
+            if span_ms(name, getattr(made, name)) < least:
+                raise WrongValue(f"{name} is {getattr(made, name)}; give {least} or more")
+        if made.broadcast is not None:
+            check_group(made.broadcast)
+        if max_attempts is not None:
+            whole("max_attempts", max_attempts, 1)
+        elif not (made.orderly or made.broadcast):
+            max_attempts = 16  # RocketMQ's maxReconsumeTimes
+        return attrs.evolve(made, max_attempts=max_attempts)
+
+    @property
+    def retry_topic(self) -> str:
+        """The topic of the group's retries."""
+        return f"{RETRY_PREFIX}{self.group}"
+
+    @property
+    def retries_by_topic(self) -> bool:
+        """Whether a message that failed goes through the retry topic."""
+        return not (self.orderly or self.broadcast)
+
+    @property
+    def all_topics(self) -> dict[str, str | None]:
+        """``topics``, and the retry topic, in which RocketMQ may have put messages."""
+        return {**self.topics, **({} if self.broadcast else {self.retry_topic: None})}
+
+    @property
+    def scope(self) -> str:
+        """The name of the state that the members share; a group's name holds no ``@``."""
+        return f"{self.group}@{self.broadcast}" if self.broadcast else self.group
+
+    @property
+    def subscription(self) -> str:
+        """A text that is equal for members that can share."""
+        return json.dumps({"topics": self.topics, "orderly": self.orderly}, sort_keys=True)
+
+
+def _topics(
+    topics: str | Sequence[str] | Mapping[str, str | None], tags: str | None
+) -> dict[str, str | None]:
+    if isinstance(topics, Mapping):
+        if tags is not None:
+            raise SettingsError("give the tags of each topic in 'topics', or 'tags'", key="tags")
+        found = dict(topics)
+    elif isinstance(topics, str):
+        found = {topics: tags}
+    elif isinstance(topics, Sequence) and not isinstance(topics, bytes):
+        found = dict.fromkeys(topics, tags)
+    else:
+        raise wrong_type("topics", topics, "a str, a list of them, or a dict with tags by topic")
+    if not found:
+        raise SettingsError("it is empty; give one topic or more", key="topics")
+    return found

@@ -1,0 +1,99 @@
+"""Copies a message that failed to ``%RETRY%group`` or ``%DLQ%group``, as RocketMQ's broker does.
+
+Source: RocketMQ 5.3.3, ``AbstractSendMessageProcessor.consumerSendMsgBack``. RocketMQ lets a retry
+wait in ``SCHEDULE_TOPIC_XXXX``; here it waits as a message that is handed out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakelog.errors import StoreError
+from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from lakelog.format.properties import encode_properties
+from lakelog.message import Message, StoredMessage
+from lakelog_queues.units.delays import DELAYS_MS
+
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+"""Property of a retried message: the topic from which it came."""
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
+DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
+_ADDED: Final = {RETRY_TOPIC, ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID}
+_FIRST_LEVEL: Final = 3
+"""The delay level of a first retry."""
+
+
+def retry_delay_ms(attempt: int) -> int:
+    """RocketMQ's delay before the next hand-out of a message that failed ``attempt`` times.
+
+    >>> retry_delay_ms(1), retry_delay_ms(2), retry_delay_ms(99)
+    (10000, 30000, 7200000)
+    """
+    return DELAYS_MS[min(_FIRST_LEVEL + attempt - 1, len(DELAYS_MS)) - 1]
+
+
+def retry_of(stored: StoredMessage, group: str, attempts: int) -> Message:
+    """The message for ``%RETRY%group``, after ``attempts`` hand-outs."""
+    return _copy(stored, f"{RETRY_PREFIX}{group}", _origin(stored), attempts)
+
+
+def dead_letter_of(stored: StoredMessage, group: str, attempts: int) -> Message:
+    """The message for ``%DLQ%group``, after ``attempts`` hand-outs."""
+    origin = _origin(stored)
+    known = {**stored.properties, **origin}
+    more = {
+        DLQ_ORIGIN_TOPIC: known[RETRY_TOPIC],
+        DLQ_ORIGIN_MESSAGE_ID: known[ORIGIN_MESSAGE_ID],
+    }
+    return _copy(stored, f"{DEAD_LETTER_PREFIX}{group}", {**origin, **more}, attempts)
+
+
+def resent(dead: StoredMessage) -> Message:
+    """A dead letter as the message that its topic got at first."""
+    known = dead.properties
+    topic = known.get(DLQ_ORIGIN_TOPIC) or known.get(RETRY_TOPIC)
+    if topic is None:
+        raise StoreError(
+            f"the dead letter at offset {dead.physical_offset} does not say from which topic it "
+            f"came: it has no property {DLQ_ORIGIN_TOPIC}"
+        )
+    kept = [
+        each + PROPERTY_SEPARATOR
+        for each in dead.properties_bytes.split(PROPERTY_SEPARATOR)
+        if each and each.partition(NAME_VALUE_SEPARATOR)[0].decode(errors="replace") not in _ADDED
+    ]
+    return Message(
+        topic,
+        dead.body,
+        properties=b"".join(kept),
+        flag=dead.flag,
+        sys_flag=dead.sys_flag,
+        born_timestamp_ms=dead.born_timestamp_ms,
+        born_host=dead.born_host,
+    )
+
+
+def _origin(stored: StoredMessage) -> dict[str, str]:
+    """The properties about its origin that a message lacks; a second retry keeps the first ones."""
+    origin = {RETRY_TOPIC: stored.topic, ORIGIN_MESSAGE_ID: stored.message_id}
+    return {name: value for name, value in origin.items() if name not in stored.properties}
+
+
+def _copy(stored: StoredMessage, topic: str, more: dict[str, str], attempts: int) -> Message:
+    properties = stored.properties_bytes
+    if properties and not properties.endswith(PROPERTY_SEPARATOR):
+        properties += PROPERTY_SEPARATOR
+    return Message(
+        topic,
+        stored.body,
+        properties=properties + encode_properties(more),
+        queue_id=0,
+        flag=stored.flag,
+        sys_flag=stored.sys_flag,
+        born_timestamp_ms=stored.born_timestamp_ms,
+        born_host=stored.born_host,
+        reconsume_times=attempts,
+    )

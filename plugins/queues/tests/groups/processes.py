@@ -1,0 +1,132 @@
+"""Members in processes of their own, which note each step in one file.
+
+Each line is one ``write`` to a file opened with ``O_APPEND``, so that the file has one order of all
+processes. A step is noted before the call that makes it, except for a message that was taken.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from lakelog import Delivery
+from plugins.queues.tests.groups.support import open_store
+
+Record: TypeAlias = tuple[str, int, int]
+"""Topic, queue id and queue offset."""
+
+_SERVER: Final = multiprocessing.get_context("forkserver")
+
+
+@attrs.frozen
+class Step:
+    """A line of the file.
+
+    :ivar word: ``taken``, ``begin``, ``done``, ``failed`` or ``closing``
+    """
+
+    word: str
+    process: int
+    record: Record | None = None
+    body: int = -1
+    taken_ms: int = 0
+    visible_ms: int = 0
+
+
+class Notes:
+    """The file, as one process writes it."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+    def add(self, word: str, delivery: Delivery | None = None) -> None:
+        step: dict[str, Any] = {"word": word, "process": os.getpid()}
+        if delivery is not None:
+            step |= {
+                "record": [delivery.topic, delivery.queue_id, delivery.queue_offset],
+                "body": int(bytes(delivery.message.body)),
+                "taken_ms": delivery.taken_ms,
+                "visible_ms": delivery.visible_ms,
+            }
+        os.write(self._fd, json.dumps(step).encode() + b"\n")
+
+
+def steps(path: Path) -> Iterator[Step]:
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        found = json.loads(line)
+        if "record" in found:
+            found["record"] = tuple(found["record"])
+        yield Step(**found)
+
+
+def member(path: Path, notes_path: Path, options: Mapping[str, Any], seed: int) -> None:
+    """Consume until killed; one message in ten fails at first, and some members leave."""
+    chance, notes = random.Random(seed), Notes(notes_path)
+    with open_store(path) as store:
+        while True:
+            with store.subscribe("g", "t", start="earliest", **options) as consumer:
+                for _ in range(chance.randrange(5, 40)):
+                    found = consumer.poll(chance.randrange(1, 8), wait_ms=100)
+                    for each in found:
+                        notes.add("taken", each)
+                    for each in found:
+                        notes.add("begin", each)
+                        if each.attempt == 1 and chance.random() < 0.1:
+                            notes.add("failed", each)
+                            consumer.nack(each, 0)
+                            if options.get("orderly"):
+                                break
+                        else:
+                            notes.add("done", each)
+                            consumer.ack(each)
+                notes.add("closing")
+
+
+def started(*arguments: Any) -> ForkServerProcess:
+    _SERVER.set_forkserver_preload([__name__, "lakelog_queues.store", "lakelog_queues.finding.get"])
+    process = _SERVER.Process(target=member, args=arguments, daemon=True)
+    process.start()
+    return process
+
+
+def check_exclusive(found: list[Step], *, orderly: bool) -> None:
+    """No record was taken again within its invisible time, unless its holder had given it up.
+
+    An orderly member that returns a message gives up the later ones of its queue too.
+    """
+    held: dict[Record, Step] = {}
+    for step in found:
+        if step.word == "closing":
+            held = {record: by for record, by in held.items() if by.process != step.process}
+        elif step.word == "taken" and step.record is not None:
+            before = held.get(step.record)
+            assert before is None or step.taken_ms >= before.visible_ms, (before, step)
+            held[step.record] = step
+        elif step.word in ("failed", "done") and step.record is not None:
+            is_more = orderly and step.word == "failed"
+            for record, by in list(held.items()):
+                is_later = is_more and record[:2] == step.record[:2] and record > step.record
+                if by.process == step.process and (is_later or record == step.record):
+                    del held[record]
+
+
+def check_order(found: list[Step]) -> None:
+    """No message of a queue was begun before each earlier one was done."""
+    done: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
+    for step in found:
+        if step.record is not None:
+            *queue, offset = step.record
+            finished = done[queue[0], queue[1]]
+            if step.word == "begin":
+                assert finished.issuperset(range(offset)), step
+            elif step.word == "done":
+                finished.add(offset)

@@ -1,0 +1,70 @@
+"""Stores with messages, and members of groups on them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+import lakelog
+from lakelog import Delivery, GroupConsumer, Message, Store
+
+QUEUES = 4
+
+
+def open_store(path: Path, **more: Any) -> Store:
+    given = {
+        "flush": "none",
+        "segment_size_bytes": 1 << 20,
+        "preallocate": False,
+        "dispatchers": ["consume-queue"],
+        **more,
+    }
+    return lakelog.open(path, **given)
+
+
+def fill(store: Store, count: int, topic: str = "t", queues: int = QUEUES, **more: Any) -> None:
+    """Put messages with the bodies ``b"0"``, ``b"1"`` and so on, in turn into the queues."""
+    store.put_batch([Message(topic, b"%d" % n, queue_id=n % queues, **more) for n in range(count)])
+    assert store.wait_dispatched()
+
+
+def bodies(deliveries: Iterable[Delivery]) -> list[int]:
+    return [int(bytes(each.message.body)) for each in deliveries]
+
+
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true"
+        time.sleep(0.005)
+
+
+def drain(*consumers: GroupConsumer, count: int) -> list[Delivery]:
+    """Poll in turn until there are ``count`` messages."""
+    found: list[Delivery] = []
+
+    def polled() -> bool:
+        for each in consumers:
+            found.extend(each.poll(8))
+        return len(found) >= count
+
+    until(polled)
+    return found
+
+
+@attrs.define
+class Clock:
+    """A clock of groups that moves only when told."""
+
+    ms: int = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def set_for(self, *consumers: GroupConsumer) -> None:
+        for each in consumers:
+            each._access = attrs.evolve(each._access, now_ms=self.now_ms)

@@ -1,0 +1,86 @@
+"""Processes share a group while members are killed, leave and join."""
+
+from __future__ import annotations
+
+import random
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugins.queues.tests.groups.processes import check_exclusive, check_order, started, steps
+from plugins.queues.tests.groups.support import QUEUES, fill, open_store, until
+from tests.support import sampling
+
+
+def a_round(path: Path, seed: int, *, members: int, kills: int, messages: int, **more: Any) -> None:
+    chance, store_path, notes = random.Random(seed), path / "store", path / "notes"
+    options = {"invisible_ms": 700, "commit_interval_ms": 100, **more}
+    with open_store(store_path) as store:
+        fill(store, messages)
+
+    def one_more() -> ForkServerProcess:
+        return started(store_path, notes, options, chance.randrange(1 << 30))
+
+    def done() -> set[int]:
+        return {each.body for each in steps(notes) if each.word == "done"}
+
+    running = [one_more() for _ in range(members)]
+    try:
+        for number in range(kills):
+            reached = (number + 1) * messages // (kills + 1)
+            until(lambda least=reached: len(done()) >= least)  # type: ignore[misc]
+            victim = running.pop(chance.randrange(len(running)))
+            victim.kill()
+            running.append(one_more())
+            victim.join(30)
+        until(lambda: len(done()) == messages, 120)
+    finally:
+        for each in running:
+            each.kill()
+        for each in running:
+            each.join(30)
+    found = list(steps(notes))
+    check_exclusive(found, orderly=more["orderly"])
+    if more["orderly"]:
+        check_order(found)
+    check_end(store_path, options, messages)
+
+
+def check_end(path: Path, options: dict[str, Any], messages: int) -> None:
+    """Whoever comes last finds no more than what the dead had in their hands, and commits all."""
+    with open_store(path) as store, store.subscribe("g", "t", **options) as last:
+        topics = ["t", "%RETRY%g"]
+
+        def is_over() -> bool:
+            last.ack(*last.poll(64))
+            last.commit()
+            ends = {(each.topic, each.queue_id): each.max_offset for each in store.queues()}
+            tables = store.groups().get("g", {})
+            reached = {(t, q): at for t in topics for q, at in tables.get(t, {}).items()}
+            return reached == {queue: end for queue, end in ends.items() if queue[0] in topics}
+
+        until(is_over, 120)
+        assert sum(store.groups()["g"]["t"].values()) == messages
+        assert len(store.groups()["g"]["t"]) == QUEUES
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_members_are_killed(tmp_path: Path, orderly: bool) -> None:
+    a_round(
+        tmp_path,
+        sampling.chance().randrange(1 << 30),
+        members=3,
+        kills=3,
+        messages=200,
+        orderly=orderly,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("seed", range(50))
+def test_many_members_are_killed(tmp_path: Path, orderly: bool, seed: int) -> None:
+    a_round(tmp_path, seed, members=8, kills=12, messages=600, orderly=orderly)

@@ -1,0 +1,369 @@
+"""Members of a group in one process: shares, acknowledgement, invisible time, retries, order."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakelog
+from lakelog import Delivery, GroupConsumer, Message, Store
+from lakelog.errors import SettingsError, StoreClosed, StoreError, StoreReadOnly
+from lakelog.runtime.arguments import WrongType, WrongValue
+from plugins.queues.tests.groups.support import Clock, bodies, drain, fill, open_store, until
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path) as opened:
+        yield opened
+
+
+def joined(store: Store, **more: Any) -> GroupConsumer:
+    return store.subscribe("g", "t", **{"start": "earliest", **more})
+
+
+def test_one_member_has_all(store: Store) -> None:
+    fill(store, 20)
+    with joined(store) as consumer:
+        found = drain(consumer, count=20)
+        assert sorted(bodies(found)) == list(range(20))
+        assert {each.attempt for each in found} == {1}
+        assert consumer.ack(*found)
+        assert not consumer.ack(found[0]), "it is acknowledged already"
+        assert consumer.poll() == []
+
+
+def test_members_split_the_queues_and_take_over(store: Store) -> None:
+    fill(store, 40)
+    one = joined(store)
+    with joined(store) as two:
+        until(lambda: one.poll(1) is not None and len(one.assigned()) == 2)
+        assert sorted(one.assigned() + two.assigned()) == [("t", queue) for queue in range(4)]
+    until(lambda: one.poll(1) is not None and len(one.assigned()) == 4)
+    one.close()
+
+
+def test_what_a_member_holds_when_it_leaves_comes_at_once(store: Store) -> None:
+    fill(store, 8)
+    one = joined(store)
+    held = drain(one, count=8)
+    one.ack(*held[:3])
+    one.close()
+    with pytest.raises(StoreClosed):
+        one.ack(held[4])
+    with joined(store) as two:
+        again = drain(two, count=5)
+        assert sorted(bodies(again)) == sorted(bodies(held[3:]))
+        assert {each.attempt for each in again} == {2}
+
+
+def test_a_dropped_consumer_is_no_member(store: Store) -> None:
+    fill(store, 8)
+    dropped = joined(store)
+    with joined(store) as other:
+        del dropped
+        until(lambda: other.poll(1) is not None and len(other.assigned()) == 4)
+
+
+def test_an_idle_member_has_no_share_until_it_polls(store: Store) -> None:
+    fill(store, 8)
+    with joined(store, idle_ms=50) as idle, joined(store, idle_ms=50) as other:
+        until(lambda: other.poll(1) is not None and len(other.assigned()) == 4)
+        until(lambda: idle.poll(1) is not None and bool(idle.assigned()))
+
+
+def test_a_message_comes_again_once_its_time_is_over(store: Store) -> None:
+    fill(store, 1)
+    clock = Clock()
+    with joined(store, invisible_ms=1000) as consumer:
+        clock.set_for(consumer)
+        (first,) = drain(consumer, count=1)
+        clock.ms += 999
+        assert consumer.poll() == []
+        assert consumer.renew(first)
+        clock.ms += 999
+        assert consumer.poll() == []
+        clock.ms += 1
+        (again,) = consumer.poll()
+        assert (again.attempt, again.topic) == (2, "t")
+        assert not consumer.renew(first)
+        assert not consumer.ack(first)
+        assert not consumer.nack(first)
+        assert consumer.ack(again)
+        clock.ms += 100_000
+        assert consumer.poll() == []
+
+
+def test_what_failed_goes_through_the_retry_topic_and_ends_as_a_dead_letter(store: Store) -> None:
+    store.put(Message("t", b"7", queue_id=0, tags="A", keys="k"))
+    clock = Clock()
+    with joined(store, tags="A", max_attempts=3) as consumer:
+        clock.set_for(consumer)
+        topics = []
+        for attempt, delay_ms in ((1, 10_000), (2, 30_000), (3, 60_000)):
+            (found,) = drain(consumer, count=1)
+            assert (found.attempt, found.origin_topic) == (attempt, "t")
+            topics.append(found.topic)
+            assert consumer.nack(found)
+            clock.ms += delay_ms - 1
+            assert consumer.poll() == []
+            clock.ms += 1
+        assert topics == ["t", "%RETRY%g", "%RETRY%g"]
+        assert consumer.poll() == []
+        consumer.commit()
+    assert store.wait_dispatched()
+    (dead,) = store.get("%DLQ%g", 0, 0).messages
+    (origin,) = store.get("t", 0, 0).messages
+    assert (dead.body, dead.reconsume_times, dead.tags, dead.keys) == (b"7", 3, "A", ["k"])
+    assert dead.properties["DLQ_ORIGIN_TOPIC"] == dead.properties["RETRY_TOPIC"] == "t"
+    assert dead.properties["DLQ_ORIGIN_MESSAGE_ID"] == origin.message_id
+    assert store.groups() == {"g": {"t": {0: 1}, "%RETRY%g": {0: 2}}}
+
+
+def test_retries_that_rocketmq_wrote_are_handed_out(store: Store) -> None:
+    store.put(Message("%RETRY%g", b"1", queue_id=0, reconsume_times=4))
+    with store.subscribe("g", "t") as consumer:
+        (found,) = drain(consumer, count=1)
+        assert found.attempt == 5
+
+
+def test_the_order_of_a_queue(store: Store) -> None:
+    fill(store, 12, queues=1)
+    clock = Clock()
+    with joined(store, orderly=True) as one, joined(store, orderly=True) as two:
+        clock.set_for(one, two)
+        held: list[Delivery] = []
+        until(lambda: bool(held.extend(one.poll(3) or two.poll(3)) or held))
+        assert bodies(held) == [0, 1, 2]
+        assert one.poll() == two.poll() == [], "nothing of a queue while any of it is out"
+        assert one.ack(held[0])
+        assert one.nack(held[1])
+        assert not one.ack(held[2]), "a later message is returned as well"
+        again = one.poll(2) or two.poll(2)
+        assert bodies(again) == [1, 2]
+        assert [each.attempt for each in again] == [2, 1]
+        clock.ms += 60_000
+        last = one.poll(5) or two.poll(5)
+        assert bodies(last) == [1, 2], "the time of both is over, and nothing later comes before"
+        assert one.ack(*last)
+        assert bodies(one.poll(5) or two.poll(5)) == [3, 4, 5, 6, 7]
+
+
+def test_broadcasting_members_have_all_and_go_on(store: Store) -> None:
+    fill(store, 8)
+    with joined(store, broadcast="a") as one, joined(store, broadcast="b") as two:
+        assert sorted(bodies(drain(one, count=8))) == list(range(8))
+        held = drain(two, count=8)
+        assert two.ack(*held)
+        with pytest.raises(SettingsError, match="give another name"):
+            joined(store, broadcast="a")
+    assert store.groups() == {}
+    with joined(store, broadcast="b") as two:
+        assert two.poll() == []
+        fill(store, 1)
+        assert bodies(drain(two, count=1)) == [0]
+
+
+def test_tags(store: Store) -> None:
+    for n in range(10):
+        store.put(Message("t", b"%d" % n, queue_id=0, tags="AB"[n % 2]))
+    assert store.wait_dispatched()
+    with joined(store, tags="B") as consumer:
+        found = drain(consumer, count=5)
+        assert bodies(found) == [1, 3, 5, 7, 9]
+        consumer.ack(*found)
+        consumer.commit()
+        assert store.groups()["g"]["t"] == {0: 10}
+
+
+def test_several_topics_with_their_tags(store: Store) -> None:
+    fill(store, 4, "a", tags="X")
+    fill(store, 4, "b", tags="Y")
+    with store.subscribe("g", {"a": "Y", "b": "Y || Z"}, start="earliest") as consumer:
+        assert {each.topic for each in drain(consumer, count=4)} == {"b"}
+
+
+def test_the_committed_offset_is_the_first_one_not_acknowledged(store: Store) -> None:
+    fill(store, 10, queues=1)
+    with joined(store) as consumer:
+        held = drain(consumer, count=8)
+        consumer.ack(*held[:2], *held[4:])
+        consumer.commit()
+        assert store.groups()["g"]["t"] == {0: 2}
+        consumer.ack(*held[2:4])
+        consumer.commit()
+        assert store.groups()["g"]["t"] == {0: len(held)}
+
+
+def test_a_consumer_by_hand_goes_on_where_members_committed(store: Store) -> None:
+    fill(store, 10, queues=1)
+    with joined(store) as member:
+        member.ack(*member.poll(4))
+    with store.consumer("g", "t", [0]) as consumer:
+        assert consumer.position(0) == 4
+
+
+def test_offsets_of_others_are_taken_over(store: Store) -> None:
+    fill(store, 10, queues=1)
+    with joined(store) as member:
+        held = drain(member, count=10)
+        member.ack(*held[:9])
+        member.commit()
+        store.commit_offsets([("g", "t", {0: 7})])
+        again = drain(member, count=3)
+        assert bodies(again) == [7, 8, 9]
+        assert not member.ack(held[9])
+        assert member.ack(*again)
+    assert store.groups()["g"]["t"] == {0: 10}
+
+
+def test_a_commit_killed_halfway_is_not_taken_for_that_of_another(store: Store) -> None:
+    fill(store, 10, queues=1)
+    with joined(store) as member:
+        held = drain(member, count=10)
+        member.ack(*held[:4])
+        changed = member._state.intend()
+        assert changed == {("t", 0): 4}
+        store._offsets.commit("g", "t", {0: 4})  # killed here: not noted as stored
+        assert member._commits.adopt() == {}
+        member.ack(*held[4:5])
+        member.commit()
+        assert store.groups()["g"]["t"] == {0: 5}
+
+
+def test_a_group_whose_offsets_were_removed_begins_anew(store: Store) -> None:
+    fill(store, 4, queues=1)
+    with joined(store) as member:
+        member.ack(*drain(member, count=4))
+        member.commit()
+        store.forget_offsets("g")
+        assert bodies(drain(member, count=4)) == [0, 1, 2, 3]
+
+
+def test_latest_begins_at_the_end_and_new_queues_at_their_first_message(store: Store) -> None:
+    fill(store, 4)
+    with joined(store, start="latest") as member:
+        assert member.poll() == []
+        store.put(Message("t", b"100", queue_id=0))
+        store.put(Message("t", b"101", queue_id=9))
+        assert sorted(bodies(drain(member, count=2))) == [100, 101]
+
+
+def test_the_state_outlives_all_members(store: Store, tmp_path: Path) -> None:
+    fill(store, 6, queues=1)
+    with joined(store, invisible_ms=1000) as member:
+        member.ack(*member.poll(2))
+        (held,) = member.poll(1)
+        # As after a kill: it neither leaves nor commits.
+        member._closed = True
+        member._locks.close()
+        member._database.close()
+    assert store.groups() == {}
+    with joined(store, invisible_ms=1000) as member:
+        assert bodies(member.poll()) == [3, 4, 5]
+        clock = Clock(held.visible_ms)
+        clock.set_for(member)
+        assert bodies(member.poll()) == [2]
+
+
+def test_a_damaged_state_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store, 3, queues=1)
+        with joined(store) as member:
+            member.ack(*member.poll(2))
+    database = tmp_path / "lakelog" / "groups.sqlite"
+    database.write_bytes(b"no database" * 1000)
+    with open_store(tmp_path) as store:
+        with pytest.raises(StoreError, match="delete it while no consumer is open"):
+            joined(store)
+        database.unlink()
+        with joined(store) as member:
+            assert bodies(member.poll()) == [2]
+
+
+def test_threads_share_one_member(store: Store) -> None:
+    fill(store, 400)
+    seen: list[int] = []
+    with joined(store) as member:
+
+        def work() -> None:
+            for each in member:
+                seen.append(int(bytes(each.message.body)))
+                member.ack(each)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for each in threads:
+            each.start()
+        until(lambda: len(seen) >= 400)
+        member.close()
+        for each in threads:
+            each.join(60)
+    assert sorted(seen) == list(range(400))
+    with pytest.raises(StoreClosed):
+        member.poll()
+
+
+def test_a_waiting_poll_gets_what_arrives(store: Store) -> None:
+    fill(store, 4)
+    with joined(store, start="latest") as member:
+        threading.Timer(0.05, store.put, [Message("t", b"9", queue_id=1)]).start()
+        assert bodies(member.poll(wait_ms=60_000)) == [9]
+
+
+def test_a_forked_child_is_no_member(store: Store) -> None:
+    fill(store, 4)
+    with joined(store) as member:
+        held = drain(member, count=4)
+        child = os.fork()
+        if not child:
+            try:
+                member.poll()
+            except StoreClosed:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert member.ack(*held)
+
+
+def test_members_with_other_subscriptions_are_refused(store: Store) -> None:
+    with (
+        joined(store),
+        pytest.raises(SettingsError, match="all members of a group need the same"),
+    ):
+        joined(store, tags="A")
+    joined(store, tags="A").close()
+
+
+def test_a_reader_cannot_share(store: Store, tmp_path: Path) -> None:
+    with (
+        lakelog.open(tmp_path, mode="read") as reader,
+        pytest.raises(StoreReadOnly, match="mode='write'"),
+    ):
+        joined(reader)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"topics": []}, SettingsError, "one topic or more"),
+        ({"topics": 5}, WrongType, "topics is 5"),
+        ({"group": "a b"}, SettingsError, "consumer group's name"),
+        ({"tags": "||"}, WrongValue, "contain no tag"),
+        ({"topics": {"t": "A"}, "tags": "B"}, SettingsError, "give the tags"),
+        ({"start": "first"}, SettingsError, "not a place"),
+        ({"invisible_ms": 0}, WrongValue, "invisible_ms is 0"),
+        ({"max_attempts": 0}, WrongValue, "max_attempts is 0"),
+        ({"broadcast": "a@b"}, SettingsError, "name"),
+    ],
+)
+def test_bad_arguments(
+    store: Store, change: dict[str, Any], error: type[Exception], match: str
+) -> None:
+    given = {"group": "g", "topics": "t", **change}
+    with pytest.raises(error, match=match):
+        store.subscribe(given.pop("group"), given.pop("topics"), **given)

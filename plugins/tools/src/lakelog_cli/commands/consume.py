@@ -1,0 +1,75 @@
+"""``lakelog consume``: prints messages as a member of a consumer group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+
+from lakelog import GroupConsumer, StoredMessage
+from lakelog_cli.messagelines import write_messages
+from lakelog_cli.opening import open_to_change
+from lakelog_cli.options import (
+    AsJson,
+    Assignments,
+    BrokerConf,
+    Group,
+    SettingsFile,
+    StorePath,
+    Tags,
+    a_time,
+)
+from lakelog_queues.consumers.places import EARLIEST, LATEST
+
+_WAIT_MS: Final = 500
+_BATCH: Final = 32
+
+
+def consume(  # noqa: PLR0913  # each argument is an option of the command
+    store: StorePath,
+    group: Group,
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One topic or more.")],
+    *,
+    start: Annotated[
+        str, typer.Option(metavar="PLACE", help="Of a new group: earliest, latest, or a time.")
+    ] = EARLIEST,
+    most: Annotated[
+        int | None, typer.Option("-n", min=1, help="End after so many messages.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    tags: Tags = None,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Print messages as a member of a consumer group, and acknowledge each once it is printed."""
+    place = (
+        start if start in (EARLIEST, LATEST) else datetime.fromtimestamp(a_time(start) / 1000, UTC)
+    )
+    with (
+        open_to_change(store, broker_conf, settings, assignments) as opened,
+        opened.subscribe(group, topics, tags=tags, start=place) as consumer,
+    ):
+        opened.wait_dispatched()
+        write_messages(_acknowledged(consumer, most, follow=follow), as_json=as_json)
+
+
+def _acknowledged(
+    consumer: GroupConsumer, most: int | None, *, follow: bool
+) -> Iterator[StoredMessage]:
+    """Each message is acknowledged when the next one is requested, so once it is written."""
+    left = most
+    while left is None or left > 0:
+        wanted = _BATCH if left is None else min(left, _BATCH)
+        found = consumer.poll(wanted, _WAIT_MS if follow else 0)
+        for each in found:
+            yield each.message
+            consumer.ack(each)
+        if not (found or follow):
+            return
+        left = None if left is None else left - len(found)

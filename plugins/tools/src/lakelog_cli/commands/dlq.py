@@ -1,0 +1,70 @@
+"""``lakelog dlq``: messages that a consumer group could not handle."""
+
+from __future__ import annotations
+
+import typer
+
+from lakelog import Store
+from lakelog_cli.group import LakelogGroup
+from lakelog_cli.messagelines import write_messages
+from lakelog_cli.opening import open_for, open_to_change
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, Group, SettingsFile, StorePath
+from lakelog_cli.shown import shown
+from lakelog_queues.consumers.names import check_group
+from lakelog_queues.finding.results import QueueInfo
+from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, resent
+
+app = typer.Typer(
+    cls=LakelogGroup,
+    help="List the dead letters of a consumer group, or put them into their topics again.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command(name="list")
+def list_letters(
+    store: StorePath,
+    group: Group,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Print the dead letters of a group, those that were resent as well."""
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        for each in _queues(opened, group):
+            write_messages(opened.read(each.topic, each.queue_id), as_json=as_json)
+
+
+@app.command()
+def resend(
+    store: StorePath,
+    group: Group,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Put each dead letter that was not resent yet into its topic again; print how many.
+
+    All groups of the topic get it. The place reached is that of the group in its dead letters.
+    """
+    count = 0
+    with open_to_change(store, broker_conf, settings, assignments) as opened:
+        opened.wait_dispatched()
+        _queues(opened, group)
+        topic = f"{DEAD_LETTER_PREFIX}{group}"
+        with opened.consumer(group, topic, start="earliest") as consumer:
+            while found := consumer.poll():
+                opened.put_batch([resent(each) for each in found])
+                consumer.commit()
+                count += len(found)
+    typer.echo(count)
+
+
+def _queues(store: Store, group: str) -> list[QueueInfo]:
+    """The queues of the group's dead letters; without any, a note on stderr says so."""
+    found = store.queues(f"{DEAD_LETTER_PREFIX}{check_group(group)}")
+    if not found:
+        typer.echo(f"note: group {shown(group)} has no dead letters", err=True)
+    return found
