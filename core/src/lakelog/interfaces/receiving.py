@@ -11,7 +11,7 @@ import attrs
 from lakelog.interfaces.replicating import ReplicatedLog
 
 if TYPE_CHECKING:
-    from lakelog.log.reading.pieces import Piece
+    from lakelog.codec import RecordBatch
     from lakelog.message import Body
 
 
@@ -25,7 +25,7 @@ class ReplicaLog:
         without one
     :ivar last_timestamp_ms: store time of the last record, in ms since 1970
     :ivar view: gives at most so many bytes at an offset, within one segment; no copy
-    :ivar pieces: the records that start from one offset to another, in order, without a check
+    :ivar records: the records that start from one offset to another, in runs, in order
     :ivar append: appends, at the end of the log, bytes with the store time of their last record, in
         ms. These must be whole, checked records, or a blank record up to the end of a segment,
         within one segment. Raises :class:`~lakelog.errors.PutRefused` if the log cannot grow now,
@@ -40,7 +40,7 @@ class ReplicaLog:
     last_record: int
     last_timestamp_ms: int
     view: Callable[[int, int], memoryview]
-    pieces: Callable[[int, int], Iterator[Piece]]
+    records: Callable[[int, int], Iterator[RecordBatch]]
     append: Callable[[int, Body, int], object]
     vouch: Callable[[int, int], None]
     fail: Callable[[Exception], Exception]

@@ -7,7 +7,7 @@ cannot lose, as the receiver says, once it is synced here; the checkpoint keeps 
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,8 +20,10 @@ from lakelog.files.state.checkpoint import StoreCheckpoint
 from lakelog.files.state.replica import read_replica, write_replica
 from lakelog.interfaces import Receiver, ReplicaLog
 from lakelog.log.log_files import VouchedEnd
+from lakelog.log.reading.pieces import Blank, Damage
 
 if TYPE_CHECKING:
+    from lakelog.codec.record_batch import RecordBatch
     from lakelog.store.owner import OwnedStore
 
 FILLED_BY_MASTER: Final = "the store is a replica, which only its master fills"
@@ -75,12 +77,17 @@ def replica_log(owned: OwnedStore) -> ReplicaLog:
     def store(end: int) -> None:
         owned.checkpoint.advance(StoreCheckpoint(confirm_offset=end))
 
+    def records(start: int, end: int) -> Iterator[RecordBatch]:
+        for piece in owned.reader.pieces(start, end, verify=False):
+            if not isinstance(piece, Blank | Damage):
+                yield piece
+
     return ReplicaLog(
         log=owned.log,
         last_record=owned.last_record,
         last_timestamp_ms=owned.positions.words[LAST_TIMESTAMP],
         view=owned.segments.view,
-        pieces=partial(owned.reader.pieces, verify=False),
+        records=records,
         append=owned.log.receive,
         vouch=lambda end, timestamp_ms: owned.log.vouch(VouchedEnd(end, timestamp_ms, store)),
         fail=owned.health.fail,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from lakelog.codec import RecordBatch
 from lakelog.codec.run import decode_run
 from lakelog.errors import ReplicaStopped
 from lakelog.files.state.replica import ReplicaState, read_replica, write_replica
@@ -23,7 +22,6 @@ from lakelog.format.layout import (
     segment_name,
 )
 from lakelog.interfaces import Context, ReplicaLog
-from lakelog.log.reading.pieces import Blank, Damage
 from lakelog.message import Body
 
 MOST_RECORD_BYTES: Final = 64 << 20
@@ -73,7 +71,7 @@ class Receivable:
         self._sealed = context.core.require_record_crc
         self.segment_size_bytes = log.log.segment_size_bytes
         self.last_record = log.last_record
-        self.view = log.view
+        self.view, self.records = log.view, log.records
         self._last_ms = log.last_timestamp_ms
         self._ends = deque([(log.log.appended, self._last_ms)])  # not vouched for yet
 
@@ -91,12 +89,6 @@ class Receivable:
     def flushed(self) -> int:
         """The durable end: that which the master cannot lose, and is synced here."""
         return self._log.flushed
-
-    def records(self, start: int, end: int) -> Iterator[RecordBatch]:
-        """The records that start from ``start`` to ``end``, in runs, in order."""
-        for piece in self._opened.pieces(start, end):
-            if not isinstance(piece, Blank | Damage):
-                yield piece
 
     # --- what comes ---
 
