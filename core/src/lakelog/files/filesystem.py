@@ -131,10 +131,8 @@ class RealFile:
 
     def size(self) -> int:
         """Its length in bytes."""
-        try:
+        with _naming("look at", self.path):
             return os.fstat(self._fd).st_size
-        except OSError as error:
-            raise told(error, "look at", self.path) from None
 
     def read_at(self, position: int, length: int) -> bytes:
         """Read until ``length`` bytes or the end of the file."""
@@ -171,10 +169,8 @@ class RealFile:
 
     def sync(self) -> None:
         """``fdatasync``."""
-        try:
+        with _naming("sync", self.path):
             os.fdatasync(self._fd)
-        except OSError as error:
-            raise told(error, "sync", self.path) from None
 
     def stamp(self) -> FileIdentity | None:
         """``utimensat``."""
@@ -218,11 +214,8 @@ class RealFileSystem:
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         """``open``; child programs do not inherit the descriptor."""
         flags = os.O_RDWR if write else os.O_RDONLY
-        try:
-            fd = open_regular(path, flags, self.access, create=create)
-        except OSError as error:
-            raise told(error, "open", path) from None
-        return RealFile(path, fd)
+        with _naming("open", path):
+            return RealFile(path, open_regular(path, flags, self.access, create=create))
 
     def list(self, directory: Path) -> list[tuple[str, int]]:
         """``scandir``."""
@@ -334,11 +327,9 @@ def unreadable(path: Path, error: OSError) -> ReadFailed:
 
 def folders_in(path: Path) -> list[Path]:
     """The folders in a folder, sorted; empty if that is missing."""
-    try:
-        with os.scandir(path) as entries:
-            return sorted(Path(entry.path) for entry in entries if entry.is_dir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
+        return sorted(Path(entry.path) for entry in entries if entry.is_dir())
+    return []
 
 
 def read_file(files: FileSystem, path: Path) -> bytes | None:

@@ -7,6 +7,7 @@ import types
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -25,6 +26,7 @@ _STRICT: Final[Mapping[Any, tuple[Any, str]]] = {
 }
 """For each type: the accepted input types, and its name for errors."""
 _LISTS: Final = (list, tuple, set, frozenset)
+_type_hints: Final = lru_cache(maxsize=64)(get_type_hints)
 
 
 # --- type hints ---
@@ -33,7 +35,7 @@ _LISTS: Final = (list, tuple, set, frozenset)
 def hints_of(cls: type[Any]) -> dict[str, Any]:
     """The types of a settings class's fields, by field name."""
     try:
-        return get_type_hints(cls)
+        return _type_hints(cls)  # type: ignore[arg-type]  # mypy doubts that type[Any] is hashable
     except NameError as error:
         what = f"the types of its settings cannot be resolved ({error})"
         hint = "import them at run time, not only for type checkers"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -122,6 +123,7 @@ def read_bytes(file: Traversable, origin: str) -> bytes:
         raise _unreadable(error, origin) from error
 
 
+@lru_cache(maxsize=8)  # for a process that opens many stores
 def _parsed(data: bytes, origin: str) -> Mapping[str, Any]:
     if not data:
         return {}

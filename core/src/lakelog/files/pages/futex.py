@@ -10,6 +10,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -73,8 +74,15 @@ def futex(memory: memoryview, at: int) -> Futex:
     import ctypes  # takes longer to import than a store to open, and few wait
 
     kept = ctypes.c_uint32.from_buffer(memory, at)
-    waits, wakes = _call(ctypes.CDLL(None, use_errno=True)), _call(ctypes.PyDLL(None))
-    return Futex(number, ctypes.addressof(kept), waits, wakes, ctypes.c_long * 2, kept)
+    return Futex(number, ctypes.addressof(kept), *_calls(), ctypes.c_long * 2, kept)
+
+
+@cache
+def _calls() -> tuple[Callable[..., int], Callable[..., int]]:
+    """``syscall`` without and with the interpreter lock."""
+    import ctypes
+
+    return _call(ctypes.CDLL(None, use_errno=True)), _call(ctypes.PyDLL(None))
 
 
 def _call(library: ctypes.CDLL) -> Callable[..., int]:
