@@ -65,8 +65,8 @@ def fill(store: str, filled_bytes: str, ending: str) -> None:
 def ours(filled_bytes: int, killed: bool, directory: Path) -> Sample:
     """Open in a new process.
 
-    The note of a clean stop names files by their inodes, so that of a copy counts for nothing. To be
-    closed as the source was, the copy is opened and closed once before.
+    The note of a clean stop names files by their inodes, so a copy's is void. To be closed as the
+    source was, the copy is opened and closed once before.
     """
     store = copy_of(filled_bytes, killed, directory)
     if not killed:
