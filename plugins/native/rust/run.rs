@@ -181,6 +181,11 @@ struct Checked {
     bodies: Option<Packed>,
 }
 
+/// The longest body of a record of that size.
+fn most_of(size: i32) -> i64 {
+    (size as i64 - RECORD_MIN_BYTES as i64).max(0)
+}
+
 /// Bodies back to back: copied right after the check, while they are in the processor's cache.
 struct Packed {
     bytes: Vec<u8>,
@@ -191,7 +196,7 @@ struct Packed {
 impl Packed {
     /// `None` if they may be longer than Arrow's `binary` can be.
     fn of(pointed: &[Pointed]) -> Option<Packed> {
-        let most: i64 = pointed.iter().map(|&(_, _, size)| size.max(0) as i64).sum();
+        let most: i64 = pointed.iter().map(|&(_, _, size)| most_of(size)).sum();
         i32::try_from(most).ok()?;
         let mut made = Packed {
             bytes: Vec::with_capacity(most as usize),

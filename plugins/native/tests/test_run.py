@@ -85,8 +85,11 @@ def test_pointed_records(log: tuple[bytes, int], verify: bool, data: st.DataObje
     assert (native[1].packed_bodies is not None) == pack
     assert plain[1].packed_bodies is None
     for part in (slice(None), slice(1, None), slice(None, None, -1)):
-        for some in (lambda each, part=part: each[part], lambda each, part=part: each.take(part)):
-            assert bodies(some(native[1]), False).equals(bodies(some(plain[1]), False))
+        for one, other in (
+            (native[1][part], plain[1][part]),
+            (native[1].take(part), plain[1].take(part)),
+        ):
+            assert bodies(one, False).equals(bodies(other, False))
     assert bodies(native[1], False).equals(bodies(plain[1], False))
 
 

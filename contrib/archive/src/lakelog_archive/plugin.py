@@ -7,14 +7,16 @@ open for writing, as of its last open.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, Factory, Kind
-from lakelog_archive.lazy import LazyArchive, place_at
 from lakelog_archive.settings import ArchiveSettings
+
+if TYPE_CHECKING:
+    from lakelog_archive.lazy import LazyArchive
 
 NAME: Final = "fsspec"
 
@@ -50,6 +52,8 @@ class ArchivePlugin:
                 archive.keep(path, start_offset)
 
     def _make(self, settings: ArchiveSettings, context: Context) -> LazyArchive:
+        from lakelog_archive.lazy import LazyArchive, place_at
+
         place_at(settings.url)  # refuse an unusable URL before any file is touched
         archive = LazyArchive(settings, context)
         if not context.read_only:

@@ -7,7 +7,6 @@ the log, ``length``, ``reason`` and ``time`` (ISO 8601, UTC). Nothing is ever re
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -94,7 +93,9 @@ def _copy(files: FileSystem, folder: Path, source: File, tail: Tail) -> Path:
 
 
 def _fill(files: FileSystem, target: Path, source: File, tail: Tail) -> str:
-    digest = hashlib.sha256()
+    from hashlib import sha256  # slow to import
+
+    digest = sha256()
     with closing(files.open(target, write=True, create=True)) as file:
         file.truncate(0)
         for at, data in _pieces(source, tail):

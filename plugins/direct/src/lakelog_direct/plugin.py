@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Factory, Kind
-from lakelog_direct import direct, staged
+from lakelog.interfaces import Context, Factory, Kind, Writer
 from lakelog_direct.settings import DirectSettings, StagedSettings
+
+
+def _staged(settings: StagedSettings, context: Context) -> Writer:
+    from lakelog_direct import staged
+
+    return staged.make(settings, context)
+
+
+def _direct(settings: DirectSettings, context: Context) -> Writer:
+    from lakelog_direct import direct
+
+    return direct.make(settings, context)
 
 
 @hookimpl
@@ -15,6 +26,6 @@ def lakelog_writers() -> Sequence[Factory]:
     """Offer both writers."""
     kind = Kind.WRITER
     return [
-        Factory(kind, "staged", StagedSettings, staged.make, "buffers, then the page cache"),
-        Factory(kind, "direct", DirectSettings, direct.make, "O_DIRECT past the page cache"),
+        Factory(kind, "staged", StagedSettings, _staged, "buffers, then the page cache"),
+        Factory(kind, "direct", DirectSettings, _direct, "O_DIRECT past the page cache"),
     ]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -153,7 +152,7 @@ def _remove(files: FileSystem, file: File) -> None:
 def _locked(files: FileSystem, folder: Path) -> File:
     """A new file, locked before it could be taken for that of a dead client."""
     while True:
-        file = files.open(folder / f"{_PREFIX}{secrets.token_hex(8)}", write=True, create=True)
+        file = files.open(folder / f"{_PREFIX}{os.urandom(8).hex()}", write=True, create=True)
         try:
             if set_lock(file, 0, fcntl.F_WRLCK) and os.fstat(file.fileno()).st_nlink:
                 return file

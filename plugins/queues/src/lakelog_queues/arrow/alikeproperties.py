@@ -20,7 +20,7 @@ def alike_properties(table: Octets) -> dict[bytes, slice] | None:
     marks = np.count_nonzero(table == NAME_VALUE_SEPARATOR[0])
     marks += np.count_nonzero(table == PROPERTY_SEPARATOR[0])
     first = table[0]
-    of_first = np.isin(first, (NAME_VALUE_SEPARATOR[0], PROPERTY_SEPARATOR[0]))
+    of_first = (first == NAME_VALUE_SEPARATOR[0]) | (first == PROPERTY_SEPARATOR[0])
     # Every separator of the first row must be in every row, and there must be no others.
     if marks != len(table) * int(of_first.sum()):
         return None
