@@ -30,7 +30,7 @@ from plugins.replication.tests.replica.copies import (
 
 @contextmanager
 def leading(
-    path: Path, port: int = 0, *, core: Mapping[str, Any] | None = None, **section: Any
+    path: Path, port: int = 0, core: Mapping[str, Any] | None = None, /, **section: Any
 ) -> Iterator[tuple[lakelog.Store, str]]:
     """A store that sends its log, and where.
 
