@@ -106,7 +106,7 @@ def crashed(root: Path) -> list[CrashPoint]:
 
 def some_images(points: list[CrashPoint], rng: Random, most: int) -> Iterator[Image]:
     """Different images of all points, or of some, in any order."""
-    seen = set()
+    seen = set[int]()
     for point in rng.sample(points, len(points)):
         for image in images(point, rng, 3):
             if len(seen) < most and image.digest() not in seen:

@@ -52,7 +52,7 @@ def clean(store: lakelog.Store) -> int:
 @pytest.mark.parametrize("learner", [False, True])
 def test_a_slave_holds_what_it_lacks_up_to_the_limit(tmp_path: Path, *, learner: bool) -> None:
     path, place = tmp_path / "master", tmp_path / "copy"
-    with leading(path, core=CLEANING, hold_bytes=HOLD) as (store, address):
+    with leading(path, 0, CLEANING, hold_bytes=HOLD) as (store, address):
         fill(store, 1)
         with replica(place, address, learner=learner) as copy:
             until(lambda: copy.max_offset == store.max_offset)

@@ -105,9 +105,9 @@ def test_a_slave_may_break_off_at_each_byte_of_a_frame(
     log: FakeReplicatedLog, tmp_path: Path
 ) -> None:
     with serving(log, tmp_path, batch_bytes=20) as master:
+        assert master.port is not None
         descriptors = len(open_files())
         for cut in range(40):
-            assert master.port is not None
             with socket.create_connection(("127.0.0.1", master.port)) as sock:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 sock.sendall(struct.pack(">q", 1))

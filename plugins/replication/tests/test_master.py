@@ -174,6 +174,19 @@ def test_a_slave_that_asks_behind_the_end_has_diverged(
     assert f"diverged: it has a log up to {first}, and this one ends at 1000" in refused(caplog)[0]
 
 
+def test_a_diverged_slave_is_told_of_once_while_the_log_grows(
+    log: FakeReplicatedLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.append(1000)
+    with serving(log, tmp_path) as master:
+        for _ in range(3):
+            with slave(master) as peer:
+                peer.report(1 << 40)
+                assert peer.is_closed()
+            log.append(10)
+    assert len(refused(caplog)) == 1
+
+
 def test_a_slave_that_asks_for_deleted_bytes_is_refused(
     log: FakeReplicatedLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

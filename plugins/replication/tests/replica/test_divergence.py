@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 import lakelog
 from lakelog.errors import ReplicaStopped
-from lakelog_testing.scriptedmaster import ScriptedMaster
+from lakelog_testing.scriptedmaster import FRAME, ScriptedMaster
 from plugins.replication.tests.replica.copies import (
     SEGMENT,
     bodies,
@@ -120,3 +121,32 @@ def test_a_deleted_front_does_not_hide_where_the_logs_part(tmp_path: Path) -> No
         master.set_back(parted, two[parted:])
         error = stopped(tmp_path / "copy", master.address)
     assert (error.offset, error.is_mended) == (parted, True)
+
+
+@pytest.mark.parametrize(("breaks", "frames"), [(4, 0), (30, 1)])
+def test_connections_that_break_off_are_no_divergence(
+    tmp_path: Path, breaks: int, frames: int
+) -> None:
+    """A master of lakelog closes a connection too, but at once, and again and again."""
+    log = make_log(tmp_path / "master", 100)
+    seen: list[int] = []
+    with ScriptedMaster(log, segment_bytes=SEGMENT) as master:
+
+        def script(sock: socket.socket, asked: int) -> bool:
+            if not asked or len(seen) > breaks:
+                return True
+            seen.append(asked)
+            if len(seen) > 1:  # the first one asks for nothing but the end of the log
+                sock.sendall((FRAME.pack(asked, 10) + log[asked : asked + 10]) * frames)
+            return False
+
+        with replica(tmp_path / "copy", master.address) as store:
+            until(lambda: store.max_offset == master.end)
+            master.script = script
+            master.disconnect()
+            until(lambda: len(seen) > breaks)
+            more = make_log(tmp_path / "master", 5, first=100)
+            master.append(more[len(log) :])
+            until(lambda: failure(store) is not None or store.max_offset == master.end)
+            assert failure(store) is None
+    assert log_of(tmp_path / "copy", len(more)) == more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -22,13 +23,14 @@ from plugins.replication.tests.replica.copies import (
     log_of,
     queued,
     replica,
+    stopped,
     until,
 )
 
 
 @contextmanager
 def leading(
-    path: Path, port: int = 0, *, core: Mapping[str, Any] | None = None, **section: Any
+    path: Path, port: int = 0, core: Mapping[str, Any] | None = None, /, **section: Any
 ) -> Iterator[tuple[lakelog.Store, str]]:
     """A store that sends its log, and where.
 
@@ -140,3 +142,43 @@ def test_a_copy_follows_a_master_that_is_killed(tmp_path: Path) -> None:
             assert bodies(copy) == bodies(store)
             end = store.max_offset
     assert log_of(tmp_path / "copy", end) == log_of(tmp_path / "master", end)
+
+
+@pytest.mark.parametrize("regrown", [0, 5, 200])
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_master_that_was_set_back_is_found_out(
+    tmp_path: Path, regrown: int, *, durable: bool
+) -> None:
+    """A master of lakelog closes a connection that asks for more than it has."""
+    path, place = tmp_path / "master", tmp_path / "copy"
+    vouch = {"vouch": "received"} if durable else {"vouch": "age", "vouch_age_ms": 3_600_000}
+    with leading(path) as (store, address):
+        for number in range(300):
+            store.put(message(number))
+        parted = store.max_offset
+        with replica(place, address) as copy:
+            until(lambda: copy.flushed_offset == parted)
+    port = int(address.rpartition(":")[2])
+    shutil.copytree(path, tmp_path / "backup")
+    with leading(path, port) as (store, _), replica(place, address, **vouch) as copy:
+        for number in range(300, 360):
+            store.put(message(number))
+        until(lambda: copy.max_offset == store.max_offset)
+        until(lambda: copy.flushed_offset == (store.max_offset if durable else parted))
+        end = store.max_offset
+    shutil.rmtree(path)
+    shutil.copytree(tmp_path / "backup", path)
+    with leading(path, port) as (store, _):
+        for number in range(9000, 9000 + regrown):
+            store.put(message(number))
+        store.flush()
+        error = stopped(place, address)
+        assert (error.offset, error.is_mended) == (parted, not durable)
+        if durable:
+            assert f"from {parted} to {end}" in str(error)
+            lakelog.cut_replica(place, parted)
+        with replica(place, address) as copy:
+            until(lambda: copy.max_offset == store.max_offset)
+            assert bodies(copy) == bodies(store)
+            end = store.max_offset
+    assert log_of(place, end) == log_of(path, end)

@@ -220,8 +220,11 @@ class HaServer:
                 self._selector.modify(link, wanted, link)
 
     def _refuse(self, address: str, why: str) -> None:
-        """Log a refusal; a repeated one, which comes every few seconds, for debugging only."""
-        again = self._refused.get(address) == why
+        """Log a refusal; a repeated one, which comes every few seconds, for debugging only.
+
+        Behind the first comma stands the end of this log, which grows between two of them.
+        """
+        again = self._refused.get(address, "").partition(",")[0] == why.partition(",")[0]
         if len(self._refused) >= _MOST_REFUSED:
             self._refused.clear()
         self._refused[address] = why

@@ -65,6 +65,8 @@ class Prober:
                 except ConnectionAbortedError:
                     raise
                 except ConnectionError:
+                    if connection.has_answered:
+                        raise  # a master that lacks the bytes closes at once
                     return Sample.CLOSED
                 for frame in frames:
                     if frame.offset != at:
@@ -129,6 +131,8 @@ class DivergenceSearch:
             return log.minimum
         start = first.start - first.start % size
         last = self._last_same(self._records(start, min(start + size, log.appended)))
+        if last == newest[-1]:
+            return None  # connections that broke off looked like a master without it
         return log.minimum if last is None else last.stop
 
     def _records(self, start: int, end: int) -> list[range]:
