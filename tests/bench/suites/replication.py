@@ -71,7 +71,7 @@ class CopiedPuts:
     lower_is_better = True
 
     def contests(self, *, quick: bool) -> Sequence[Contest]:
-        warm_ms, measured_ms = (500, 500) if quick else (1_500, 2_000)
+        warm_ms, measured_ms = (500, 500) if quick else (700, 1_000)
         return [
             Contest(
                 title,
@@ -102,8 +102,8 @@ class Delay:
     lower_is_better = True
 
     def contests(self, *, quick: bool) -> Sequence[Contest]:
-        count = 10 if quick else 60
-        rows = 3 if quick else 15
+        count = 10 if quick else 30
+        rows = 3 if quick else 6
         bytes_there = [
             Contender(
                 f"{master} to {slave}",

@@ -12,14 +12,14 @@ RocketMQ 5.3.3, ``DefaultHAConnection`` and ``DefaultHAClient``.
 from __future__ import annotations
 
 import struct
-from typing import Final
-
-import attrs
+from typing import Final, NamedTuple
 
 from lakelog.errors import LakelogError
 
 FRAME_HEADER: Final = struct.Struct(">qi")
 REPORT: Final = struct.Struct(">q")
+_HEADER_BYTES: Final = FRAME_HEADER.size
+_unpack: Final = FRAME_HEADER.unpack_from
 
 MAX_FRAME_BYTES: Final = 4 << 20
 """Largest frame with its header: the size of a RocketMQ slave's buffer."""
@@ -31,8 +31,7 @@ class WireError(LakelogError):
     """The peer sent bytes that the HA protocol does not allow; the connection must be closed."""
 
 
-@attrs.frozen
-class HaFrame:
+class HaFrame(NamedTuple):
     """A whole frame.
 
     :ivar offset: of the body's first byte, in bytes from the start of the log
@@ -84,21 +83,22 @@ class FrameStream:
         :class:`WireError` for a size below 0 or above ``MAX_BODY_BYTES``, and for an offset below
         0, as soon as the header is here; frames before it are lost with the connection.
         """
-        self._end += count
-        frames = []
-        while self._end - self._first >= FRAME_HEADER.size:
-            offset, size = FRAME_HEADER.unpack_from(self._buffer, self._first)
+        self._end = end = self._end + count
+        buffer, first, frames = self._buffer, self._first, []
+        while end - first >= _HEADER_BYTES:
+            offset, size = _unpack(buffer, first)
             if offset < 0 or not 0 <= size <= MAX_BODY_BYTES:
                 raise WireError(
                     f"a frame at offset {offset} with {size} bytes; the offset must not be "
                     f"negative, and the size must be from 0 to {MAX_BODY_BYTES}: is the peer a "
                     "master of RocketMQ's HA protocol?"
                 )
-            start = self._first + FRAME_HEADER.size
-            if self._end - start < size:
+            start = first + _HEADER_BYTES
+            if end - start < size:
                 break
-            frames.append(HaFrame(offset, self._buffer[start : start + size]))
-            self._first = start + size
+            first = start + size
+            frames.append(HaFrame(offset, buffer[start:first]))
+        self._first = first
         return frames
 
 
