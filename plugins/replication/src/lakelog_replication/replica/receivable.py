@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from lakelog.codec.run import decode_run
+from lakelog.codec.run import check_run
 from lakelog.errors import ReplicaStopped
 from lakelog.files.state.replica import ReplicaState, read_replica, write_replica
 from lakelog.format.layout import (
@@ -101,22 +101,22 @@ class Receivable:
         :class:`~lakelog.errors.PutRefused` if the log cannot grow now, and
         :class:`~lakelog.errors.StoreFailed`.
         """
-        view, at = memoryview(data), 0
+        view, at, offset = memoryview(data), 0, self.appended
         while at < len(view):
-            offset = self.appended
             room = self.segment_size_bytes - offset % self.segment_size_bytes
             window = view[at : at + room]
-            batch = decode_run(window, offset, sealed=self._sealed)
-            end = batch.end_offset - offset if len(batch) else 0
+            found = check_run(window, offset, sealed=self._sealed)
+            end = 0 if found is None else found.end_offset - offset
             length = end + self._blank(window[end:], offset + end, room - end)
             if not length:
                 self._check_start(window, offset, room)
                 break
-            last_ms = int(batch.store_timestamps_ms[-1]) if end else self._last_ms
+            last_ms = self._last_ms if found is None else found.last_timestamp_ms
             self._opened.append(offset, window[:length], last_ms)  # which may be refused
-            if end:
-                self.last_record, self._last_ms = int(batch.physical_offsets[-1]), last_ms
-            self._ends.append((offset + length, last_ms))
+            if found is not None:
+                self.last_record, self._last_ms = found.last_record, last_ms
+            offset += length
+            self._ends.append((offset, last_ms))
             at += length
         return at
 
