@@ -77,12 +77,13 @@ class BrokerLoad:
     def _run(self) -> None:
         due, sent = time.monotonic(), 0
         while not self._over.wait(max(0.0, due - time.monotonic())):
-            if not self._rate:
+            rate = self._rate
+            if not rate:
                 due = time.monotonic() + 0.1
                 continue
             self._master.send("orders", _BODY, sent % 4)
             sent += 1
-            due = max(due + 1 / self._rate, time.monotonic() - 1)
+            due = max(due + 1 / rate, time.monotonic() - 1)
 
     def close(self) -> None:
         """Stop sending."""
