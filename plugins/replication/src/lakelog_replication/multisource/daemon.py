@@ -125,8 +125,13 @@ class MultiSourceDaemon:
             [Address.parse(each) for each in settings.name_servers],
             settings.cluster,
             settings.name_server_interval_ms / 1000,
-            lambda found: self._loop.call_soon_threadsafe(self._found, found),
+            self._hand_over,
         )
+
+    def _hand_over(self, found: list[SourceMaster]) -> None:
+        """Pass what was found to the loop, from the thread that asks."""
+        with suppress(RuntimeError):  # the loop has just been closed
+            self._loop.call_soon_threadsafe(self._found, found)
 
     # --- masters that come, move and go ---
 
