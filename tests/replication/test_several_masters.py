@@ -91,15 +91,12 @@ def move(master: Broker) -> None:
     master.client, master.slaves = Address("127.0.0.1", client), Address("127.0.0.1", slaves)
 
 
-def copied(copying: Copying, masters: dict[str, Broker], lake: Path) -> dict[str, int]:
-    """Wait until all that the masters have is copied and landed; return the ends of their logs."""
+def copied(copying: Copying, masters: dict[str, Broker], lake: Path) -> None:
+    """Wait until all that the masters have is copied and landed."""
     ends = {name: end_of_log(each) for name, each in masters.items()}
-    for name, end in ends.items():
-        until(lambda name=name, end=end: end_of(copying.folder / name) >= end)
-    for name, end in ends.items():
-        last = _last_offset(copying.folder / name, end)
-        until(lambda name=name, last=last: rows_of(lake)[name, last] > 0)
-    return ends
+    until(lambda: all(end_of(copying.folder / name) >= end for name, end in ends.items()))
+    last = [(name, _last_offset(copying.folder / name, end)) for name, end in ends.items()]
+    until(lambda: rows_of(lake).keys() >= set(last))
 
 
 def _last_offset(copy: Path, end: int) -> int:
@@ -135,8 +132,8 @@ def test_every_acknowledged_message_of_each_master_lands_once(tmp_path: Path, ro
                     move(masters["two"])
                 for each in masters.values():
                     each.start()
-            for each in senders.values():
-                each.more(50)
+            for sender in senders.values():
+                sender.more(50)
         copied(copying, masters, lake)
         until(lambda: copying.row("two").get("health") == "ok")
         assert copying.stop() == 0, copying.said()
@@ -162,8 +159,7 @@ def test_a_master_that_is_gone_keeps_its_copy_and_lands_on(tmp_path: Path) -> No
                 each.send_many(TOPIC, 0, 50)
             with program(folder, "replicate", *words, segment_size_bytes=None) as copying:
                 ends = {"one": end_of_log(one), "two": end_of_log(two)}
-                for name, end in ends.items():
-                    until(lambda name=name, end=end: end_of(folder / name) >= end)
+                until(lambda: all(end_of(folder / name) >= end for name, end in ends.items()))
                 two.kill()
                 until(lambda: "two is listed no longer" in copying.said())
                 one.send_many(TOPIC, 50, 50)

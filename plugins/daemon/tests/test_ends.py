@@ -40,7 +40,8 @@ class Opened(ServePlan):
 
 def plan(path: Path, opening: Callable[[], Store]) -> ServePlan:
     made = ServePlan.make(path, arguments={"serve.status_interval_ms": 100})
-    return Opened(made.path, made.commitlog, made.services, made.settings, {}, {}, open=opening)
+    parts = (made.path, made.commitlog, made.services, made.settings, made.opening)
+    return Opened(*parts, {}, {}, open=opening)
 
 
 def test_a_store_that_failed_is_let_go_for_somebody_to_recover(

@@ -236,3 +236,27 @@ def test_services_do_not_inherit_what_our_manager_told_us(
     assert environ["WATCHDOG_USEC"] == "200000"
     assert "WATCHDOG_PID" not in environ
     assert environ["SERVICE_OF_LAKELOG"] == str(tmp_path)
+
+
+def test_one_that_comes_later_is_supervised_and_can_become_another(running: Make) -> None:
+    services = running(one=SLEEP)
+    services.supervisor.add(Spec("later", "service", ("sh", "-c", SLEEP)))
+    first = services.pid("later")
+    services["later"].become(Spec("later", "service", ("sh", "-c", "exec sleep 601")))
+    services.until(lambda: services["later"].pid not in (None, first))
+    services.until(
+        lambda: Path(f"/proc/{services.pid('later')}/cmdline").read_bytes() == b"sleep\x00601\x00"
+    )
+    assert not is_there(first)
+    assert services["one"].record.restarts == 0
+
+
+def test_a_line_of_lakelogs_own_log_keeps_its_level(
+    running: Make, events: Callable[[], list[dict[str, Any]]], caplog: pytest.LogCaptureFixture
+) -> None:
+    line = "2026-11-24T10:30:49.123+00:00 CRITICAL the logs differ"
+    services = running(one=f"echo '{line}'; {SLEEP}")
+    services.until(lambda: any(each["message"] == "the logs differ" for each in events()))
+    record = next(each for each in caplog.records if each.getMessage() == "the logs differ")
+    assert (record.levelno, getattr(record, FIELDS)["service"]) == (logging.CRITICAL, "one")
+    services.stop()

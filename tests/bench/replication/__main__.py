@@ -30,7 +30,7 @@ from tests.replication.masterbroker import Broker, broker, free_ports
 _TABLE: Final = "rocketmq.messages"
 _MIB: Final = 1 << 20
 _BODY: Final = bytes(1000)
-_START_SECONDS: Final = 300.0
+_START_SECONDS: Final = 150.0
 _SETTLING_SECONDS: Final = 10.0
 
 
@@ -77,12 +77,13 @@ class BrokerLoad:
     def _run(self) -> None:
         due, sent = time.monotonic(), 0
         while not self._over.wait(max(0.0, due - time.monotonic())):
-            if not self._rate:
+            rate = self._rate
+            if not rate:
                 due = time.monotonic() + 0.1
                 continue
             self._master.send("orders", _BODY, sent % 4)
             sent += 1
-            due = max(due + 1 / self._rate, time.monotonic() - 1)
+            due = max(due + 1 / rate, time.monotonic() - 1)
 
     def close(self) -> None:
         """Stop sending."""
@@ -205,9 +206,10 @@ def measure(options: argparse.Namespace, home: Path) -> dict[str, Any]:
         pid = stack.enter_context(copying(folder, home / "lake", sources, options.lake))
         for each in loads:
             each.load(20)
-        until(lambda: has_landed(folder, names))
+        until(lambda: all(end for end, _ in (positions(folder / each) for each in names)))
         for each in loads:
             each.load(0)
+        until(lambda: has_landed(folder, names))
         time.sleep(_SETTLING_SECONDS)
         idle = window(pid, options.seconds)
         for each in loads:

@@ -159,4 +159,7 @@ def test_a_store_and_a_folder_in_use_are_refused(tmp_path: Path) -> None:
                 assert second.process.wait(PATIENCE_SECONDS) == 3
                 assert "another process copies masters to this folder" in second.said()
             assert copying.stop() == 0, copying.said()
-    assert end_of(folder / "a") == len(log)
+        assert end_of(folder / "a") == len(log)
+        (tmp_path / "file").touch()
+        with program(tmp_path / "file", *words) as copying:
+            assert copying.process.wait(PATIENCE_SECONDS) == 3

@@ -150,6 +150,15 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         typer.Option(metavar="NAME", help="Pin that makes retention wait for the table."),
     ] = None,
     no_pin: Annotated[bool, typer.Option("--no-pin", help="Do not make retention wait.")] = False,
+    commit_lock: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            dir_okay=False,
+            writable=True,
+            help="Commit in turns with others of this machine that name the same file.",
+        ),
+    ] = None,
     master: Annotated[
         str | None, typer.Option(metavar="URL", help="Spark's cluster; default this machine.")
     ] = None,
@@ -170,6 +179,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     Iceberg tables of any catalog: --to spark:CATALOG --table NAMESPACE.TABLE, with the catalog
     given by --conf.
     """
+    from lakelog_lake.landing.committing import CommitTurns
     from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
     from lakelog_lake.landing.runner import stopped_by_signals
     from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
@@ -191,6 +201,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     at_once = processes or len(os.sched_getaffinity(0))
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
     alive = WatchdogNotifier.of_this_process()
+    turns = None if commit_lock is None else CommitTurns(commit_lock.absolute(), alive)
     told, config = _Told(alive), pairs_of(conf, "--conf")
     with (
         stopped_by_signals() as stop,
@@ -201,7 +212,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         targets = targets_for(spec, place)
         watched = run if bar is None else bar.watched(run)
         lander = LandingDispatcher(
-            source, targets, watched, bounds, alive, pinning, max_dead_letters, stop.is_set
+            source, targets, watched, bounds, alive, pinning, max_dead_letters, stop.is_set, turns
         )
         if compact is not None:
             told.then = _compacting(targets, compact, bounds)

@@ -5,15 +5,24 @@ After a failed commit the table is read again, and its position decides:
 - this commit is in the table: done
 - the position is that of the start of this pass: commit the same files again, on the new version
 - the position is another one: another dispatcher landed the range, so these files are discarded
+
+Many dispatchers of different stores that commit to one table at once would mostly conflict: each
+try writes metadata that is then discarded. :class:`CommitTurns` lets those of one machine commit
+one after another.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import random
 import time
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import attrs
 
 from lakelog_lake.errors import Conflict, TooManyConflicts, Unreachable
 from lakelog_lake.landing.table_errors import said, table_errors
@@ -27,16 +36,74 @@ _TRIES_AFTER_ERRORS: Final = 5
 """Most tries after errors other than conflicts."""
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 2.0
+_TURN_SECONDS: Final = 0.03
+"""Mean pause between two looks at the lock of :class:`CommitTurns`."""
+
+
+def _nothing(_: str) -> None:
+    """The default of ``on_wait``."""
+
+
+@attrs.frozen
+class CommitTurns:
+    """A lock on a file; the system releases it when the process that holds it ends.
+
+    :ivar on_wait: called again and again while another process has its turn
+    """
+
+    path: Path
+    on_wait: Callable[[str], None] = _nothing
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Wait for a turn, and have it; raises ``OSError`` if the file cannot be opened."""
+        with self.path.open("ab") as file:
+            while not _is_locked(file):
+                self.on_wait("waits for its turn")
+                time.sleep(_TURN_SECONDS * random.uniform(0.5, 1.5))
+            yield
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def commit(
-    sink: Sink, head: Head, store: str, files: Sequence[FileFacts], position: Position
+    sink: Sink,
+    head: Head,
+    store: str,
+    files: Sequence[FileFacts],
+    position: Position,
+    turns: CommitTurns | None = None,
 ) -> bool:
     """Commit, and return whether this commit (and not another dispatcher's) landed the range.
+
+    :param turns: if given, the table is read again before the first try, as others have committed
+        since ``head`` was read
 
     Raises :class:`~lakelog_lake.errors.TooManyConflicts` and
     :class:`~lakelog_lake.errors.Unreachable`.
     """
+    if turns is None:
+        return _tried(sink, head, store, files, position)
+    with turns.taken():
+        began = _mark(head)
+        with table_errors(sink.name):
+            head = sink.head(store)
+        if _mark(head) != began:
+            discard(files)
+            return False
+        return _tried(sink, head, store, files, position)
+
+
+def _tried(
+    sink: Sink, head: Head, store: str, files: Sequence[FileFacts], position: Position
+) -> bool:
+    """Try as often as it makes sense; see :func:`commit`."""
     began, refused = _mark(head), 0
     pause = _FIRST_PAUSE_SECONDS
     failure: Exception | None = None

@@ -16,7 +16,7 @@ import lakelog
 from lakelog.format.checksum import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.errors import SelectionChanged
-from lakelog_lake.landing.committing import commit
+from lakelog_lake.landing.committing import CommitTurns, commit
 from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.log.selection import EVERYTHING, Chosen
 from lakelog_lake.sinks.base import Head, Sink
@@ -130,7 +130,12 @@ class Target:
         )
 
     def settle(
-        self, identity: str, end: int, last: Fingerprint | None, parts: Sequence[TablePart]
+        self,
+        identity: str,
+        end: int,
+        last: Fingerprint | None,
+        parts: Sequence[TablePart],
+        turns: CommitTurns | None = None,
     ) -> CommitResult | None:
         """Commit what was written up to ``end``; return ``None`` if the table was not changed."""
         if self._head is None or end <= self.start:
@@ -141,7 +146,7 @@ class Target:
             self._empty_to = position
             return None
         begun = time.monotonic()
-        won = commit(self.sink, self._head, identity, files, position)
+        won = commit(self.sink, self._head, identity, files, position, turns)
         self._took_ms = (position.commit, round((time.monotonic() - begun) * 1000))
         self._head = self._empty_to = None
         rows = sum(each.rows for each in files)

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from lakelog.errors import SettingsError
+from lakelog.format.layout import OWN_DIR
 from lakelog_daemon.plan import ServePlan, Spec
 from lakelog_replication.multisource.source import SourceMaster
 
 _SECTION: Final = "rocketmq-ha"
 _STORE_ID: Final = "--store-id"
+_COMMIT_LOCK: Final = "--commit-lock"
 _ENGINES: Final = {"--engine", "--processes", "--master", "--conf"}
 _ONE_PROCESS: Final = ("--engine", "processes", "--processes", "1")
 """A Spark session, or a pool of processes, for each of many masters would fill the memory."""
@@ -52,7 +54,7 @@ def _chosen(plan: ServePlan) -> Iterator[tuple[str, Any]]:
 
 
 def _lake_options(plan: ServePlan) -> tuple[str, ...]:
-    """The options of landing, in one process without Spark unless they choose an engine."""
+    """Of landing: commits in turns, and one process without Spark unless an engine is chosen."""
     settings = plan.opening.settings.section("lake")
     options: tuple[str, ...] = settings.options
     given = {each.partition("=")[0] for each in options}
@@ -60,6 +62,8 @@ def _lake_options(plan: ServePlan) -> tuple[str, ...]:
         raise SettingsError(
             f"{_STORE_ID} is the name of the master, for each of several", key="lake.options"
         )
+    if _COMMIT_LOCK not in given:
+        options = (*options, _COMMIT_LOCK, str(plan.path / OWN_DIR / "commits.lock"))
     if given & _ENGINES or settings.to.startswith("spark:"):
         return options
     return (*options, *_ONE_PROCESS)

@@ -92,7 +92,11 @@ class MultiSourceDaemon:
                 raise StoreError(
                     "a store is here; give a folder for those of the copies", path=path
                 )
-            self._files.make_dir(path / OWN_DIR)
+            try:
+                self._files.make_dir(path / OWN_DIR)
+            except OSError as error:
+                what = f"the folder cannot be made: {error.strerror}"
+                raise StoreError(what, path=path) from error
             with (
                 locked(path / OWN_DIR / _LOCK_FILE),
                 signals_in(self._loop, (*_STOP, signal.SIGHUP), self._signalled),
@@ -103,7 +107,8 @@ class MultiSourceDaemon:
     async def _serve(self, known: Sequence[SourceMaster]) -> Ending:
         path, plan = self._plan.path, self._plan
         end_leftovers(self._files, path, self._loop)
-        write_pid(self._files, path)
+        with suppress(OSError):  # a full disk of this folder; the copies may be on others
+            write_pid(self._files, path)
         _LOG.info("copies masters to %s", path, extra=fields("serving", pid=os.getpid()))
         self._supervisor.start()
         self._take(known)
@@ -125,14 +130,19 @@ class MultiSourceDaemon:
             [Address.parse(each) for each in settings.name_servers],
             settings.cluster,
             settings.name_server_interval_ms / 1000,
-            lambda found: self._loop.call_soon_threadsafe(self._found, found),
+            self._hand_over,
         )
+
+    def _hand_over(self, found: list[SourceMaster]) -> None:
+        """Pass what was found to the loop, from the thread that asks."""
+        with suppress(RuntimeError):  # the loop has just been closed
+            self._loop.call_soon_threadsafe(self._found, found)
 
     # --- masters that come, move and go ---
 
     def _found(self, masters: Sequence[SourceMaster]) -> None:
         """Take what name servers list now; called from the loop."""
-        if self._state is not SERVING or not masters:
+        if self._state != SERVING or not masters:
             return
         fixed = {each.name for each in self._fixed}
         listed = {each.name for each in masters}
@@ -172,7 +182,7 @@ class MultiSourceDaemon:
     # --- status and signals ---
 
     def _tick(self) -> None:
-        if self._state is STOPPED:  # asyncio may make a last call
+        if self._state == STOPPED:  # asyncio may make a last call
             return
         self._supervisor.look()
         self._report()
@@ -182,7 +192,7 @@ class MultiSourceDaemon:
     def _report(self) -> None:
         rows = self._supervisor.rows()
         status = self._status.status(self._state, rows, self._masters.values(), self._listed)
-        with suppress(OSError):  # a full disk of this folder; the copies may be on others
+        with suppress(OSError):  # likewise
             write_status(self._files, self._plan.path, status)
         said = "; ".join((f"{self._state}, {status['health']}", *status["problems"]))
         if said != self._told:
@@ -233,8 +243,16 @@ def fixed_masters(settings: SlaveSettings) -> list[SourceMaster]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file; raises :class:`~lakelog.errors.StoreLocked`."""
-    with path.open("ab") as file:
+    """Hold an exclusive lock on a file.
+
+    Raises :class:`~lakelog.errors.StoreLocked`, and :class:`~lakelog.errors.StoreError` if the file
+    cannot be opened.
+    """
+    try:
+        file = path.open("ab")
+    except OSError as error:
+        raise StoreError(f"no lock can be had: {error.strerror}", path=path) from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -51,6 +51,8 @@ class HaReceiver:
         """Check the settings; raises :class:`~lakelog.errors.SettingsError`."""
         if not settings.master:
             what = "a slave needs the HOST:PORT of its master"
+            if settings.masters or settings.name_servers:
+                what = "this is a folder for copies of several masters; open one of the copies"
             raise SettingsError(what, key="rocketmq-ha.master")
         if settings.vouch == "flushed" and not settings.broker:
             what = "vouch = 'flushed' asks the master's broker port; give its HOST:PORT"
