@@ -124,8 +124,8 @@ def check_order(found: list[Step]) -> None:
     done: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
     for step in found:
         if step.record is not None:
-            *queue, offset = step.record
-            finished = done[queue[0], queue[1]]
+            topic, queue, offset = step.record
+            finished = done[topic, queue]
             if step.word == "begin":
                 assert finished.issuperset(range(offset)), step
             elif step.word == "done":

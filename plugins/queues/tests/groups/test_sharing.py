@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import lakelog
-from lakelog import Delivery, GroupConsumer, Message, Store
+from lakelog import GroupConsumer, Message, Store
 from lakelog.errors import SettingsError, StoreClosed, StoreError, StoreReadOnly
 from lakelog.runtime.arguments import WrongType, WrongValue
 from plugins.queues.tests.groups.support import Clock, bodies, drain, fill, open_store, until
@@ -137,8 +137,7 @@ def test_the_order_of_a_queue(store: Store) -> None:
     clock = Clock()
     with joined(store, orderly=True) as one, joined(store, orderly=True) as two:
         clock.set_for(one, two)
-        held: list[Delivery] = []
-        until(lambda: bool(held.extend(one.poll(3) or two.poll(3)) or held))
+        held = drain(one, two, count=3, most=3)
         assert bodies(held) == [0, 1, 2]
         assert one.poll() == two.poll() == [], "nothing of a queue while any of it is out"
         assert one.ack(held[0])
