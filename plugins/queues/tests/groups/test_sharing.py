@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -283,6 +284,23 @@ def test_a_damaged_state_is_an_error_that_says_what_to_do(tmp_path: Path) -> Non
         database.unlink()
         with joined(store) as member:
             assert bodies(member.poll()) == [2]
+
+
+def test_the_state_in_a_copy_of_a_store_does_not_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_store(tmp_path / "store") as store:
+        fill(store, 4, queues=1)
+        with joined(store) as member:
+            first, *_ = member.poll()
+            member.ack(first)
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    for place, attempts in (("store", [2, 2, 2]), ("copy", [1, 1, 1]), ("copy", [2, 2, 2])):
+        with open_store(tmp_path / place) as store, joined(store) as member:
+            found = member.poll()
+            assert bodies(found) == [1, 2, 3]
+            assert [each.attempt for each in found] == attempts
+    assert caplog.text.count("it is a copy") == 1
 
 
 def test_threads_share_one_member(store: Store) -> None:

@@ -31,7 +31,7 @@ from lakelog_queues.groups.delivery import Delivery
 from lakelog_queues.groups.members import MemberLocks
 from lakelog_queues.groups.options import GroupOptions
 from lakelog_queues.groups.set_aside import dead_letter_of, retry_delay_ms, retry_of
-from lakelog_queues.groups.state import FreshMessages, Claim, GroupState, Lease
+from lakelog_queues.groups.state import Claim, FreshMessages, GroupState, Lease
 
 BATCH_MESSAGES: Final = 32
 _TURN_S: Final = 1.0
