@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 from hypothesis import given, settings
@@ -73,10 +73,13 @@ class Group:
         self.members[number]._turn_at = 0.0  # sees the others at once
         return self.members[number]
 
-    def get(self, *place: Any, tags: str | None) -> PlacedResult:
-        found = self.queues.get(*place, tags=tags)
+    def get(
+        self, topic: str, queue_id: int, offset: int, max_messages: int, *, tags: str | None
+    ) -> PlacedResult:
+        found = self.queues.get(topic, queue_id, offset, max_messages, tags=tags)
         offsets = [each.queue_offset for each in found.messages]
-        return PlacedResult(*attrs.astuple(found, recurse=False), offsets)
+        bounds = found.min_offset, found.max_offset
+        return PlacedResult(found.status, found.messages, found.next_offset, *bounds, offsets)
 
     def refused(self, message: object) -> None:
         raise AssertionError(f"{message} is put, without any reason")
