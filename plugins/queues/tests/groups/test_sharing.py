@@ -245,6 +245,24 @@ def test_a_group_whose_offsets_were_removed_begins_anew(store: Store) -> None:
         assert bodies(drain(member, count=4)) == [0, 1, 2, 3]
 
 
+def test_the_state_of_a_topic_outlives_its_subscription(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(store, 4, "a", queues=1)
+    fill(store, 2, "b", queues=1)
+    with store.subscribe("g", "a", start="earliest") as member:
+        member.ack(*member.poll(2))
+        held = member.poll(1)
+    with store.subscribe("g", "b", start="earliest") as member:
+        assert len(member.poll()) == 2
+        member.commit()
+    with store.subscribe("g", "a", start="earliest") as member:
+        again, last = member.poll()
+        assert (bodies([again, last]), again.attempt, last.attempt) == ([2, 3], 2, 1)
+        assert again.message == held[0].message
+    assert caplog.text == ""
+
+
 def test_latest_begins_at_the_end_and_new_queues_at_their_first_message(store: Store) -> None:
     fill(store, 4)
     with joined(store, start="latest") as member:

@@ -117,10 +117,7 @@ class GroupConsumer:
                 *(self._locks, options.subscription, access.now_ms()),
                 is_alone=options.broadcast is not None,
             )
-            topics = options.all_topics
-            self._commits = GroupCommits(
-                options.group, topics, self._state, access.offsets, self._locks
-            )
+            self._commits = GroupCommits(self.group, self._state, access.offsets, self._locks)
             self._turn()
             self._ends = opened.pop_all()
         self._commit_at = time.monotonic() + options.commit_interval_ms / 1000
