@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import lakelog
-from lakelog import GroupConsumer, Message, Store
+from lakelog import GroupConsumer, Message, PutRefused, PutStatus, Store
 from lakelog.errors import SettingsError, StoreClosed, StoreError, StoreReadOnly
 from lakelog.runtime.arguments import WrongType, WrongValue
 from plugins.queues.tests.groups.support import Clock, bodies, drain, fill, open_store, until
@@ -124,6 +125,35 @@ def test_what_failed_goes_through_the_retry_topic_and_ends_as_a_dead_letter(stor
     assert dead.properties["DLQ_ORIGIN_TOPIC"] == dead.properties["RETRY_TOPIC"] == "t"
     assert dead.properties["DLQ_ORIGIN_MESSAGE_ID"] == origin.message_id
     assert store.groups() == {"g": {"t": {0: 1}, "%RETRY%g": {0: 2}}}
+
+
+@pytest.mark.parametrize("most", [1, 9])
+def test_a_message_that_cannot_be_set_aside_stays(
+    store: Store, most: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(store, 1)
+    clock = Clock()
+
+    def refuse(_: Message) -> None:
+        raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
+
+    with joined(store, max_attempts=most, invisible_ms=1000) as member:
+        clock.set_for(member)
+        (found,) = drain(member, count=1)
+        assert member.nack(found, 0)
+        put, member._access = store.put, attrs.evolve(member._access, put=refuse)
+        assert member.poll() == []
+        assert "the disk is full" in caplog.text
+        member.commit()
+        assert store.groups()["g"]["t"][0] == 0
+        member._access = attrs.evolve(member._access, put=put)
+        clock.ms += 1000
+        member.poll()
+        member.commit()
+        assert store.groups()["g"]["t"][0] == 1
+        assert store.wait_dispatched()
+        (aside,) = store.get("%RETRY%g" if most > 1 else "%DLQ%g", 0, 0).messages
+        assert aside.reconsume_times == 1
 
 
 def test_retries_that_rocketmq_wrote_are_handed_out(store: Store) -> None:

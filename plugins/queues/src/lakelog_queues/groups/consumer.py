@@ -345,6 +345,8 @@ class GroupConsumer:
                 )
             elif self._put(aside, claim):
                 self._state.remove([(*claim.queue, claim.offset, lease.number)])
+            else:
+                self._state.postpone(claim, lease)
         return found
 
     def _aside(self, claim: Claim, stored: StoredMessage) -> Message | None:

@@ -207,6 +207,15 @@ class GroupState:
                 )
         return claims
 
+    def postpone(self, claim: Claim, lease: Lease) -> None:
+        """Undo a claim; the message is visible again at the end of the lease."""
+        with self._database.transaction() as cursor:
+            cursor.execute(
+                "UPDATE handed SET lease = 0, attempt = attempt - 1, returned = ? "
+                f"WHERE {_THIS} AND offset = ? AND lease = ?",
+                (claim.returned, self._scope, *claim.queue, claim.offset, lease.number),
+            )
+
     def remove(self, handles: Sequence[Handle]) -> list[bool]:
         """Acknowledge; returns for each whether it was still handed out by that lease."""
         return self._each(f"DELETE FROM handed WHERE {_THIS} AND offset = ? AND lease = ?", handles)
