@@ -32,13 +32,7 @@ if TYPE_CHECKING:
     from lakelog_doctor.recover import cut_replica, promote, recover
     from lakelog_doctor.repair import RepairReport, repair
     from lakelog_queues.consumers.consumer import Consumer
-    from lakelog_queues.finding.results import (
-        ColumnsResult,
-        GetResult,
-        GetStatus,
-        QueueInfo,
-        RecordsResult,
-    )
+    from lakelog_queues.finding.results import ColumnsResult, GetResult, GetStatus, QueueInfo
     from lakelog_queues.groups.consumer import GroupConsumer
     from lakelog_queues.groups.delivery import Delivery
     from lakelog_queues.store import Store
@@ -60,7 +54,6 @@ __all__ = [
     "PutResult",
     "PutStatus",
     "QueueInfo",
-    "RecordsResult",
     "RecoveryReport",
     "RepairReport",
     "Store",
@@ -73,30 +66,24 @@ __all__ = [
     "repair",
 ]
 
-_LAZY = {
-    "open": ("lakelog.store.open", "open_store"),
-    "Producer": ("lakelog.store.producer", "Producer"),
-    "LogStore": ("lakelog.store.log_store", "LogStore"),
-    "Store": ("lakelog_queues.store", "Store"),
-    "PutResult": ("lakelog.results", "PutResult"),
-    "BatchResult": ("lakelog.results", "BatchResult"),
-    "ColumnsResult": ("lakelog_queues.finding.results", "ColumnsResult"),
-    "Consumer": ("lakelog_queues.consumers.consumer", "Consumer"),
-    "Delivery": ("lakelog_queues.groups.delivery", "Delivery"),
-    "GroupConsumer": ("lakelog_queues.groups.consumer", "GroupConsumer"),
-    "GetResult": ("lakelog_queues.finding.results", "GetResult"),
-    "GetStatus": ("lakelog_queues.finding.results", "GetStatus"),
-    "MessageColumns": ("lakelog.message", "MessageColumns"),
-    "QueueInfo": ("lakelog_queues.finding.results", "QueueInfo"),
-    "RecordsResult": ("lakelog_queues.finding.results", "RecordsResult"),
-    "RecoveryReport": ("lakelog.recovery.report", "RecoveryReport"),
-    "RepairReport": ("lakelog_doctor.repair", "RepairReport"),
-    "cut_replica": ("lakelog_doctor.recover", "cut_replica"),
-    "embedded": ("lakelog.settings.toml", "embedded"),
-    "promote": ("lakelog_doctor.recover", "promote"),
-    "recover": ("lakelog_doctor.recover", "recover"),
-    "repair": ("lakelog_doctor.repair", "repair"),
+_MODULES = {
+    "lakelog.message": "MessageColumns",
+    "lakelog.recovery.report": "RecoveryReport",
+    "lakelog.results": "BatchResult PutResult",
+    "lakelog.settings.toml": "embedded",
+    "lakelog.store.log_store": "LogStore",
+    "lakelog.store.open": "open_store",
+    "lakelog.store.producer": "Producer",
+    "lakelog_doctor.recover": "cut_replica promote recover",
+    "lakelog_doctor.repair": "RepairReport repair",
+    "lakelog_queues.consumers.consumer": "Consumer",
+    "lakelog_queues.finding.results": "ColumnsResult GetResult GetStatus QueueInfo",
+    "lakelog_queues.groups.consumer": "GroupConsumer",
+    "lakelog_queues.groups.delivery": "Delivery",
+    "lakelog_queues.store": "Store",
 }
+_LAZY = {each: (module, each) for module, names in _MODULES.items() for each in names.split()}
+_LAZY["open"] = _LAZY.pop("open_store")
 
 _PACKAGES = {"lakelog_doctor": "lakelog-tools", "lakelog_queues": "lakelog-queues"}
 

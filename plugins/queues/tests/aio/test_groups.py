@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TypeVar
 
-from lakelog import Message
+from lakelog import Delivery, Message
 from lakelog.aio import AsyncGroupConsumer, AsyncStore
 from lakelog.aio import open as open_async
 from plugins.queues.tests.groups.support import bodies, fill, open_store
@@ -61,7 +61,7 @@ def test_outcomes_and_a_cancelled_poll(tmp_path: Path) -> None:
             await asyncio.sleep(0)  # its thread runs by now, and cannot be stopped
             polling.cancel()
             await asyncio.gather(polling, return_exceptions=True)
-            found = []
+            found: list[Delivery] = []
             async with asyncio.timeout(30):  # less than the invisible time
                 while len(found) < 4:
                     found += await member.poll(4, wait_ms=100)

@@ -57,11 +57,15 @@ class Notes:
                 "taken_ms": delivery.taken_ms,
                 "visible_ms": delivery.visible_ms,
             }
-        os.write(self._fd, json.dumps(step).encode() + b"\n")
+        # A kill may cut a write at the end of a page; then the next line begins anew.
+        os.write(self._fd, b"\n" + json.dumps(step).encode() + b"\n")
 
 
 def steps(path: Path) -> Iterator[Step]:
+    """The steps so far; a line that a kill cut, or that is being written, is none."""
     for line in path.read_bytes().splitlines() if path.exists() else ():
+        if not line.endswith(b"}"):
+            continue
         found = json.loads(line)
         if "record" in found:
             found["record"] = tuple(found["record"])
@@ -124,8 +128,8 @@ def check_order(found: list[Step]) -> None:
     done: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
     for step in found:
         if step.record is not None:
-            *queue, offset = step.record
-            finished = done[queue[0], queue[1]]
+            topic, queue, offset = step.record
+            finished = done[topic, queue]
             if step.word == "begin":
                 assert finished.issuperset(range(offset)), step
             elif step.word == "done":

@@ -43,13 +43,13 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.005)
 
 
-def drain(*consumers: GroupConsumer, count: int) -> list[Delivery]:
+def drain(*consumers: GroupConsumer, count: int, most: int = 8) -> list[Delivery]:
     """Poll in turn until there are ``count`` messages."""
     found: list[Delivery] = []
 
     def polled() -> bool:
         for each in consumers:
-            found.extend(each.poll(8))
+            found.extend(each.poll(most))
         return len(found) >= count
 
     until(polled)

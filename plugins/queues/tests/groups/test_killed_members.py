@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,14 @@ def a_round(path: Path, seed: int, *, members: int, kills: int, messages: int, *
     def done() -> set[int]:
         return {each.body for each in steps(notes) if each.word == "done"}
 
+    def is_reached(count: int) -> bool:
+        return len(done()) >= count
+
     running = [one_more() for _ in range(members)]
     try:
         for number in range(kills):
             reached = (number + 1) * messages // (kills + 1)
-            until(lambda least=reached: len(done()) >= least)  # type: ignore[misc]
+            until(partial(is_reached, reached))
             victim = running.pop(chance.randrange(len(running)))
             victim.kill()
             running.append(one_more())

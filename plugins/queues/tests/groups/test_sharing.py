@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import lakelog
-from lakelog import Delivery, GroupConsumer, Message, Store
+from lakelog import GroupConsumer, Message, PutRefused, PutStatus, Store
 from lakelog.errors import SettingsError, StoreClosed, StoreError, StoreReadOnly
 from lakelog.runtime.arguments import WrongType, WrongValue
 from plugins.queues.tests.groups.support import Clock, bodies, drain, fill, open_store, until
@@ -125,6 +127,35 @@ def test_what_failed_goes_through_the_retry_topic_and_ends_as_a_dead_letter(stor
     assert store.groups() == {"g": {"t": {0: 1}, "%RETRY%g": {0: 2}}}
 
 
+@pytest.mark.parametrize("most", [1, 9])
+def test_a_message_that_cannot_be_set_aside_stays(
+    store: Store, most: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(store, 1)
+    clock = Clock()
+
+    def refuse(_: Message) -> None:
+        raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
+
+    with joined(store, max_attempts=most, invisible_ms=1000) as member:
+        clock.set_for(member)
+        (found,) = drain(member, count=1)
+        assert member.nack(found, 0)
+        put, member._access = store.put, attrs.evolve(member._access, put=refuse)
+        assert member.poll() == []
+        assert "the disk is full" in caplog.text
+        member.commit()
+        assert store.groups()["g"]["t"][0] == 0
+        member._access = attrs.evolve(member._access, put=put)
+        clock.ms += 1000
+        member.poll()
+        member.commit()
+        assert store.groups()["g"]["t"][0] == 1
+        assert store.wait_dispatched()
+        (aside,) = store.get("%RETRY%g" if most > 1 else "%DLQ%g", 0, 0).messages
+        assert aside.reconsume_times == 1
+
+
 def test_retries_that_rocketmq_wrote_are_handed_out(store: Store) -> None:
     store.put(Message("%RETRY%g", b"1", queue_id=0, reconsume_times=4))
     with store.subscribe("g", "t") as consumer:
@@ -137,8 +168,7 @@ def test_the_order_of_a_queue(store: Store) -> None:
     clock = Clock()
     with joined(store, orderly=True) as one, joined(store, orderly=True) as two:
         clock.set_for(one, two)
-        held: list[Delivery] = []
-        until(lambda: bool(held.extend(one.poll(3) or two.poll(3)) or held))
+        held = drain(one, two, count=3, most=3)
         assert bodies(held) == [0, 1, 2]
         assert one.poll() == two.poll() == [], "nothing of a queue while any of it is out"
         assert one.ack(held[0])
@@ -245,6 +275,24 @@ def test_a_group_whose_offsets_were_removed_begins_anew(store: Store) -> None:
         assert bodies(drain(member, count=4)) == [0, 1, 2, 3]
 
 
+def test_the_state_of_a_topic_outlives_its_subscription(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(store, 4, "a", queues=1)
+    fill(store, 2, "b", queues=1)
+    with store.subscribe("g", "a", start="earliest") as member:
+        member.ack(*member.poll(2))
+        held = member.poll(1)
+    with store.subscribe("g", "b", start="earliest") as member:
+        assert len(member.poll()) == 2
+        member.commit()
+    with store.subscribe("g", "a", start="earliest") as member:
+        again, last = member.poll()
+        assert (bodies([again, last]), again.attempt, last.attempt) == ([2, 3], 2, 1)
+        assert again.message == held[0].message
+    assert caplog.text == ""
+
+
 def test_latest_begins_at_the_end_and_new_queues_at_their_first_message(store: Store) -> None:
     fill(store, 4)
     with joined(store, start="latest") as member:
@@ -284,6 +332,23 @@ def test_a_damaged_state_is_an_error_that_says_what_to_do(tmp_path: Path) -> Non
         database.unlink()
         with joined(store) as member:
             assert bodies(member.poll()) == [2]
+
+
+def test_the_state_in_a_copy_of_a_store_does_not_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_store(tmp_path / "store") as store:
+        fill(store, 4, queues=1)
+        with joined(store) as member:
+            first, *_ = member.poll()
+            member.ack(first)
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    for place, attempts in (("store", [2, 2, 2]), ("copy", [1, 1, 1]), ("copy", [2, 2, 2])):
+        with open_store(tmp_path / place) as store, joined(store) as member:
+            found = member.poll()
+            assert bodies(found) == [1, 2, 3]
+            assert [each.attempt for each in found] == attempts
+    assert caplog.text.count("it is a copy") == 1
 
 
 def test_threads_share_one_member(store: Store) -> None:

@@ -58,7 +58,7 @@ def test_a_limit_of_bytes(store: Store) -> None:
 @pytest.mark.parametrize("codes", ["A", 5, ["A"], [1 << 31]])
 def test_codes_that_are_no_hashes(store: Store, codes: object) -> None:
     with pytest.raises((WrongType, WrongValue), match="tags_codes"):
-        store.get_records("t", 0, 0, tags_codes=codes)  # type: ignore[arg-type]
+        store.get_records("t", 0, 0, tags_codes=codes)  # type: ignore[arg-type]  # that is the test
 
 
 def test_by_physical_offset(store: Store) -> None:

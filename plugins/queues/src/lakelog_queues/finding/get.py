@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import attrs
@@ -95,6 +96,13 @@ class QueueGetter:
         tags: str | None = None,
     ) -> PlacedResult:
         """Like :meth:`get`, with the offset of each message in the queue that is read."""
+        plain = self.get(topic, queue_id, offset, max_messages, tags=tags)
+        places = [each.queue_offset for each in plain.messages]
+        is_own = all(each.topic == topic for each in plain.messages)
+        if is_own and all(a < b for a, b in pairwise([offset - 1, *places, plain.next_offset])):
+            bounds = plain.min_offset, plain.max_offset
+            return PlacedResult(plain.status, plain.messages, plain.next_offset, *bounds, places)
+        # A light queue, which holds messages of other queues.
         want = wanted((topic, queue_id), offset, max_messages, None, tag_filter(topic, tags))
         found = self._selector.select(want, _by_message)
         read = [message for each in found.batches for message in each.decoded]

@@ -6,8 +6,6 @@ and the second note they do not look like those of another program.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import attrs
 
 from lakelog.format.queue_offsets import Queue
@@ -21,18 +19,14 @@ class GroupCommits:
     """The committed offsets of one group."""
 
     group: str
-    topics: Collection[str]
     state: GroupState
     offsets: Offsets
     locks: MemberLocks
 
     def read(self) -> dict[Queue, int]:
-        """The offsets in the file."""
-        return {
-            (topic, queue): at
-            for topic in self.topics
-            for queue, at in self.offsets.committed(self.group, topic).items()
-        }
+        """The offsets in the file, of topics that are not subscribed any more as well."""
+        tables = self.offsets.groups().get(self.group, {})
+        return {(topic, queue): at for topic in tables for queue, at in tables[topic].items()}
 
     def adopt(self) -> dict[Queue, int | None]:
         """Continue at offsets that another program committed; returns them."""

@@ -31,7 +31,7 @@ from lakelog_queues.groups.delivery import Delivery
 from lakelog_queues.groups.members import MemberLocks
 from lakelog_queues.groups.options import GroupOptions
 from lakelog_queues.groups.set_aside import dead_letter_of, retry_delay_ms, retry_of
-from lakelog_queues.groups.state import Advance, Claim, GroupState, Lease
+from lakelog_queues.groups.state import Claim, FreshMessages, GroupState, Lease
 
 BATCH_MESSAGES: Final = 32
 _TURN_S: Final = 1.0
@@ -117,10 +117,7 @@ class GroupConsumer:
                 *(self._locks, options.subscription, access.now_ms()),
                 is_alone=options.broadcast is not None,
             )
-            topics = options.all_topics
-            self._commits = GroupCommits(
-                options.group, topics, self._state, access.offsets, self._locks
-            )
+            self._commits = GroupCommits(self.group, self._state, access.offsets, self._locks)
             self._turn()
             self._ends = opened.pop_all()
         self._commit_at = time.monotonic() + options.commit_interval_ms / 1000
@@ -296,7 +293,7 @@ class GroupConsumer:
             queues = [each for each in queues if not progress[each].is_out]
         self._first += 1
         first = self._first % len(queues) if queues else 0
-        read: list[tuple[Advance, list[StoredMessage]]] = []
+        read: list[tuple[FreshMessages, list[StoredMessage]]] = []
         for place, queue in enumerate(queues[first:] + queues[:first]):
             share = -(-most // (len(queues) - place))
             if share:
@@ -307,15 +304,15 @@ class GroupConsumer:
             return []
         taken = self._state.take([each for each, _ in read], lease, orderly=orderly)
         return [
-            self._delivery(advance.queue, at, message, 1, lease)
-            for (advance, messages), done in zip(read, taken, strict=True)
+            self._delivery(fresh.queue, at, message, 1, lease)
+            for (fresh, messages), done in zip(read, taken, strict=True)
             if done
-            for at, message in zip(advance.offsets, messages, strict=True)
+            for at, message in zip(fresh.offsets, messages, strict=True)
         ]
 
     def _read(
         self, queue: Queue, offset: int, most: int
-    ) -> tuple[Advance, list[StoredMessage]] | None:
+    ) -> tuple[FreshMessages, list[StoredMessage]] | None:
         """Messages of a queue from ``offset`` on; ``None`` at its end."""
         tags = self._options.all_topics[queue[0]]
         result = self._access.get(*queue, offset, most, tags=tags)
@@ -328,7 +325,7 @@ class GroupConsumer:
         next_offset = min(result.next_offset, result.max_offset)  # after OFFSET_FOUND_NULL
         if result.status not in _MOVES_ON or next_offset == offset:
             return None
-        return Advance(queue, offset, next_offset, result.queue_offsets), result.messages
+        return FreshMessages(queue, offset, next_offset, result.queue_offsets), result.messages
 
     def _again(self, most: int, lease: Lease) -> list[Delivery]:
         """Hand out messages whose time is over, or set them aside."""
@@ -348,6 +345,8 @@ class GroupConsumer:
                 )
             elif self._put(aside, claim):
                 self._state.remove([(*claim.queue, claim.offset, lease.number)])
+            else:
+                self._state.postpone(claim, lease)
         return found
 
     def _aside(self, claim: Claim, stored: StoredMessage) -> Message | None:

@@ -6,9 +6,10 @@ newest transactions (sqlite.org/pragma.html).
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -23,6 +24,7 @@ _VERSION: Final = 1
 _WAIT_S: Final = 60.0
 """Longest wait for transactions of other members."""
 _SCHEMA: Final = (
+    "CREATE TABLE home (inode INTEGER NOT NULL)",
     "CREATE TABLE members (number INTEGER PRIMARY KEY AUTOINCREMENT, scope TEXT NOT NULL, "
     "subscription TEXT NOT NULL, seen_ms INTEGER NOT NULL)",
     "CREATE TABLE queues (scope TEXT, topic TEXT, queue INTEGER, next INTEGER NOT NULL, "
@@ -33,9 +35,23 @@ _SCHEMA: Final = (
     "PRIMARY KEY (scope, topic, queue, offset)) WITHOUT ROWID",
     "CREATE INDEX handed_visible ON handed (scope, visible_ms)",
 )
+_log = logging.getLogger("lakelog")
 _creating = Lock()
 _FORKED: Final[list[sqlite3.Connection]] = []
 """Connections of the parent in a forked child, which must not even be closed there."""
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(found)
+
+
+def _inode(path: Path) -> int:
+    return path.stat().st_ino
 
 
 class GroupDatabase:
@@ -50,22 +66,36 @@ class GroupDatabase:
         self._lock = Lock()
         self._closed = False
         with locks.turn, self._failing():
-            # Closing any descriptor of the file would drop the locks of SQLite in this process.
             with _creating:
-                if not self.path.exists():
-                    files.open(self.path, write=True, create=True).close()
-            self._connection = sqlite3.connect(
-                self.path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
-            )
+                self._create(files)
+            self._connection = _connect(self.path)
             try:
                 self._prepare()
             except BaseException:  # Ctrl-C too
                 self._connection.close()
                 raise
 
+    def _create(self, files: FileSystem) -> None:
+        """Create an empty file, also in place of a copy.
+
+        A copy of a file in use may lack a part of its transactions, so that messages would be lost.
+        """
+        if self.path.exists():
+            with closing(_connect(self.path)) as connection:
+                is_known = _version(connection) == _VERSION
+                homes = connection.execute("SELECT inode FROM home") if is_known else ()
+                is_copy = any(home != _inode(self.path) for (home,) in homes)
+            if not is_copy:
+                return
+            _log.warning("%s: it is a copy; groups continue at their committed offsets", self.path)
+            for suffix in ("-wal", "-shm", ""):
+                with suppress(FileNotFoundError):
+                    files.unlink(self.path.with_name(self.path.name + suffix))
+        # Not if it exists: closing a descriptor drops the locks of SQLite in this process.
+        files.open(self.path, write=True, create=True).close()
+
     def _prepare(self) -> None:
-        run = self._connection.execute
-        (version,) = run("PRAGMA user_version").fetchone()
+        run, version = self._connection.execute, _version(self._connection)
         if version not in (0, _VERSION):
             raise StoreError(
                 f"it has version {version} and this lakelog knows {_VERSION}; use the lakelog that "
@@ -78,6 +108,7 @@ class GroupDatabase:
             run("BEGIN IMMEDIATE")
             for statement in _SCHEMA:
                 run(statement)
+            run("INSERT INTO home VALUES (?)", (_inode(self.path),))
             run(f"PRAGMA user_version = {_VERSION}")
             run("COMMIT")
 

@@ -62,7 +62,7 @@ class Claim:
 
 
 @attrs.frozen
-class Advance:
+class FreshMessages:
     """Messages read from a queue, to be handed out.
 
     :ivar start: the offset from which they were read
@@ -146,28 +146,28 @@ class GroupState:
         rows = self._database.rows(query, (self._scope,))
         return {(topic, queue): QueueProgress(at, bool(out)) for topic, queue, at, out in rows}
 
-    def take(self, advances: Sequence[Advance], lease: Lease, *, orderly: bool) -> list[bool]:
-        """Hand out messages; returns for each of ``advances`` whether that was done.
+    def take(self, fresh: Sequence[FreshMessages], lease: Lease, *, orderly: bool) -> list[bool]:
+        """Hand out messages; returns for each of ``fresh`` whether that was done.
 
         It is not if another member moved the offset meanwhile; with ``orderly`` also if any message
         of the queue is out.
         """
         with self._database.transaction() as cursor:
-            return [self._take(cursor, each, lease, orderly=orderly) for each in advances]
+            return [self._take(cursor, each, lease, orderly=orderly) for each in fresh]
 
-    def _take(self, cursor: Cursor, advance: Advance, lease: Lease, *, orderly: bool) -> bool:
-        this = (self._scope, *advance.queue)
+    def _take(self, cursor: Cursor, fresh: FreshMessages, lease: Lease, *, orderly: bool) -> bool:
+        this = (self._scope, *fresh.queue)
         if orderly and cursor.execute(f"SELECT 1 FROM handed WHERE {_THIS}", this).fetchone():
             return False
         cursor.execute(
             f"UPDATE queues SET next = ? WHERE {_THIS} AND next = ?",
-            (advance.next_offset, *this, advance.start),
+            (fresh.next_offset, *this, fresh.start),
         )
         if cursor.rowcount != 1:
             return False
         cursor.executemany(
             "INSERT OR REPLACE INTO handed VALUES (?, ?, ?, ?, ?, ?, 1, ?, 0)",
-            [(*this, at, lease.member, lease.number, lease.visible_ms) for at in advance.offsets],
+            [(*this, at, lease.member, lease.number, lease.visible_ms) for at in fresh.offsets],
         )
         return True
 
@@ -206,6 +206,15 @@ class GroupState:
                     (*values, self._scope, *each.queue, each.offset),
                 )
         return claims
+
+    def postpone(self, claim: Claim, lease: Lease) -> None:
+        """Undo a claim; the message is visible again at the end of the lease."""
+        with self._database.transaction() as cursor:
+            cursor.execute(
+                "UPDATE handed SET lease = 0, attempt = attempt - 1, returned = ? "
+                f"WHERE {_THIS} AND offset = ? AND lease = ?",
+                (claim.returned, self._scope, *claim.queue, claim.offset, lease.number),
+            )
 
     def remove(self, handles: Sequence[Handle]) -> list[bool]:
         """Acknowledge; returns for each whether it was still handed out by that lease."""
