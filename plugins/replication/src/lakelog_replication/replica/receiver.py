@@ -48,7 +48,7 @@ class HaReceiver:
     def __init__(self, settings: RocketmqHaSettings, context: Context) -> None:
         """Check the settings; raises :class:`~lakelog.errors.SettingsError`."""
         if not settings.master:
-            what = "a slave needs the HOST:PORT of its master"
+            what = "a slave needs its master: give --from HOST:PORT to lakelog replicate, or set it"
             raise SettingsError(what, key="rocketmq-ha.master")
         if settings.vouch == "flushed" and not settings.broker:
             what = "vouch = 'flushed' asks the master's broker port; give its HOST:PORT"
