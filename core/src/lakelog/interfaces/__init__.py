@@ -66,6 +66,7 @@ from lakelog.interfaces.receiving import Receivable, Receiver
 from lakelog.interfaces.replicating import (
     CopyProgress,
     LeadingReplicator,
+    RefusingReplicator,
     ReplicatedLog,
     Replicator,
 )
@@ -127,6 +128,7 @@ __all__ = [
     "QueueReader",
     "Receivable",
     "Receiver",
+    "RefusingReplicator",
     "ReplicatedLog",
     "Replicator",
     "Sealable",

@@ -95,6 +95,21 @@ class Replicator(Protocol):
 
 
 @runtime_checkable
+class RefusingReplicator(Protocol):
+    """A replicator that may refuse a put before its append; ``submit`` comes too late for that."""
+
+    def refusal(self, length: int) -> str | None:
+        """Why a put that waits for copies is refused now; ``None`` if it is not.
+
+        Called in the thread of the put, before it enters the append section. The put then raises
+        :class:`~lakelog.errors.PutRefused` with ``IN_SYNC_REPLICAS_NOT_ENOUGH``. A put that does
+        not wait is not refused. Store and producers append without compiled code for single puts.
+
+        :param length: bytes that the put appends
+        """
+
+
+@runtime_checkable
 class LeadingReplicator(Protocol):
     """A replicator of which one process of a store sends: the one that has the services."""
 

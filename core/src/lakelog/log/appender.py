@@ -13,7 +13,13 @@ from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.encoder import RocketmqAppendCallback
 from lakelog.errors import IllegalMessage, LakelogError, PutRefused, StrategyFailed
 from lakelog.format.layout import BLANK_MIN_BYTES
-from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicator
+from lakelog.interfaces import (
+    AppendCallback,
+    FlushStrategy,
+    Outcome,
+    RefusingReplicator,
+    Replicator,
+)
 from lakelog.log.async_puts import AsyncPutQueue, Burst, fail_all
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
@@ -68,6 +74,9 @@ class Appender:
         self._of_flush = blaming_flush(flush_failed)
         self._of_replicator = blaming_replicator(replicator_failed)
         self._putting = _putting(callback, log)
+        if isinstance(replicator, RefusingReplicator):
+            self._append = partial(_append_unless_refused, log, replicator)
+            self._putting = None  # compiled code asks nobody
         self._answers_at_once = _all_have("answers_at_once", flush, replicator)
         direct = _all_have("answers_later", flush, replicator)
         self._coalescer = AsyncPutQueue(self.put_burst, direct=direct)
@@ -311,6 +320,15 @@ class Appender:
         finally:
             if self._replicator is not None:
                 self._replicator.close()
+
+
+def _append_unless_refused(
+    log: CommitLog, replicator: RefusingReplicator, batch: EncodedBatch
+) -> int:
+    why = replicator.refusal(len(batch.buffer)) if batch.wait else None
+    if why is not None:
+        raise PutRefused(PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, why)
+    return log.append(batch)
 
 
 def _hand_out(

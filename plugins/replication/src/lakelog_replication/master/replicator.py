@@ -112,6 +112,14 @@ class HaMaster:
             server.drop()
 
 
+class RefusingHaMaster(HaMaster):
+    """Also refuses puts before their append; a :class:`~lakelog.interfaces.RefusingReplicator`."""
+
+    def refusal(self, length: int) -> str | None:
+        """Why a put that waits for copies is refused; ``None`` if enough slaves are in sync."""
+        return self._waits.refusal(length)
+
+
 _ALL: Final = WeakSet[HaMaster]()
 
 
