@@ -133,7 +133,7 @@ def test_every_kind_of_put_waits_for_copies(
 def test_a_put_is_refused_before_its_append_while_too_few_copies_are_in_sync(
     tmp_path: Path, put: str
 ) -> None:
-    section = {"send": "written", "in_sync_replicas": 2, "requires_in_sync": True}
+    section: dict[str, Any] = {"send": "written", "in_sync_replicas": 2, "requires_in_sync": True}
     with open_master(tmp_path / "s", **section) as store:
         store.put(Message("t", b"x", queue_id=0, wait_store_ok=False))
         end = store.max_offset
