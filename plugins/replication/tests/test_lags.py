@@ -19,6 +19,7 @@ from lakelog_testing import ScriptedSlave
 from lakelog_testing.scriptedmaster import ScriptedMaster
 from plugins.replication.tests.brokers import brokering
 from plugins.replication.tests.replica.copies import SEGMENT, make_log, replica, until
+from plugins.replication.tests.replica.test_durable import reached, replicating
 from plugins.replication.tests.test_in_a_store import message, open_master, port_of
 from plugins.replication.tests.test_remoting import runtime
 
@@ -128,7 +129,7 @@ def test_nothing_that_is_lost_is_shown_as_a_replica_that_runs(tmp_path: Path) ->
 def test_a_master_shows_the_lag_of_each_slave(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with (
-        open_master(path, send="written") as store,
+        open_master(path, send="written", silence_timeout_ms=LONG_MS) as store,
         ScriptedSlave(port_of(path, os.getpid())) as slave,
     ):
         ends = [store.put(message()).end_offset for _ in range(10)]
@@ -144,6 +145,34 @@ def test_a_master_shows_the_lag_of_each_slave(tmp_path: Path) -> None:
             assert [name for name, _, _ in lag_rows(view)] == ["slave 127.0.0.1"]
         (line,) = shown("replication", "status", path, "--json").splitlines()
         assert json.loads(line)["behind_messages"] == 4
+
+
+def test_the_lag_of_a_slave_that_stands_still_grows(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with (
+        open_master(path, send="written", silence_timeout_ms=LONG_MS) as store,
+        ScriptedSlave(port_of(path, os.getpid())) as slave,
+    ):
+        end = store.put(message()).end_offset
+        slave.report(1)
+        slave.bytes_up_to(end, report=False)
+        slave.report(end)
+        until(lambda: lag_of_slave(path).get("bytes") == 0)
+        more = store.put(message()).end_offset
+        until(lambda: lag_of_slave(path)["bytes"] == more - end)
+        assert lag_of_slave(path)["messages"] == 1
+
+
+def test_a_replica_that_is_served_is_well(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    with (
+        ScriptedMaster(make_log(tmp_path / "master", 10), segment_bytes=SEGMENT) as master,
+        replicating(copy, master),
+    ):
+        until(lambda: reached(copy) == master.end)
+        until((copy / "lakelog" / "serve.json").exists)
+        view = json.loads(shown("top", copy, "--json"))
+        assert (view["health"], view["problems"]) == ("ok", [])
 
 
 def lag_of_slave(path: Path) -> dict[str, Any]:

@@ -56,13 +56,13 @@ class CopyLags:
         lives = Path("/proc", str(said.get("pid"))).exists()
         shown = {"role": said.get("role"), "pid": said.get("pid"), "is_running": lives}
         if shown["role"] == "master":
-            about = self._master(said, now_ms)
+            about = self._master(said, now_ms, lives=lives)
         else:
             about = self._replica(said, now_ms, lives=lives)
         return {**shown, **about, "landed": self._landed(now_ms)}
 
-    def _master(self, said: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
-        end = self.store.max_offset
+    def _master(self, said: Mapping[str, Any], now_ms: int, *, lives: bool) -> dict[str, Any]:
+        end = said["end"] if lives else self.store.max_offset  # both ends of the same second
         slaves = [
             {
                 "address": each["address"],
