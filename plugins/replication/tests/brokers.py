@@ -14,8 +14,11 @@ from plugins.replication.tests.test_remoting import response
 
 
 @contextmanager
-def brokering(answers: Mapping[int, bytes]) -> Iterator[str]:
-    """Its address; requests that are not in ``answers`` are refused."""
+def brokering(answers: Mapping[int, bytes], asked: list[int] | None = None) -> Iterator[str]:
+    """Its address; requests that are not in ``answers`` are refused.
+
+    :param asked: the codes of the requests are added to it
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -25,6 +28,8 @@ def brokering(answers: Mapping[int, bytes]) -> Iterator[str]:
                     with suppress(OSError, struct.error), sock, sock.makefile("rb") as stream:
                         length, header = struct.unpack(">II", stream.read(8))
                         code = json.loads(stream.read(length - 4)[:header])["code"]
+                        if asked is not None:
+                            asked.append(code)
                         refusal = response(code=1, remark="not known")
                         sock.sendall(answers.get(code, refusal))
 

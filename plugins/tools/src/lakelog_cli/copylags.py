@@ -81,6 +81,8 @@ class CopyLags:
         heard_ms, is_connected = said["heard_ms"], lives and said["is_connected"]
         mean, last_ms = self._newest()
         behind = max(0, master_end - end) if master_end >= 0 else None
+        if not is_connected and master_end < end:
+            behind = None  # it was set back, or has grown since
         if behind == 0 and is_connected:
             lag: dict[str, Any] = dict(NO_LAG)
         else:
