@@ -66,6 +66,13 @@ class GroupCopier:
             self._over.wait(self._interval_s)
 
     def _copy(self) -> None:
+        """Copy all; an answer that is missing keeps nothing else from being copied."""
+        try:
+            self._copy_positions()
+        finally:
+            copy_configs(self._broker, self._files, self._path)
+
+    def _copy_positions(self) -> None:
         found = consumer_offsets(self._broker)
         commits: list[Commit] = []
         for name, offsets in found.items():
@@ -75,4 +82,3 @@ class GroupCopier:
         if commits:
             self._table.commit_all(commits)
         self._known = found
-        copy_configs(self._broker, self._files, self._path)
