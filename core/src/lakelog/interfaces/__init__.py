@@ -66,7 +66,6 @@ from lakelog.interfaces.receiving import Receivable, Receiver
 from lakelog.interfaces.replicating import (
     CopyProgress,
     LeadingReplicator,
-    RefusingReplicator,
     ReplicatedLog,
     Replicator,
 )
@@ -128,7 +127,6 @@ __all__ = [
     "QueueReader",
     "Receivable",
     "Receiver",
-    "RefusingReplicator",
     "ReplicatedLog",
     "Replicator",
     "Sealable",

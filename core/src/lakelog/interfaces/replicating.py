@@ -76,6 +76,11 @@ class Replicator(Protocol):
 
     Each process that appends has one. ``answers_later`` and ``answers_at_once`` mean what they mean
     for a :class:`~lakelog.interfaces.FlushStrategy`.
+
+    It may have ``admit(length: int) -> None``, as ``submit`` comes too late to refuse a put. It is
+    called in the thread of a put that waits, before the append of ``length`` bytes, and raises
+    :class:`~lakelog.errors.PutRefused` with ``IN_SYNC_REPLICAS_NOT_ENOUGH``. Single puts are then
+    made without compiled code.
     """
 
     def start(self, log: ReplicatedLog) -> None:
@@ -91,21 +96,6 @@ class Replicator(Protocol):
         """Let copies have what is durable, for a limited time, then stop; called once.
 
         The flush strategy was closed before. Also called after a ``start`` that raised.
-        """
-
-
-@runtime_checkable
-class RefusingReplicator(Protocol):
-    """A replicator that may refuse a put before its append; ``submit`` comes too late for that."""
-
-    def refusal(self, length: int) -> str | None:
-        """Why a put that waits for copies is refused now; ``None`` if it is not.
-
-        Called in the thread of the put, before it enters the append section. The put then raises
-        :class:`~lakelog.errors.PutRefused` with ``IN_SYNC_REPLICAS_NOT_ENOUGH``. A put that does
-        not wait is not refused. Store and producers append without compiled code for single puts.
-
-        :param length: bytes that the put appends
         """
 
 

@@ -113,11 +113,11 @@ class HaMaster:
 
 
 class RefusingHaMaster(HaMaster):
-    """Also refuses puts before their append; a :class:`~lakelog.interfaces.RefusingReplicator`."""
+    """Also refuses puts before their append."""
 
-    def refusal(self, length: int) -> str | None:
-        """Why a put that waits for copies is refused; ``None`` if enough slaves are in sync."""
-        return self._waits.refusal(length)
+    def admit(self, length: int) -> None:
+        """Raise :class:`~lakelog.errors.PutRefused` unless enough slaves are in sync."""
+        self._waits.admit(length)
 
 
 _ALL: Final = WeakSet[HaMaster]()

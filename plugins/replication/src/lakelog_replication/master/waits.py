@@ -18,7 +18,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.errors import StoreFailed
+from lakelog.errors import PutRefused, StoreFailed
 from lakelog.interfaces import Outcome, ReplicatedLog
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
@@ -91,14 +91,15 @@ class CopyWaits:
             self.answer()
         return future
 
-    def refusal(self, length: int) -> str | None:
-        """Why a put of ``length`` bytes is refused; ``None`` if enough slaves are in sync."""
+    def admit(self, length: int) -> None:
+        """Raise ``PutRefused`` unless enough slaves are in sync for a put of ``length`` bytes."""
         log = self._log
         if log is not None and self._is_in_sync(log, log.appended + length):
-            return None
-        return (
+            return
+        raise PutRefused(
+            PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH,
             f"fewer than {self._need} copies are in sync, this store included; nothing was "
-            "appended; see `lakelog replication status`"
+            "appended; see `lakelog replication status`",
         )
 
     def _is_in_sync(self, log: ReplicatedLog, end_offset: int) -> bool:
