@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import Final
 import attrs
 import pytest
 from _pytest.mark import ParameterSet
+
+from plugins.replication.tests.certificates import CertificateAuthority
 
 ROOT: Final = Path(__file__).parents[2]
 README: Final = ROOT / "README.md"
@@ -81,6 +84,19 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / name), *ARGUMENTS.get(name, [])]
     assert run(command, tmp_path).strip(), "it should print something"
     assert list(tmp_path.iterdir()) == [], "it should leave nothing behind"
+
+
+@pytest.mark.timeout(300)
+def test_two_machines_trust_each_other_by_certificates(tmp_path: Path) -> None:
+    issued = CertificateAuthority(tmp_path / "made", "ours").issue("machine")
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    for name, file in issued.items():
+        shutil.copy(file, folder / f"{name}.pem")
+    example = ROOT / "examples" / "copy_to_a_second_machine.py"
+    said = run([sys.executable, str(example), str(folder)], tmp_path)
+    assert "; 0 of them are lost" in said
+    assert "PUT_OK" in said
 
 
 @pytest.mark.parametrize("block", blocks("python"), ids=lambda block: f"line {block.line}")

@@ -23,6 +23,7 @@ from tests.support import maven, required
 SEGMENT: Final = 1 << 20
 SEND_MESSAGE: Final = 10
 UPDATE_CONSUMER_OFFSET: Final = 15
+CREATE_TOPIC: Final = 17
 CREATE_GROUP: Final = 200
 _SMALL: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m", "-XX:TieredStopAtLevel=1")
 _POM: Final = Path(__file__).parent / "pom.xml"
@@ -180,6 +181,20 @@ class Broker:
             "commitOffset": str(offset),
         }
         call(self.client, UPDATE_CONSUMER_OFFSET, fields)
+
+    def create_topic(self, topic: str, queues: int) -> None:
+        """Create a topic with so many queues."""
+        fields = {
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "readQueueNums": str(queues),
+            "writeQueueNums": str(queues),
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
+        }
+        call(self.client, CREATE_TOPIC, fields)
 
     def send_many(self, topic: str, first: int, count: int, size: int = 1000) -> list[int]:
         """Put ``count`` numbered messages; the numbers of those that were acknowledged."""

@@ -16,7 +16,9 @@ from typing import Any, Final
 import pytest
 
 import lakelog
-from lakelog_replication.remoting import BrokerRefused, broker_config, runtime_info
+from lakelog_replication.remoting import BrokerRefused, broker_config, call, runtime_info
+from lakelog_replication.replica.groups import consumer_offsets
+from lakelog_rocketmq.config.lenient import parse_object
 from tests.oracle.java import Oracle
 from tests.replication import dumps
 from tests.replication.masterbroker import SEGMENT, Broker, broker
@@ -53,6 +55,14 @@ def section(master: Broker, **more: Any) -> dict[str, Any]:
     }
 
 
+BROKER_FILES: Final[dict[str, Any]] = {
+    "segment_size_bytes": SEGMENT,
+    "consume_queue": {"file_entries": 30_000},
+    "hash_index": {"slots": 100_000, "entries": 400_000},
+}
+"""Sizes of files as the brokers of these tests have them; one opens no files of other sizes."""
+
+
 @contextmanager
 def replica(path: Path, master: Broker, **more: Any) -> Iterator[lakelog.Store]:
     """A replica in this process."""
@@ -61,7 +71,7 @@ def replica(path: Path, master: Broker, **more: Any) -> Iterator[lakelog.Store]:
         mode="replica",
         replicator="rocketmq-ha",
         rocketmq_ha=section(master, **more),
-        segment_size_bytes=SEGMENT,
+        **BROKER_FILES,
     ) as store:
         yield store
 
@@ -146,6 +156,48 @@ def test_positions_of_consumer_groups_come_along(tmp_path: Path) -> None:
             assert store.groups()["readers"][TOPIC] == {1: 7}
             master.commit("readers", TOPIC, 2, 3)
             until(lambda: store.groups()["readers"][TOPIC] == {1: 7, 2: 3})
+
+
+def test_a_promoted_replica_has_the_topics_and_groups_of_its_master(tmp_path: Path) -> None:
+    copy = tmp_path / "promoted" / "store"
+    with broker(tmp_path / "broker") as master:
+        master.create_topic("Planned", queues=3)
+        master.send_many("Planned", 0, 30)
+        master.commit("readers", "Planned", 1, 7)
+        asked = {"broker": str(master.client), "groups_interval_ms": 50}
+        with replica(copy, master, **asked) as store:
+            until(lambda: store.max_offset == end_of(master))
+            wanted = configs(master)
+            until(lambda: "readers" in store.groups() and there(copy) == wanted)
+            end = store.max_offset
+    lakelog.promote(copy, **BROKER_FILES)
+    with broker(tmp_path / "promoted") as promoted:
+        assert end_of(promoted) >= end
+        found = configs(promoted)
+        assert found[0]["Planned"] == wanted[0]["Planned"]
+        assert found[0]["Planned"]["writeQueueNums"] == 3
+        assert found[1]["readers"] == wanted[1]["readers"]
+        assert consumer_offsets(promoted.client)["Planned@readers"] == {1: 7}
+        assert promoted.send("Planned", b"after") >= end
+
+
+def configs(master: Broker) -> list[dict[str, Any]]:
+    """The topics and the groups of a broker."""
+    answers = [call(master.client, code).body for code in (21, 201)]
+    topics, groups = map(parse_object, answers)
+    return [topics["topicConfigTable"], groups["subscriptionGroupTable"]]
+
+
+def there(copy: Path) -> list[dict[str, Any]]:
+    """The same of a replica's files."""
+    found = []
+    for file, table in (
+        ("topics.json", "topicConfigTable"),
+        ("subscriptionGroup.json", "subscriptionGroupTable"),
+    ):
+        path = copy / "config" / file
+        found.append(parse_object(path.read_bytes())[table] if path.exists() else {})
+    return found
 
 
 @contextmanager

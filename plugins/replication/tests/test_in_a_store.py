@@ -19,7 +19,7 @@ import lakelog_flush.plugin
 import lakelog_hash_index.plugin
 import lakelog_replication.plugin
 from lakelog import Message, Store
-from lakelog.errors import StoreError
+from lakelog.errors import PutRefused, SettingsError, StoreError
 from lakelog.status import PutStatus
 from lakelog_replication.status import read_status
 from lakelog_testing import ScriptedSlave
@@ -127,6 +127,38 @@ def test_every_kind_of_put_waits_for_copies(
                 assert set(PUTS[put](store)) == {PutStatus.PUT_OK}
                 assert len(copy.bytes) == store.max_offset - 1
             assert log_of(tmp_path / "s")[1 : store.max_offset] == copy.bytes
+
+
+@pytest.mark.parametrize("put", PUTS)
+def test_a_put_is_refused_before_its_append_while_too_few_copies_are_in_sync(
+    tmp_path: Path, put: str
+) -> None:
+    section: dict[str, Any] = {"send": "written", "in_sync_replicas": 2, "requires_in_sync": True}
+    with open_master(tmp_path / "s", **section) as store:
+        store.put(Message("t", b"x", queue_id=0, wait_store_ok=False))
+        end = store.max_offset
+        with pytest.raises(PutRefused, match="fewer than 2 copies are in sync") as refused:
+            PUTS[put](store)
+        assert refused.value.status is PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
+        assert not refused.value.status.in_log
+        assert store.max_offset == end
+        with replica(tmp_path / "s"):
+            eventually(lambda: copies(store) >= end)
+            assert set(PUTS[put](store)) == {PutStatus.PUT_OK}
+        eventually(lambda: copies(store) < 0)
+        with pytest.raises(PutRefused, match="IN_SYNC_REPLICAS_NOT_ENOUGH"):
+            store.producer("t").put(b"x")
+
+
+def copies(store: Store) -> int:
+    """The end that enough connected slaves have."""
+    assert store._owned is not None
+    return store._owned.log.copies.reachable_end
+
+
+def test_refusing_without_a_wait_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="requires_in_sync needs in_sync_replicas of 2"):
+        open_master(tmp_path / "s", requires_in_sync=True)
 
 
 def test_a_put_that_waits_for_nothing_does_not_wait(tmp_path: Path) -> None:

@@ -76,6 +76,11 @@ class Replicator(Protocol):
 
     Each process that appends has one. ``answers_later`` and ``answers_at_once`` mean what they mean
     for a :class:`~lakelog.interfaces.FlushStrategy`.
+
+    It may have ``admit(length: int) -> None``, as ``submit`` comes too late to refuse a put. It is
+    called in the thread of a put that waits, before the append of ``length`` bytes, and raises
+    :class:`~lakelog.errors.PutRefused` with ``IN_SYNC_REPLICAS_NOT_ENOUGH``. Single puts are then
+    made without compiled code.
     """
 
     def start(self, log: ReplicatedLog) -> None:

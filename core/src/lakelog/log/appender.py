@@ -60,14 +60,15 @@ class Appender:
         :param replicator_failed: the same for ``replicator``
         """
         self._log = log
-        self._append = log.append
+        admit: Callable[[int], None] | None = getattr(replicator, "admit", None)
+        self._append = log.append if admit is None else partial(_append_admitted, log, admit)
         self._encode = callback.encode
         self._flush = flush
         self._replicator = replicator
         self._health = health
         self._of_flush = blaming_flush(flush_failed)
         self._of_replicator = blaming_replicator(replicator_failed)
-        self._putting = _putting(callback, log)
+        self._putting = _putting(callback, log) if admit is None else None  # it asks nobody
         self._answers_at_once = _all_have("answers_at_once", flush, replicator)
         direct = _all_have("answers_later", flush, replicator)
         self._coalescer = AsyncPutQueue(self.put_burst, direct=direct)
@@ -313,6 +314,12 @@ class Appender:
                 self._replicator.close()
 
 
+def _append_admitted(log: CommitLog, admit: Callable[[int], None], batch: EncodedBatch) -> int:
+    if batch.wait:
+        admit(len(batch.buffer))
+    return log.append(batch)
+
+
 def _hand_out(
     batch: EncodedBatch, futures: Sequence[PutFuture], outcome: PutStatus | Exception
 ) -> None:
@@ -346,8 +353,7 @@ def _putting(callback: AppendCallback, log: CommitLog) -> Putting | None:
 
 def _all_have(trait: str, flush: FlushStrategy, replicator: Replicator | None) -> bool:
     """Whether the strategies that are used declare ``trait``."""
-    used = [each for each in (flush, replicator) if each is not None]
-    return all(getattr(each, trait, False) for each in used)
+    return all(getattr(each, trait, False) for each in (flush, replicator) if each is not None)
 
 
 def _combined(flush: PutStatus, replica: PutStatus) -> PutStatus:

@@ -91,6 +91,10 @@ class Served(Protocol):
     def is_writable(self) -> bool:
         """Whether puts are accepted."""
 
+    @property
+    def role(self) -> str:
+        """What it is to its process: a replica takes no puts, and is well all the same."""
+
 
 @attrs.define
 class StatusReporter:
@@ -152,7 +156,7 @@ class StatusReporter:
     def _problems(self) -> list[str]:
         failure = self.store.dispatch_failure
         found = [] if failure is None else [str(failure)]
-        if not self.store.is_writable:
+        if not self.store.is_writable and self.store.role != "replica":
             found.append("the store takes no puts")
         return found
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from lakelog.errors import NotAStore
+from lakelog_cli.copylags import copy_lags
+from lakelog_cli.copylines import lag_rows
 from lakelog_cli.options import AsJson
 from lakelog_cli.tables import write_rows
 from lakelog_replication import remoting
@@ -28,11 +31,20 @@ def status(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
     as_json: AsJson = False,
 ) -> None:
-    """List the slaves of a store, and how far each has its log."""
+    """List the slaves of a store, and how far each has its log; or the lags of a replica.
+
+    Lags are in bytes, messages and seconds. A slave that is a learner by its own setting reports
+    only where it began: its own status has its lag.
+    """
     if not store.is_dir():
         raise NotAStore("no store is here; is the path right?", path=store)
-    found = read_status(store)
-    write_rows([] if found is None else _rows(found), as_json=as_json)
+    found, lags = read_status(store), copy_lags(store)
+    if found is None and lags is not None:
+        write_rows(_replica_rows(lags), as_json=as_json)
+        state = "" if lags["is_running"] else ", and has ended"
+        typer.echo(f"lakelog: {store}: process {lags['pid']} {lags['says']}{state}", err=True)
+        return
+    write_rows([] if found is None else _rows(found, lags), as_json=as_json)
     for line in _about(store, found):
         typer.echo(f"lakelog: {line}", err=True)
 
@@ -55,12 +67,22 @@ def adopt(
     typer.echo(f"{broker} replicates from {master}")
 
 
-def _rows(found: MasterStatus) -> list[dict[str, Any]]:
+def _replica_rows(lags: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"lag": name, **(lag or dict.fromkeys(("bytes", "messages", "seconds")))}
+        for name, lag, _ in lag_rows(lags)
+    ]
+
+
+def _rows(found: MasterStatus, lags: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    behind = {each["address"]: each["lag"] or {} for each in (lags or {}).get("slaves", ())}
     return [
         {
             "slave": each.address,
             "acked": each.acked if each.acked >= 0 else None,
             "behind_bytes": found.end - each.acked if each.acked >= 0 else None,
+            "behind_messages": behind.get(each.address, {}).get("messages"),
+            "behind_seconds": behind.get(each.address, {}).get("seconds"),
             "sent": each.sent if each.acked >= 0 else None,
             "learner": each.learner,
             "connected_ms": each.since_ms,

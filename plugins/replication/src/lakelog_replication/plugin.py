@@ -16,9 +16,9 @@ def make(settings: RocketmqHaSettings, context: Context) -> Replicator:
         from lakelog_replication.replica.receiver import HaReceiver
 
         return HaReceiver(settings, context)
-    from lakelog_replication.master.replicator import HaMaster
+    from lakelog_replication.master.replicator import HaMaster, RefusingHaMaster
 
-    return HaMaster(settings, context)
+    return (RefusingHaMaster if settings.requires_in_sync else HaMaster)(settings, context)
 
 
 @hookimpl

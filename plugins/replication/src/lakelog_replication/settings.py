@@ -34,6 +34,9 @@ class RocketmqHaSettings(SlaveSettings):
         was written, as RocketMQ does it
     :ivar in_sync_replicas: number of copies that a put waits for, this one included
         (``inSyncReplicas``); with 1 no put waits
+    :ivar requires_in_sync: whether a put that waits is refused before its append, with
+        ``IN_SYNC_REPLICAS_NOT_ENOUGH``, while fewer copies are in sync; otherwise it is appended,
+        with ``SLAVE_NOT_AVAILABLE``. A broker does so with ``enableSlaveActingMaster``
     :ivar slave_timeout_ms: longest wait of a put for its copies (``slaveTimeout``); it then returns
         ``FLUSH_SLAVE_TIMEOUT``
     :ivar max_gap_bytes: a slave that is further behind counts as absent
@@ -59,6 +62,7 @@ class RocketmqHaSettings(SlaveSettings):
     learners: tuple[str, ...] = field(default=(), validator=_networks)
     send: Literal["flushed", "written"] = "flushed"
     in_sync_replicas: int = field(default=1, validator=validators.ge(1))
+    requires_in_sync: bool = False
     slave_timeout_ms: int = field(default=3_000, validator=validators.ge(1))
     max_gap_bytes: int = field(default=256 << 20, validator=validators.ge(1))
     batch_bytes: int = field(
@@ -73,6 +77,8 @@ class RocketmqHaSettings(SlaveSettings):
     authority: Path | None = None
 
     def __attrs_post_init__(self) -> None:
+        if self.requires_in_sync and self.in_sync_replicas == 1:
+            raise ValueError("requires_in_sync needs in_sync_replicas of 2 or more")
         given = [each is not None for each in (self.certificate, self.key, self.authority)]
         if any(given) and not all(given):
             raise ValueError("certificate, key and authority are given together, or none of them")

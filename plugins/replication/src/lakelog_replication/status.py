@@ -1,7 +1,10 @@
-"""The file ``lakelog/replication.json``: a master's slaves, for ``lakelog replication status``.
+"""The file ``lakelog/replication.json``: a master's slaves, or how far a replica's master is.
 
-Written by the process that sends, about once a second while something changes; never synced, and
-replaced atomically. Times are in ms since 1970, offsets in bytes of the log.
+Written by the process that sends or receives, about once a second while something changes; never
+synced, and replaced atomically. Times are in ms since 1970, offsets in bytes of the log. ``lakelog
+top``, ``stats`` and ``replication status`` read it (``lakelog_cli.copylags``). ``role`` is
+``master``, with the fields of :class:`MasterStatus`, or ``slave``, with those of
+:class:`ReplicaStatus`.
 """
 
 from __future__ import annotations
@@ -63,29 +66,61 @@ class MasterStatus:
 
     def write(self, files: FileSystem, path: Path) -> None:
         """Replace the file of the store directory ``path``; raises ``OSError``."""
-        target = path / OWN_DIR / STATUS_FILE
-        temporary = target.with_name(f"{STATUS_FILE}.tmp")  # one process sends, and writes it
-        file = files.open(temporary, write=True, create=True)
-        try:
-            file.truncate(0)
-            content = {"version": _VERSION, **attrs.asdict(self)}
-            file.write_at(0, json.dumps(content, indent=1).encode())
-        finally:
-            file.close()
-        files.rename(temporary, target)
+        _write(files, path, {"role": "master", **attrs.asdict(self)})
+
+
+@attrs.frozen(kw_only=True)
+class ReplicaStatus:
+    """What a replica knows of its master.
+
+    :ivar pid: the process that receives
+    :ivar source: the master, ``HOST:PORT``
+    :ivar time_ms: when this was written
+    :ivar heard_ms: when the master was heard last; 0 before
+    :ivar is_connected: whether there is a connection
+    :ivar master_end: end of the master's log; -1 if that is not known
+    :ivar says: what the replica does, in words
+    """
+
+    pid: int
+    source: str
+    time_ms: int
+    heard_ms: int
+    is_connected: bool
+    master_end: int
+    says: str
+
+    def write(self, files: FileSystem, path: Path) -> None:
+        """Replace the file of the store directory ``path``; raises ``OSError``."""
+        _write(files, path, {"role": "slave", **attrs.asdict(self)})
+
+
+def _write(files: FileSystem, path: Path, content: Mapping[str, Any]) -> None:
+    target = path / OWN_DIR / STATUS_FILE
+    temporary = target.with_name(f"{STATUS_FILE}.tmp")  # one process replicates, and writes it
+    file = files.open(temporary, write=True, create=True)
+    try:
+        file.truncate(0)
+        file.write_at(0, json.dumps({"version": _VERSION, **content}, indent=1).encode())
+    finally:
+        file.close()
+    files.rename(temporary, target)
 
 
 def read_status(path: Path) -> MasterStatus | None:
-    """The last status of the store directory ``path``; ``None`` if no master has run.
+    """The last status of the store directory ``path``; ``None`` if no master has run there last.
 
     Raises :class:`~lakelog.errors.StoreError` if the file is damaged or cannot be read.
     """
     target = path / OWN_DIR / STATUS_FILE
     try:
         found: dict[str, Any] = json.loads(target.read_text())
-        version, slaves = found.pop("version"), found.pop("slaves")
+        version = found.pop("version")
         if version != _VERSION:
             raise ValueError(f"its version is {version}, not {_VERSION}")
+        if found.pop("role") != "master":
+            return None
+        slaves = found.pop("slaves")
         return MasterStatus(slaves=tuple(SlaveStatus(**each) for each in slaves), **found)
     except FileNotFoundError:
         return None

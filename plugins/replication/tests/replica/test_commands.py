@@ -45,7 +45,7 @@ def test_a_copy_is_cut_and_promoted_by_commands(tmp_path: Path) -> None:
 
 def test_wrong_use_is_said(tmp_path: Path) -> None:
     done = run("replicate", tmp_path / "copy")
-    assert (done.returncode, "rocketmq-ha.master" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "--from HOST:PORT" in done.stderr) == (2, True), done.stderr
     done = run("replicate", tmp_path / "copy", "--from", "here", "--table", "a.b")
     assert (done.returncode, "--to" in done.stderr) == (2, True), done.stderr
     done = run("replicate", tmp_path / "copy", "--from", "127.0.0.1:1")

@@ -11,6 +11,7 @@ from pathlib import Path
 import lakelog
 from lakelog_replication.replica.vouching import AgeVoucher
 from lakelog_testing.scriptedmaster import ScriptedMaster
+from plugins.replication.tests.brokers import brokering
 from plugins.replication.tests.replica.copies import (
     SEGMENT,
     log_of,
@@ -19,6 +20,7 @@ from plugins.replication.tests.replica.copies import (
     replica,
     until,
 )
+from plugins.replication.tests.test_remoting import runtime
 
 LONG_MS = 3_600_000
 
@@ -55,6 +57,35 @@ def test_the_age_counts_only_while_the_master_is_heard() -> None:
     assert voucher.offset(700, 125.0) == 500
     assert voucher.offset(700, 134.9) == 500
     assert voucher.offset(700, 135.0) == 700
+
+
+def test_only_what_the_master_says_that_it_has_synced_is_durable(tmp_path: Path) -> None:
+    log, copy = make_log(tmp_path / "master", 100), tmp_path / "copy"
+
+    def told(boot_ms: int, behind: int) -> bytes:
+        return runtime(
+            bootTimestamp=boot_ms,
+            commitLogMinOffset=0,
+            commitLogMaxOffset=len(log),
+            remainHowManyDataToFlush=f"{behind} B",
+        )
+
+    answers, asked = {28: told(5, 900)}, list[int]()
+    with (
+        ScriptedMaster(log, segment_bytes=SEGMENT) as master,
+        brokering(answers, asked) as broker,
+        replica(copy, master.address, vouch="flushed", broker=broker) as store,
+    ):
+        until(lambda: store.max_offset == master.end)
+        until(lambda: store.flushed_offset > 0)
+        count = len(master.asked)
+        answers[28] = told(6, 0)  # another process, which may have lost what the former had
+        before = len(asked)
+        until(lambda: len(asked) > before + 8)  # the status asks too, once a second
+        assert 0 < store.flushed_offset <= len(log) - 900
+        master.disconnect()
+        master.await_connections(count + 1)
+        until(lambda: store.flushed_offset == master.end)
 
 
 def test_what_was_durable_stays_durable_over_an_open(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from lakelog_testing.contracts.follower import FollowerContract
     from lakelog_testing.contracts.plugin import PluginContract
+    from lakelog_testing.contracts.receiver import ReceiverContract
     from lakelog_testing.contracts.replicator import ReplicatorContract
     from lakelog_testing.contracts.segmentsource import SegmentSourceContract
     from lakelog_testing.contracts.settingsformat import SettingsFormatContract
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from lakelog_testing.faultyfile import FaultyFile
     from lakelog_testing.hookcalls import count_hook_calls
     from lakelog_testing.machine import StoreMachine
+    from lakelog_testing.receivedlog import FakeReceivedLog
     from lakelog_testing.records import encode_log, record_batch
     from lakelog_testing.replicatedlog import FakeReplicatedLog
     from lakelog_testing.scriptedslave import ScriptedSlave
@@ -47,12 +49,14 @@ __all__ = [
     "DurableFlushStrategyContract",
     "FakeClock",
     "FakeLog",
+    "FakeReceivedLog",
     "FakeReplicatedLog",
     "FaultyFile",
     "FlushStrategyContract",
     "FollowerContract",
     "GroupFlushStrategyContract",
     "PluginContract",
+    "ReceiverContract",
     "ReplicatorContract",
     "ScriptedSlave",
     "SegmentSourceContract",
@@ -77,12 +81,14 @@ _MODULES = {
     "DurableFlushStrategyContract": "contracts.flush",
     "FakeClock": "fakeclock",
     "FakeLog": "fakelog",
+    "FakeReceivedLog": "receivedlog",
     "FakeReplicatedLog": "replicatedlog",
     "FaultyFile": "faultyfile",
     "FlushStrategyContract": "contracts.flush",
     "FollowerContract": "contracts.follower",
     "GroupFlushStrategyContract": "contracts.flush",
     "PluginContract": "contracts.plugin",
+    "ReceiverContract": "contracts.receiver",
     "ReplicatorContract": "contracts.replicator",
     "ScriptedSlave": "scriptedslave",
     "SegmentSourceContract": "contracts.segmentsource",

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from lakelog_cli.amounts import milliseconds, size, span
 from lakelog_cli.columns import Columns
+from lakelog_cli.copylines import lag_table
 from lakelog_cli.diskbars import bars
 from lakelog_cli.shown import shown
 
@@ -24,6 +25,8 @@ def frame(view: View) -> RenderableType:
     parts: list[RenderableType] = [_head(view), *_problems(view)]
     if view.get("positions"):
         parts += [Text(), _log(view), _lags(view)]
+    if view.get("replication") is not None:
+        parts += [Text(), lag_table(view["replication"])]
     parts += [Text(line) for line in bars(view["disks"])]
     parts += [Text(), _processes(view["processes"])]
     if view.get("members") is not None:

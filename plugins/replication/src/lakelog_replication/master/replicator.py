@@ -112,6 +112,14 @@ class HaMaster:
             server.drop()
 
 
+class RefusingHaMaster(HaMaster):
+    """Also refuses puts before their append."""
+
+    def admit(self, length: int) -> None:
+        """Raise :class:`~lakelog.errors.PutRefused` unless enough slaves are in sync."""
+        self._waits.admit(length)
+
+
 _ALL: Final = WeakSet[HaMaster]()
 
 

@@ -70,6 +70,7 @@ class HaServer:
         self._idle = Event()
         self._closing = False
         self._has_changed = True
+        self._shown_end = -1
         self._threads: list[Thread] = []
         self._log: ReplicatedLog | None = None
 
@@ -327,8 +328,9 @@ class HaServer:
             return looked
         try:
             self._holds.update(self._acked(learners=True), self._end(log))
-            if self._has_changed:
-                self._has_changed = False
+            moved = bool(self._links) and self._end(log) != self._shown_end
+            if self._has_changed or moved:  # a slave that stands still changes nothing itself
+                self._has_changed, self._shown_end = False, self._end(log)
                 self._status(log).write(self._files, self._path)
         except (OSError, LakelogError) as error:
             self._refuse("pins", f"pins and status cannot be written: {error}")

@@ -18,7 +18,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.errors import StoreFailed
+from lakelog.errors import PutRefused, StoreFailed
 from lakelog.interfaces import Outcome, ReplicatedLog
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
@@ -47,6 +47,7 @@ class CopyWaits:
     def __init__(self, settings: RocketmqHaSettings) -> None:
         self.leads = False
         self._timeout_s = settings.slave_timeout_ms / 1000
+        self._need = settings.in_sync_replicas
         self._max_gap_bytes = settings.max_gap_bytes
         self._only_durable = settings.send == "flushed"
         self._waiting: list[_Waiting] = []  # a heap
@@ -75,8 +76,7 @@ class CopyWaits:
         copies = log.copies
         if copies.end >= end_offset:
             return _PUT_OK
-        reachable = copies.reachable_end
-        if reachable < 0 or end_offset - reachable > self._max_gap_bytes:
+        if not self._is_in_sync(log, end_offset):
             return PutStatus.SLAVE_NOT_AVAILABLE
         future: Future[PutStatus] = Future()
         deadline = time.monotonic() + self._timeout_s
@@ -90,6 +90,22 @@ class CopyWaits:
         if copies.end >= end_offset:  # reported before the put was in the heap
             self.answer()
         return future
+
+    def admit(self, length: int) -> None:
+        """Raise ``PutRefused`` unless enough slaves are in sync for a put of ``length`` bytes."""
+        log = self._log
+        if log is not None and self._is_in_sync(log, log.appended + length):
+            return
+        raise PutRefused(
+            PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH,
+            f"fewer than {self._need} copies are in sync, this store included; nothing was "
+            "appended; see `lakelog replication status`",
+        )
+
+    def _is_in_sync(self, log: ReplicatedLog, end_offset: int) -> bool:
+        """Whether enough slaves are connected, and not too far behind ``end_offset``."""
+        reachable = log.copies.reachable_end
+        return reachable >= 0 and end_offset - reachable <= self._max_gap_bytes
 
     def answer(self) -> None:
         """Answer the puts whose bytes enough slaves have."""

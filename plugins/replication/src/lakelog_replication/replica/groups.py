@@ -1,4 +1,4 @@
-"""Copies the positions of the master's consumer groups, which no byte of the log has."""
+"""Copies what no byte of the master's log has: positions of groups, and settings of topics."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lakelog_queues.consumers.offsets import Commit
 from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import GET_ALL_CONSUMER_OFFSET, BrokerRefused, call
+from lakelog_replication.replica.configs import copy_configs
 from lakelog_rocketmq.config.consumeroffsets import Offsets, read_offsets, split_name
 from lakelog_rocketmq.config.lenient import parse_object
 
@@ -32,7 +33,7 @@ def consumer_offsets(broker: Address) -> Offsets:
 
 
 class GroupCopier:
-    """Commits the positions of the master's groups to a replica, in a thread, at an interval.
+    """Copies positions and settings of the master to a replica, in a thread, at an interval.
 
     Positions of groups that the master does not have stay as they are.
     """
@@ -40,6 +41,7 @@ class GroupCopier:
     def __init__(self, broker: Address, context: Context, interval_s: float) -> None:
         """Begin to copy."""
         self._broker = broker
+        self._files, self._path = context.files, context.path
         self._table = OffsetTable(context.files, context.path)
         self._interval_s = interval_s
         self._known: Offsets = {}
@@ -61,10 +63,17 @@ class GroupCopier:
                 why = str(error)
             if why != self._why:
                 self._why = why
-                _LOG.warning("consumer groups: %s", why or f"{self._broker} answers again")
+                _LOG.warning("groups and topics: %s", why or f"{self._broker} answers again")
             self._over.wait(self._interval_s)
 
     def _copy(self) -> None:
+        """Copy all; an answer that is missing keeps nothing else from being copied."""
+        try:
+            self._copy_positions()
+        finally:
+            copy_configs(self._broker, self._files, self._path)
+
+    def _copy_positions(self) -> None:
         found = consumer_offsets(self._broker)
         commits: list[Commit] = []
         for name, offsets in found.items():

@@ -26,6 +26,7 @@ from lakelog_replication.replica.connection import Dialer, MasterConnection
 from lakelog_replication.replica.divergence import DivergenceSearch, Prober
 from lakelog_replication.replica.groups import GroupCopier
 from lakelog_replication.replica.receivable import Receivable, begin_replica
+from lakelog_replication.replica.reporter import MasterProgress, ReplicaReporter
 from lakelog_replication.replica.vouching import Voucher, make_voucher
 from lakelog_replication.settings import RocketmqHaSettings
 from lakelog_replication.wire import HaFrame, WireError
@@ -50,7 +51,7 @@ class HaReceiver:
     def __init__(self, settings: RocketmqHaSettings, context: Context) -> None:
         """Check the settings; raises :class:`~lakelog.errors.SettingsError`."""
         if not settings.master:
-            what = "a slave needs the HOST:PORT of its master"
+            what = "a slave needs its master: give --from HOST:PORT to lakelog replicate, or set it"
             if settings.masters or settings.name_servers:
                 what = "this is a folder for copies of several masters; open one of the copies"
             raise SettingsError(what, key="rocketmq-ha.master")
@@ -63,7 +64,7 @@ class HaReceiver:
         self._dialer = Dialer.of(settings)
         self._over = Event()
         self._thread: Thread | None = None
-        self._told = ""
+        self._progress = MasterProgress()
 
     # --- as a replicator ---
 
@@ -129,12 +130,21 @@ class HaReceiver:
         return Prober(self._dialer, self._over.is_set)
 
     def _run(self, log: Receivable) -> None:
+        with ExitStack() as closing:
+            reporter = ReplicaReporter(self._settings, self._context, self._progress)
+            closing.callback(reporter.close)
+            self._run_guarded(log)
+            self._progress.is_connected = False
+
+    def _run_guarded(self, log: Receivable) -> None:
         try:
             with ExitStack() as closing:
                 self._receive(log, closing)
         except ReplicaStopped as error:
+            self._progress.says = f"has stopped: {error}"
             _LOG.critical("%s", error)
         except StoreFailed as error:
+            self._progress.says = f"has stopped: {error}"
             _LOG.critical("%s: nothing more is received", error)
         except Exception as error:  # noqa: BLE001  # without this thread nothing would say it
             _LOG.critical("%s: the replica stops", self.source, exc_info=error)
@@ -157,11 +167,15 @@ class HaReceiver:
         """Receive by one connection; return when it is lost."""
         try:
             try:
-                Following(self._settings, self._dialer, log, voucher, self._over, self._tell).run()
+                following = Following(
+                    self._settings, self._dialer, log, voucher, self._over, self._tell
+                )
+                following.run(self._progress)
             except Differs as error:
                 self._tell(f"compares its log with that of {self.source}: {error}")
                 self._compare(log)
         except (OSError, WireError, PutRefused) as error:
+            self._progress.is_connected = False
             if not self._over.is_set():
                 self._tell(f"receives nothing from {self.source}: {error}")
 
@@ -180,8 +194,8 @@ class HaReceiver:
 
     def _tell(self, what: str) -> None:
         """Log a change of the state once."""
-        if what != self._told:
-            self._told = what
+        if what != self._progress.says:
+            self._progress.says = what
             _LOG.info("the replica %s", what)
 
 
@@ -207,15 +221,17 @@ class Following:
         self._at = 0  # where the next frame must start
         self._synced_s = 0.0
 
-    def run(self) -> None:
+    def run(self, progress: MasterProgress) -> None:
         """Receive until the store is closed; raises ``OSError``, :class:`Differs` and more."""
         log, settings = self._log, self._settings
         asked = self._at = self._start()
         with self._dialer.dial(asked) as connection:
             self._voucher.connected(log.appended, connection.heard_s)
+            progress.is_connected = True
             while not self._over.is_set():
                 frames = self._received(connection)
                 if frames:
+                    progress.heard(frames)
                     self._take(frames)
                     self._tell(f"receives from {settings.master}")
                 if self._at >= log.appended:

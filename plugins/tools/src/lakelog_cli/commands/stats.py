@@ -25,6 +25,8 @@ from lakelog.format.layout import (
     QUARANTINE_DIR,
 )
 from lakelog.recovery.quarantine import COPYING, LIST_FILE
+from lakelog_cli.copylags import CopyLags
+from lakelog_cli.copylines import lag_rows, lag_text
 from lakelog_cli.diskbars import bars, disks
 from lakelog_cli.filesizes import sizes
 from lakelog_cli.opening import open_for
@@ -46,7 +48,8 @@ def stats(
     """Print positions, times of the first and last message, queues, files and their sizes.
 
     The checkpoint tells up to which store time log, queues and index are durable. What recoveries
-    set aside in lakelog/quarantine/ stays until somebody deletes it. Each disk that a part of the
+    set aside in lakelog/quarantine/ stays until somebody deletes it. A replica, and a master's
+    slaves, have their lags in bytes, messages and seconds. Each disk that a part of the
     store stands on has a bar.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:
@@ -56,6 +59,7 @@ def stats(
             **_log(opened),
             **_queues(opened),
             "checkpoint": attrs.asdict(read_checkpoint(RealFileSystem(), opened.path)),
+            "replication": CopyLags(opened).view(),
             "disk_state": _disk_state(opened),
             "disks": disks(opened.path, directory_of(opened).commitlog),
             "files": _files(opened),
@@ -138,6 +142,11 @@ def _lines(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for name, value in document.items():
         if name == "disks":
             yield from bars(value)
+        elif name == "replication" and value is not None:
+            yield f"replication = {value['role']}"
+            for each, lag, remark in lag_rows(value):
+                line = f"{each}: {lag_text(lag)}"
+                yield shown(f"replication: {line}; {remark}" if remark else f"replication: {line}")
         elif isinstance(value, Mapping):
             yield from _lines(value, f"{prefix}{name}.")
         else:

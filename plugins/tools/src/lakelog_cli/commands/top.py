@@ -13,6 +13,7 @@ from rich.live import Live
 
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.store.open import prepare
+from lakelog_cli.copylags import copy_lags
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_document
@@ -29,23 +30,31 @@ def top(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Watch a store at work: rates, lags, flush latency, disks, who has it open.
+    """Watch a store at work: rates, lags, copies, flush latency, disks, who has it open.
 
     Works beside any living owner; 'lakelog serve' tells most. Ctrl-C ends it. With --json, with
     --once, and where the output is no terminal, one view is printed; its fields are those of
     lakelog/serve.json, and who has the store open: of other users' processes only root sees that.
     Exit code 3 if nobody has the store open.
     """
-    watcher = _watcher(store, broker_conf, settings, dict(map(assignment, assignments or ())))
+    arguments = dict(map(assignment, assignments or ()))
+    watcher = _watcher(store, broker_conf, settings, arguments)
+
+    def with_copies(view: dict[str, Any]) -> dict[str, Any]:
+        opening = {"broker_conf": broker_conf, "settings": settings, **arguments}
+        return {**view, "replication": copy_lags(watcher.path, **opening)}
+
     console = Console(markup=False, highlight=False)
     if as_json or once or not console.is_terminal:
-        view = _single(watcher, interval)
+        view = with_copies(_single(watcher, interval))
         write_document(view) if as_json else console.print(frame(view))
         return
-    with Live(frame(watcher.view()), console=console, auto_refresh=False, screen=True) as live:
+    with Live(
+        frame(with_copies(watcher.view())), console=console, auto_refresh=False, screen=True
+    ) as live:
         while True:
             time.sleep(interval)
-            live.update(frame(watcher.view()), refresh=True)
+            live.update(frame(with_copies(watcher.view())), refresh=True)
 
 
 def _watcher(

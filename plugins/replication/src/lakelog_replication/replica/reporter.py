@@ -1,0 +1,103 @@
+"""Writes how far a replica is behind its master, for ``lakelog replication status`` and ``top``.
+
+The protocol does not say where the master's log ends: a heartbeat does, as it comes only where
+nothing else is to be sent, and so does the master's broker port, if it is known.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from threading import Event, Thread
+from typing import Final
+
+import attrs
+
+from lakelog.interfaces import Context
+from lakelog.runtime.threads import started
+from lakelog_replication.address import Address
+from lakelog_replication.remoting import BrokerRefused, runtime_info
+from lakelog_replication.replica.settings import SlaveSettings
+from lakelog_replication.status import ReplicaStatus
+from lakelog_replication.wire import HaFrame
+
+_LOG: Final = logging.getLogger("lakelog")
+_INTERVAL_S: Final = 1.0
+
+
+@attrs.define
+class MasterProgress:
+    """The last that was heard of the master.
+
+    :ivar is_connected: whether there is a connection
+    :ivar end: of its log, if it was at a heartbeat; -1 if more has come since
+    :ivar heard_ms: when frames came, in ms since 1970; 0 before
+    :ivar says: what the replica does, in words
+    """
+
+    is_connected: bool = False
+    end: int = -1
+    heard_ms: int = 0
+    says: str = ""
+
+    def heard(self, frames: Sequence[HaFrame]) -> None:
+        """Note frames that came together."""
+        last = frames[-1]
+        self.end = -1 if len(last.body) else last.offset
+        self.heard_ms = time.time_ns() // 1_000_000
+
+
+class ReplicaReporter:
+    """Writes the status in a thread, about once a second while something changes."""
+
+    def __init__(self, settings: SlaveSettings, context: Context, progress: MasterProgress) -> None:
+        """Begin."""
+        self._source = settings.master
+        self._broker = Address.parse(settings.broker) if settings.broker else None
+        self._context = context
+        self._progress = progress
+        self._former: ReplicaStatus | None = None
+        self._over = Event()
+        thread = Thread(target=self._run, name="lakelog-replica-status", daemon=True)
+        self._thread = started(thread)
+
+    def close(self) -> None:
+        """Write the last status, and stop."""
+        self._over.set()
+        self._thread.join()
+        self._write(self._progress.end)
+
+    def _run(self) -> None:
+        while True:
+            self._write(self._end())
+            if self._over.wait(_INTERVAL_S):
+                return
+
+    def _end(self) -> int:
+        if self._broker is not None:
+            with suppress(BrokerRefused):
+                return runtime_info(self._broker).end
+        return self._progress.end
+
+    def _write(self, end: int) -> None:
+        progress, context = self._progress, self._context
+        status = ReplicaStatus(
+            pid=os.getpid(),
+            source=self._source,
+            time_ms=0,
+            heard_ms=progress.heard_ms,
+            is_connected=progress.is_connected,
+            master_end=end,
+            says=progress.says,
+        )
+        if status == self._former:
+            return
+        self._former = status
+        try:
+            now_ms = time.time_ns() // 1_000_000
+            attrs.evolve(status, time_ms=now_ms).write(context.files, context.path)
+        except OSError as error:
+            _LOG.warning("%s: the replication status cannot be written: %s", context.path, error)

@@ -1,0 +1,83 @@
+"""Settings of the master's topics, groups and delay levels come to a replica."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lakelog.files.filesystem import RealFileSystem
+from lakelog_replication.address import Address
+from lakelog_replication.remoting import BrokerRefused
+from lakelog_replication.replica.configs import copy_configs
+from lakelog_testing.scriptedmaster import ScriptedMaster
+from plugins.replication.tests.brokers import body, brokering
+from plugins.replication.tests.replica.copies import SEGMENT, make_log, replica, until
+from plugins.replication.tests.test_remoting import response
+
+TOPICS = {"topicConfigTable": {"t": {"topicName": "t"}}, "dataVersion": {"counter": 4}}
+GROUPS = {"subscriptionGroupTable": {"g": {"groupName": "g"}}, "dataVersion": {"counter": 2}}
+ANSWERS = {
+    21: body({**TOPICS, "mappingDataVersion": {"counter": 1}, "topicQueueMappingDetailMap": {}}),
+    45: response(b'{"offsetTable":{3:17}}'),
+    201: body({**GROUPS, "forbiddenTable": {}}),
+}
+
+
+def copied(path: Path, name: str) -> object:
+    file = path / "config" / name
+    return json.loads(file.read_text()) if file.exists() else None
+
+
+def copy(broker: str, path: Path) -> None:
+    copy_configs(Address.parse(broker), RealFileSystem(), path)
+
+
+def test_each_file_is_as_the_broker_writes_it(tmp_path: Path) -> None:
+    with brokering(ANSWERS) as broker:
+        copy(broker, tmp_path)
+    assert copied(tmp_path, "topics.json") == TOPICS
+    assert copied(tmp_path, "subscriptionGroup.json") == {**GROUPS, "forbiddenTable": {}}
+    assert copied(tmp_path, "delayOffset.json") == {"offsetTable": {"3": 17}}
+
+
+def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
+    with brokering(ANSWERS) as broker:
+        copy(broker, tmp_path)
+        before = {each: each.stat().st_ino for each in (tmp_path / "config").iterdir()}
+        copy(broker, tmp_path)
+        assert {each: each.stat().st_ino for each in (tmp_path / "config").iterdir()} == before
+    other = body({**TOPICS, "topicConfigTable": {"u": {"topicName": "u"}}})
+    with brokering({**ANSWERS, 21: other}) as broker:
+        copy(broker, tmp_path)
+    assert copied(tmp_path, "topics.json") == json.loads(
+        json.dumps({**TOPICS, "topicConfigTable": {"u": {"topicName": "u"}}})
+    )
+    assert copied(tmp_path, "topics.json.bak") == TOPICS
+
+
+@pytest.mark.parametrize("answer", [body({}), body([]), response(b"<html>"), response(code=1)])
+def test_what_is_no_answer_changes_nothing(tmp_path: Path, answer: bytes) -> None:
+    with brokering(ANSWERS) as broker:
+        copy(broker, tmp_path)
+    with brokering({**ANSWERS, 21: answer}) as broker, pytest.raises(BrokerRefused):
+        copy(broker, tmp_path)
+    assert copied(tmp_path, "topics.json") == TOPICS
+
+
+def test_a_broker_without_delays_has_no_file(tmp_path: Path) -> None:
+    with brokering({**ANSWERS, 45: response()}) as broker:
+        copy(broker, tmp_path)
+    assert copied(tmp_path, "delayOffset.json") is None
+
+
+def test_a_replica_copies_them_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "copy"
+    with (
+        ScriptedMaster(make_log(tmp_path / "master", 10), segment_bytes=SEGMENT) as master,
+        brokering(ANSWERS) as broker,
+        replica(path, master.address, broker=broker, groups_interval_ms=20),
+    ):
+        until(lambda: copied(path, "delayOffset.json") is not None)
+        assert copied(path, "topics.json") == TOPICS

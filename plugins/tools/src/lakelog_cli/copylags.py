@@ -1,0 +1,162 @@
+"""Lags of copies: of a replica behind its master, of a master's slaves, and of landed tables.
+
+``lakelog/replication.json`` has the positions; the process that replicates writes it. A lag is
+``bytes``, ``messages`` and ``seconds``, each ``None`` if it is not known.
+
+``bytes``
+    of the log
+``messages``
+    counted in the first 16 MiB of the lag; beyond that, and where they are not here yet, estimated
+    from the mean size of records
+``seconds``
+    since the store time of the first message that is lacking. A replica does not have that one:
+    there it is the age that its last message had when the master was heard last, or has now if
+    there is no connection
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+import lakelog
+from lakelog import Store
+from lakelog.codec.record_batch import RecordBatch
+from lakelog.errors import LakelogError
+from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
+from lakelog.format.layout import OWN_DIR
+from lakelog_retention.pins import read_pins
+
+STATUS_FILE: Final = "replication.json"
+SLAVE_PINS: Final = "ha-"
+"""Pins whose names begin so are those of slaves."""
+_COUNTED_BYTES: Final = 16 << 20
+_SAMPLE_BYTES: Final = 1 << 20
+NO_LAG: Final[Mapping[str, float]] = {"bytes": 0, "messages": 0, "seconds": 0.0}
+
+
+@attrs.frozen
+class CopyLags:
+    """Computes the lags of one store from a reader of it."""
+
+    store: Store
+    files: FileSystem = attrs.field(factory=RealFileSystem)
+
+    def view(self) -> dict[str, Any] | None:
+        """The role, the state and the lags; ``None`` if nothing replicates this store."""
+        said = _status(self.files, self.store.path)
+        if said is None:
+            return None
+        now_ms = time.time_ns() // 1_000_000
+        lives = Path("/proc", str(said.get("pid"))).exists()
+        shown = {"role": said.get("role"), "pid": said.get("pid"), "is_running": lives}
+        if shown["role"] == "master":
+            about = self._master(said, now_ms, lives=lives)
+        else:
+            about = self._replica(said, now_ms, lives=lives)
+        return {**shown, **about, "landed": self._landed(now_ms)}
+
+    def _master(self, said: Mapping[str, Any], now_ms: int, *, lives: bool) -> dict[str, Any]:
+        end = said["end"] if lives else self.store.max_offset  # both ends of the same second
+        slaves = [
+            {
+                "address": each["address"],
+                "learner": each["learner"],
+                "connected_ms": each["since_ms"],
+                "unsent_bytes": max(0, end - each["sent"]) if each["sent"] >= 0 else None,
+                "lag": self.between(each["acked"], end, now_ms) if each["acked"] >= 0 else None,
+            }
+            for each in said.get("slaves", ())
+        ]
+        known = {name: said.get(name) for name in ("listening", "in_sync_replicas", "refused")}
+        return {**known, "slaves": slaves}
+
+    def _replica(self, said: Mapping[str, Any], now_ms: int, *, lives: bool) -> dict[str, Any]:
+        end, master_end = self.store.max_offset, said["master_end"]
+        heard_ms, is_connected = said["heard_ms"], lives and said["is_connected"]
+        mean, last_ms = self._newest()
+        behind = max(0, master_end - end) if master_end >= 0 else None
+        if not is_connected and master_end < end:
+            behind = None  # it was set back, or has grown since
+        if behind == 0 and is_connected:
+            lag: dict[str, Any] = dict(NO_LAG)
+        else:
+            messages = None if behind is None or mean is None else round(behind / mean)
+            seen_ms = heard_ms if is_connected else now_ms
+            age_s = None if last_ms is None else max(0, seen_ms - last_ms) / 1000
+            lag = {"bytes": behind, "messages": messages, "seconds": age_s}
+        return {
+            "source": said["source"],
+            "is_connected": is_connected,
+            "heard_ms": heard_ms or None,
+            "says": said["says"],
+            "lag": lag,
+            "not_durable": self.between(self.store.flushed_offset, end, now_ms),
+        }
+
+    def _landed(self, now_ms: int) -> dict[str, dict[str, Any]]:
+        """The lag of each table behind the end of the log, by the name of its pin."""
+        end = self.store.max_offset
+        return {
+            each.name: self.between(each.position, end, now_ms)
+            for each in read_pins(self.files, self.store.path)
+            if not each.name.startswith(SLAVE_PINS)
+        }
+
+    def between(self, start: int, end: int, now_ms: int) -> dict[str, Any]:
+        """The lag of a position ``start`` in the log behind ``end``."""
+        start = max(start, self.store.min_offset)
+        if start >= end:
+            return dict(NO_LAG)
+        count, counted_to, first_ms = 0, start, None
+        for batch in self._batches(start, end):
+            first_ms = int(batch.store_timestamps_ms[0]) if first_ms is None else first_ms
+            count, counted_to = count + len(batch), batch.end_offset
+            if counted_to - start >= _COUNTED_BYTES:
+                break
+        if count and counted_to - start >= _COUNTED_BYTES:
+            count = round(count * (end - start) / (counted_to - start))
+        seconds = 0.0 if first_ms is None else max(0, now_ms - first_ms) / 1000
+        return {"bytes": end - start, "messages": count, "seconds": seconds}
+
+    def _newest(self) -> tuple[float | None, int | None]:
+        """The mean size of the last records, and the store time of the last one."""
+        end, count, size, last_ms = self.store.max_offset, 0, 0, None
+        start = max(self.store.min_offset, end - _SAMPLE_BYTES)
+        for batch in self._batches(start, end):
+            count, size = count + len(batch), size + int(batch.sizes.sum())
+            last_ms = int(batch.store_timestamps_ms[-1])
+        return (size / count if count else None), last_ms
+
+    def _batches(self, start: int, end: int) -> Iterator[RecordBatch]:
+        for piece in self.store.scan_pieces(start, end, verify=False):
+            if isinstance(piece, RecordBatch) and len(piece):
+                yield piece
+
+
+def copy_lags(path: Path, **settings: Any) -> dict[str, Any] | None:
+    """The lags of the store in ``path``; ``None`` if nothing replicates it, or it has no log yet.
+
+    :param settings: to open it with
+    """
+    if _status(RealFileSystem(), path) is None:
+        return None
+    try:
+        with lakelog.open(path, mode="read", **settings) as store:
+            return CopyLags(store).view()
+    except LakelogError:
+        return None
+
+
+def _status(files: FileSystem, path: Path) -> dict[str, Any] | None:
+    """The last status; ``None`` if there is none, or it cannot be read."""
+    try:
+        read = json.loads(read_file(files, path / OWN_DIR / STATUS_FILE) or b"")
+    except (OSError, ValueError):
+        return None
+    return read if isinstance(read, dict) and read.get("version") == 1 else None
