@@ -17,8 +17,8 @@ from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.files.state.replica import ReplicaState, read_replica, write_replica
 from lakelog.format.layout import ABORT_FILE
 from lakelog_testing.crash.filesystem import CrashPoint, SimFileSystem
-from lakelog_testing.crash.hasty import HastyFileSystem
 from lakelog_testing.crash.images import Image, images
+from lakelog_testing.crash.unsynced import UnsyncedFileSystem
 from tests.support import sampling
 
 SEGMENT: Final = 1 << 13
@@ -46,7 +46,7 @@ class Case:
 
     def check(self, path: Path) -> None:
         """The log is cut, with queues, index and durable end; nothing else has changed."""
-        lakelog.recover(path, files=HastyFileSystem(), **SETTINGS)
+        lakelog.recover(path, files=UnsyncedFileSystem(), **SETTINGS)
         assert read_replica(FILES, path) == ReplicaState("127.0.0.1:1")
         assert log_of(path) == self.log[: self.cut]
         kept = [start for start, end in self.places if end <= self.cut]
