@@ -118,6 +118,8 @@ def fill(path: Path, dispatcher: Dispatcher, count: int) -> None:
                 running.wait()
                 killed = True
                 say("kill", f"the dispatcher, by SIGKILL, after {done:,} events; another continues")
+                if dispatcher.engine == "spark":
+                    say("", "(its JVM may still print errors about the lost process; ignore them)")
                 running = dispatcher.start()
     if running is not None:
         running.terminate()  # it finishes its pass
