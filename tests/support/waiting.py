@@ -13,7 +13,7 @@ _PAUSE_SECONDS: Final = 0.005
 
 
 def until(
-    condition: Callable[[], T], missing: str = "", *, seconds: float = _PATIENCE_SECONDS
+    condition: Callable[[], T | None], missing: str = "", *, seconds: float = _PATIENCE_SECONDS
 ) -> T:
     """Call ``condition`` until it returns something true; return that.
 

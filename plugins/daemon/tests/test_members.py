@@ -18,8 +18,8 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.app import make_app
 from lakelog_daemon import members
 from lakelog_daemon.watching import Watcher
-from plugins.daemon.tests.support import until
 from plugins.retention.tests.maintenance.support import House, Keeping, fill
+from tests.support.waiting import until
 
 
 def watcher(path: Path) -> Watcher:

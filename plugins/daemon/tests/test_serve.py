@@ -20,8 +20,8 @@ from plugins.daemon.tests.support import (
     service,
     serving,
     started,
-    until,
 )
+from tests.support.waiting import until
 
 
 def test_a_stop_is_in_order_and_leaves_a_clean_store(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from lakelog_daemon import watching
 from lakelog_daemon.watching import Watcher
 from lakelog_retention.pins import Pin, write_pin
 from lakelog_testing.signals import hold
-from plugins.daemon.tests.support import IDLE, QUICK, service, serving, until
+from plugins.daemon.tests.support import IDLE, QUICK, service, serving
+from tests.support.waiting import until
 
 
 def top(path: Path, *more: str, code: int = 0) -> str:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import lakelog
 from lakelog import Message, PutStatus, Store
@@ -96,7 +96,7 @@ def _figures(master: subprocess.Popen[str], errors: Path) -> Sample:
 
 def _main(path: str, port: str, text: str) -> None:
     what = Puts(**json.loads(text))
-    section = {"port": int(port), "in_sync_replicas": 2, "slave_timeout_ms": 10_000}
+    section: dict[str, Any] = {"port": int(port), "in_sync_replicas": 2, "slave_timeout_ms": 10_000}
     if not what.is_durable:
         section["send"] = "written"
     with lakelog.open(

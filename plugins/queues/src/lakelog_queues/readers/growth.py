@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import attrs
 
-from lakelog.dispatch.arrivals import ArrivalSignal
 from lakelog.errors import StoreClosed
 from lakelog.format.queue_offsets import Queue
 from lakelog.runtime.threads import in_thread
+from lakelog_queues.arrivals import ArrivalSignal
 from lakelog_queues.finding.results import QueueInfo
 
 
