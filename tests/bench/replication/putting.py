@@ -96,7 +96,11 @@ def _figures(master: subprocess.Popen[str], errors: Path) -> Sample:
 
 def _main(path: str, port: str, text: str) -> None:
     what = Puts(**json.loads(text))
-    section = {"port": int(port), "in_sync_replicas": 2, "slave_timeout_ms": 10_000}
+    section: dict[str, object] = {
+        "port": int(port),
+        "in_sync_replicas": 2,
+        "slave_timeout_ms": 10_000,
+    }
     if not what.is_durable:
         section["send"] = "written"
     with lakelog.open(
