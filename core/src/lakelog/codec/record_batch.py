@@ -89,22 +89,6 @@ _LONGS = (
 _INTS = ("sizes", "magics", "body_crcs", "queue_ids", "flags", "sys_flags", "reconsume_times")
 _UNSIGNED = ("magics", "body_crcs")
 _BYTES = 8 * len(_LONGS) + 4 * len(_INTS)
-
-
-def last_of_columns(columns: memoryview) -> tuple[int, int, int] | None:
-    """Start in the buffer, size in bytes and store time in ms of the last record, if there is one.
-
-    :param columns: as for :meth:`RecordBatch.of_columns`
-    """
-    count = len(columns) // _BYTES
-    if not count:
-        return None
-    longs = columns[: 8 * len(_LONGS) * count].cast("q")
-    sizes = columns[len(longs) * 8 :][: 4 * count].cast("i")
-    stored = longs[(_LONGS.index("store_timestamps_ms") + 1) * count - 1]
-    return longs[count - 1], sizes[-1], stored
-
-
 _OF_THE_BUFFER = frozenset({"buffer", "base_offset", "octets", "decoder"})
 """Attributes that are not one element per record."""
 

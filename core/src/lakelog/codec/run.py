@@ -3,55 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from lakelog.accelerate import current
 from lakelog.codec.frame import checked_frame
-from lakelog.codec.record_batch import RecordBatch, last_of_columns
+from lakelog.codec.record_batch import RecordBatch
 from lakelog.errors import CorruptRecord
 from lakelog.message import Body
 
 MAX_RECORDS: Final = 1 << 16
 """Default limit on the number of records in a batch."""
-
-
-class RunEnd(NamedTuple):
-    """Where a run of records ends.
-
-    :ivar end_offset: end of the last record
-    :ivar last_record: where it starts; both are physical offsets in bytes
-    :ivar last_timestamp_ms: its store time
-    """
-
-    end_offset: int
-    last_record: int
-    last_timestamp_ms: int
-
-
-def check_run(view: memoryview, base_offset: int, *, sealed: bool) -> RunEnd | None:
-    """Check the records at the start of ``view``, as :func:`decode_run`, without making a batch.
-
-    For a record or two, the batch costs ten times as much as its check. ``None`` without a whole
-    record.
-    """
-    accelerator = current()
-    if accelerator is not None:
-        columns = accelerator.read_run(
-            view, base_offset, verify=True, sealed=sealed, max_records=MAX_RECORDS
-        )
-        if columns is not None:
-            last = last_of_columns(columns)
-            if last is None:
-                return None
-            start, size, stored = last
-            return RunEnd(base_offset + start + size, base_offset + start, stored)
-    batch = decode_run(view, base_offset, sealed=sealed)
-    if not len(batch):
-        return None
-    last_record, stored = batch.physical_offsets[-1], batch.store_timestamps_ms[-1]
-    return RunEnd(batch.end_offset, int(last_record), int(stored))
 
 
 def decode_run(

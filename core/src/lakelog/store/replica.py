@@ -145,22 +145,24 @@ class ReceivedLog:
 
     def receive(self, data: Body) -> int:
         """Append the whole records at the start of ``data``; return their length."""
-        from lakelog.codec.run import check_run  # brings NumPy
+        from lakelog.codec.run import decode_run  # brings NumPy
 
-        view, at, offset = memoryview(data), 0, self.appended
+        view, at = memoryview(data), 0
         while at < len(view):
+            offset = self.appended
             room = self.segment_size_bytes - offset % self.segment_size_bytes
             window = view[at : at + room]
-            found = check_run(window, offset, sealed=self._sealed)
-            end = 0 if found is None else found.end_offset - offset
+            batch = decode_run(window, offset, sealed=self._sealed)
+            end = batch.end_offset - offset if len(batch) else 0
             length = end + self._blank(window[end:], offset + end, room - end)
             if not length:
                 self._check_start(window, offset, room)
                 break
-            if found is not None:
-                self.last_record, self._last_ms = found.last_record, found.last_timestamp_ms
-            offset = self._log.receive(offset, window[:length], self._last_ms)
-            self._ends.append((offset, self._last_ms))
+            if end:
+                self.last_record = int(batch.physical_offsets[-1])
+                self._last_ms = int(batch.store_timestamps_ms[-1])
+            self._log.receive(offset, window[:length], self._last_ms)
+            self._ends.append((offset + length, self._last_ms))
             at += length
         return at
 
