@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from lakelog.files.filesystem import File
@@ -33,9 +34,11 @@ class ReplicatedLog(Flushable, Protocol):
     """The log's interface to replicators, in each process that appends; thread-safe.
 
     :ivar copies: how far copies have the log
+    :ivar on_synced: to be set; called when a sync of this process has moved ``flushed``
     """
 
     copies: CopyProgress
+    on_synced: Callable[[], None]
 
     @property
     def waits_for_disk(self) -> bool:

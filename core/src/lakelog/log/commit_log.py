@@ -99,6 +99,10 @@ class LogParts:
     failed: Callable[[OSError], Exception]
 
 
+def _ignore() -> None:
+    """Do nothing."""
+
+
 class CommitLog:
     """The log of one store, as one process appends to it.
 
@@ -106,6 +110,7 @@ class CommitLog:
     :ivar staged: whether bytes reach the page cache by ``commit`` only
     :ivar copies: how far copies have the log
     :ivar sleeper: wakes :meth:`wait_moved` for appends and syncs of any process
+    :ivar on_synced: called when a sync of this process has moved the durable end
     """
 
     sleeper: Sleeper | None = None
@@ -143,6 +148,7 @@ class CommitLog:
         self.copies: CopyProgress = CopiedEnd(page.memory, COPIED_AT)
         self._page = page
         self._is_read_at_once = not page.words[FLAGS] & DURABLE
+        self.on_synced: Callable[[], None] = _ignore
 
     def putting(self, accelerator: Accelerator, encoder: Encoder) -> Putting | None:
         """A function of compiled code that encodes and appends a message; see ``accelerate``."""
@@ -422,7 +428,7 @@ class CommitLog:
         self._sync.reach(self.syncable, math.inf)
         flushed = self.positions.flushed
         if flushed > before:
-            self.positions.moved()
+            self._synced()
         return flushed
 
     def try_sync(self) -> bool:
@@ -432,8 +438,12 @@ class CommitLog:
         before = self.positions.flushed
         led = self._sync.lead(self.syncable)
         if self.positions.flushed > before:
-            self.positions.moved()
+            self._synced()
         return led
+
+    def _synced(self) -> None:
+        self.positions.moved()
+        self.on_synced()
 
     def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
         """Wait until the log is durable up to ``end_offset``; ``False`` on timeout."""

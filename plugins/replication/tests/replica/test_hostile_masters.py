@@ -95,18 +95,20 @@ def traced() -> Iterator[None]:
 
 @pytest.mark.timeout(300)
 def test_nonsense_leaves_nothing(tmp_path: Path, traced: None) -> None:
-    log = make_log(tmp_path / "master", 100)
+    first, second, log = (make_log(tmp_path / "master", count) for count in (99, 1, 1))
     many = [*range(len(NONSENSE))] * 10
     with (
-        ScriptedMaster(log[:-1], segment_bytes=SEGMENT) as master,
+        ScriptedMaster(first, segment_bytes=SEGMENT) as master,
         replica(tmp_path / "copy", master.address, reconnect_interval_ms=1) as store,
     ):
         until(lambda: len(bodies(store)) == 99)
         breaking_off(master, lambda _asked, number: NONSENSE[number], many)
+        master.append(second[len(first) :])
+        until(lambda: len(bodies(store)) == 100)  # so it is connected
         descriptors, memory = len(open_files()), tracemalloc.get_traced_memory()[0]
         breaking_off(master, lambda _asked, number: NONSENSE[number], many)
+        master.append(log[len(second) :])
+        until(lambda: len(bodies(store)) == 101)
         until(lambda: len(open_files()) <= descriptors)
         until(lambda: tracemalloc.get_traced_memory()[0] < memory + GROWN_BYTES)
-        master.append(log[-1:])
-        until(lambda: len(bodies(store)) == 100)
     assert log_of(tmp_path / "copy", len(log)) == log

@@ -19,6 +19,7 @@ class FakeLog:
     :ivar flushed: end of the durable bytes
     :ivar syncs: number of syncs begun
     :ivar sync_seconds: duration of each sync
+    :ivar on_synced: called after each sync
     :ivar staged: whether it acts like a staged writer: commits happen only on request
     """
 
@@ -29,6 +30,7 @@ class FakeLog:
         self.committed = 0
         self.flushed = 0
         self.syncs = 0
+        self.on_synced: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
         self._open = threading.Event()
         self._open.set()
@@ -59,7 +61,8 @@ class FakeLog:
             raise self._failure()
         with self._lock:
             self.flushed = max(self.flushed, end)
-            return self.flushed
+        self.on_synced()
+        return self.flushed
 
     def try_sync(self) -> bool:
         """Sync, unless another thread is in this call."""

@@ -112,6 +112,7 @@ class ScriptedMaster:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._open.add(sock)
             thread = Thread(target=self._serve, args=(sock,), daemon=True)
+            self._threads = [each for each in self._threads if each.is_alive()]
             self._threads.append(thread)
             thread.start()
 

@@ -70,6 +70,7 @@ class HaMaster:
         log.copies.publish(-1)  # a former process that led may have died
         self._waits.leads = True
         server.start(log)
+        log.on_synced = server.ring
 
     def stop_leading(self) -> None:
         """Close the port: slaves connect anew, to the process that leads then."""
@@ -109,7 +110,7 @@ class HaMaster:
         """Close, in a child, the descriptors of the parent, so that its slaves notice its end."""
         server, self._server = self._server, None
         if server is not None:
-            server.drop()
+            server.forked()
 
 
 class RefusingHaMaster(HaMaster):

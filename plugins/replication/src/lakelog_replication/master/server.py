@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Final
 
 from lakelog.errors import LakelogError, StoreError
@@ -29,6 +29,9 @@ _MOST_LINKS: Final = 100
 _TURN_SECONDS: Final = 1.0
 """Longest pause between two looks at pins, status, and a port that was taken."""
 _WATCH_SECONDS: Final = 0.05
+_POLL_SECONDS: Final = 0.005
+_LONE_SECONDS: Final = 0.0005
+"""Time in which a thread that has moved the log wakes the sender itself."""
 _NEVER: Final = 1 << 62
 _MOST_REFUSED: Final = 100
 
@@ -66,8 +69,12 @@ class HaServer:
         self._reachable = -1
         self._refused: dict[str, str] = {}
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._waking = Lock()
         self._idle_end = -1
         self._idle = Event()
+        self._over = Event()
+        self._rings = 0
+        self._watched_until = 0.0
         self._closing = False
         self._has_changed = True
         self._shown_end = -1
@@ -105,14 +112,22 @@ class HaServer:
             self._threads.append(started(Thread(target=run, args=(log,), name=name, daemon=True)))
 
     def ring(self) -> None:
-        """Wake the thread if it sleeps and has bytes to send; cheap otherwise."""
+        """Wake the thread if it sleeps and has bytes to send; cheap otherwise.
+
+        Threads of this process that move the log call it.
+        """
+        self._rings += 1
+        self._wake_for_more()
+
+    def _wake_for_more(self) -> None:
         if self._log is not None and 0 <= self._idle_end < self._end(self._log):
             self._idle_end = -1
             self._wake()
 
     def _wake(self) -> None:
-        with suppress(BlockingIOError):
-            os.eventfd_write(self._bell, 1)
+        with self._waking, suppress(BlockingIOError):
+            if self._bell >= 0:
+                os.eventfd_write(self._bell, 1)
 
     def _end(self, log: ReplicatedLog) -> int:
         return log.flushed if self._settings.send == "flushed" else log.committed
@@ -133,12 +148,18 @@ class HaServer:
         self._closing = True
         self._wake()
         self._idle.set()
+        self._over.set()
         for each in self._threads:
             each.join()
         self.drop()
 
+    def forked(self) -> None:
+        """Close all descriptors in a forked child, which has copies of them, and no thread."""
+        self._waking = Lock()  # a thread of the parent may hold the other one
+        self.drop()
+
     def drop(self) -> None:
-        """Close all descriptors; in a forked child, which has no thread, they are copies."""
+        """Close all descriptors."""
         for link in [*self._links]:
             link.close()
         self._links.clear()
@@ -147,7 +168,9 @@ class HaServer:
             self._listener = None
         if self._log is not None:
             self._selector.close()
-        os.close(self._bell)
+        with self._waking:  # a thread that syncs may call at any time
+            os.close(self._bell)
+            self._bell = -1
 
     # --- the thread of the connections ---
 
@@ -175,7 +198,8 @@ class HaServer:
             due = 0.0
         elif self._links:
             self._idle_end = end
-            self._idle.set()
+            if now < self._watched_until:
+                self._idle.set()
             if self._end(log) > end:
                 due = 0.0
         for key, mask in self._selector.select(min(due, _TURN_SECONDS)):
@@ -308,18 +332,36 @@ class HaServer:
     def _watch(self, log: ReplicatedLog) -> None:
         looked = self._look(log, -_TURN_SECONDS)
         while not self._closing:
-            self._idle.wait(_TURN_SECONDS)
-            self._idle.clear()
-            while not self._closing and self._idle_end >= 0:
-                end = self._idle_end
-                durable, committed = (
-                    (end, _NEVER) if self._settings.send == "flushed" else (_NEVER, end)
-                )
-                if end >= 0 and log.wait_moved(durable, committed, _WATCH_SECONDS):
-                    self.ring()
-                    break
-                looked = self._look(log, looked)
+            # To wake this thread for each put costs as much as the put. So it waits for the log
+            # only while other processes move it, and looks at intervals otherwise.
+            if time.monotonic() < self._watched_until:
+                self._await_move(log)
+            else:
+                self._poll(log)
             looked = self._look(log, looked)
+
+    def _poll(self, log: ReplicatedLog) -> None:
+        """Find out whether the log moves without a call of :meth:`ring`."""
+        self._over.wait(_POLL_SECONDS if self._links else _WATCH_SECONDS)
+        rings, end = self._rings, self._idle_end
+        if 0 <= end < self._end(log):
+            time.sleep(_LONE_SECONDS)
+            if (rings, end) == (self._rings, self._idle_end):
+                self._watched_until = time.monotonic() + _TURN_SECONDS
+                self._wake_for_more()
+
+    def _await_move(self, log: ReplicatedLog) -> None:
+        """Wait until the log has moved and the thread of the connections sleeps; wake it."""
+        rings, end = self._rings, self._idle_end
+        if end < 0:
+            self._idle.wait(_WATCH_SECONDS)
+            self._idle.clear()
+            return
+        durable, committed = (end, _NEVER) if self._settings.send == "flushed" else (_NEVER, end)
+        if log.wait_moved(durable, committed, _WATCH_SECONDS):
+            self._wake_for_more()
+            if rings == self._rings:
+                self._watched_until = time.monotonic() + _TURN_SECONDS
 
     def _look(self, log: ReplicatedLog, looked: float) -> float:
         """Move pins and write the status, about once a second; return when that was."""

@@ -12,7 +12,6 @@ import heapq
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from itertools import count
 from threading import Event, Lock, Thread
 from typing import Final
 
@@ -51,9 +50,10 @@ class CopyWaits:
         self._max_gap_bytes = settings.max_gap_bytes
         self._only_durable = settings.send == "flushed"
         self._waiting: list[_Waiting] = []  # a heap
-        self._numbers = count()
+        self._last = 0  # the number of the last put
         self._lock = Lock()
         self._bell = Event()
+        self._rests = False
         self._closing = False
         self._log: ReplicatedLog | None = None
         self._thread: Thread | None = None
@@ -81,11 +81,10 @@ class CopyWaits:
         future: Future[PutStatus] = Future()
         deadline = time.monotonic() + self._timeout_s
         with self._lock:
-            heapq.heappush(
-                self._waiting, _Waiting(end_offset, next(self._numbers), deadline, future)
-            )
+            self._last += 1
+            heapq.heappush(self._waiting, _Waiting(end_offset, self._last, deadline, future))
             is_first = len(self._waiting) == 1
-        if is_first or self._syncs:
+        if self._rests or self._syncs or (is_first and not self.leads):
             self._bell.set()
         if copies.end >= end_offset:  # reported before the put was in the heap
             self.answer()
@@ -133,21 +132,34 @@ class CopyWaits:
     # --- the thread ---
 
     def _run(self, log: ReplicatedLog) -> None:
+        seen = -1
         while not self._closing:
             first = self._first()
-            if first is None:
-                self._bell.wait()
-                self._bell.clear()
+            if first is None and seen == self._last:
+                self._rest()
                 continue
+            # Where this process leads, the sender answers. To wake this thread for each put costs
+            # as much as the put; so it looks at the time at intervals, until no put has come.
+            seen = self._last
             self._sync(log)
-            left = min(first.deadline - time.monotonic(), _TICK_SECONDS)
-            if self.leads:
+            left = _TICK_SECONDS
+            if first is not None:
+                left = min(first.deadline - time.monotonic(), left)
+            if self.leads or first is None:
                 self._bell.wait(max(left, 0))
                 self._bell.clear()
             else:
                 log.copies.wait(first.end_offset, left)
             self.answer()
             self._end_late()
+
+    def _rest(self) -> None:
+        """Sleep until a put waits."""
+        self._rests = True
+        if self._first() is None and not self._closing:
+            self._bell.wait()
+        self._rests = False
+        self._bell.clear()
 
     def _first(self) -> _Waiting | None:
         with self._lock:
