@@ -130,7 +130,8 @@ class Impatient(MemoryReceiver):
 
 class Lasting(MemoryReceiver):
     def close(self) -> None:
-        Thread(target=self.over.wait, args=(5,), daemon=True).start()
+        super().close()
+        Thread(target=Event().wait, args=(5,), daemon=True).start()
 
 
 class _Kit(ReceiverContract):

@@ -41,7 +41,7 @@ COMMANDS: Final = {
     "clean": "Delete now what the store's cleaner lets go, without waiting for its hour.",
     "plugins": "List installed strategies and plugins with their distributions and settings.",
     "serve": "Own a store until SIGTERM or Ctrl-C; a store is made where there is none.",
-    "top": "Watch a store at work: rates, lags, flush latency, disks, who has it open.",
+    "top": "Watch a store at work: rates, lags, copies, flush latency, disks, who has it open.",
     "config": "Show settings: values, origins, and the schema.",
     "pins": "List what followers hold: 'lakelog pins STORE'. No segment is deleted that one needs.",
 }

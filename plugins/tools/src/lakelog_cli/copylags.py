@@ -20,17 +20,19 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 import lakelog
 from lakelog import Store
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.errors import LakelogError
 from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
 from lakelog.format.layout import OWN_DIR
 from lakelog_retention.pins import read_pins
+
+if TYPE_CHECKING:
+    from lakelog.codec import RecordBatch
 
 STATUS_FILE: Final = "replication.json"
 SLAVE_PINS: Final = "ha-"
@@ -134,6 +136,8 @@ class CopyLags:
         return (size / count if count else None), last_ms
 
     def _batches(self, start: int, end: int) -> Iterator[RecordBatch]:
+        from lakelog.codec import RecordBatch  # brings NumPy, which listing commands does not need
+
         for piece in self.store.scan_pieces(start, end, verify=False):
             if isinstance(piece, RecordBatch) and len(piece):
                 yield piece
