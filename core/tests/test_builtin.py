@@ -95,16 +95,3 @@ class TestPlugin(PluginContract):
 
     def offered(self, registry: Registry) -> list[Factory]:
         return [each.factory for each in registry.offered.values()]
-
-
-def test_the_store_host_is_checked_when_the_callback_is_made() -> None:
-    from pathlib import Path
-
-    from lakelog.errors import SettingsError
-    from lakelog.files.filesystem import RealFileSystem
-    from lakelog.interfaces import Context, NoSettings
-    from lakelog.settings.model import StoreSettings
-
-    core = StoreSettings(store_host="example.org")
-    with pytest.raises(SettingsError, match="store_host"):
-        plugin.make_rocketmq(NoSettings(), Context(Path("/"), core, RealFileSystem()))

@@ -9,7 +9,6 @@ from queue import Queue
 import pytest
 
 from lakelog import Message, PutResult, PutStatus
-from lakelog.errors import PutRefused
 from lakelog.log import async_puts as module
 from lakelog.log.async_puts import AsyncPutQueue, Burst
 from lakelog.log.put_future import PutFuture, settle
@@ -40,20 +39,6 @@ RESULT = PutResult(PutStatus.PUT_OK, "t", 0, 0, 0, 100, 0, "")
 
 def put(coalescer: AsyncPutQueue, *numbers: int) -> list[PutFuture]:
     return [coalescer.put(Message("t", b"%d" % number)) for number in numbers]
-
-
-def test_in_the_order_of_the_calls() -> None:
-    log = Log()
-    coalescer = AsyncPutQueue(log.put_burst)
-    log.may_go_on.clear()
-    put(coalescer, 1)
-    assert log.begun.wait(60)
-    behind = put(coalescer, 2, 3)
-    assert log.came == []
-    log.may_go_on.set()
-    assert [each.result(60) for each in behind] == [RESULT, RESULT]
-    coalescer.close()
-    assert log.came == ["1", "2", "3"]
 
 
 def test_who_finds_very_many_before_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,13 +97,6 @@ def test_a_callback_of_what_is_appended_does_not_wait_for_itself() -> None:
     first.result(60)
     log.coalescer.close()
     assert log.came == ["1", "2"]
-
-
-def test_what_is_closed_refuses() -> None:
-    coalescer = AsyncPutQueue(Log().put_burst)
-    coalescer.close()
-    with pytest.raises(PutRefused):
-        put(coalescer, 1)
 
 
 @pytest.mark.parametrize("direct", [False, True], ids=["by its thread", "by its callers"])

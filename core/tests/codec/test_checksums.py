@@ -36,10 +36,6 @@ def test_named_checksums_give_their_published_check_values(name: str, check: int
     assert named_crc(name)(b"123456789") == check
 
 
-def test_crc_32_by_name_is_the_fast_path() -> None:
-    assert named_crc("crc-32") is crc32
-
-
 @pytest.mark.parametrize("name", ["", "crc-33", "CRC"])
 def test_an_unknown_name(name: str) -> None:
     with pytest.raises(ValueError, match="knows no checksum"):

@@ -34,13 +34,6 @@ def test_offsets_are_written_and_taken(record_crc: bool) -> None:
     assert ("__CRC32#" in decoded.properties) is record_crc
 
 
-def test_a_name_that_is_no_light_queue_gets_no_offset() -> None:
-    offsets = QueueOffsets({_A: 3})
-    record = placed(an_encoder(lights=10).encode_one(_to("%LMQ%a,plain")), offsets)
-    assert decode(record).properties["INNER_MULTI_QUEUE_OFFSET"] == "3"
-    assert offsets.next(("plain", 0)) == 0
-
-
 @pytest.mark.parametrize("dispatch", ["", "plain", "plain,other"])
 def test_without_light_queues_nothing_is_added(dispatch: str) -> None:
     record = placed(an_encoder(lights=10).encode_one(_to(dispatch)))

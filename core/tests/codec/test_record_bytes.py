@@ -114,13 +114,6 @@ def test_prepared_and_rollback_take_no_queue_offset(kind: Transaction) -> None:
     assert offsets.next(("t", 0)) == (10 if queued else 9)
 
 
-def test_inner_batch_bit_and_empty_parts() -> None:
-    record = record_of(Message("t", b"", sys_flag=0x80, born_timestamp_ms=0))
-    decoded = decode(record)
-    assert (len(record), decoded.sys_flag, decoded.body, decoded.body_crc) == (92, 0x80, b"", 0)
-    assert decoded.properties == {}
-
-
 @pytest.mark.parametrize(
     ("host", "offset", "text"),
     [
@@ -147,11 +140,6 @@ def test_property_bytes_are_kept() -> None:
     assert decoded.properties_bytes == odd
     assert decoded.properties["B"] == "3"
     assert decoded.unique_key == "u"
-
-
-@pytest.mark.parametrize("body", [b"abc", bytearray(b"abc"), memoryview(b"xabcx")[1:4]])
-def test_bodies_of_every_kind(body: bytes) -> None:
-    assert decode(record_of(Message("t", body))).body == b"abc"
 
 
 def test_tags_keys_and_further_properties_stand_in_this_order() -> None:

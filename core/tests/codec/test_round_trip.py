@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from core.tests.codec.examples import BASES, MESSAGES
 from core.tests.codec.support import (
     HOST,
-    SEGMENT_BYTES,
     STORED_MS,
     an_encoder,
     crc31,
@@ -16,10 +15,9 @@ from core.tests.codec.support import (
 )
 from lakelog.codec import decode, decode_run
 from lakelog.format.properties import join_keys
-from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message, StoredMessage
 from lakelog.results import PutResult
-from lakelog.status import AppendStatus, PutStatus
+from lakelog.status import PutStatus
 
 _AS_GIVEN = (
     "topic",
@@ -92,14 +90,3 @@ def test_columns_say_what_messages_say(messages: list[Message], base: int) -> No
         assert list(getattr(run, columns)) == [getattr(one, name) for one in stored], columns
     assert run.hosts() == [(one.born_host, one.store_host) for one in stored]
     assert run.end_offset == stored[-1].physical_offset + stored[-1].size
-
-
-def test_a_batch_moves_whole_into_the_next_segment() -> None:
-    messages = [Message("t", b"x", queue_id=0)] * 60
-    batch, offsets = an_encoder().encode(messages), QueueOffsets()
-    fits = len(batch.buffer) + 8
-    assert batch.place(0, fits - 1, offsets, STORED_MS) is AppendStatus.END_OF_FILE
-    assert batch.place(0, fits, offsets, STORED_MS) is AppendStatus.PUT_OK
-    assert offsets.next(("t", 0)) == 0
-    assert batch.place(5000, SEGMENT_BYTES, offsets, STORED_MS) is AppendStatus.PUT_OK
-    assert decode_run(batch.buffer, 5000).queue_offsets.tolist() == list(range(60))

@@ -293,15 +293,3 @@ def test_it_is_read_whole_where_queues_do_not_say_enough(gone: str, tmp_path: Pa
         assert store.recovery is not None
         assert store.recovery.start_offset == 0
         assert fill(store, 1)[0].queue_offset == len(results)
-
-
-def test_units_behind_the_end_of_the_log_do_not_count(tmp_path: Path) -> None:
-    """The queues had come further than the log that was left, and nothing else had."""
-    results = a_crashed_store(tmp_path)
-    (tmp_path / "checkpoint").unlink()
-    for each in segments(tmp_path)[2:]:
-        each.unlink()
-    left = [each for each in results if each.end_offset <= 2 * SEGMENT]
-    with open_small(tmp_path) as store:
-        assert offsets(store) == starts(left)
-        assert fill(store, 1)[0].queue_offset == len(left)

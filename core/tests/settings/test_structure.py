@@ -10,7 +10,6 @@ from typing import Any, Literal
 import attrs
 import pytest
 
-from core.tests.settings.samples import Resolve
 from lakelog.errors import SettingsError
 from lakelog.settings.catalog import Given
 from lakelog.settings.conversion import build
@@ -177,13 +176,3 @@ def test_types_that_exist_only_for_checkers_are_explained() -> None:
     hidden.__annotations__ = {"field": "Nowhere"}
     with pytest.raises(SettingsError, match="Nowhere"):
         build("hidden", hidden, {"field": Given("hidden", "field", 1, "here")})
-
-
-def test_a_unit_is_understood_through_every_source(resolved: Resolve) -> None:
-    for given in (
-        {"arguments": {"segment_size_bytes": "64 KiB"}},
-        {"environ": {"LAKELOG_SEGMENT_SIZE_BYTES": "64KiB"}},
-        {"environ": {"LAKELOG_SEGMENT_SIZE_BYTES": "65536"}},
-        {"source": {"segment_size_bytes": 65536}},
-    ):
-        assert resolved(**given).core.segment_size_bytes == 65536

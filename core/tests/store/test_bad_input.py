@@ -18,7 +18,6 @@ import lakelog
 from core.tests.store.support import (
     SEGMENT,
     a_store,
-    bodies,
     let_others_read,
     open_small,
     read_small,
@@ -34,7 +33,6 @@ from lakelog.errors import (
     NotAStore,
     SettingsError,
     StoreLocked,
-    UnknownSetting,
 )
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.membership import alone
@@ -153,20 +151,6 @@ def test_another_segment_size_than_that_of_the_files(tmp_path: Path) -> None:
         open_small(tmp_path, segment_size_bytes=2 * SEGMENT)
 
 
-def test_a_damaged_record(tmp_path: Path) -> None:
-    results = a_store(tmp_path)
-    segment = segments(tmp_path)[1]
-    data = bytearray(segment.read_bytes())
-    data[150] ^= 1
-    segment.write_bytes(data)
-    bad = next(each for each in results if each.physical_offset >= SEGMENT)
-    (tmp_path / "abort").write_text("4711")  # after a clean stop only the last segment is read
-    with refused(tmp_path, BadSegment, "mode='read'", str(segment)) as caught:
-        open_small(tmp_path, on_damage="refuse")
-    assert isinstance(caught.value, BadSegment)
-    assert caught.value.offset == bad.physical_offset
-
-
 # --- ownership ---------------------------------------------------------------------------------
 
 
@@ -180,44 +164,6 @@ def test_a_second_owner_in_this_process(tmp_path: Path) -> None:
         with pytest.raises(StoreLocked):  # closing a descriptor of `lock` released nothing
             open_small(tmp_path, mode="exclusive")
     open_small(tmp_path).close()
-
-
-def test_a_second_owner_in_another_process(tmp_path: Path) -> None:
-    program = textwrap.dedent(f"""
-        import lakelog
-        store = lakelog.open({str(tmp_path)!r}, plugins=[], flush="none", segment_size_bytes=65536,
-                             preallocate=False)
-        store.put(lakelog.Message("t", b"theirs"))
-        store.wait_dispatched()
-        print("open", flush=True)
-        input()
-        store.close()
-        """)
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "open\n"
-        with refused(tmp_path, StoreLocked, f"process {child.pid}") as caught:
-            open_small(tmp_path, mode="exclusive", segment_size_bytes=65536)
-        assert isinstance(caught.value, StoreLocked)
-        assert caught.value.owner_pid == child.pid
-        with read_small(tmp_path) as reader:
-            assert bodies(list(reader.scan())) == [b"theirs"]
-        child.communicate("\n")
-    assert child.returncode == 0
-    open_small(tmp_path, segment_size_bytes=65536).close()
-
-
-def test_a_store_that_was_not_closed(tmp_path: Path) -> None:
-    a_store(tmp_path)
-    (tmp_path / "abort").write_text("4711")
-    with read_small(tmp_path) as store:
-        assert len(list(store.scan())) == 100
-    with open_small(tmp_path) as store:
-        assert store.recovery is not None
-        assert not store.recovery.clean
-        assert len(list(store.scan())) == 100
 
 
 def test_a_store_that_is_new_and_was_not_finished(tmp_path: Path) -> None:
@@ -350,11 +296,6 @@ def test_a_settings_file_with_a_wrong_value(line: str, word: str, tmp_path: Path
 def test_a_strategy_that_is_not_there(kind: str, tmp_path: Path) -> None:
     with refused(tmp_path, MissingPlugin, "'magic'"):
         open_small(tmp_path / "store", **{kind: "magic"})
-
-
-def test_a_setting_that_is_misspelt(tmp_path: Path) -> None:
-    with refused(tmp_path, UnknownSetting, "segment_size_byte", "segment_size_bytes"):
-        open_small(tmp_path / "store", segment_size_byte=1)
 
 
 def test_a_store_host_that_is_none(tmp_path: Path) -> None:

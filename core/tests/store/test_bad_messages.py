@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.tests.store.support import (
-    a_store,
-    open_small,
-    read_small,
-    tree,
-)
+from core.tests.store.support import a_store, open_small, read_small, tree
 from lakelog import Message, PutRefused, PutStatus
-from lakelog.errors import (
-    LakelogError,
-    OffsetOutOfRange,
-    StoreClosed,
-    StoreError,
-)
+from lakelog.errors import LakelogError, OffsetOutOfRange, StoreClosed, StoreError
 
 
 def test_what_is_no_message(tmp_path: Path) -> None:
@@ -50,11 +41,14 @@ def test_a_store_opened_for_reading_refuses_puts(tmp_path: Path) -> None:
     assert tree(tmp_path) == before
 
 
-def test_a_closed_store_refuses_everything(tmp_path: Path) -> None:
-    store = open_small(tmp_path)
-    store.put(Message("t", b""))
-    store.close()
-    store.close()
+@pytest.mark.parametrize("attached", [False, True])
+def test_a_closed_store_refuses_everything(tmp_path: Path, attached: bool) -> None:
+    with open_small(tmp_path) if attached else nullcontext():
+        store = open_small(tmp_path)
+        store.put(Message("t", b""))
+        store.close()
+        store.close()
+    assert "closed" in repr(store)
     with pytest.raises(StoreClosed):
         store.look_up(0)
     with pytest.raises(StoreClosed):

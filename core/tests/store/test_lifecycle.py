@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from core.tests.store.support import a_store, fill, open_small, tree
-from lakelog import Message, PutRefused, Store
+from lakelog import Message, Store
 from lakelog.errors import StoreClosed
 
 ASKS: dict[str, Callable[[Store], Any]] = {
@@ -65,45 +64,6 @@ def test_closing_wakes_who_waits_for_the_dispatch(tmp_path: Path) -> None:
     assert len(caught) == 1
 
 
-def in_a_child(work: Callable[[], bool]) -> bool:
-    """Whether ``work`` came true in a forked process."""
-    child = os.fork()
-    if not child:
-        ended = 1
-        try:
-            ended = 0 if work() else 1
-        finally:
-            os._exit(ended)
-    return os.waitpid(child, 0)[1] == 0
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
-def test_a_forked_child_is_refused_and_harms_nothing(tmp_path: Path) -> None:
-    with open_small(tmp_path, flush="inline") as store:
-        first = store.put(Message("t", b"first", queue_id=0))
-
-        def work() -> bool:
-            refused = 0
-            for put in (
-                lambda: store.put(Message("t", b"child", queue_id=0)),
-                lambda: store.put_batch([Message("t", b"child", queue_id=0)]),
-                lambda: store.put_async(Message("t", b"child", queue_id=0)),
-                lambda: store.delete_topic("t"),
-            ):
-                try:
-                    put()
-                except (PutRefused, StoreClosed) as error:
-                    refused += "forked" in str(error)
-            store.close()
-            return refused == 4
-
-        assert in_a_child(work)
-        assert (tmp_path / "abort").exists()
-        second = store.put(Message("t", b"second", queue_id=0))
-        assert second.physical_offset == first.end_offset
-        assert [bytes(each.body) for each in store.scan()] == [b"first", b"second"]
-
-
 def test_an_unknown_topic_cannot_be_removed(tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
         store.put(Message("orders", b"x"))
@@ -151,13 +111,6 @@ def test_the_lag_begins_with_the_store(tmp_path: Path) -> None:
         for _ in range(20):
             store.put(Message("t", b"x"))
             assert store.dispatch_lag.ms < 60_000
-
-
-def test_other_types_are_told(tmp_path: Path) -> None:
-    with open_small(tmp_path) as store:
-        for wrong in (("t", 0, 1.5), ("t", 1.5, 0), (b"t", 0, 0), (None, 0, 0), ("t", 0, "1")):
-            with pytest.raises(TypeError):
-                store.get(*wrong)
 
 
 def test_a_reader_that_is_closed_leaves_no_descriptor(tmp_path: Path) -> None:

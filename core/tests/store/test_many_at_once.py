@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections import defaultdict
@@ -74,20 +73,6 @@ def test_threads_of_every_kind_of_put(tmp_path: Path) -> None:
         assert offsets == list(range(2 * rounds * 16))
 
 
-def test_awaiting_a_put(tmp_path: Path) -> None:
-    async def put_many(store: Store) -> list[PutResult]:
-        first = await store.put_async(Message("t", b"first", queue_id=0))
-        futures = [store.put_async(Message("t", b"", queue_id=0)) for _ in range(100)]
-        with pytest.raises(PutRefused):
-            await store.put_async(Message("a/b", b""))
-        return [first, *[await each for each in futures]]
-
-    with open_small(tmp_path, flush="inline") as store:
-        results = asyncio.run(put_many(store))
-        assert [each.queue_offset for each in results] == list(range(101))
-        assert store.flushed_offset == store.max_offset
-
-
 @pytest.mark.parametrize(
     ("bad", "status"),
     [
@@ -126,15 +111,6 @@ def test_a_cancelled_put_is_not_appended(tmp_path: Path) -> None:
             third = store.put_async(Message("t", b"third"))
         assert first.result().end_offset == third.result().physical_offset
         assert bodies(list(store.scan())) == [b"first", b"third"]
-
-
-def test_closing_completes_what_is_pending(tmp_path: Path) -> None:
-    store = open_small(tmp_path)
-    futures = [store.put_async(Message("t", b"%d" % number)) for number in range(5000)]
-    store.close()
-    assert all(each.done() for each in futures)
-    with read_small(tmp_path) as reader:
-        assert bodies(list(reader.scan())) == [b"%d" % number for number in range(5000)]
 
 
 def test_closing_while_others_put(tmp_path: Path) -> None:

@@ -237,16 +237,6 @@ def test_a_reader_flushes_nothing(tmp_path: Path) -> None:
             store.put_batch_async([Message("t", b"x")])
 
 
-def test_what_is_closed_refuses(tmp_path: Path) -> None:
-    with open_small(tmp_path):
-        attached = open_small(tmp_path)
-        attached.close()
-        attached.close()
-        assert "closed" in repr(attached)
-        with pytest.raises(PutRefused, match="closed"):
-            attached.put(Message("t", b"x"))
-
-
 def test_an_attached_store_outlives_its_owner(tmp_path: Path) -> None:
     owner = open_small(tmp_path)
     with open_small(tmp_path) as attached:

@@ -151,6 +151,7 @@ def test_a_child_is_refused(tmp_path: Path, role: str) -> None:
             store.flush,
             lambda: store.get("t", 0, 0),
             lambda: list(store.scan()),
+            lambda: store.delete_topic("t"),
         ):
             said = in_a_child(work)
             assert str(said).startswith(("PutRefused", "StoreClosed")), said

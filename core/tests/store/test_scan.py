@@ -198,13 +198,3 @@ def test_without_a_listener_damage_is_logged(
         assert len(list(store.scan())) == 9
     (line,) = caplog.messages
     assert str(results[2].physical_offset) in line
-
-
-def test_a_reader_follows_a_living_owner(tmp_path: Path) -> None:
-    with open_small(tmp_path) as owner, read_small(tmp_path) as reader:
-        assert reader.max_offset == 0
-        for count in (1, 40, 100):
-            fill(owner, count)
-            assert reader.max_offset == owner.max_offset
-            mine = [each.physical_offset for each in reader.scan()]
-            assert mine == [each.physical_offset for each in owner.scan()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -34,32 +33,6 @@ def test_arrays_over_a_view_keep_it_too() -> None:
         pool.take(0.01)
     del array
     pool.take(0)
-
-
-def test_whoever_waits_gets_what_comes_back() -> None:
-    pool = BufferPool(4096, limit=1)
-    held = [pool.take(0)]
-    with ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(pool.take, 10)
-        assert not waiting.done()
-        held.clear()
-        assert len(waiting.result(10).view) == 4096
-
-
-def test_tidying_zeroes_what_came_back() -> None:
-    pool = BufferPool(4096, limit=2)
-    loan = pool.take(0)
-    loan.buffer.memory[:3], loan.buffer.used_bytes = b"abc", 3
-    buffer = loan.buffer
-    del loan
-    pool.tidy()
-    assert (buffer.memory[:3], buffer.used_bytes) == (bytes(3), 0)
-    assert pool.take(0).buffer is buffer
-
-
-def test_views_cannot_be_written_to() -> None:
-    with pytest.raises(TypeError, match="read-only"):
-        BufferPool(4096, limit=1).take(0).view[0] = 1
 
 
 def test_memory_that_may_not_be_locked_is_an_error() -> None:

@@ -199,19 +199,6 @@ def test_a_replica_must_not_be_staged(tmp_path: Path) -> None:
 # --- without direct access ---
 
 
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a tmpfs")
-def test_a_file_system_without_direct_access_is_an_error_at_open() -> None:
-    """A tmpfs accepts the flag and still buffers."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        path = Path(folder) / "store"
-        with pytest.raises((OSError, lakelog.errors.LakelogError), match="choose another writer"):
-            opened(path, "direct")
-        with opened(path, "file") as store:
-            store.put(Message("orders", b"file"))
-
-
 def test_segments_must_be_made_of_whole_blocks(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="whole blocks of 4096 bytes"):
         lakelog.open(tmp_path / "store", writer="direct", segment_size_bytes=10_000)

@@ -97,18 +97,6 @@ def test_when_the_sync_hangs_a_put_ends_in_time_and_its_message_is_seen_later(
         assert [each.physical_offset for each in store.scan()] == [0, late.physical_offset]
 
 
-def test_a_put_that_does_not_wait_is_not_held_up_and_is_flushed_soon(
-    disk: Disk, tmp_path: Path
-) -> None:
-    with open_on(disk, tmp_path / "s") as store:
-        with disk.stalled():
-            for _ in range(5):
-                result = store.put(Message("t", b"b", wait_store_ok=False))
-                assert result.status is PutStatus.PUT_OK
-            assert store.flushed_offset == 0
-        until(lambda: store.flushed_offset == result.end_offset)
-
-
 def test_a_failed_sync_fails_all_with_its_cause_and_is_never_repeated(
     disk: Disk, tmp_path: Path
 ) -> None:

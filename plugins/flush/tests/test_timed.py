@@ -43,15 +43,6 @@ def test_it_needs_enough_dirty_pages(pages: int, bytes_: int, flushed: bool) -> 
     assert log.flushed == log.appended
 
 
-def test_a_thorough_flush_takes_what_is_there() -> None:
-    log = FakeLog()
-    flush = Timed(TimedSettings(1, 4, 30))
-    flush.start(log)
-    log.append(1)
-    assert flushed_within(log, PATIENCE_SECONDS)
-    flush.close()
-
-
 @pytest.mark.parametrize(("fixed_rate", "flushed"), [(False, True), (True, False)])
 def test_appends_wake_it_unless_the_clock_alone_decides(fixed_rate: bool, flushed: bool) -> None:
     log = FakeLog()

@@ -286,15 +286,6 @@ def test_damage_in_the_log_between_two_files_is_no_gap(
     assert caplog.text == ""
 
 
-def test_a_file_without_a_byte_goes(tmp_path: Path) -> None:
-    batch = built(tmp_path, RECS)
-    last = index_paths(tmp_path)[-1]
-    last.write_bytes(b"")
-    resumed(owner(tmp_path), batch).close()
-    assert all(path.stat().st_size for path in index_paths(tmp_path))
-    assert answers(resumed(reader(tmp_path), batch)) == expected(batch.physical_offsets.tolist())
-
-
 def test_records_without_keys_between_files_are_no_gap(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -369,19 +360,6 @@ def test_what_a_crash_left_of_a_making_is_passed_over(tmp_path: Path) -> None:
 
 
 # --- the ends of the log ---
-
-
-def test_only_files_wholly_before_the_log_can_be_deleted(tmp_path: Path) -> None:
-    batch = built(tmp_path, RECS)
-    offsets, paths = batch.physical_offsets.tolist(), index_paths(tmp_path)
-    index = owner(tmp_path)
-    minimum = offsets[3]
-    index.resume(minimum, batch.end_offset)
-    assert find(index, "all") == offsets[:2:-1]
-    assert index.deletable(minimum) == paths[:1]
-    assert index.deletable(offsets[2]) == []
-    assert index.deletable(batch.end_offset) == paths[:-1]
-    index.close()
 
 
 def test_a_reader_returns_what_is_behind_the_end_once_it_is_dispatched(tmp_path: Path) -> None:

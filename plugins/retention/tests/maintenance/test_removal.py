@@ -17,10 +17,8 @@ from core.tests.store.support import SEGMENT, open_small, read_small, segments
 from lakelog import Message, PutRefused, Store
 from lakelog.errors import (
     OffsetOutOfRange,
-    SettingsError,
     StoreClosed,
     StoreFailed,
-    StoreReadOnly,
 )
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import DeletionRate, KeptSegment
@@ -79,38 +77,6 @@ def test_the_cleaner_is_told_of_each_sealed_segment(tmp_path: Path) -> None:
             assert info.pinned_by == (("lake",) if end > SEGMENT + 1 else ())
 
 
-def test_a_dry_run_deletes_nothing_and_says_the_same(tmp_path: Path) -> None:
-    house = House(Keeping(keep=1))
-    with house.open(tmp_path) as store:
-        fill(store, 160)
-        before = names(tmp_path)
-        would = store.delete_expired(dry_run=True)
-        assert would.dry_run
-        assert names(tmp_path) == before
-        with house.open(tmp_path, mode="read") as reader:
-            assert reader.delete_expired(dry_run=True) == would
-            with pytest.raises(StoreReadOnly, match="is open for reading"):
-                reader.delete_expired()
-        assert store.delete_expired().deleted == would.deleted
-
-
-def test_without_a_cleaner_nothing_is_ever_deleted(tmp_path: Path) -> None:
-    with open_small(tmp_path) as store:
-        fill(store, 100)
-        with pytest.raises(SettingsError, match="no cleaner is set"):
-            store.delete_expired()
-        assert not [each for each in threading.enumerate() if each.name == "lakelog-maintenance"]
-        assert store.disk() is None
-
-
-def test_a_person_gets_twenty_batches(tmp_path: Path) -> None:
-    house = House(Keeping(pace=DeletionRate(batch_max=1, interval_ms=0)))
-    with house.open(tmp_path) as store:
-        fill(store, 160)
-        count = len(names(tmp_path)) - 1
-        assert len(store.delete_expired().deleted) == count
-
-
 def test_the_active_segment_stays(tmp_path: Path) -> None:
     house = House()
     with house.open(tmp_path) as store:
@@ -121,20 +87,6 @@ def test_the_active_segment_stays(tmp_path: Path) -> None:
         store.put(Message("t", b""))
 
 
-def test_a_veto_keeps_a_segment_and_all_behind_it(tmp_path: Path) -> None:
-    house = House(veto=SEGMENT)
-    with house.open(tmp_path) as store:
-        fill(store, 160)
-        report = store.delete_expired()
-        assert [each.start_offset for each in report.deleted] == [0]
-        assert report.kept is not None
-        assert report.kept.start_offset == SEGMENT
-        assert "not archived yet" in report.kept.reason
-        assert names(tmp_path)[0] == SEGMENT
-        house.veto = -1
-        assert store.delete_expired().kept is None
-
-
 def test_a_pin_keeps_what_its_follower_needs(tmp_path: Path) -> None:
     house = House()
     with house.open(tmp_path) as store:
@@ -143,17 +95,6 @@ def test_a_pin_keeps_what_its_follower_needs(tmp_path: Path) -> None:
         report = store.delete_expired()
         assert report.kept == KeptSegment(SEGMENT, "followers still need it: lake")
         assert names(tmp_path)[0] == SEGMENT
-
-
-def test_a_pin_expires_if_that_is_set(tmp_path: Path) -> None:
-    house = House()
-    with house.open(tmp_path, maintenance={"pin_expires_after_ms": "1h"}) as store:
-        fill(store, 160)
-        write_pin(RealFileSystem(), tmp_path, Pin("lake", 0, house.clock.now_ms()))
-        house.clock.advance(3_600_000)
-        assert store.delete_expired().deleted == ()
-        house.clock.advance(1)
-        assert store.delete_expired().deleted
 
 
 def test_overridden_pins_are_told_loudly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
