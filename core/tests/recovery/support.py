@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import lakelog
+from core.tests.store.faults import SeenFiles
 from core.tests.store.support import SEGMENT, a_store, open_small, segments
 from lakelog import PutResult, RecoveryReport, Store
-from lakelog.files.filesystem import File, RealFileSystem
-
-CHANGING = frozenset({"write_at", "allocate", "truncate", "stamp", "sync"})
 
 
 def a_crashed_store(path: Path, count: int = 110, **more: Any) -> list[PutResult]:
@@ -82,70 +80,27 @@ def kept_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-class _StoppingFile:
-    """A file whose changes the machine may not live to see."""
-
-    def __init__(self, file: File, check: Callable[[str], None]) -> None:
-        self._file = file
-        self._check = check
-
-    def __getattr__(self, name: str) -> Any:
-        if name in CHANGING:
-            self._check(name)
-        return getattr(self._file, name)
-
-    def map(self, length: int, *, writable: bool, position: int = 0) -> Any:
-        if writable:
-            self._check("map")
-        return self._file.map(length, writable=writable, position=position)
-
-
-class StoppingFiles(RealFileSystem):
+class StoppingFiles(SeenFiles):
     """Files of a machine that stops at the n-th change: from then on, all of them fail.
 
     :ivar left: how many changes it lives to see
-    :ivar calls: what was changed, and what was not any more
     """
 
     def __init__(self, left: int) -> None:
-        object.__setattr__(self, "left", left)
-        object.__setattr__(self, "calls", [])
-
-    left: int
-    calls: list[str]
+        super().__init__()
+        self.left = left
 
     @property
     def stopped(self) -> bool:
         """Whether any change came too late."""
-        return len(self.calls) > self.left
+        return len(self.seen) > self.left
 
-    def _check(self, what: str) -> None:
-        self.calls.append(what)
+    def see(self, call: str, path: Path) -> None:
+        if call == "open":  # which changes nothing
+            return
+        super().see(call, path)
         if self.stopped:
-            raise OSError(errno.EIO, f"the machine stopped before {what}")
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        if create and not path.exists():
-            self._check("create")
-        file: Any = _StoppingFile(super().open(path, write=write, create=create), self._check)
-        return file  # type: ignore[no-any-return]  # it is a File by delegation
-
-    def make_dir(self, path: Path, *, durable: bool = True) -> None:
-        if not path.is_dir():
-            self._check("make_dir")
-        super().make_dir(path, durable=durable)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._check("rename")
-        super().rename(source, target)
-
-    def unlink(self, path: Path) -> None:
-        self._check("unlink")
-        super().unlink(path)
-
-    def sync_dir(self, path: Path) -> None:
-        self._check("sync_dir")
-        super().sync_dir(path)
+            raise OSError(errno.EIO, f"the machine stopped before {call}")
 
 
 def open_and_close(path: Path, **more: Any) -> Store:

@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 from core.tests.recovery.support import alter, crash, log_bytes, offsets, recover_small, starts
+from core.tests.store.faults import SeenFiles
 from core.tests.store.support import (
     SEGMENT,
     FaultyFiles,
@@ -309,45 +310,21 @@ def test_noted_damage_is_treated_as_the_settings_say(
 # --- how it is kept ---
 
 
-@attrs.frozen
-class _Recorded(RealFileSystem):
-    """Names of what was changed, in order."""
-
-    calls: list[str] = attrs.field(factory=list)
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        if write:
-            self.calls.append(f"write {path.parent.name}/{path.name}")
-        return super().open(path, write=write, create=create)
-
-    def unlink(self, path: Path) -> None:
-        self.calls.append(f"unlink {path.name}")
-        super().unlink(path)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self.calls.append(f"rename {target.name}")
-        super().rename(source, target)
-
-    def sync_dir(self, path: Path) -> None:
-        self.calls.append(f"sync {path.name}")
-        super().sync_dir(path)
-
-
 def test_it_is_gone_before_the_store_is_open_and_there_before_abort_goes(
     tmp_path: Path,
 ) -> None:
     a_store(tmp_path, 10)
-    files = _Recorded()
+    files = SeenFiles()
     store = open_small(tmp_path, files=files)
-    gone = files.calls.index(f"unlink {CLEAN_STOP_FILE}")
-    assert files.calls[gone + 1] == "sync lakelog"
-    assert files.calls.index(f"write {tmp_path.name}/abort") < gone
+    gone = files.named().index(("unlink", CLEAN_STOP_FILE))
+    assert files.named()[gone + 1] == ("sync_dir", "lakelog")
+    assert files.named().index(("open", "abort")) < gone
     assert not note(tmp_path).exists()
-    files.calls.clear()
+    files.seen.clear()
     store.close()
-    there = files.calls.index(f"rename {CLEAN_STOP_FILE}")
-    assert files.calls[there + 1] == "sync lakelog"
-    assert there < files.calls.index("unlink abort")
+    there = files.named().index(("rename", CLEAN_STOP_FILE))
+    assert files.named()[there + 1] == ("sync_dir", "lakelog")
+    assert there < files.named().index(("unlink", "abort"))
 
 
 def test_a_store_that_failed_leaves_none(tmp_path: Path) -> None:

@@ -178,9 +178,9 @@ def _stop_at(numbers: range, model: Path, due: list[int]) -> None:
         with suppress(Exception):  # whatever it turns into: the machine is down
             recover_small(path, files=files)
         stopped += files.stopped
-        assert recover_small(path).damage == (), files.calls[-1:]
-        assert sound(path), files.calls[-1:]
+        assert recover_small(path).damage == (), files.seen[-1:]
+        assert sound(path), files.seen[-1:]
         with open_small(path) as store:
             found = store.get("t", 0, 0, 999).messages
-            assert [each.physical_offset for each in found] == due, files.calls[-1:]
+            assert [each.physical_offset for each in found] == due, files.seen[-1:]
     assert stopped > len(numbers) // 4

@@ -112,9 +112,7 @@ class CountingFiles(FaultyFiles):
 
     def __init__(self) -> None:
         super().__init__()
-        object.__setattr__(self, "logs", [])
-
-    logs: list[Any]
+        self.logs: list[Any] = []
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         file = super().open(path, write=write, create=create)

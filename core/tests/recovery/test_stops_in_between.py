@@ -63,9 +63,9 @@ def _stop_at(numbers: range, way: str, path: Path) -> int:
                 open_small(store, files=files).close()
             else:
                 recover_small(store, files=files)
-        assert recover_small(store).end_offset == report.end_offset, files.calls[-1:]
-        assert log_bytes(store) == log_bytes(right), files.calls[-1:]
-        assert quarantine(store) == quarantine(right), files.calls[-1:]
+        assert recover_small(store).end_offset == report.end_offset, files.seen[-1:]
+        assert log_bytes(store) == log_bytes(right), files.seen[-1:]
+        assert quarantine(store) == quarantine(right), files.seen[-1:]
         with open_small(store) as opened:
             assert offsets(opened) == whole
         if not files.stopped:

@@ -21,6 +21,7 @@ from core.tests.recovery.support import (
     tear,
 )
 from core.tests.registry.samples import plugin
+from core.tests.store.faults import SeenFiles
 from core.tests.store.support import SEGMENT, FaultyFiles, fill, open_small, segments, tree
 from lakelog import Message
 from lakelog.errors import StoreError
@@ -81,9 +82,9 @@ def test_the_order_in_which_things_are_done(tmp_path: Path) -> None:
     last.with_name(f"{int(last.name) + SEGMENT:020d}").write_bytes(b"old".ljust(SEGMENT, b"\x00"))
     late = StoreCheckpoint(confirm_offset=1 << 40)
     write_checkpoint(RealFileSystem(), tmp_path, late)
-    files = _NotedFiles()
+    files = SeenFiles()
     open_small(tmp_path, files=files).close()
-    done = [each for each in files.done if each[1] not in ("lakelog", tmp_path.name, "lock")]
+    done = files.named()
     names = ["copy", "copy", "remove", "zero", "zeroed", "checkpoint"]
     places = [
         done.index(("sync_dir", "quarantine")),
@@ -98,54 +99,16 @@ def test_the_order_in_which_things_are_done(tmp_path: Path) -> None:
     assert ("sync_dir", "commitlog") in done[removed:zeroed]
 
 
-class _NotedFiles(RealFileSystem):
-    """Notes what is done to which file."""
+class _SyncedFiles(SeenFiles):
+    """Notes what each file holds at its last sync."""
 
     def __init__(self) -> None:
-        object.__setattr__(self, "done", [])
+        super().__init__()
+        self.synced: dict[Path, bytes] = {}
 
-    done: list[tuple[str, str]]
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> Any:
-        done = self.done
-
-        class Noting(FaultyFile):
-            def write_at(self, position: int, data: Any) -> None:
-                done.append(("write_at", path.name))
-                super().write_at(position, data)
-
-            def sync(self) -> None:
-                done.append(("sync", path.name))
-                super().sync()
-
-        return Noting(super().open(path, write=write, create=create))
-
-    def unlink(self, path: Path) -> None:
-        self.done.append(("unlink", path.name))
-        super().unlink(path)
-
-    def sync_dir(self, path: Path) -> None:
-        self.done.append(("sync_dir", path.name))
-        super().sync_dir(path)
-
-
-class _SyncedFiles(RealFileSystem):
-    """Notes what each file held at its last sync."""
-
-    def __init__(self) -> None:
-        object.__setattr__(self, "synced", {})
-
-    synced: dict[Path, bytes]
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> Any:
-        synced = self.synced
-
-        class Noting(FaultyFile):
-            def sync(self) -> None:
-                super().sync()
-                synced[path] = path.read_bytes()
-
-        return Noting(super().open(path, write=write, create=create))
+    def see(self, call: str, path: Path) -> None:
+        if call == "sync":
+            self.synced[path] = path.read_bytes()
 
 
 def test_segments_behind_the_end_go_if_they_hold_anything(tmp_path: Path) -> None:

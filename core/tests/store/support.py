@@ -95,11 +95,8 @@ class FaultyFiles(RealFileSystem):
     """
 
     def __init__(self) -> None:
-        object.__setattr__(self, "opened", {})
-        object.__setattr__(self, "failing", set())
-
-    opened: dict[str, FaultyFile]
-    failing: set[str]
+        self.opened: dict[str, FaultyFile] = {}
+        self.failing: set[str] = set()
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         file = FaultyFile(super().open(path, write=write, create=create))

@@ -23,10 +23,7 @@ class FailingLog(RealFileSystem):
     """All segments of the log fail once ``fail`` was called."""
 
     def __init__(self) -> None:
-        super().__init__()
-        object.__setattr__(self, "segments", [])
-
-    segments: list[FaultyFile]
+        self.segments: list[FaultyFile] = []
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         file = super().open(path, write=write, create=create)

@@ -24,6 +24,6 @@ def test_whatever_change_it_is_killed_before_the_next_open_is_consistent(tmp_pat
     assert [row for row in rows if row["wrong"]] == []
     assert [row["killed"] for row in rows] == [True] * (len(rows) - 1) + [False]
     changes = [row["before"] or "" for row in rows]
-    for kind in ("remove commitlog/", "sync ", "remove 0/", "rename lakelog/queues.json"):
+    for kind in ("unlink commitlog/", "sync_dir ", "unlink 0/", "rename lakelog/queues.json"):
         assert any(each.startswith(kind) for each in changes), changes
     assert len({row["segments"] for row in rows}) > 3

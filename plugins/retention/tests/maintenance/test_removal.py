@@ -245,11 +245,8 @@ class Stubborn(RealFileSystem):
     """Files of which one cannot be deleted, or a folder not synced."""
 
     def __init__(self) -> None:
-        object.__setattr__(self, "keeps", set())
-        object.__setattr__(self, "unsynced", set())
-
-    keeps: set[str]
-    unsynced: set[str]
+        self.keeps: set[str] = set()
+        self.unsynced: set[str] = set()
 
     def unlink(self, path: Path) -> None:
         if path.name in self.keeps:
