@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.store.owners import an_owner
 from core.tests.store.support import a_store, bodies, fill, open_small, read_small
+from core.tests.store.workers import an_owner
 from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages import publishing
@@ -57,19 +57,19 @@ def page_of(path: Path) -> PageView:
 def test_a_reader_sees_what_was_put_and_what_is_durable(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
         assert (reader.max_offset, reader.flushed_offset) == (0, 0)
-        end, flushed = owner.ask("put", 100)
+        end, flushed = owner.ends("put", "m", 100)
         assert 0 == flushed < end
         assert (reader.max_offset, reader.flushed_offset) == (end, 0)
         assert len(list(reader.scan())) == 100
-        assert owner.ask("sync") == (end, end)
+        assert owner.ends("store._owned.log.sync()") == (end, end)
         assert (reader.max_offset, reader.flushed_offset) == (end, end)
         assert reader.is_flushed_known
         assert len(reader.get("t", 0, 0, 200).messages) == 100
 
 
 def test_inline_puts_are_durable_for_a_reader_too(tmp_path: Path) -> None:
-    with an_owner(tmp_path, "inline") as owner, read_small(tmp_path) as reader:
-        end, _ = owner.ask("put", 50)
+    with an_owner(tmp_path, flush="inline") as owner, read_small(tmp_path) as reader:
+        end, _ = owner.ends("put", "m", 50)
         assert reader.flushed_offset == reader.max_offset == end
 
 
@@ -118,7 +118,7 @@ def test_a_reader_stops_at_what_a_staged_writer_has_committed(tmp_path: Path) ->
 
 def test_a_killed_owners_page_counts_no_more(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
-        end, _ = owner.ask("put", 20)
+        end, _ = owner.ends("put", "m", 20)
         assert reader.max_offset == end
         owner.kill()
         stale = PageView.open(FILES, tmp_path)
@@ -138,8 +138,8 @@ def test_a_killed_owners_page_counts_no_more(tmp_path: Path) -> None:
 
 def test_what_was_durable_stays_so_when_the_owner_is_killed(tmp_path: Path) -> None:
     """The checkpoint is far behind the syncs, and vouches for none of this."""
-    with an_owner(tmp_path, "inline") as owner, read_small(tmp_path) as reader:
-        durable, _ = owner.ask("put", 20)
+    with an_owner(tmp_path, flush="inline") as owner, read_small(tmp_path) as reader:
+        durable, _ = owner.ends("put", "m", 20)
         assert reader.flushed_offset == durable
         owner.kill()
         assert read_checkpoint(FILES, tmp_path).confirm_offset == 0
@@ -151,10 +151,10 @@ def test_what_was_durable_stays_so_when_the_owner_is_killed(tmp_path: Path) -> N
 
 
 def test_what_the_checkpoint_vouches_for_after_a_crash(tmp_path: Path) -> None:
-    with an_owner(tmp_path, "inline") as owner:
-        durable, _ = owner.ask("put", 30)
-        owner.ask("advance")
-        end, _ = owner.ask("put", 5)
+    with an_owner(tmp_path, flush="inline") as owner:
+        durable, _ = owner.ends("put", "m", 30)
+        owner.ends("(store._owned.checkpoint.advance(), 0)[1]")
+        end, _ = owner.ends("put", "m", 5)
         owner.kill()
     with read_small(tmp_path) as reader:
         assert (reader.flushed_offset, reader.max_offset) == (durable, end)
@@ -215,7 +215,8 @@ def test_what_an_owner_adds_while_the_end_is_looked_for_is_not_durable(tmp_path:
 
         def end_beside_an_owner() -> int:
             if not ends:
-                ends.append(owners.enter_context(an_owner(tmp_path)).ask("put", 1)[0])
+                owner = owners.enter_context(an_owner(tmp_path))
+                ends.append(owner.ends("put", "m", 1)[0])
             return ends[0]
 
         assert flushed.end(end_beside_an_owner) == durable < ends[0]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.store.owners import an_owner
 from core.tests.store.support import a_store, fill, open_small, read_small, tree
+from core.tests.store.workers import an_owner
 from lakelog import Store
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.pages import futex
@@ -68,7 +68,7 @@ def waits(path: Path) -> None:
 @pytest.mark.usefixtures("patient")
 def test_a_put_wakes_a_reader_in_another_process(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
-        owner.ask("put", 1)
+        owner.ask("put", "m", 1)
         assert len(reader.get("t", 0, 0, 9).messages) == 1
         found: list[float] = []
         waiting = threading.Thread(
@@ -78,7 +78,7 @@ def test_a_put_wakes_a_reader_in_another_process(tmp_path: Path) -> None:
         )
         waiting.start()
         waits(tmp_path)
-        owner.ask("put", 1)
+        owner.ask("put", "m", 1)
         waiting.join(20)
         assert found
         assert found[0] < 5
@@ -88,13 +88,13 @@ def test_a_put_wakes_a_reader_in_another_process(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("patient")
 def test_an_event_loop_is_woken_too(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
-        owner.ask("put", 1)
+        owner.ask("put", "m", 1)
 
         async def follow() -> float:
             begun = time.monotonic()
             waiting = asyncio.create_task(reader.get_async("t", 0, 1, 1, wait_ms=20_000))
             await asyncio.to_thread(waits, tmp_path)
-            await asyncio.to_thread(owner.ask, "put", 1)
+            await asyncio.to_thread(owner.ask, "put", "m", 1)
             assert (await waiting).messages
             return time.monotonic() - begun
 
@@ -104,7 +104,7 @@ def test_an_event_loop_is_woken_too(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("patient")
 def test_a_close_wakes_who_waits(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
-        owner.ask("put", 1)
+        owner.ask("put", "m", 1)
         closing = threading.Timer(0.3, reader.close)
         closing.start()
         begun = time.monotonic()
