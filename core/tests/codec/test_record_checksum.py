@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.tests.codec.support import an_encoder, crc31, log_of, placed, record_of
+from core.tests.codec.support import crc31, log_of, record_of
 from lakelog.codec import decode, decode_run
 from lakelog.errors import IllegalMessage
 from lakelog.message import Message, PropertiesLike
@@ -22,13 +22,6 @@ def test_it_is_written_behind_the_other_properties(properties: bytes) -> None:
     assert record[-20:] == _seal(record)
     ended = properties and b"A\x01b\x02"
     assert decode(record).properties_bytes == ended + record[-20:]
-
-
-def test_batches_have_it_too() -> None:
-    messages = [Message("t", b"x" * at, tags="a", keys=str(at)) for at in range(60)]
-    run = decode_run(placed(an_encoder(record_crc=True).encode(messages)))
-    assert len(run) == 60
-    assert all(bytes(run.record(at))[-20:] == _seal(bytes(run.record(at))) for at in range(60))
 
 
 @pytest.mark.parametrize("record_crc", [False, True])

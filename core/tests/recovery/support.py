@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import lakelog
 from core.tests.store.faults import SeenFiles
-from core.tests.store.support import SEGMENT, a_store, open_small, segments
+from core.tests.store.support import SEGMENT, a_store, open_small, overwrite, segments
 from lakelog import PutResult, RecoveryReport, Store
 
 
@@ -26,25 +25,32 @@ def crash(path: Path) -> None:
     (path / "abort").write_text("4711")
 
 
-def alter(path: Path, offset: int, change: Callable[[bytes], bytes], length: int) -> None:
-    """Change some bytes of the log."""
-    segment = path / "commitlog" / f"{offset - offset % SEGMENT:020d}"
-    data = bytearray(segment.read_bytes())
-    at = offset % SEGMENT
-    data[at : at + length] = change(bytes(data[at : at + length]))
-    segment.write_bytes(data)
+def zero(path: Path, begin: int, end: int) -> None:
+    """Lose what stands there, blanks too."""
+    while begin < end:
+        length = min(end, begin - begin % SEGMENT + SEGMENT) - begin
+        overwrite(path, begin, bytes(length))
+        begin += length
+
+
+def store_at(path: Path, result: PutResult, time_ms: int) -> None:
+    """Change the store time of a record, which no checksum of the body covers."""
+    overwrite(path, result.physical_offset + 56, time_ms.to_bytes(8, "big"))
+
+
+def flip_bit(path: Path, offset: int) -> None:
+    """Flip the lowest bit of a byte of the log."""
+    overwrite(path, offset, bytes([log_bytes(path)[offset] ^ 1]))
 
 
 def flip(path: Path, result: PutResult) -> None:
     """Change one bit in the middle of a record's body."""
-    middle = (result.physical_offset + result.end_offset) // 2
-    alter(path, middle, lambda data: bytes([data[0] ^ 1]), 1)
+    flip_bit(path, (result.physical_offset + result.end_offset) // 2)
 
 
 def tear(path: Path, result: PutResult) -> None:
     """Lose the second half of a record."""
-    size = result.end_offset - result.physical_offset
-    alter(path, result.physical_offset + size // 2, lambda data: bytes(len(data)), size - size // 2)
+    zero(path, (result.physical_offset + result.end_offset) // 2, result.end_offset)
 
 
 def offsets(store: Store) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from core.tests.recovery.support import alter, crash, log_bytes, offsets, recover_small, starts
+from core.tests.recovery.support import crash, flip_bit, log_bytes, offsets, recover_small, starts
 from core.tests.store.faults import SeenFiles
 from core.tests.store.support import (
     SEGMENT,
@@ -199,7 +199,7 @@ def of_another_store(path: Path) -> None:
 
 
 def damage_last_record(path: Path) -> None:
-    alter(path, end_of(path) - 9, lambda data: bytes([data[0] ^ 1]), 1)
+    flip_bit(path, end_of(path) - 9)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_noted_damage_is_treated_as_the_settings_say(
     on_damage: str, gone_by: bool, tmp_path: Path
 ) -> None:
     put = a_store(tmp_path, 110)
-    alter(tmp_path, put[50].physical_offset + 120, lambda data: bytes([data[0] ^ 1]), 1)
+    flip_bit(tmp_path, put[50].physical_offset + 120)
     recover_small(tmp_path, full=True)
     report = recover_small(tmp_path, dry_run=True, on_damage=on_damage)
     assert (report.start_reason == UNCHANGED) == gone_by

@@ -16,7 +16,6 @@ import pytest
 
 from core.tests.recovery.support import (
     StoppingFiles,
-    alter,
     crash,
     flip,
     kept_lines,
@@ -25,6 +24,7 @@ from core.tests.recovery.support import (
     quarantine,
     recover_small,
     starts,
+    zero,
 )
 from core.tests.store.support import SEGMENT, fill, open_small, refused
 from lakelog import Message, PutResult
@@ -36,14 +36,6 @@ from lakelog_testing.copies import copy_store
 from plugins.tools.tests.doctor.repair_support import sound
 
 FILES = RealFileSystem()
-
-
-def lost(path: Path, each: PutResult) -> None:
-    """Nothing of it reached the disk."""
-    start = each.physical_offset - each.physical_offset % SEGMENT
-    with (path / "commitlog" / f"{start:020}").open("r+b") as file:
-        file.seek(each.physical_offset - start)
-        file.write(bytes(each.size))
 
 
 @pytest.fixture
@@ -58,7 +50,7 @@ def puts(tmp_path: Path) -> list[PutResult]:
         behind = fill(store, 6)
     write_checkpoint(FILES, path, checkpoint)
     crash(path)
-    lost(path, behind[1])
+    zero(path, behind[1].physical_offset, behind[1].end_offset)
     flip(path, behind[2])
     return before + behind
 
@@ -136,10 +128,7 @@ def wide(tmp_path: Path) -> list[PutResult]:
     (path / "checkpoint").unlink()
     crash(path)
     second = next(at for at, each in enumerate(puts) if each.physical_offset == SEGMENT)
-    for each in puts[second - 2 : second + 2]:
-        lost(path, each)
-    end = puts[second - 1].end_offset
-    alter(path, end, lambda data: bytes(len(data)), SEGMENT - end)
+    zero(path, puts[second - 2].physical_offset, puts[second + 1].end_offset)
     return [each for each in puts if each not in puts[second - 2 : second + 2]]
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from core.tests.recovery.support import (
     a_crashed_store,
-    alter,
     crash,
     kept_lines,
     log_bytes,
@@ -22,7 +21,15 @@ from core.tests.recovery.support import (
 )
 from core.tests.registry.samples import plugin
 from core.tests.store.faults import SeenFiles
-from core.tests.store.support import SEGMENT, FaultyFiles, fill, open_small, segments, tree
+from core.tests.store.support import (
+    SEGMENT,
+    FaultyFiles,
+    fill,
+    open_small,
+    overwrite,
+    segments,
+    tree,
+)
 from lakelog import Message
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
@@ -148,14 +155,14 @@ def test_the_same_bytes_are_kept_once(tmp_path: Path) -> None:
     held = log_bytes(tmp_path)[end : last.end_offset]
     recover_small(tmp_path)
     kept = quarantine(tmp_path)
-    alter(tmp_path, end, lambda _: bytes(10) + held[10:], len(held))
+    overwrite(tmp_path, end, bytes(10) + held[10:])
     crash(tmp_path)
     report = recover_small(tmp_path)
     assert quarantine(tmp_path) == kept
     assert len(kept_lines(tmp_path)) == 1
     assert report.cut[0].path is not None
     assert report.cut[0].path.name in kept
-    alter(tmp_path, end, lambda _: b"other" * 3, 15)
+    overwrite(tmp_path, end, b"other" * 3)
     crash(tmp_path)
     recover_small(tmp_path)
     assert len(quarantine(tmp_path)) == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import signal
 import subprocess
 import sys
@@ -141,27 +140,6 @@ def test_another_program_with_byte_0(tmp_path: Path) -> None:
             member.let_in()
         member.leave()
         fcntl.lockf(java, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-
-
-def test_a_forked_child_holds_nothing(tmp_path: Path) -> None:
-    member = join(tmp_path)
-    member.let_in()
-    ready, say = os.pipe()
-    let_go, end = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(say, b"1")
-        os.read(let_go, 1)
-        os._exit(0)
-    os.read(ready, 1)
-    member.leave()
-    after = join(tmp_path)
-    assert after.is_alone
-    after.leave()
-    os.write(end, b"1")
-    os.waitpid(child, 0)
-    for each in (ready, say, let_go, end):
-        os.close(each)
 
 
 def test_a_join_that_is_cut_short_leaves_no_lock(

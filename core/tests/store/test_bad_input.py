@@ -29,7 +29,6 @@ from lakelog import Message
 from lakelog.errors import (
     BadSegment,
     LakelogError,
-    MissingPlugin,
     NotAStore,
     SettingsError,
     StoreLocked,
@@ -272,30 +271,6 @@ def test_a_store_that_is_not_ours_to_write_says_how_to_read_it(reachable: Path) 
 
 
 # --- settings and plugins ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("line", "word"),
-    [
-        ('record_crc = "perhaps"', "record_crc"),
-        ("segment_size_bytes = true", "segment_size_bytes"),
-        ('segment_size_bytes = "many"', "segment_size_bytes"),
-        ("segment_size_bytes = 12", "segment_size_bytes"),
-        ("writer = 5", "writer"),
-        ("writer = [", "TOML"),
-    ],
-)
-def test_a_settings_file_with_a_wrong_value(line: str, word: str, tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text(f"[store]\n{line}\n" if "[store]" in line else f"{line}\n")
-    with refused(tmp_path, SettingsError, word, "mine.toml"):
-        lakelog.open(tmp_path / "store", plugins=[], settings=file)
-
-
-@pytest.mark.parametrize("kind", ["writer", "flush", "append", "replicator"])
-def test_a_strategy_that_is_not_there(kind: str, tmp_path: Path) -> None:
-    with refused(tmp_path, MissingPlugin, "'magic'"):
-        open_small(tmp_path / "store", **{kind: "magic"})
 
 
 def test_a_store_host_that_is_none(tmp_path: Path) -> None:

@@ -120,11 +120,6 @@ def test_a_batch_larger_than_a_segment(tmp_path: Path) -> None:
     assert len(segments(tmp_path)) > 5
 
 
-def test_a_batch_of_nothing(tmp_path: Path) -> None:
-    with open_small(tmp_path) as store:
-        assert list(store.put_batch([])) == []
-
-
 def test_a_scan_between_any_two_offsets(tmp_path: Path) -> None:
     """Records that start from `start` up to `end`, wherever `end` falls."""
     results = a_store(tmp_path, 90, segment_size_bytes=SEGMENT)
@@ -206,6 +201,7 @@ def test_no_descriptor_and_no_thread_is_left(tmp_path: Path) -> None:
         with read_small(tmp_path) as reader:
             list(reader.scan())
             reader.look_up(0)
+            assert len(reader.get("t", 0, 0, 100).messages) == 100
         del store, reader
         gc.collect()  # a map goes with its last view
         assert open_in(tmp_path) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections.abc import Callable
@@ -111,19 +110,3 @@ def test_the_lag_begins_with_the_store(tmp_path: Path) -> None:
         for _ in range(20):
             store.put(Message("t", b"x"))
             assert store.dispatch_lag.ms < 60_000
-
-
-def test_a_reader_that_is_closed_leaves_no_descriptor(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    with open_small(path) as store:
-        store.put_batch([Message("t", b"x", queue_id=0, keys="k") for _ in range(100)])
-        store.wait_dispatched()
-
-    def read() -> int:
-        with open_small(path, mode="read") as reader:
-            assert len(reader.get("t", 0, 0, 100).messages) == 100
-        gc.collect()
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    first = read()
-    assert max(read() for _ in range(3)) <= first  # others may have gone meanwhile

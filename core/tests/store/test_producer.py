@@ -106,10 +106,6 @@ def test_a_closed_store_refuses_its_puts(tmp_path: Path) -> None:
         orders.put(b"")
 
 
-def test_it_says_what_it_is(store: lakelog.Store) -> None:
-    assert repr(store.producer("orders")) == "<lakelog.Producer of 'orders'>"
-
-
 def test_event_loops_have_one_as_well(tmp_path: Path) -> None:
     async def run() -> list[int]:
         async with lakelog.aio.open(tmp_path / "s") as store:

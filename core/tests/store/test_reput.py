@@ -21,8 +21,6 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
 
-Hook = Callable[["Recorder", "RecordBatch"], None]
-
 
 class Recorder:
     """A dispatcher that remembers the bodies it was given, and can be made to fail."""
@@ -107,12 +105,6 @@ def test_the_settings_state_the_order(tmp_path: Path, two: Two, order: tuple[str
         store.put(Message("t", b"one"))
         assert store.wait_dispatched()
     assert two.calls == [(name, b"one") for name in order]
-
-
-def test_close_dispatches_what_is_left(tmp_path: Path, two: Two) -> None:
-    with two.open(tmp_path / "s") as store:
-        store.put_batch([Message("t", b"%d" % number) for number in range(1000)])
-    assert len(two.a.seen) == 1000
 
 
 def test_open_dispatches_what_one_of_them_lacks(tmp_path: Path, two: Two) -> None:

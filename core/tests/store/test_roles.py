@@ -35,21 +35,6 @@ def bodies(store: Store) -> list[bytes]:
 # --- who gets which role -----------------------------------------------------------------------
 
 
-def test_the_first_owns_and_the_others_attach(tmp_path: Path) -> None:
-    with a_worker(tmp_path) as first, a_worker_after(first, tmp_path) as second:
-        assert first.ask("store.role")["is_"] == "owner"
-        assert second.ask("store.role")["is_"] == "attach"
-        with open_small(tmp_path) as third:
-            assert third.role == "attach"
-            assert first.ask("put", "a", 2)["offsets"] == [0, 95]
-            second.ask("put", "b", 2)
-            third.put(Message("t", b"c 0", queue_id=0))
-            assert bodies(third) == [b"a 0", b"a 1", b"b 0", b"b 1", b"c 0"]
-            assert [each.queue_offset for each in third.scan()] == [0, 1, 2, 3, 4]
-            found = third.get("t", 0, 0)
-            assert [bytes(each.body) for each in found.messages] == bodies(third)
-
-
 @contextmanager
 def a_worker_after(first: Any, path: Path, *mode: str, **settings: Any) -> Iterator[Any]:
     assert first.hear() == {"role": "owner"}
@@ -130,14 +115,6 @@ def test_former_modes_of_event_loops_say_so_too(tmp_path: Path) -> None:
             await store.put(Message("t", b"x"))
 
     asyncio.run(work())
-
-
-def test_a_reader_needs_nobody(tmp_path: Path) -> None:
-    a_store(tmp_path, 3)
-    with read_small(tmp_path) as alone, open_small(tmp_path) as owner:
-        owner.put(Message("t", b"more", queue_id=0))
-        assert alone.role == "read"
-        assert len(bodies(alone)) == 4
 
 
 def test_an_empty_store_can_be_attached_to(tmp_path: Path) -> None:

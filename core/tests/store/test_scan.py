@@ -14,6 +14,7 @@ from core.tests.store.support import (
     a_store,
     fill,
     open_small,
+    overwrite,
     read_small,
     segments,
     tree,
@@ -30,18 +31,11 @@ def read(path: Path) -> tuple[list[int], list[Damage]]:
     return found, damage
 
 
-def change(path: Path, offset: int, data: bytes) -> None:
-    """Overwrite bytes of the log."""
-    with (path / "commitlog" / f"{offset - offset % SEGMENT:020d}").open("r+b") as file:
-        file.seek(offset % SEGMENT)
-        file.write(data)
-
-
 def flip(path: Path, offset: int, bit: int) -> bytes:
     """Flip a bit of the log; the byte that was there."""
     data = (path / "commitlog" / f"{offset - offset % SEGMENT:020d}").read_bytes()
     byte = data[offset % SEGMENT]
-    change(path, offset, bytes([byte ^ 1 << bit]))
+    overwrite(path, offset, bytes([byte ^ 1 << bit]))
     return bytes([byte])
 
 
@@ -71,7 +65,7 @@ def test_a_flipped_bit(field: str, which: int, tmp_path: Path) -> None:
         if which != 99:
             assert one.end_offset == bad.end_offset
         assert str(one.offset) in str(one)
-        change(tmp_path, at, byte)
+        overwrite(tmp_path, at, byte)
     assert read(tmp_path) == (places(results), [])
 
 
@@ -88,7 +82,7 @@ def test_any_flipped_bit_with_record_checksums(tmp_path: Path) -> None:
         in_name = bad.end_offset - 20 <= at < bad.end_offset
         assert missing == {bad.physical_offset} or (in_name and not missing), at
         assert [each.offset for each in damage] == sorted(missing)
-        change(tmp_path, at, byte)
+        overwrite(tmp_path, at, byte)
     assert read(tmp_path) == (places(results), [])
 
 
@@ -96,7 +90,7 @@ def test_damage_at_several_places(tmp_path: Path) -> None:
     results = a_store(tmp_path)
     bad = [results[number] for number in (3, 4, 10, 50, 98)]
     for each in bad:
-        change(tmp_path, each.physical_offset + 20, os.urandom(200))
+        overwrite(tmp_path, each.physical_offset + 20, os.urandom(200))
     found, damage = read(tmp_path)
     assert found == [each for each in places(results) if each not in places(bad)]
     assert [(each.offset, each.end_offset) for each in damage] == [
@@ -109,7 +103,7 @@ def test_damage_at_several_places(tmp_path: Path) -> None:
 def test_zeros_in_the_middle(length: int, tmp_path: Path) -> None:
     """A page that was never written back."""
     results = a_store(tmp_path)
-    change(tmp_path, SEGMENT + (SEGMENT - length) // 2, bytes(length))
+    overwrite(tmp_path, SEGMENT + (SEGMENT - length) // 2, bytes(length))
     lost = range(SEGMENT + (SEGMENT - length) // 2, SEGMENT + (SEGMENT + length) // 2)
     found, damage = read(tmp_path)
     assert found == [
@@ -125,7 +119,7 @@ def test_zeros_in_the_middle(length: int, tmp_path: Path) -> None:
 def test_a_tail_of_garbage(garbage: bytes, tmp_path: Path) -> None:
     results = a_store(tmp_path)
     end = results[-1].end_offset
-    change(tmp_path, end, garbage)
+    overwrite(tmp_path, end, garbage)
     before = tree(tmp_path)
     found, damage = read(tmp_path)
     assert found == places(results)
@@ -140,7 +134,7 @@ def test_the_start_of_a_record_that_was_never_finished(tmp_path: Path) -> None:
     results = a_store(tmp_path)
     last = results[-1]
     kept = last.physical_offset + 100
-    change(tmp_path, kept, bytes(last.end_offset - kept))
+    overwrite(tmp_path, kept, bytes(last.end_offset - kept))
     found, damage = read(tmp_path)
     assert found == places(results)[:-1]
     assert [each.offset for each in damage] == [last.physical_offset]
@@ -166,7 +160,7 @@ def test_what_is_left_over_from_an_older_log_is_not_read(tmp_path: Path) -> None
 
 def test_damage_that_reaches_over_the_end_of_a_scan(tmp_path: Path) -> None:
     results = a_store(tmp_path, 10)
-    change(tmp_path, results[3].physical_offset, b"\xff" * 10)
+    overwrite(tmp_path, results[3].physical_offset, b"\xff" * 10)
     damage: list[Damage] = []
     with read_small(tmp_path) as store:
         end = results[3].physical_offset + 50
@@ -179,13 +173,13 @@ def test_the_tail_of_a_living_owner_is_not_reported(tmp_path: Path) -> None:
     """It is writing there."""
     with open_small(tmp_path) as owner:
         results = fill(owner, 10)
-        change(tmp_path, results[-1].end_offset, b"\x00\x00\x01\xff\xda\xa3\x20\xa7half")
+        overwrite(tmp_path, results[-1].end_offset, b"\x00\x00\x01\xff\xda\xa3\x20\xa7half")
         assert read(tmp_path) == (places(results), [])
-        change(tmp_path, results[4].physical_offset, b"\xff")
+        overwrite(tmp_path, results[4].physical_offset, b"\xff")
         found, damage = read(tmp_path)
         assert len(found) == 9
         assert [each.offset for each in damage] == [results[4].physical_offset]
-        change(tmp_path, results[-1].end_offset, bytes(12))
+        overwrite(tmp_path, results[-1].end_offset, bytes(12))
     assert len(read(tmp_path)[1]) == 1
 
 

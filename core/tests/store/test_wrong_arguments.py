@@ -140,6 +140,7 @@ CALLS: Final[dict[str, tuple[Call, str]]] = {
     "get bytes of text": (lambda s: s.get("t", 0, 0, max_bytes="9"), r"max_bytes is '9' \(str\)"),
     "get tags of a number": (lambda s: s.get("t", 0, 0, tags=3), r"tags is 3 \(int\)"),
     "get tags of a list": (lambda s: s.get("t", 0, 0, tags=["A"]), r"tags is \['A'\] \(list\)"),
+    "get no tag": (lambda s: s.get("t", 0, 0, tags=" || "), "contain no tag"),
     "get in less than no time": (lambda s: s.get("t", 0, 0, wait_ms=-1), "wait_ms is -1"),
     "get in a time of text": (lambda s: s.get("t", 0, 0, wait_ms="5"), r"wait_ms is '5' \(str\)"),
     "get in no time": (lambda s: s.get("t", 0, 0, wait_ms=math.nan), "wait_ms is nan"),

@@ -63,6 +63,12 @@ def test_its_removal_is_durable(tmp_path: Path) -> None:
     assert not remove_pin(FILES, tmp_path, PIN.name)
 
 
+def pin_json(**more: Any) -> bytes:
+    """A pin's file, with something wrong in it."""
+    good = {"version": 1, "position": 5, "time_ms": 0, "destination": ""}
+    return json.dumps({**good, **more}).encode()
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -70,28 +76,17 @@ def test_its_removal_is_durable(tmp_path: Path) -> None:
         (b"{", "damaged"),
         (b"[]", "damaged"),
         (b'{"version": 2}', "version is 2"),
-        (json.dumps({"version": 1, "position": -1, "time_ms": 0, "destination": ""}), "damaged"),
-        (json.dumps({"version": 1, "position": True, "time_ms": 0, "destination": ""}), "damaged"),
-        (json.dumps({"version": 1, "position": "5", "time_ms": 0, "destination": ""}), "damaged"),
-        (json.dumps({"version": 1, "position": 5, "time_ms": 0, "destination": 7}), "damaged"),
-        (
-            json.dumps(
-                {
-                    "version": 1,
-                    "position": 5,
-                    "time_ms": 0,
-                    "destination": "",
-                    "fingerprint": {"offset": 1},
-                }
-            ),
-            "damaged",
-        ),
+        (pin_json(position=-1), "damaged"),
+        (pin_json(position=True), "damaged"),
+        (pin_json(position="5"), "damaged"),
+        (pin_json(destination=7), "damaged"),
+        (pin_json(fingerprint={"offset": 1}), "damaged"),
     ],
 )
 def test_what_cannot_be_read_holds_everything_for_ever(
-    tmp_path: Path, content: str | bytes, said: str
+    tmp_path: Path, content: bytes, said: str
 ) -> None:
-    file = put(tmp_path, "broken", content.encode() if isinstance(content, str) else content)
+    file = put(tmp_path, "broken", content)
     (found,) = read_pins(FILES, tmp_path)
     assert found.problem is not None
     assert str(file) in found.problem

@@ -84,13 +84,6 @@ def test_unless_that_is_not_wanted(state: DiskState) -> None:
     assert len(reasons(retention(clean_forcibly=False), aged(80, 20), disk=state)) == 1
 
 
-@pytest.mark.parametrize("state", DiskState)
-def test_a_round_is_no_larger_than_it_may_be(state: DiskState) -> None:
-    many = aged(*range(200, 100, -1), now_ms=at_hour(4))
-    assert len(reasons(retention(), many, at_hour(4), disk=state)) == 10
-    assert len(reasons(retention(delete_files_batch_max=3), many, at_hour(4), disk=state)) == 3
-
-
 def test_so_many_segments_and_no_more() -> None:
     found = reasons(retention(max_segments=3), aged(5, 4, 3, 2))
     assert found == [
@@ -116,17 +109,9 @@ def test_age_is_the_first_reason_that_is_given() -> None:
     assert [reason.split()[0] for reason in found] == ["its", "the"]
 
 
-def test_nothing_behind_one_that_stays_goes() -> None:
-    assert reasons(retention(), aged(20, 80, 90), manual=True) == []
-
-
 def test_a_last_message_from_the_future_keeps_its_segment_but_not_from_the_limits() -> None:
     assert reasons(retention(), aged(-50, 90), manual=True) == []
     assert len(reasons(retention(max_segments=2), aged(-50, 90))) == 1
-
-
-def test_nothing_is_kept_for_no_time() -> None:
-    assert len(reasons(retention(file_reserved_hours=0), aged(0, 0), manual=True)) == 2
 
 
 @pytest.mark.parametrize("state", DiskState)

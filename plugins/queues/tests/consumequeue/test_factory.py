@@ -10,8 +10,7 @@ import pytest
 
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import CheckpointKeeper
-from lakelog.interfaces import Context, Dispatcher, QueueReader
-from lakelog.registry import check_object
+from lakelog.interfaces import Context
 from lakelog.settings.model import StoreSettings
 from lakelog_queues import plugin
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
@@ -27,13 +26,6 @@ def made(path: Path, **more: Any) -> ConsumeQueues:
     built = plugin.lakelog_dispatchers()[0].make(SMALL, context)
     assert isinstance(built, ConsumeQueues)
     return built
-
-
-def test_it_builds_a_dispatcher_that_can_be_read(tmp_path: Path) -> None:
-    built = made(tmp_path)
-    assert check_object(built, Dispatcher) is None
-    assert check_object(built, QueueReader) is None
-    built.close()
 
 
 @pytest.mark.parametrize("left", ["clean", "abort"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.tests.store.support import SEGMENT, open_small, read_small
+from core.tests.store.support import SEGMENT, open_small, overwrite, read_small
 from lakelog import Store
 from lakelog.errors import LakelogError
 from lakelog.message import StoredMessage
@@ -27,9 +27,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Any:
         put_numbered(owner, 150)
         messages = list(owner.scan())
         bad = messages[40]
-        with (path / "commitlog" / f"{0:020d}").open("r+b") as file:
-            file.seek(bad.physical_offset + 150)
-            file.write(b"?")
+        overwrite(path, bad.physical_offset + 150, b"?")
         with read_small(path, segment_size_bytes=SEGMENT) as reader:
             yield owner, reader, messages
 
@@ -118,8 +116,3 @@ def test_a_segment_cut_short(tmp_path: Path) -> None:
     with read_small(tmp_path / "s", segment_size_bytes=SEGMENT) as reader:
         states = gathered_at(reader, places).states
     assert (states == WHOLE).nonzero()[0].tolist() == list(range(30))
-
-
-def test_nothing_asked_for(stores: Any) -> None:
-    for store in stores[:2]:
-        assert gathered_at(store, []).batches == []

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.recovery.support import alter, crash, recover_small
-from core.tests.store.support import SEGMENT, open_small
+from core.tests.recovery.support import crash, recover_small
+from core.tests.store.support import SEGMENT, open_small, overwrite
 from lakelog import Message, PutResult
 from lakelog_doctor.check import check
 
@@ -27,11 +27,8 @@ def crashed(path: Path) -> list[PutResult]:
 
 def flip(path: Path, result: PutResult, bit: int) -> None:
     """Flip a bit of the stated queue offset."""
-
-    def change(data: bytes) -> bytes:
-        return (int.from_bytes(data) ^ 1 << bit).to_bytes(8)
-
-    alter(path, result.physical_offset + QUEUE_OFFSET, change, 8)
+    stated = result.queue_offset ^ 1 << bit
+    overwrite(path, result.physical_offset + QUEUE_OFFSET, stated.to_bytes(8))
 
 
 @pytest.mark.parametrize("bit", [40, 63, 20])

@@ -14,10 +14,9 @@ from lakelog.interfaces import Factory, Kind, NoSettings, StoreMaintenance
 from lakelog_retention import plugin
 from lakelog_retention.maintenance.wiring import SpaceMaintenance
 from lakelog_retention.settings import MaintenanceSettings
-from lakelog_testing import StoreMaintenanceContract, SurplusCleaner
-from plugins.retention.tests.maintenance.support import House, fill
+from lakelog_testing import StoreMaintenanceContract
+from plugins.retention.tests.maintenance.support import House
 
-SURPLUS = {"plugins": [SurplusCleaner()], "cleaner": "surplus"}
 OFF = r"'maintenance' is installed: the plugin 'retention' is switched off"
 
 
@@ -26,12 +25,6 @@ class TestMaintenance(StoreMaintenanceContract):
 
     def make(self) -> StoreMaintenance:
         return SpaceMaintenance(MaintenanceSettings())
-
-
-def test_given_plugins_do_not_replace_it(tmp_path: Path) -> None:
-    with open_small(tmp_path, **SURPLUS) as store:
-        fill(store, 100)
-        assert store.delete_expired().deleted
 
 
 @pytest.fixture

@@ -87,16 +87,6 @@ def test_the_active_segment_stays(tmp_path: Path) -> None:
         store.put(Message("t", b""))
 
 
-def test_a_pin_keeps_what_its_follower_needs(tmp_path: Path) -> None:
-    house = House()
-    with house.open(tmp_path) as store:
-        fill(store, 160)
-        write_pin(RealFileSystem(), tmp_path, Pin("lake", SEGMENT + 100, house.clock.now_ms()))
-        report = store.delete_expired()
-        assert report.kept == KeptSegment(SEGMENT, "followers still need it: lake")
-        assert names(tmp_path)[0] == SEGMENT
-
-
 def test_overridden_pins_are_told_loudly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     house = House()
     with house.open(tmp_path, maintenance={"override_pins": True}) as store:
