@@ -19,13 +19,6 @@ from lakelog.runtime.forks import tell_of_forks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 CHILD_SECONDS = 10
-SLOW = """
-import time
-from lakelog_slow_signs import begun
-begun.set()
-time.sleep(0.3)
-value = 7
-"""
 FORKING = """
 import os
 child = os.fork()

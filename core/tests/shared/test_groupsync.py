@@ -69,6 +69,17 @@ class Disk:
         self.words[AGAIN] += 1
         self.words[DROPPED] = 0
 
+    def hang(self) -> tuple[threading.Event, threading.Event]:
+        """Let syncs wait: set once one does, and to let it go on."""
+        inside, go_on = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            inside.set()
+            go_on.wait()
+
+        self.on_sync = wait
+        return inside, go_on
+
     def breaks(self) -> None:
         """The disk takes nothing, and says so to the one who syncs."""
         self.words[DROPPED] = self.words[APPENDED]
@@ -147,13 +158,7 @@ def puts(folder: Path, threads: int, times: int) -> None:
 def test_a_sync_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
     (one, disk, _), (other, _, _) = a_sync(tmp_path), a_sync(tmp_path)
     disk.words[APPENDED] = 10
-    inside, go_on = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        inside.set()
-        go_on.wait()
-
-    disk.on_sync = hang
+    inside, go_on = disk.hang()
     leader = threading.Thread(target=one.reach, args=(10, 60))
     leader.start()
     inside.wait()
@@ -170,13 +175,7 @@ def test_who_waits_has_another_thread_sync(tmp_path: Path) -> None:
     disk.words[APPENDED] = 10
     with ThreadPoolExecutor(1) as thread:
         assert one.wait(10, 60, lambda: thread.submit(one.lead, 10))
-    inside, go_on = threading.Event(), threading.Event()
-
-    def take_long() -> None:
-        inside.set()
-        go_on.wait()
-
-    disk.on_sync = take_long
+    inside, go_on = disk.hang()
     disk.words[APPENDED] = 20
     asked: list[int] = []
     with ThreadPoolExecutor(2) as thread:
@@ -192,13 +191,7 @@ def test_who_waits_has_another_thread_sync(tmp_path: Path) -> None:
 
 def test_who_waits_is_not_held_up_by_a_sync_that_hangs(tmp_path: Path) -> None:
     sync, disk, _ = a_sync(tmp_path)
-    inside, go_on = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        inside.set()
-        go_on.wait()
-
-    disk.on_sync = hang
+    inside, go_on = disk.hang()
     disk.words[APPENDED] = 10
     with ThreadPoolExecutor(1) as thread:
         led = thread.submit(sync.lead, 10)
@@ -207,18 +200,6 @@ def test_who_waits_is_not_held_up_by_a_sync_that_hangs(tmp_path: Path) -> None:
         go_on.set()
         assert led.result()
     assert sync.wait(10, 0, nothing)
-
-
-def test_who_waits_for_one_that_died_in_its_sync_asks_again(tmp_path: Path) -> None:
-    sync, disk, words = a_sync(tmp_path)
-    disk.words[APPENDED] = 10
-    disk.on_sync = disk.kills
-    assert os.waitpid(fork(partial(sync.lead, 10)), 0)[1] == signal.SIGKILL
-    disk.on_sync = nothing
-    assert words[MARKED] == 10
-    with ThreadPoolExecutor(1) as thread:
-        assert sync.wait(10, 60, lambda: thread.submit(sync.lead, 10))
-    assert (disk.words[DURABLE], disk.words[AGAIN]) == (10, 1)
 
 
 def test_who_waits_is_told_of_an_error(tmp_path: Path) -> None:
@@ -248,15 +229,22 @@ def test_an_error_fails_the_store_for_all(tmp_path: Path) -> None:
     assert (words[FLUSHED], disk.words[DURABLE]) == (0, 0)
 
 
-def test_an_error_that_dies_with_who_heard_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["reach", "wait"])
+def test_an_error_that_dies_with_who_heard_of_it(tmp_path: Path, way: str) -> None:
+    """Whoever syncs next writes again; who waits for one that died in its sync asks again."""
     sync, disk, words = a_sync(tmp_path)
     disk.words[APPENDED] = 10
     disk.on_sync = disk.kills
-    assert os.waitpid(fork(partial(sync.reach, 10, 60)), 0)[1] == signal.SIGKILL
+    dying = partial(sync.reach, 10, 60) if way == "reach" else partial(sync.lead, 10)
+    assert os.waitpid(fork(dying), 0)[1] == signal.SIGKILL
     disk.on_sync = nothing
     assert words[MARKED] == 10
     assert not words[FAILED]
-    assert sync.reach(10, 60)
+    with ThreadPoolExecutor(1) as thread:
+        if way == "reach":
+            assert sync.reach(10, 60)
+        else:
+            assert sync.wait(10, 60, lambda: thread.submit(sync.lead, 10))
     assert (disk.words[DURABLE], disk.words[AGAIN]) == (10, 1)
 
 

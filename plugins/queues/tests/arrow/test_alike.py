@@ -14,7 +14,6 @@ from lakelog.message import Message
 from lakelog_queues.arrow import to_arrow
 from lakelog_queues.arrow.alikeproperties import alike_properties
 
-NAMES = ["TAGS", "KEYS", "UNIQ_KEY", "A", ""]
 ROWS = st.integers(1, 14).flatmap(
     lambda width: st.lists(
         st.lists(
