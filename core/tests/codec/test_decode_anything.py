@@ -10,6 +10,7 @@ from core.tests.codec.examples import BASES, damaged_logs, hostile_lengths
 from core.tests.codec.support import log_of, whole_prefix, whole_record
 from lakelog.codec import RecordBatch, decode, decode_run
 from lakelog.errors import CorruptRecord
+from lakelog.format.layout import BLANK, MAGIC_BLANK
 from lakelog.message import Message
 
 _COLUMNS = [
@@ -140,3 +141,21 @@ def test_a_short_last_record_that_claims_long_hosts(flags: int) -> None:
     assert decode_run(data).starts.tolist() == [0]
     with pytest.raises(CorruptRecord):
         decode(data, len(data) // 2)
+
+
+# --- blanks ---
+
+
+def _blank(size: int) -> bytes:
+    blank = BLANK.pack(size, MAGIC_BLANK) + bytes(size - 8)
+    assert blank[:8].hex() == size.to_bytes(4, "big").hex() + "cbd43194"
+    return blank
+
+
+@pytest.mark.parametrize("size", [8, 91, 400])
+def test_it_ends_a_run(size: int) -> None:
+    log = log_of([Message("t", b"x")] * 2)
+    run = decode_run(log + _blank(size) + log)
+    assert (len(run), run.end_offset) == (2, len(log))
+    with pytest.raises(CorruptRecord):
+        decode(_blank(size))

@@ -25,7 +25,7 @@ from core.tests.store.support import (
     segments,
 )
 from lakelog import Message, RecoveryReport
-from lakelog.files.file_identity import FileIdentity
+from lakelog.files.file_identity import FileIdentity, identity_at
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.files.state.clean_stop import CLEAN_STOP_FILE, CleanEnd
@@ -367,3 +367,32 @@ def test_where_it_cannot_be_written_the_stop_is_a_clean_one_all_the_same(
     assert "cannot be noted" in caplog.text
     assert not (tmp_path / "abort").exists()
     assert opened(tmp_path).end_offset == put[-1].end_offset
+
+
+# --- what tells that nobody has written to a file since ---
+
+
+def test_a_write_in_the_same_tick_of_the_clock_is_noticed(tmp_path: Path) -> None:
+    """The kernel's time of change is the same for writes that follow at once."""
+    path = tmp_path / "file"
+    for _ in range(300):
+        path.write_bytes(bytes(100))
+        file = RealFileSystem().open(path, write=True)
+        stamped = file.stamp()
+        assert stamped is not None
+        assert identity_at(path) == stamped
+        file.write_at(5, b"x")
+        assert identity_at(path) != stamped
+        file.close()
+        path.unlink()
+
+
+def test_another_file_of_the_same_bytes_and_time_is_another_one(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(b"same")
+    shutil.copy2(tmp_path / "one", tmp_path / "two")
+    one, two = identity_at(tmp_path / "one"), identity_at(tmp_path / "two")
+    assert one is not None
+    assert two is not None
+    assert (one.length, one.mtime_ns) == (two.length, two.mtime_ns)
+    assert one.inode != two.inode
+    assert identity_at(tmp_path / "three") is None

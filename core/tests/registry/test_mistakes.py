@@ -9,7 +9,7 @@ import attrs
 import pluggy
 import pytest
 
-from core.tests.registry.samples import Offering, Pace, factory, hooks_of, load, plain, plugin
+from core.tests.registry.samples import Pace, factory, hooks_of, load, plain, plugin
 from lakelog.errors import BadHook, BadStrategy, PluginError
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Kind
@@ -171,8 +171,3 @@ def test_a_hook_that_raises() -> None:
     with pytest.raises(PluginError, match=r"'sample': lakelog_writers failed with ZeroDiv") as got:
         load(plugin(lakelog_writers=fails))
     assert isinstance(got.value.__cause__, ZeroDivisionError)
-
-
-def test_a_broken_plugin_can_be_switched_off() -> None:
-    registry = load(plain("broken"), Offering(factory()), off="broken")
-    assert "sample" in registry.names(Kind.FLUSH_STRATEGY)

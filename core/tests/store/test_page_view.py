@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -10,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.store.support import a_store, bodies, fill, open_small, read_small
+from core.tests.store.support import SEGMENT, a_store, bodies, fill, open_small, read_small
 from core.tests.store.workers import an_owner
 from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
@@ -30,6 +33,7 @@ from lakelog.files.pages.shared_page import (
     page_path,
 )
 from lakelog.files.shared.membership import alone
+from lakelog.files.shared.ownership import is_published
 from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.interfaces import Outcome
 from lakelog.registry.builtin.flush import InlineFlush
@@ -220,3 +224,28 @@ def test_what_an_owner_adds_while_the_end_is_looked_for_is_not_durable(tmp_path:
             return ends[0]
 
         assert flushed.end(end_beside_an_owner) == durable < ends[0]
+
+
+# --- a child that C code forked keeps the locks of its parent, and so outlives it ---
+
+
+def test_the_page_of_a_dead_process_whose_locks_a_child_holds_is_right(tmp_path: Path) -> None:
+    """The page is right all the same."""
+    code = (
+        "import ctypes, lakelog, os, sys, time\n"
+        "store = lakelog.open(sys.argv[1], plugins=[], flush='none', preallocate=False,\n"
+        f"                     segment_size_bytes={SEGMENT})\n"
+        "store.put(lakelog.Message('t', b'x'))\n"
+        "sys.setswitchinterval(60); time.sleep(0.2)  # the child has no thread to switch to\n"
+        "child = ctypes.PyDLL(None).fork()\n"
+        "if child == 0: os.close(1); time.sleep(60)\n"
+        "print(child, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=30)
+    try:
+        assert is_published(FILES, tmp_path)
+        assert PageReader(FILES, tmp_path).page() is not None
+    finally:
+        os.kill(int(done.stdout), signal.SIGKILL)

@@ -139,18 +139,6 @@ def test_one_that_raises_stops_all_at_that_record(tmp_path: Path, two: Two) -> N
     assert two.a.seen == two.b.seen == [*expected(60), b"puts go on"]
 
 
-def test_what_stopped_is_taken_up_at_the_next_open(tmp_path: Path, two: Two) -> None:
-    two.a.bad = b"bad"
-    with two.open(tmp_path / "s") as store:
-        store.put(Message("t", b"good"))
-        bad = store.put(Message("t", b"bad"))
-        with pytest.raises(DispatchStopped):
-            store.wait_dispatched(bad.end_offset)
-    two.a.bad, two.a.start, two.b.start = None, bad.physical_offset, bad.physical_offset
-    with two.open(tmp_path / "s"):
-        assert two.a.seen == [b"good", b"bad"]
-
-
 def test_a_wait_ends_in_time_or_when_it_comes(tmp_path: Path, two: Two) -> None:
     with two.open(tmp_path / "s") as store:
         assert not store.wait_dispatched(1, timeout_ms=20)

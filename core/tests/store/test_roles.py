@@ -181,14 +181,6 @@ def test_every_way_to_put(tmp_path: Path) -> None:
         assert store.wait_dispatched(ends[-1], 5_000)
 
 
-def test_an_owner_flushes_and_puts_batches_in_the_background(tmp_path: Path) -> None:
-    with open_small(tmp_path) as store:
-        results = store.put_batch_async([Message("t", b"1"), Message("t", b"2")]).result(10)
-        assert store.flush() == results[-1].end_offset == store.flushed_offset
-        with pytest.raises(PutRefused):
-            store.put_batch_async([Message("", b"no topic")]).result(10)
-
-
 @pytest.mark.parametrize(
     "what",
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,9 @@ from core.tests.store.support import (
     tree,
 )
 from lakelog import PutResult
+from lakelog.errors import OffsetOutOfRange
 from lakelog.log.reading.pieces import Damage
+from lakelog.log.reading.sources import Extent, NoGapSource
 
 
 def read(path: Path) -> tuple[list[int], list[Damage]]:
@@ -192,3 +194,25 @@ def test_without_a_listener_damage_is_logged(
         assert len(list(store.scan())) == 9
     (line,) = caplog.messages
     assert str(results[2].physical_offset) in line
+
+
+# --- beside deletions ---
+
+
+class AllGone:
+    """A log all of whose files went away between the look at their folder and their opening."""
+
+    def known_damage(self) -> dict[int, Damage]:
+        return {}
+
+    def starts(self) -> list[int]:
+        return []
+
+    def extents(self, start: int) -> Iterator[Extent]:
+        return iter(())
+
+
+def test_a_log_whose_files_all_went_before_they_were_opened_is_no_empty_one() -> None:
+    assert list(NoGapSource(AllGone(), lambda: 0).extents(0)) == []
+    with pytest.raises(OffsetOutOfRange, match="deleted by retention"):
+        list(NoGapSource(AllGone(), lambda: 4096).extents(0))

@@ -24,6 +24,7 @@ from lakelog.status import PutStatus
 from lakelog_testing import StoreMachine
 from lakelog_testing.descriptors import open_files
 from lakelog_testing.machine import queues
+from tests.support.waiting import until
 
 WRITERS: Final = ("file", "mmap", "staged", "direct")
 KEEPING: Final = ("staged", "direct")
@@ -256,3 +257,33 @@ TestDirect = Direct.TestCase
 for case in (TestStaged, TestDirect):
     case.settings = hypothesis_settings(max_examples=8, stateful_step_count=20, deadline=None)
 del case
+
+
+# --- queues contain nothing that the files of the log lack ---
+
+
+@pytest.mark.parametrize("writer", KEEPING)
+def test_what_is_not_committed_is_not_dispatched(tmp_path: Path, writer: str) -> None:
+    with opened(tmp_path, writer, NEVER, **LATE) as store:
+        end = store.put(Message("orders", b"kept in the process", queue_id=0)).end_offset
+        assert store.max_offset == end
+        time.sleep(0.1)
+        assert store.dispatched_offset == 0
+        assert store.queue_bounds("orders", 0) is None or store.queue_bounds("orders", 0) == (0, 0)
+
+
+@pytest.mark.parametrize("writer", KEEPING)
+def test_who_waits_for_the_queues_has_it_committed(tmp_path: Path, writer: str) -> None:
+    with opened(tmp_path, writer, NEVER, **LATE) as store:
+        store.put(Message("orders", b"kept in the process", queue_id=0))
+        assert store.wait_dispatched(timeout_ms=20_000)
+        assert [bytes(each.body) for each in store.get("orders", 0, 0, 10).messages] == [
+            b"kept in the process"
+        ]
+
+
+@pytest.mark.parametrize("writer", KEEPING)
+def test_a_commit_by_the_clock_lets_it_be_dispatched(tmp_path: Path, writer: str) -> None:
+    with opened(tmp_path, writer, **LATE) as store:
+        end = store.put(Message("orders", b"soon", queue_id=0)).end_offset
+        until(lambda: store.dispatched_offset >= end)

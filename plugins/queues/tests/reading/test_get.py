@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from core.tests.store.support import open_small, overwrite, read_small
 from lakelog import Message, Store
+from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.results import GetResult, GetStatus
 from lakelog_queues.finding.selection import MOST_BYTES, wanted
 from lakelog_queues.finding.shortway import FewMessagesGetter
 from plugins.queues.tests.arrow.test_columns import row_of, rows_of
-from plugins.queues.tests.reading.support import QueuesInMemory, getter_of, put_numbered
+from plugins.queues.tests.reading.support import QueuesInMemory, getter_of, put_numbered, times_of
 
 COUNT = 200
 S = GetStatus
@@ -104,16 +105,6 @@ def test_max_bytes_bounds_the_records_but_one_is_given(getter: QueueGetter) -> N
     assert numbers(getter.get("t", 0, 3, max_bytes=0)) == [3]
     assert getter.get("t", 0, 3, max_bytes=3 * size).next_offset == 6
     assert len(getter.get("t", 0, 0, 999, max_bytes=2 * MOST_BYTES).messages) == COUNT
-
-
-def test_across_segments_by_owner_and_reader(
-    store: Store, getter: QueueGetter, queues: QueuesInMemory, tmp_path: Path
-) -> None:
-    whole = getter.get("t", 0, 0, 1000)
-    assert numbers(whole) == list(range(COUNT))
-    assert len({each.physical_offset // (16 << 10) for each in whole.messages}) > 2
-    with read_small(tmp_path / "s", segment_size_bytes=16 << 10) as reader:
-        assert getter_of(reader, queues).get("t", 0, 0, 1000) == whole
 
 
 def test_sparse_records_are_read_one_by_one_from_files(
@@ -350,3 +341,68 @@ def test_columns_equal_messages(getter: QueueGetter, offset: int, count: int, mo
     assert rows_of(columns.batch) == [row_of(each) for each in messages.messages]
     assert (columns.status, columns.next_offset) == (messages.status, messages.next_offset)
     assert (columns.min_offset, columns.max_offset) == (messages.min_offset, messages.max_offset)
+
+
+# --- a queue with empty places in its middle, more of them than one call looks at ---
+
+
+QUEUE = ("t", 0)
+HOLE = 5000
+
+
+class HoledQueues(QueuesInMemory):
+    """The first 20 units, a hole, then the others; a read in the hole goes on behind it."""
+
+    def take_in(self, store: Store) -> None:
+        super().take_in(store)
+        units = self.of[QUEUE]
+        self.of[QUEUE] = units[:20] + [(unit[0] + HOLE, *unit[1:]) for unit in units[20:]]
+
+    def units(self, queue: Queue, first: int, count: int) -> Units:
+        there = [unit[0] for unit in self.of[queue] if unit[0] >= first]
+        return super().units(queue, there[0] if there else first, count)
+
+
+@pytest.fixture
+def sparse(tmp_path: Path) -> Iterator[Store]:
+    with open_small(tmp_path / "s") as store:
+        put_numbered(store, 60)
+        yield store
+
+
+@pytest.mark.parametrize("count", [1, 7, 32, 100])
+@pytest.mark.parametrize("tags", [None, "*"])
+def test_everything_is_read_once_and_in_order(sparse: Store, count: int, tags: str | None) -> None:
+    queues = HoledQueues()
+    queues.take_in(sparse)
+    getter, at, found = getter_of(sparse, queues), 0, []
+    for _ in range(200):
+        result = getter.get("t", 0, at, count, tags=tags)
+        found += [int(each.body[:6]) for each in result.messages]
+        if result.next_offset == at:
+            break
+        assert result.messages
+        at = result.next_offset
+    assert found == list(range(60))
+    assert at == 60 + HOLE
+
+
+@pytest.mark.parametrize("first", [20, 21, 3000, HOLE + 19, HOLE + 20])
+def test_a_get_in_the_hole_goes_on_behind_it(sparse: Store, first: int) -> None:
+    queues = HoledQueues()
+    queues.take_in(sparse)
+    result = getter_of(sparse, queues).get("t", 0, first, 2)
+    assert [each.body[:6] for each in result.messages] == [b"000020", b"000021"]
+    assert result.next_offset == HOLE + 22
+
+
+def test_a_search_by_time_passes_over_it(sparse: Store) -> None:
+    queues = HoledQueues()
+    queues.take_in(sparse)
+    times = times_of(sparse, queues)
+    stored = [each.store_timestamp_ms for each in sparse.scan()]
+    assert times.offset_by_time("t", 0, stored[0]) == 0
+    assert times.offset_by_time("t", 0, stored[-1] + 1) == 60 + HOLE
+    for ms in set(stored):
+        first = stored.index(ms)
+        assert times.offset_by_time("t", 0, ms) == first + HOLE * (first >= 20)
