@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,6 +13,7 @@ from threading import Thread, get_ident
 import pytest
 
 from lakelog.status import PutStatus
+from lakelog_flush.tardy import Tardy
 from lakelog_flush.waiter import Rousing, Waiter
 from tests.support.waiting import until
 
@@ -109,3 +111,26 @@ def test_whoever_likes_goes_on_where_a_thread_is_held_up() -> None:
         assert rousing
         rousing.end()
         assert [each.result(PATIENCE_SECONDS) for each in results] == [OK, OK]
+
+
+# --- late puts ---
+
+
+def test_one_line_per_second_and_the_rest_at_the_end(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("lakelog_flush.tardy.time.monotonic", lambda: clock[0])
+    late = Tardy(0.25)
+    with caplog.at_level(logging.WARNING, "lakelog"):
+        late.add(0)
+        late.tell()
+        for step in range(30):  # 3 s
+            clock[0] = 100 + step / 10
+            late.add(2)
+        late.add(1)
+        late.tell()
+        late.tell()
+    counts = [record.args[0] for record in caplog.records if isinstance(record.args, tuple)]
+    assert counts == [2, 20, 20, 19]
+    assert "within 250 ms" in caplog.text

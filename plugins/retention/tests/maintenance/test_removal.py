@@ -79,8 +79,7 @@ def test_the_cleaner_is_told_of_each_sealed_segment(tmp_path: Path) -> None:
 
 def test_the_active_segment_stays(tmp_path: Path) -> None:
     house = House()
-    with house.open(tmp_path) as store:
-        fill(store, 100)
+    with house.filled(tmp_path, 100) as store:
         store.delete_expired()
         assert len(names(tmp_path)) == 1
         assert store.delete_expired().deleted == ()
@@ -89,8 +88,7 @@ def test_the_active_segment_stays(tmp_path: Path) -> None:
 
 def test_overridden_pins_are_told_loudly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     house = House()
-    with house.open(tmp_path, maintenance={"override_pins": True}) as store:
-        fill(store, 100)
+    with house.filled(tmp_path, 100, maintenance={"override_pins": True}) as store:
         write_pin(RealFileSystem(), tmp_path, Pin("lake", 0, house.clock.now_ms()))
         report = store.delete_expired()
         assert report.deleted[0].pinned_by == ("lake",)
@@ -112,8 +110,7 @@ def test_what_queues_do_not_know_yet_stays(tmp_path: Path) -> None:
 
 def test_a_segment_that_is_read_waits_and_then_goes(tmp_path: Path) -> None:
     house = House(Keeping(pace=DeletionRate(interval_ms=0, destroy_forcibly_after_ms=5000)))
-    with house.open(tmp_path) as store:
-        fill(store, 160)
+    with house.filled(tmp_path) as store:
         owned_by(store).log.sync()
         mine = held(store).view(0, 1000)
         theirs = bytes(mine)
@@ -129,8 +126,7 @@ def test_a_segment_that_is_read_waits_and_then_goes(tmp_path: Path) -> None:
 
 
 def test_a_segment_goes_once_its_reader_is_done(tmp_path: Path) -> None:
-    with House().open(tmp_path) as store:
-        fill(store, 100)
+    with House().filled(tmp_path, 100) as store:
         owned_by(store).log.sync()
         view = held(store).view(0, 1000)
         assert store.delete_expired().kept is not None
@@ -141,8 +137,7 @@ def test_a_segment_goes_once_its_reader_is_done(tmp_path: Path) -> None:
 
 
 def test_a_forced_deletion_waits_for_nobody(tmp_path: Path) -> None:
-    with House(Keeping(forced=True)).open(tmp_path) as store:
-        fill(store, 100)
+    with House(Keeping(forced=True)).filled(tmp_path, 100) as store:
         owned_by(store).log.sync()
         view = held(store).view(0, 1000)
         assert store.delete_expired().kept is None
@@ -175,8 +170,7 @@ def test_readers_hear_where_the_log_begins_now(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["owner", "read"])
 def test_a_scan_never_passes_over_what_is_deleted_meanwhile(tmp_path: Path, mode: str) -> None:
     house = House(Keeping(keep=1, forced=True))
-    with house.open(tmp_path) as store:
-        fill(store, 300)
+    with house.filled(tmp_path, 300) as store:
         reader = store if mode == "owner" else read_small(tmp_path)
         scan = reader.scan()
         next(scan)
@@ -200,8 +194,7 @@ def read_all(store: Store) -> None:
 def test_readers_and_deletions_and_puts_at_once(tmp_path: Path) -> None:
     """Nobody crashes, and who reads from the minimum on misses nothing behind it."""
     house = House(Keeping(keep=3))
-    with house.open(tmp_path, flush="inline", **FEW) as store:
-        fill(store, 100)
+    with house.filled(tmp_path, 100, flush="inline", **FEW) as store:
         stop, failures = threading.Event(), list[BaseException]()
 
         def guarded() -> None:
@@ -251,8 +244,7 @@ class Stubborn(RealFileSystem):
 
 def test_a_file_that_cannot_be_deleted_is_tried_again_before_any_other(tmp_path: Path) -> None:
     files, house = Stubborn(), House()
-    with house.open(tmp_path, files=files) as store:
-        fill(store, 160)
+    with house.filled(tmp_path, files=files) as store:
         every = names(tmp_path)
         files.keeps.add(segments(tmp_path)[1].name)
         report = store.delete_expired()
@@ -294,8 +286,7 @@ def test_a_cleaner_that_leaves_a_gap_deletes_nothing(tmp_path: Path) -> None:
         def choose(self, segments: Any, situation: Any) -> Any:
             return list(super().choose(segments, situation))[1:]
 
-    with House(Leaving()).open(tmp_path) as store:
-        fill(store, 160)
+    with House(Leaving()).filled(tmp_path) as store:
         before = names(tmp_path)
         with pytest.raises(lakelog.LakelogError, match="consecutive segments from the first"):
             store.delete_expired()
@@ -311,8 +302,7 @@ def test_a_store_that_is_closed_cleans_no_more(tmp_path: Path) -> None:
 
 def test_a_dry_run_counts_all_the_rounds_that_a_person_gets(tmp_path: Path) -> None:
     house = House(Keeping(keep=1, pace=DeletionRate(batch_max=2, interval_ms=0)))
-    with house.open(tmp_path) as store:
-        fill(store, 300)
+    with house.filled(tmp_path, 300) as store:
         seen = store.delete_expired(dry_run=True)
         assert len(seen.deleted) > 2
         assert store.delete_expired().deleted == seen.deleted
