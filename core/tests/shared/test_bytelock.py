@@ -68,19 +68,6 @@ def go_on(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-def test_one_process_at_a_time_is_inside(tmp_path: Path) -> None:
-    _, words = a_lock(tmp_path)
-    several = [counting(tmp_path, 2000) for _ in range(4)]
-    for each in several:
-        hear(each, "ready")
-    for each in several:
-        go_on(each)
-    for each in several:
-        hear(each, "done")
-        each.communicate("\n")
-    assert words[0] == 8000
-
-
 def test_a_holder_that_is_killed_holds_nobody_up(tmp_path: Path) -> None:
     lock, words = a_lock(tmp_path)
     for _ in range(5):

@@ -147,11 +147,9 @@ def puts(folder: Path, threads: int, times: int) -> None:
             if not sync.reach(end, 60) or disk.words[DURABLE] < end:
                 late.append(end)
 
-    running = [threading.Thread(target=run) for _ in range(threads)]
-    for each in running:
-        each.start()
-    for each in running:
-        each.join()
+    with ThreadPoolExecutor(threads) as pool:
+        for each in [pool.submit(run) for _ in range(threads)]:
+            each.result()
     assert not late
 
 

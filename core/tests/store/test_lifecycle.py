@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,21 +47,12 @@ def test_a_consumer_of_a_closed_store_reads_no_more(tmp_path: Path) -> None:
 
 
 def test_closing_wakes_who_waits_for_the_dispatch(tmp_path: Path) -> None:
-    caught: list[BaseException] = []
-
-    def wait(store: Store) -> None:
-        try:
-            store.wait_dispatched(10**9, timeout_ms=60_000)
-        except StoreClosed as error:
-            caught.append(error)
-
-    with open_small(tmp_path) as store:
-        waiter = threading.Thread(target=wait, args=(store,))
-        waiter.start()
-        time.sleep(0.05)
-    waiter.join(10)
-    assert not waiter.is_alive()
-    assert len(caught) == 1
+    with ThreadPoolExecutor(1) as pool:
+        with open_small(tmp_path) as store:
+            waiting = pool.submit(store.wait_dispatched, 10**9, timeout_ms=60_000)
+            time.sleep(0.05)
+        with pytest.raises(StoreClosed):
+            waiting.result(10)
 
 
 def test_an_unknown_topic_cannot_be_removed(tmp_path: Path) -> None:

@@ -71,12 +71,6 @@ def test_a_reader_sees_what_was_put_and_what_is_durable(tmp_path: Path) -> None:
         assert len(reader.get("t", 0, 0, 200).messages) == 100
 
 
-def test_inline_puts_are_durable_for_a_reader_too(tmp_path: Path) -> None:
-    with an_owner(tmp_path, flush="inline") as owner, read_small(tmp_path) as reader:
-        end, _ = owner.ends("put", "m", 50)
-        assert reader.flushed_offset == reader.max_offset == end
-
-
 def test_a_reader_stops_at_puts_that_wait_for_the_disk(tmp_path: Path) -> None:
     """One that is appended, and waits, may yet be taken back by a crash of the machine."""
     waits, go_on = threading.Event(), threading.Event()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,16 +166,13 @@ def test_records_gather_until_somebody_waits_for_them(
 
 
 def test_puts_from_many_threads_all_arrive(tmp_path: Path, two: Two) -> None:
-    def put(store: Any, who: int) -> None:
+    def put(who: int) -> None:
         for number in range(300):
             store.put(Message("t", b"%d/%d" % (who, number)))
 
     with two.open(tmp_path / "s") as store:
-        threads = [threading.Thread(target=put, args=(store, who)) for who in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(put, range(4)))
         assert store.wait_dispatched()
         assert len(two.calls) == 2 * 1200
     assert {len(set(each.seen)) for each in (two.a, two.b)} == {1200}

@@ -18,7 +18,7 @@ import lakelog.aio
 from core.tests.store.support import SEGMENT, open_small
 from lakelog import Message, PutRefused, PutResult, PutStatus
 from lakelog.codec.record_batch import RecordBatch
-from lakelog.errors import StoreClosed, StoreReadOnly
+from lakelog.errors import StoreClosed
 from lakelog_queues.aio import AsyncStore
 
 SLOW_SECONDS = 0.1
@@ -94,24 +94,6 @@ async def test_many_tasks_put_at_once(tmp_path: Path, mode: str, flush: str) -> 
         ]
         if store is not owner:
             await store.close()
-
-
-@in_a_loop
-async def test_a_refusal_is_its_own_tasks(tmp_path: Path) -> None:
-    async with small(tmp_path) as store:
-        good, bad, more = await asyncio.gather(
-            store.put(Message("t", b"good")),
-            store.put(Message("", b"bad")),
-            store.put(Message("t", b"more")),
-            return_exceptions=True,
-        )
-        assert isinstance(bad, PutRefused)
-        assert isinstance(good, PutResult)
-        assert isinstance(more, PutResult)
-        assert good.status is more.status is PutStatus.PUT_OK
-        with pytest.raises(PutRefused):
-            await store.put_batch([Message("t", b"x"), Message("", b"bad")])
-        assert await all_of(store) == [b"good", b"more"]
 
 
 def test_puts_go_on_while_the_other_process_closes(tmp_path: Path) -> None:
@@ -291,22 +273,6 @@ async def first(messages: Any, count: int) -> Any:
         count -= 1
         if not count:
             return
-
-
-def test_a_store_that_is_open_for_reading(tmp_path: Path) -> None:
-    with open_small(tmp_path) as owner:
-        owner.put(Message("t", b"x", queue_id=0))
-
-    async def work() -> None:
-        async with lakelog.aio.open(tmp_path, mode="read", plugins=[]) as store:
-            assert not store.is_writable
-            assert await all_of(store) == [b"x"]
-            with pytest.raises(PutRefused, match="mode='write'"):
-                await store.put(Message("t", b"y"))
-            with pytest.raises(StoreReadOnly):
-                await store.flush()
-
-    in_a_loop(work)()
 
 
 # --- the end -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import errno
 import gc
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -195,29 +196,23 @@ def test_readers_and_deletions_and_puts_at_once(tmp_path: Path) -> None:
     """Nobody crashes, and who reads from the minimum on misses nothing behind it."""
     house = House(Keeping(keep=3))
     with house.filled(tmp_path, 100, flush="inline", **FEW) as store:
-        stop, failures = threading.Event(), list[BaseException]()
+        stop = threading.Event()
 
-        def guarded() -> None:
-            try:
-                while not stop.is_set():
-                    read_all(store)
-                    with read_small(tmp_path, **FEW) as reader:
-                        read_all(reader)
-            except BaseException as error:
-                failures.append(error)
-                raise
+        def read() -> None:
+            while not stop.is_set():
+                read_all(store)
+                with read_small(tmp_path, **FEW) as reader:
+                    read_all(reader)
 
-        threads = [threading.Thread(target=guarded) for _ in range(2)]
-        for each in threads:
-            each.start()
-        for number in range(100, 900):
-            store.put(Message("t", b"%06d" % number + b"." * 394, queue_id=0))
-            if number % 20 == 0:
-                store.delete_expired()
-        stop.set()
-        for each in threads:
-            each.join()
-        assert not failures
+        with ThreadPoolExecutor(2) as pool:
+            reading = [pool.submit(read) for _ in range(2)]
+            for number in range(100, 900):
+                store.put(Message("t", b"%06d" % number + b"." * 394, queue_id=0))
+                if number % 20 == 0:
+                    store.delete_expired()
+            stop.set()
+            for each in reading:
+                each.result()
         assert store.min_offset > 10 * SEGMENT
 
 
