@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ def is_eio(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
-def bodies(found: Sequence[Any]) -> list[bytes]:
+def bodies(found: Iterable[Any]) -> list[bytes]:
     return [bytes(each.body) for each in found]
 
 

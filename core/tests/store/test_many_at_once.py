@@ -105,7 +105,7 @@ def test_one_bad_message_of_a_burst_fails_alone(
         error = refused.exception(timeout=60)
         assert isinstance(error, PutRefused)
         assert error.status is status
-        assert bodies(list(store.scan())) == [b"%d" % number for number in range(99)]
+        assert bodies(store.scan()) == [b"%d" % number for number in range(99)]
 
 
 def test_closing_while_others_put(tmp_path: Path) -> None:

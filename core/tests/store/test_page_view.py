@@ -94,7 +94,7 @@ def test_a_reader_stops_at_puts_that_wait_for_the_disk(tmp_path: Path) -> None:
         assert len(reader.get("t", 0, 0, 9).messages) == 3
         go_on.set()
         putting.join(20)
-        assert bodies(list(reader.scan()))[3:] == [b"late"]
+        assert bodies(reader.scan())[3:] == [b"late"]
         appender._flush = flush
 
 

@@ -20,6 +20,7 @@ from lakelog_doctor.check import check
 from lakelog_hash_index import plugin, verify
 
 SLOTS, ENTRIES = 50, 40
+SIZES = {"slots": SLOTS, "entries": ENTRIES}
 COUNT = 150
 
 
@@ -30,7 +31,7 @@ def opened(path: Path, mode: lakelog.Mode = "write") -> lakelog.Store:
         plugins=[plugin],
         segment_size_bytes="16KiB",
         flush="none",
-        hash_index={"slots": SLOTS, "entries": ENTRIES},
+        hash_index=SIZES,
     )
 
 
@@ -119,6 +120,8 @@ def test_units_and_keys_of_a_damaged_record_are_no_problems(tmp_path: Path) -> N
     """What leads into damage of the log is no problem of queues and index."""
     hurt = crashed(tmp_path)[100]
     overwrite(tmp_path, hurt + 100, b"?")
-    report = lakelog.recover(tmp_path, plugins=[plugin], segment_size_bytes="16KiB")
+    report = lakelog.recover(
+        tmp_path, plugins=[plugin], segment_size_bytes="16KiB", hash_index=SIZES
+    )
     assert [each.offset for each in report.damage] == [hurt]
-    assert list(check(tmp_path, plugins=[plugin])) == []
+    assert list(check(tmp_path, plugins=[plugin], hash_index=SIZES)) == []
