@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from core.tests.store.support import a_store, fill, open_small, tree
 from lakelog import Message, Store
 from lakelog.errors import StoreClosed
+from lakelog_testing import StoreMachine
 
 ASKS: dict[str, Callable[[Store], Any]] = {
     "get": lambda store: store.get("t", 0, 0),
@@ -102,3 +107,47 @@ def test_the_lag_begins_with_the_store(tmp_path: Path) -> None:
         for _ in range(20):
             store.put(Message("t", b"x"))
             assert store.dispatch_lag.ms < 60_000
+
+
+# --- a process without standard streams ---
+
+
+PROGRAM = """
+import os, sys
+import lakelog
+
+def told():
+    return [os.readlink(f"/proc/self/fd/{number}") for number in (0, 1, 2)]
+
+with lakelog.open(sys.argv[1], segment_size_bytes="64KiB", preallocate=False) as store:
+    store.put(lakelog.Message("t", b"x"))
+    owner = told()
+    reader = lakelog.open(sys.argv[1], mode="read")
+    os.write(2, b"what is said here is lost")
+    assert [bytes(each.body) for each in reader.scan()] == [b"x"]
+    reader.close()
+    with open(sys.argv[2], "w") as out:
+        out.write(" ".join(owner))
+"""
+
+
+def test_files_of_a_store_take_no_place_of_a_standard_stream(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "store"), str(tmp_path / "out")]
+    closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command]
+    assert subprocess.run(closed, timeout=60, check=False).returncode == 0
+    assert (tmp_path / "out").read_text() == "/dev/null /dev/null /dev/null"
+
+
+# --- any sequence of what users do ---
+
+
+class CoreAlone(StoreMachine):
+    """Nothing but what the core brings."""
+
+    settings = MappingProxyType(
+        {"plugins": [], "consume-queue": {"file_entries": 7}, "preallocate": False}
+    )
+
+
+TestCoreAlone = CoreAlone.TestCase
+TestCoreAlone.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)

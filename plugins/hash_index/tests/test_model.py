@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from hypothesis import settings
@@ -13,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from lakelog.codec import RecordBatch
 from lakelog_hash_index import verify
 from lakelog_hash_index.settings import HashIndexSettings
+from lakelog_testing import StoreMachine
 from plugins.hash_index.tests.support import (
     NOW_MS,
     Rec,
@@ -107,3 +109,24 @@ class IndexMachine(RuleBasedStateMachine):
 
 TestIndex = IndexMachine.TestCase
 TestIndex.settings = settings(max_examples=15, stateful_step_count=10, deadline=None)
+
+
+# --- the same in a store ---
+
+
+class WithIndex(StoreMachine):
+    """Many small index files, and queues of a few units a file."""
+
+    settings = MappingProxyType(
+        {
+            "preallocate": False,
+            "dispatchers": ["consume-queue", "hash-index"],
+            "consume-queue": {"file_entries": 7},
+            "hash-index": {"slots": 5, "entries": 20},
+        }
+    )
+    has_key_index = True
+
+
+TestWithIndex = WithIndex.TestCase
+TestWithIndex.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
