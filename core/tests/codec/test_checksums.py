@@ -1,4 +1,4 @@
-"""The fast CRC-32 is that of zlib and of crcmod; other polynomials go by crcmod's names."""
+"""Checksums: the fast CRC-32 is that of zlib and of crcmod, and the one that ends a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is encoded comes back, by whichever path it went and is read."""
+"""What is encoded comes back, by whichever path it went and is read, compressed or not."""
 
 from __future__ import annotations
 

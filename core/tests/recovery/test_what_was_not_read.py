@@ -1,4 +1,4 @@
-"""What a recovery did not read: noted damage stays known, and nothing is vouched for."""
+"""From where a log is read; of what was not read, noted damage stays known, and nothing else."""
 
 from __future__ import annotations
 

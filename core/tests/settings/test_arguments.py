@@ -1,4 +1,4 @@
-"""Keyword arguments, mappings and attrs objects."""
+"""Keyword arguments, mappings and attrs objects; variables of the environment."""
 
 from __future__ import annotations
 

@@ -24,8 +24,10 @@ from core.tests.shared.test_bytelock import AT as BYTE
 from core.tests.shared.test_bytelock import a_lock
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.shared import group_sync as groupsync
+from lakelog.files.shared.copied_end import CopiedEnd
 from lakelog.files.shared.group_sync import FAILED, FLUSHED, MARKED, GroupSync
 from lakelog.files.shared.ofd_lock import is_locked
+from lakelog_testing.threads import beside
 from tests.support.sampling import every
 
 AT = 128
@@ -357,3 +359,30 @@ def test_a_put_in_the_handler_of_a_signal_at_any_step(tmp_path: Path) -> None:
         if not came:
             break
     assert 10 < in_time < step
+
+
+# --- the words by which puts of every process wait for copies ---
+
+
+def test_copied_never_decreases_and_reachable_does() -> None:
+    copied = CopiedEnd(memoryview(bytearray(64)), 8)
+    assert (copied.end, copied.reachable_end) == (0, -1)
+    for reachable, end in ((100, 100), (50, 100), (-1, 100), (0, 100), (120, 120)):
+        copied.publish(reachable)
+        assert (copied.end, copied.reachable_end) == (end, reachable)
+
+
+def test_a_waiter_is_woken_through_another_view_of_the_words() -> None:
+    page = memoryview(bytearray(64))
+    here, elsewhere = CopiedEnd(page, 8), CopiedEnd(page, 8)
+    with beside(lambda: here.wait(100, 30.0)) as call:
+        elsewhere.publish(99)
+        elsewhere.publish(100)
+        assert call.result(30)
+
+
+def test_a_wait_ends_in_time() -> None:
+    copied = CopiedEnd(memoryview(bytearray(64)), 8)
+    copied.publish(100)
+    assert copied.wait(100, 0.0)
+    assert not copied.wait(101, 0.01)

@@ -91,7 +91,8 @@ class NthFails(SeenFiles):
 
     def __init__(self) -> None:
         self.fired, self._lock = Event(), Lock()
-        self._left, self._code, self._chosen = 0, 0, in_the_log
+        self._left, self._code = 0, 0
+        self._chosen: Chosen = in_the_log
 
     def arm(self, nth: int, code: int, chosen: Chosen) -> None:
         self.fired.clear()

@@ -1,4 +1,4 @@
-"""Puts of one topic by :class:`lakelog.Producer`, with compiled code where it is, and without."""
+"""Many puts of one topic: by :class:`lakelog.Producer`, and by columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A failed write: nothing after it counts, and the store refuses further puts."""
+"""A failed write ends the store; a killed process loses nothing that was acknowledged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both strategies fulfil the contracts."""
+"""Both strategies fulfil the contracts; when ``timed`` flushes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting threads are woken one by one, and none is missed, whatever happens to the others."""
+"""Parts of group commit: threads that wait, late puts, and how long a sync waits for more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index keeps the contract of dispatchers, and the plugin that of plugins."""
+"""The index keeps the contract of dispatchers, the plugin that of plugins; sizes of files."""
 
 from __future__ import annotations
 

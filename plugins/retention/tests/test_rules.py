@@ -1,4 +1,4 @@
-"""Each rule of ``retention``, with its reason."""
+"""Each rule of ``retention``, with its reason; and properties of every choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that cannot name a folder stop nothing, and escape from nowhere."""
+"""Topics that cannot name a folder stop nothing, and escape from nowhere; topics of batches."""
 
 from __future__ import annotations
 
