@@ -153,6 +153,7 @@ def test_a_child_is_refused(tmp_path: Path, role: str) -> None:
             assert str(said).startswith(("PutRefused", "StoreClosed")), said
             assert "forked" in str(said)
         assert in_a_child(store.close) == "None"
+        assert (tmp_path / "abort").exists()
         assert put(store, b"1") == 1
         assert bodies(store.scan()) == [b"0", b"1"]
         store.close()
