@@ -12,7 +12,6 @@ _WORDS = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), max_size=12
 )
 _TAGS = _WORDS.map(lambda text: text.replace("|", "").strip(JAVA_BLANK))
-_KEY = _WORDS.map(lambda text: text.replace(" ", ""))
 TOPICS = st.one_of(
     st.sampled_from(["orders", "a", "ÄÖÜ" * 40, "t" * 127, "t" * 128, "t" * 255]),
     st.text("abcDEF%-_|Ωß", min_size=1, max_size=20),
@@ -43,17 +42,6 @@ MESSAGES = st.builds(
     reconsume_times=st.just(0) | _INT32,
     prepared_transaction_offset=st.just(0) | _INT64,
 )
-PLAIN_MESSAGES = st.builds(
-    Message,
-    topic=st.sampled_from(["orders", "bills", "ÄÖÜ" * 40, "t" * 200]),
-    body=st.binary(max_size=40),
-    tags=st.none() | st.just("t") | _TAGS,
-    keys=st.none() | st.just("k") | _KEY,
-    queue_id=st.none() | st.integers(0, 2),
-    sys_flag=st.sampled_from([0, 0, 0, 0x4, 0x8, 0xC]),
-    born_timestamp_ms=st.just(1_699_999_999_000),
-)
-"""Messages of one host family, which the vectorised path takes."""
 
 BASES = st.sampled_from([0, 1, 4096, 2**40])
 _LENGTH_BYTES = st.sampled_from(

@@ -1,25 +1,31 @@
-"""What is encoded comes back, by whichever path it went and is read."""
+"""What is encoded comes back, by whichever path it went and is read, compressed or not."""
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
+
+import lz4.frame
+import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.tests.codec.examples import BASES, MESSAGES
 from core.tests.codec.support import (
     HOST,
-    SEGMENT_BYTES,
     STORED_MS,
     an_encoder,
     crc31,
     placed,
+    record_of,
 )
 from lakelog.codec import decode, decode_run
+from lakelog.format.compression import Compression, compression, decompress
 from lakelog.format.properties import join_keys
-from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message, StoredMessage
 from lakelog.results import PutResult
-from lakelog.status import AppendStatus, PutStatus
+from lakelog.status import PutStatus
 
 _AS_GIVEN = (
     "topic",
@@ -94,12 +100,45 @@ def test_columns_say_what_messages_say(messages: list[Message], base: int) -> No
     assert run.end_offset == stored[-1].physical_offset + stored[-1].size
 
 
-def test_a_batch_moves_whole_into_the_next_segment() -> None:
-    messages = [Message("t", b"x", queue_id=0)] * 60
-    batch, offsets = an_encoder().encode(messages), QueueOffsets()
-    fits = len(batch.buffer) + 8
-    assert batch.place(0, fits - 1, offsets, STORED_MS) is AppendStatus.END_OF_FILE
-    assert batch.place(0, fits, offsets, STORED_MS) is AppendStatus.PUT_OK
-    assert offsets.next(("t", 0)) == 0
-    assert batch.place(5000, SEGMENT_BYTES, offsets, STORED_MS) is AppendStatus.PUT_OK
-    assert decode_run(batch.buffer, 5000).queue_offsets.tolist() == list(range(60))
+# --- compressed bodies are stored as they are, and unpacked on request ---
+
+
+_BODY = b"a body that repeats, " * 300
+_WAYS: list[tuple[int, Compression, Callable[[bytes], bytes]]] = [
+    (0x001, Compression.UNSET, zlib.compress),
+    (0x101, Compression.LZ4, lz4.frame.compress),
+    (0x201, Compression.ZSTD, zstandard.ZstdCompressor().compress),
+    (0x301, Compression.ZLIB, zlib.compress),
+]
+
+
+@pytest.mark.parametrize(("sys_flag", "way", "pack"), _WAYS)
+def test_a_packed_body(sys_flag: int, way: Compression, pack: Callable[[bytes], bytes]) -> None:
+    packed = pack(_BODY)
+    stored = decode(record_of(Message("t", packed, sys_flag=sys_flag)))
+    assert compression(stored.sys_flag) is way
+    assert stored.body == packed
+    assert decompress(stored.body, stored.sys_flag) == _BODY
+
+
+@pytest.mark.parametrize(("sys_flag", "way", "pack"), _WAYS)
+@pytest.mark.parametrize("damage", ["other", "empty", "cut"])
+def test_wrong_data(
+    sys_flag: int, way: Compression, pack: Callable[[bytes], bytes], damage: str
+) -> None:
+    packed = pack(_BODY)
+    wrong = {"other": b"not packed at all", "empty": b"", "cut": packed[: len(packed) // 2]}
+    name = "ZLIB" if way is Compression.UNSET else way.name  # what no bits mean
+    with pytest.raises(ValueError, match=f"no {name} data"):
+        decompress(wrong[damage], sys_flag)
+
+
+def test_a_body_that_is_not_packed() -> None:
+    assert compression(0x300) is None
+    assert decompress(_BODY, 0x300) is _BODY
+
+
+@pytest.mark.parametrize("bits", [4, 5, 6, 7])
+def test_bits_without_a_meaning(bits: int) -> None:
+    with pytest.raises(ValueError, match=str(bits)):
+        decompress(_BODY, 0x1 | bits << 8)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import lakelog
-from core.tests.store.support import SEGMENT, a_store, open_small, segments
+from core.tests.store.faults import SeenFiles
+from core.tests.store.support import SEGMENT, a_store, open_small, overwrite, segments
 from lakelog import PutResult, RecoveryReport, Store
-from lakelog.files.filesystem import File, RealFileSystem
-
-CHANGING = frozenset({"write_at", "allocate", "truncate", "stamp", "sync"})
 
 
 def a_crashed_store(path: Path, count: int = 110, **more: Any) -> list[PutResult]:
@@ -28,25 +25,32 @@ def crash(path: Path) -> None:
     (path / "abort").write_text("4711")
 
 
-def alter(path: Path, offset: int, change: Callable[[bytes], bytes], length: int) -> None:
-    """Change some bytes of the log."""
-    segment = path / "commitlog" / f"{offset - offset % SEGMENT:020d}"
-    data = bytearray(segment.read_bytes())
-    at = offset % SEGMENT
-    data[at : at + length] = change(bytes(data[at : at + length]))
-    segment.write_bytes(data)
+def zero(path: Path, begin: int, end: int) -> None:
+    """Lose what stands there, blanks too."""
+    while begin < end:
+        length = min(end, begin - begin % SEGMENT + SEGMENT) - begin
+        overwrite(path, begin, bytes(length))
+        begin += length
+
+
+def store_at(path: Path, result: PutResult, time_ms: int) -> None:
+    """Change the store time of a record, which no checksum of the body covers."""
+    overwrite(path, result.physical_offset + 56, time_ms.to_bytes(8, "big"))
+
+
+def flip_bit(path: Path, offset: int) -> None:
+    """Flip the lowest bit of a byte of the log."""
+    overwrite(path, offset, bytes([log_bytes(path)[offset] ^ 1]))
 
 
 def flip(path: Path, result: PutResult) -> None:
     """Change one bit in the middle of a record's body."""
-    middle = (result.physical_offset + result.end_offset) // 2
-    alter(path, middle, lambda data: bytes([data[0] ^ 1]), 1)
+    flip_bit(path, (result.physical_offset + result.end_offset) // 2)
 
 
 def tear(path: Path, result: PutResult) -> None:
     """Lose the second half of a record."""
-    size = result.end_offset - result.physical_offset
-    alter(path, result.physical_offset + size // 2, lambda data: bytes(len(data)), size - size // 2)
+    zero(path, (result.physical_offset + result.end_offset) // 2, result.end_offset)
 
 
 def offsets(store: Store) -> list[int]:
@@ -82,70 +86,27 @@ def kept_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-class _StoppingFile:
-    """A file whose changes the machine may not live to see."""
-
-    def __init__(self, file: File, check: Callable[[str], None]) -> None:
-        self._file = file
-        self._check = check
-
-    def __getattr__(self, name: str) -> Any:
-        if name in CHANGING:
-            self._check(name)
-        return getattr(self._file, name)
-
-    def map(self, length: int, *, writable: bool, position: int = 0) -> Any:
-        if writable:
-            self._check("map")
-        return self._file.map(length, writable=writable, position=position)
-
-
-class StoppingFiles(RealFileSystem):
+class StoppingFiles(SeenFiles):
     """Files of a machine that stops at the n-th change: from then on, all of them fail.
 
     :ivar left: how many changes it lives to see
-    :ivar calls: what was changed, and what was not any more
     """
 
     def __init__(self, left: int) -> None:
-        object.__setattr__(self, "left", left)
-        object.__setattr__(self, "calls", [])
-
-    left: int
-    calls: list[str]
+        super().__init__()
+        self.left = left
 
     @property
     def stopped(self) -> bool:
         """Whether any change came too late."""
-        return len(self.calls) > self.left
+        return len(self.seen) > self.left
 
-    def _check(self, what: str) -> None:
-        self.calls.append(what)
+    def see(self, call: str, path: Path) -> None:
+        if call == "open":  # which changes nothing
+            return
+        super().see(call, path)
         if self.stopped:
-            raise OSError(errno.EIO, f"the machine stopped before {what}")
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        if create and not path.exists():
-            self._check("create")
-        file: Any = _StoppingFile(super().open(path, write=write, create=create), self._check)
-        return file  # type: ignore[no-any-return]  # it is a File by delegation
-
-    def make_dir(self, path: Path, *, durable: bool = True) -> None:
-        if not path.is_dir():
-            self._check("make_dir")
-        super().make_dir(path, durable=durable)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._check("rename")
-        super().rename(source, target)
-
-    def unlink(self, path: Path) -> None:
-        self._check("unlink")
-        super().unlink(path)
-
-    def sync_dir(self, path: Path) -> None:
-        self._check("sync_dir")
-        super().sync_dir(path)
+            raise OSError(errno.EIO, f"the machine stopped before {call}")
 
 
 def open_and_close(path: Path, **more: Any) -> Store:

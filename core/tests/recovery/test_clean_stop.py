@@ -13,7 +13,8 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from core.tests.recovery.support import alter, crash, log_bytes, offsets, recover_small, starts
+from core.tests.recovery.support import crash, flip_bit, log_bytes, offsets, recover_small, starts
+from core.tests.store.faults import SeenFiles
 from core.tests.store.support import (
     SEGMENT,
     FaultyFiles,
@@ -24,7 +25,7 @@ from core.tests.store.support import (
     segments,
 )
 from lakelog import Message, RecoveryReport
-from lakelog.files.file_identity import FileIdentity
+from lakelog.files.file_identity import FileIdentity, identity_at
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.files.state.clean_stop import CLEAN_STOP_FILE, CleanEnd
@@ -198,7 +199,7 @@ def of_another_store(path: Path) -> None:
 
 
 def damage_last_record(path: Path) -> None:
-    alter(path, end_of(path) - 9, lambda data: bytes([data[0] ^ 1]), 1)
+    flip_bit(path, end_of(path) - 9)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +298,7 @@ def test_noted_damage_is_treated_as_the_settings_say(
     on_damage: str, gone_by: bool, tmp_path: Path
 ) -> None:
     put = a_store(tmp_path, 110)
-    alter(tmp_path, put[50].physical_offset + 120, lambda data: bytes([data[0] ^ 1]), 1)
+    flip_bit(tmp_path, put[50].physical_offset + 120)
     recover_small(tmp_path, full=True)
     report = recover_small(tmp_path, dry_run=True, on_damage=on_damage)
     assert (report.start_reason == UNCHANGED) == gone_by
@@ -309,45 +310,21 @@ def test_noted_damage_is_treated_as_the_settings_say(
 # --- how it is kept ---
 
 
-@attrs.frozen
-class _Recorded(RealFileSystem):
-    """Names of what was changed, in order."""
-
-    calls: list[str] = attrs.field(factory=list)
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        if write:
-            self.calls.append(f"write {path.parent.name}/{path.name}")
-        return super().open(path, write=write, create=create)
-
-    def unlink(self, path: Path) -> None:
-        self.calls.append(f"unlink {path.name}")
-        super().unlink(path)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self.calls.append(f"rename {target.name}")
-        super().rename(source, target)
-
-    def sync_dir(self, path: Path) -> None:
-        self.calls.append(f"sync {path.name}")
-        super().sync_dir(path)
-
-
 def test_it_is_gone_before_the_store_is_open_and_there_before_abort_goes(
     tmp_path: Path,
 ) -> None:
     a_store(tmp_path, 10)
-    files = _Recorded()
+    files = SeenFiles()
     store = open_small(tmp_path, files=files)
-    gone = files.calls.index(f"unlink {CLEAN_STOP_FILE}")
-    assert files.calls[gone + 1] == "sync lakelog"
-    assert files.calls.index(f"write {tmp_path.name}/abort") < gone
+    gone = files.named().index(("unlink", CLEAN_STOP_FILE))
+    assert files.named()[gone + 1] == ("sync_dir", "lakelog")
+    assert files.named().index(("open", "abort")) < gone
     assert not note(tmp_path).exists()
-    files.calls.clear()
+    files.seen.clear()
     store.close()
-    there = files.calls.index(f"rename {CLEAN_STOP_FILE}")
-    assert files.calls[there + 1] == "sync lakelog"
-    assert there < files.calls.index("unlink abort")
+    there = files.named().index(("rename", CLEAN_STOP_FILE))
+    assert files.named()[there + 1] == ("sync_dir", "lakelog")
+    assert there < files.named().index(("unlink", "abort"))
 
 
 def test_a_store_that_failed_leaves_none(tmp_path: Path) -> None:
@@ -390,3 +367,32 @@ def test_where_it_cannot_be_written_the_stop_is_a_clean_one_all_the_same(
     assert "cannot be noted" in caplog.text
     assert not (tmp_path / "abort").exists()
     assert opened(tmp_path).end_offset == put[-1].end_offset
+
+
+# --- what tells that nobody has written to a file since ---
+
+
+def test_a_write_in_the_same_tick_of_the_clock_is_noticed(tmp_path: Path) -> None:
+    """The kernel's time of change is the same for writes that follow at once."""
+    path = tmp_path / "file"
+    for _ in range(300):
+        path.write_bytes(bytes(100))
+        file = RealFileSystem().open(path, write=True)
+        stamped = file.stamp()
+        assert stamped is not None
+        assert identity_at(path) == stamped
+        file.write_at(5, b"x")
+        assert identity_at(path) != stamped
+        file.close()
+        path.unlink()
+
+
+def test_another_file_of_the_same_bytes_and_time_is_another_one(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(b"same")
+    shutil.copy2(tmp_path / "one", tmp_path / "two")
+    one, two = identity_at(tmp_path / "one"), identity_at(tmp_path / "two")
+    assert one is not None
+    assert two is not None
+    assert (one.length, one.mtime_ns) == (two.length, two.mtime_ns)
+    assert one.inode != two.inode
+    assert identity_at(tmp_path / "three") is None

@@ -7,6 +7,7 @@ when eleven were in the log, and lost the seventh and the eighth.
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 
 from core.tests.recovery.support import (
     StoppingFiles,
-    alter,
+    a_crashed_store,
     crash,
     flip,
     kept_lines,
@@ -25,25 +26,29 @@ from core.tests.recovery.support import (
     quarantine,
     recover_small,
     starts,
+    tear,
+    zero,
 )
-from core.tests.store.support import SEGMENT, fill, open_small, refused
+from core.tests.store.support import SEGMENT, fill, open_small, refused, segments
 from lakelog import Message, PutResult
+from lakelog.codec import decode, decode_run
+from lakelog.codec.record_crc import is_sealed
 from lakelog.errors import BadSegment
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
-from lakelog.recovery.filler import FILLER_TOPIC
+from lakelog.format.sysflag import ROLLBACK
+from lakelog.recovery.filler import (
+    FILLER_TOPIC,
+    MOST_FILLER_BYTES,
+    FillerMaker,
+    Filling,
+    LogGap,
+    least_filler_bytes,
+)
 from lakelog_testing.copies import copy_store
 from plugins.tools.tests.doctor.repair_support import sound
 
 FILES = RealFileSystem()
-
-
-def lost(path: Path, each: PutResult) -> None:
-    """Nothing of it reached the disk."""
-    start = each.physical_offset - each.physical_offset % SEGMENT
-    with (path / "commitlog" / f"{start:020}").open("r+b") as file:
-        file.seek(each.physical_offset - start)
-        file.write(bytes(each.size))
 
 
 @pytest.fixture
@@ -58,7 +63,7 @@ def puts(tmp_path: Path) -> list[PutResult]:
         behind = fill(store, 6)
     write_checkpoint(FILES, path, checkpoint)
     crash(path)
-    lost(path, behind[1])
+    zero(path, behind[1].physical_offset, behind[1].end_offset)
     flip(path, behind[2])
     return before + behind
 
@@ -136,10 +141,7 @@ def wide(tmp_path: Path) -> list[PutResult]:
     (path / "checkpoint").unlink()
     crash(path)
     second = next(at for at, each in enumerate(puts) if each.physical_offset == SEGMENT)
-    for each in puts[second - 2 : second + 2]:
-        lost(path, each)
-    end = puts[second - 1].end_offset
-    alter(path, end, lambda data: bytes(len(data)), SEGMENT - end)
+    zero(path, puts[second - 2].physical_offset, puts[second + 1].end_offset)
     return [each for each in puts if each not in puts[second - 2 : second + 2]]
 
 
@@ -178,9 +180,155 @@ def _stop_at(numbers: range, model: Path, due: list[int]) -> None:
         with suppress(Exception):  # whatever it turns into: the machine is down
             recover_small(path, files=files)
         stopped += files.stopped
-        assert recover_small(path).damage == (), files.calls[-1:]
-        assert sound(path), files.calls[-1:]
+        assert recover_small(path).damage == (), files.seen[-1:]
+        assert sound(path), files.seen[-1:]
         with open_small(path) as store:
             found = store.get("t", 0, 0, 999).messages
-            assert [each.physical_offset for each in found] == due, files.calls[-1:]
+            assert [each.physical_offset for each in found] == due, files.seen[-1:]
     assert stopped > len(numbers) // 4
+
+
+# --- a machine that stops at any change of a recovery ---
+
+
+def _in_disorder(path: Path) -> list[int]:
+    """Damage in the middle, a torn tail, a file cut short, and files behind the end."""
+    results = a_crashed_store(path)
+    flip(path, results[20])
+    tear(path, results[-1])
+    last = segments(path)[-1]
+    behind = [last.with_name(f"{int(last.name) + SEGMENT * n:020d}") for n in (1, 2)]
+    behind[0].write_bytes(b"old" + bytes(SEGMENT - 3))
+    behind[1].write_bytes(bytes(100))
+    segments(path)[0].write_bytes(segments(path)[0].read_bytes() + b"surplus")
+    return [at for at in starts(results[:-1]) if at != results[20].physical_offset]
+
+
+@pytest.mark.parametrize("way", ["open", "recover"])
+def test_a_stop_at_some_changes(way: str, tmp_path: Path) -> None:
+    _stop_at_change(range(3, 1000, 19), way, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["open", "recover"])
+def test_a_stop_at_any_change(way: str, tmp_path: Path) -> None:
+    assert _stop_at_change(range(1000), way, tmp_path) > 20
+
+
+def _stop_at_change(numbers: range, way: str, path: Path) -> int:
+    """Let the machine stop after so many changes each time, until it does not come to that."""
+    model, right = path / "model", path / "right"
+    whole = _in_disorder(model)
+    copy_store(model, right)
+    report = recover_small(right)
+    assert len(quarantine(right)) == 3
+    for number in numbers:
+        store = path / "store"
+        copy_store(model, store)
+        files = StoppingFiles(number)
+        with suppress(Exception):  # whatever it turns into: the machine is down
+            if way == "open":
+                open_small(store, files=files).close()
+            else:
+                recover_small(store, files=files)
+        assert recover_small(store).end_offset == report.end_offset, files.seen[-1:]
+        assert log_bytes(store) == log_bytes(right), files.seen[-1:]
+        assert quarantine(store) == quarantine(right), files.seen[-1:]
+        with open_small(store) as opened:
+            assert offsets(opened) == whole
+        if not files.stopped:
+            return number
+        shutil.rmtree(store)
+    raise AssertionError("it never came to its end")
+
+
+# --- records made to measure: as long as the gap, whole, and they say what stood there ---
+
+
+NOW_MS = 1_700_000_009_000
+OFFSET = 70_000
+
+
+def gap(size: int, *, sealed: bool = False) -> LogGap:
+    return LogGap(OFFSET, OFFSET + size, "its body is damaged", 1_700_000_000_123, sealed)
+
+
+def made(given: LogGap, next_offset: int = 0) -> list[tuple[int, bytes]]:
+    return list(FillerMaker((FILLER_TOPIC, 0), next_offset, NOW_MS).make(given))
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_filler_of_every_size_is_whole_and_exactly_as_long(sealed: bool) -> None:
+    least = least_filler_bytes(sealed=sealed)
+    assert least == (112 if sealed else 92)
+    for size in range(least, least + 400):
+        ((offset, record),) = made(gap(size, sealed=sealed))
+        assert (offset, len(record)) == (OFFSET, size)
+        message = decode(record, offset=OFFSET)
+        assert message.size == size
+        assert message.store_timestamp_ms == 1_700_000_000_123
+        assert is_sealed(message.properties_bytes) is sealed
+        batch = decode_run(record, OFFSET)
+        assert (len(batch), batch.end_offset) == (1, OFFSET + size)
+
+
+def test_what_has_no_room_for_the_whole_topic_is_in_no_queue() -> None:
+    for size in range(92, 92 + len(FILLER_TOPIC) - 1):
+        ((_, record),) = made(gap(size))
+        message = decode(record, offset=OFFSET)
+        assert message.topic == FILLER_TOPIC[: size - 91]
+        assert message.topic != FILLER_TOPIC
+        assert message.sys_flag & ROLLBACK == ROLLBACK
+        assert message.queue_offset == 0
+    ((_, record),) = made(gap(91 + len(FILLER_TOPIC)), next_offset=7)
+    message = decode(record, offset=OFFSET)
+    assert (message.topic, message.queue_offset, message.sys_flag) == (FILLER_TOPIC, 7, 0)
+
+
+def test_its_body_says_what_was_there_as_far_as_there_is_room() -> None:
+    ((_, long),) = made(gap(400))
+    assert json.loads(decode(long, offset=OFFSET).body) == {
+        "lakelog": "repaired",
+        "offset": OFFSET,
+        "size_bytes": 400,
+        "time_ms": NOW_MS,
+        "reason": "its body is damaged",
+    }
+    ((_, short),) = made(gap(160))
+    assert json.loads(decode(short, offset=OFFSET).body) == {"offset": OFFSET, "size_bytes": 160}
+    ((_, shorter),) = made(gap(120))
+    assert json.loads(decode(shorter, offset=OFFSET).body) == {}
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_gap_longer_than_a_record_can_be_gets_several(sealed: bool) -> None:
+    size = 3 * MOST_FILLER_BYTES + 1
+    records = made(gap(size, sealed=sealed), next_offset=3)
+    assert [decode(each).queue_offset for _, each in records] == [3, 4, 5, 6]
+    batch = decode_run(b"".join(each for _, each in records), OFFSET)
+    assert (len(batch), batch.end_offset) == (4, OFFSET + size)
+    assert max(len(each) for _, each in records) <= MOST_FILLER_BYTES
+
+
+def test_what_no_record_fits_into_is_known_before() -> None:
+    for size, sealed, possible in (
+        *((91, False, False), (92, False, True)),
+        *((111, True, False), (112, True, True)),
+    ):
+        filling = Filling(Path("segment"), 0, gap(size, sealed=sealed), to_the_end=False)
+        assert filling.is_possible == possible
+
+
+def test_one_gap_behind_the_other_goes_on_in_the_queue() -> None:
+    maker = FillerMaker((FILLER_TOPIC, 2), 5, NOW_MS)
+    first, behind = gap(200), attrs.evolve(gap(200), offset=80_000, end_offset=80_200)
+    messages = [decode(record) for each in (first, behind) for _, record in maker.make(each)]
+    assert [(each.queue_id, each.queue_offset) for each in messages] == [(2, 5), (2, 6)]
+    assert [each.physical_offset for each in messages] == [OFFSET, 80_000]
+
+
+def test_the_first_one_of_long_damage_is_short() -> None:
+    """Each message that was lost there may lead to it."""
+    sizes = [len(record) for _, record in made(gap(70_000))]
+    assert sizes == [1024, 70_000 - 1024]
+    assert [len(record) for _, record in made(gap(60_000))] == [60_000]

@@ -17,7 +17,6 @@ import pytest
 
 from core.tests.recovery.support import (
     a_crashed_store,
-    alter,
     crash,
     flip,
     log_bytes,
@@ -26,8 +25,17 @@ from core.tests.recovery.support import (
     recover_small,
     starts,
     tear,
+    zero,
 )
-from core.tests.store.support import SEGMENT, FaultyFiles, bodies, fill, open_small, read_small
+from core.tests.store.support import (
+    SEGMENT,
+    FaultyFiles,
+    bodies,
+    fill,
+    open_small,
+    overwrite,
+    read_small,
+)
 from lakelog import Message, PutResult, Store
 from lakelog.codec.frame import Frame, read_frame
 from lakelog.errors import LakelogError, StoreFailed
@@ -73,7 +81,7 @@ def test_7437_the_end_of_the_last_record_was_never_written(
     """Its body is whole, so that there it counted, with zeros for properties."""
     results = a_crashed_store_with_keys(tmp_path, record_crc=record_crc)
     last = results[-1]
-    alter(tmp_path, last.end_offset - lost, lambda data: bytes(len(data)), lost)
+    zero(tmp_path, last.end_offset - lost, last.end_offset)
     assert passes_rocketmq(tmp_path, last)
     report = recover_small(tmp_path)
     assert report.end_offset == last.physical_offset
@@ -94,7 +102,7 @@ def test_7437_a_sector_in_the_middle_of_the_properties_was_lost(
     begin += -begin % SECTOR_BYTES + sector * SECTOR_BYTES
     length = min(SECTOR_BYTES, bad.end_offset - begin)
     assert length > 0
-    alter(tmp_path, begin, lambda data: b"0" * len(data), length)
+    overwrite(tmp_path, begin, b"0" * length)
     assert passes_rocketmq(tmp_path, bad)
     report = recover_small(tmp_path, require_record_crc=True)
     assert [(each.offset, each.end_offset) for each in report.damage] == [
@@ -112,9 +120,7 @@ class CountingFiles(FaultyFiles):
 
     def __init__(self) -> None:
         super().__init__()
-        object.__setattr__(self, "logs", [])
-
-    logs: list[Any]
+        self.logs: list[Any] = []
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         file = super().open(path, write=write, create=create)
@@ -209,7 +215,7 @@ def test_10017_old_records_of_a_reused_file_pass_every_checksum(place: str, tmp_
         (tmp_path / "commitlog" / f"{SEGMENT:020}").write_bytes(first)
     else:
         size = results[0].end_offset
-        alter(tmp_path, end, lambda _: first[: 3 * size], 3 * size)
+        overwrite(tmp_path, end, first[: 3 * size])
     report = recover_small(tmp_path)
     assert report.end_offset == end
     assert report.cut
@@ -223,7 +229,7 @@ def a_store_with_a_stale_seal(path: Path, number: int) -> list[PutResult]:
     """The sector that held a record's checksum was lost; old text of properties is there."""
     results = a_crashed_store_with_keys(path, record_crc=True)
     bad = results[number]
-    alter(path, bad.end_offset - RECORD_CRC_BYTES, lambda _: b"9" * 19 + b"\x02", RECORD_CRC_BYTES)
+    overwrite(path, bad.end_offset - RECORD_CRC_BYTES, b"9" * 19 + b"\x02")
     assert passes_rocketmq(path, bad)
     return results
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.tests.recovery.support import crash, open_and_close, recover_small
-from core.tests.store.support import a_store, fill, open_small, refused, segments, tree
+from core.tests.store.support import a_store, fill, open_small, refused, segments
 from lakelog.errors import BadSegment, StoreError
 
 
@@ -59,14 +59,6 @@ def test_refuse_refuses_before_anything_is_changed(
         recover_small(tmp_path, on_damage="refuse", dry_run=True)
     with refused(tmp_path, BadSegment, "on_damage", "once"):
         open_small(tmp_path, on_damage="refuse")
-
-
-def test_a_dry_run_says_it_too_and_changes_nothing(tmp_path: Path) -> None:
-    a_store(tmp_path)
-    segments(tmp_path)[-1].unlink()
-    before = tree(tmp_path)
-    assert recover_small(tmp_path, dry_run=True).missing
-    assert tree(tmp_path) == before
 
 
 def test_an_owner_that_died_vouches_for_what_it_synced(tmp_path: Path) -> None:

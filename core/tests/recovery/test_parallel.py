@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.recovery.support import a_crashed_store, alter, flip, recover_small, tear
-from core.tests.store.support import SEGMENT
+from core.tests.recovery.support import a_crashed_store, flip, recover_small, store_at, tear
+from core.tests.store.support import SEGMENT, overwrite
 from lakelog import PutResult, accelerate
 from lakelog.errors import BadSegment
 from lakelog.files.filesystem import RealFileSystem
@@ -19,7 +19,6 @@ from lakelog.recovery import parallel
 from lakelog.recovery.parallel import read_segment, sound_segments
 
 STARTS = range(0, 4 * SEGMENT, SEGMENT)
-STORE_TIME_AT = 56
 FILES = RealFileSystem()
 
 
@@ -51,14 +50,6 @@ def segments(path: Path, *, sealed: bool = False) -> list[QueueOffsetSurvey]:
     ]
 
 
-def test_they_find_all_records(tmp_path: Path, results: list[PutResult]) -> None:
-    found = segments(tmp_path)
-    ends = [SEGMENT, 2 * SEGMENT, 3 * SEGMENT, results[-1].end_offset]
-    assert [each.end_offset for each in found] == ends
-    assert sum(each.records for each in found) == len(results)
-    assert found[-1].next_offsets == {("t", 0): len(results)}
-
-
 def test_a_small_window_finds_the_same(
     tmp_path: Path, results: list[PutResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,20 +58,9 @@ def test_a_small_window_finds_the_same(
     assert segments(tmp_path) == found
 
 
-def test_they_end_before_damage(tmp_path: Path, results: list[PutResult]) -> None:
-    flip(tmp_path, results[50])
-    assert segments(tmp_path)[1].end_offset == results[49].end_offset
-
-
-def test_they_end_before_an_older_record(tmp_path: Path, results: list[PutResult]) -> None:
-    alter(tmp_path, results[50].physical_offset + STORE_TIME_AT, lambda _: bytes(7) + b"\x01", 8)
-    assert segments(tmp_path)[1].end_offset == results[49].end_offset
-
-
 def test_they_end_before_a_record_without_the_checksum_that_is_required(tmp_path: Path) -> None:
     results = a_crashed_store(tmp_path, record_crc=True)
-    at = results[50].end_offset - RECORD_CRC_BYTES
-    alter(tmp_path, at, lambda data: b"9" * (len(data) - 1) + b"\x02", RECORD_CRC_BYTES)
+    overwrite(tmp_path, results[50].end_offset - RECORD_CRC_BYTES, b"9" * 19 + b"\x02")
     assert segments(tmp_path)[1].end_offset == 2 * SEGMENT
     found = segments(tmp_path, sealed=True)
     assert [each.end_offset for each in found[:2]] == [SEGMENT, results[49].end_offset]
@@ -113,8 +93,7 @@ def test_the_recovery_is_the_same_with_them(
         tear(tmp_path, results[-1])
     elif disorder == "set back":
         for each in results[40:45]:
-            at = each.physical_offset + STORE_TIME_AT
-            alter(tmp_path, at, lambda _: bytes(7) + b"\x01", 8)
+            store_at(tmp_path, each, 1)
     elif disorder != "none":
         flip(tmp_path, results[50])
     read: list[int] = []

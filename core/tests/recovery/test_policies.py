@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import lakelog
 from core.tests.recovery.support import (
     a_crashed_store,
-    alter,
     crash,
     flip,
     kept_lines,
@@ -26,7 +24,7 @@ from core.tests.store.support import (
     a_store,
     fill,
     open_small,
-    read_small,
+    overwrite,
     refused,
     segments,
     tree,
@@ -210,7 +208,7 @@ def test_a_setting_that_is_unknown(tmp_path: Path) -> None:
 def test_a_dry_run_changes_nothing_and_tells_the_same(tmp_path: Path) -> None:
     results = a_crashed_store(tmp_path)
     flip(tmp_path, results[20])
-    alter(tmp_path, results[-1].physical_offset + 60, lambda data: bytes(len(data)), 200)
+    overwrite(tmp_path, results[-1].physical_offset + 60, bytes(200))
     os.truncate(segments(tmp_path)[1], 9_000)
     before = tree(tmp_path)
     told: list[tuple[int, int]] = []
@@ -264,24 +262,6 @@ def test_a_dry_run_reads_only(tmp_path: Path) -> None:
     assert [words for words, _ in phases.told] == ["reading the log"]
 
 
-def test_a_recovered_store_was_stopped_cleanly(tmp_path: Path) -> None:
-    a_crashed_store(tmp_path)
-    recover_small(tmp_path)
-    assert not (tmp_path / "abort").exists()
-    with read_small(tmp_path) as store:
-        assert store.recovery is None
-        assert len(store.get("t", 0, 0, max_messages=1000).messages) == 110
-    assert lakelog.RecoveryReport is type(recover_small(tmp_path))
-
-
-def test_a_store_that_was_closed_is_read_from_its_last_segment(tmp_path: Path) -> None:
-    results = a_store(tmp_path)
-    with open_small(tmp_path) as store:
-        assert store.recovery is not None
-        assert store.recovery.start_offset == results[-1].physical_offset // SEGMENT * SEGMENT
-        assert fill(store, 1)[0].queue_offset == len(results)
-
-
 @pytest.mark.parametrize("gone", ["consumequeue", "consumequeue/t/0", "lakelog/queues.json"])
 def test_it_is_read_whole_where_queues_do_not_say_enough(gone: str, tmp_path: Path) -> None:
     import shutil
@@ -293,15 +273,3 @@ def test_it_is_read_whole_where_queues_do_not_say_enough(gone: str, tmp_path: Pa
         assert store.recovery is not None
         assert store.recovery.start_offset == 0
         assert fill(store, 1)[0].queue_offset == len(results)
-
-
-def test_units_behind_the_end_of_the_log_do_not_count(tmp_path: Path) -> None:
-    """The queues had come further than the log that was left, and nothing else had."""
-    results = a_crashed_store(tmp_path)
-    (tmp_path / "checkpoint").unlink()
-    for each in segments(tmp_path)[2:]:
-        each.unlink()
-    left = [each for each in results if each.end_offset <= 2 * SEGMENT]
-    with open_small(tmp_path) as store:
-        assert offsets(store) == starts(left)
-        assert fill(store, 1)[0].queue_offset == len(left)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import struct
-from functools import partial
 from pathlib import Path
 
 import attrs
@@ -16,7 +15,6 @@ import pytest
 
 from core.tests.recovery.support import (
     a_crashed_store,
-    alter,
     crash,
     flip,
     kept_lines,
@@ -25,9 +23,11 @@ from core.tests.recovery.support import (
     quarantine,
     recover_small,
     starts,
+    store_at,
     tear,
+    zero,
 )
-from core.tests.store.support import SEGMENT, bodies, fill, open_small, read_small
+from core.tests.store.support import SEGMENT, bodies, fill, open_small, overwrite, read_small
 from lakelog import Message, PutResult
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
@@ -63,9 +63,9 @@ def left(tmp_path: Path) -> Left:
         new = [store.put(Message("t", b"n" * 400, queue_id=0)) for _ in range(2)]
     for each in new:
         here = log_bytes(tmp_path / "short")[each.physical_offset : each.end_offset]
-        alter(path, each.physical_offset, partial(_instead, here), len(here))
+        overwrite(path, each.physical_offset, here)
     for each in old[2:]:
-        _store_at(path, each, 1_000)
+        store_at(path, each, 1_000)
     tear(path, new[1])
     checkpoint = attrs.evolve(read_checkpoint(RealFileSystem(), path), confirm_offset=0)
     write_checkpoint(RealFileSystem(), path, checkpoint)
@@ -88,14 +88,14 @@ def test_old_records_behind_a_torn_one_do_not_come_back(left: Left) -> None:
         assert store.put(Message("t", b"next", queue_id=0)).queue_offset == 6
     crash(left.path)
     with open_small(left.path) as store:
-        assert bodies(list(store.scan()))[-1] == b"next"
+        assert bodies(store.scan())[-1] == b"next"
         assert len(offsets(store)) == 7
 
 
 def test_the_checkpoint_proves_them(left: Left) -> None:
     files = RealFileSystem()
     confirmed = left.old[3].physical_offset + 1
-    _store_at(left.path, left.old[4], 500)
+    store_at(left.path, left.old[4], 500)
     checkpoint = attrs.evolve(
         read_checkpoint(files, left.path),
         confirm_offset=confirmed,
@@ -131,7 +131,7 @@ def test_a_checkpoint_from_before_the_cut_does_not(left: Left) -> None:
 def test_readers_pass_over_what_nothing_proves(left: Left) -> None:
     """An old record stands between damage and one that the checkpoint vouches for."""
     later = left.old[-1]
-    _store_at(left.path, later, LATER_MS)
+    store_at(left.path, later, LATER_MS)
     _vouch_for_all(left.path)
     report = recover_small(left.path)
     assert report.end_offset == later.end_offset
@@ -151,7 +151,7 @@ def test_readers_pass_over_what_nothing_proves(left: Left) -> None:
 def test_what_readers_pass_over_is_kept_once(left: Left) -> None:
     """It stays in the log, and nobody gets it any more; it may be all there is of a message."""
     later = left.old[-1]
-    _store_at(left.path, later, LATER_MS)
+    store_at(left.path, later, LATER_MS)
     _vouch_for_all(left.path)
     before = log_bytes(left.path)
     (damage,) = recover_small(left.path).damage
@@ -169,11 +169,9 @@ def test_what_reaches_over_the_end_of_a_segment_is_kept_in_two(tmp_path: Path) -
     results = a_crashed_store(tmp_path)
     second = next(at for at, each in enumerate(results) if each.physical_offset == SEGMENT)
     for each in (results[second - 1], results[second + 1]):
-        length = each.end_offset - each.physical_offset
-        alter(tmp_path, each.physical_offset, lambda data: bytes(len(data)), length)
-    lies_behind = results[second - 1].end_offset
-    alter(tmp_path, lies_behind, lambda data: bytes(len(data)), SEGMENT - lies_behind)
-    _store_at(tmp_path, results[second], 1_000)
+        zero(tmp_path, each.physical_offset, each.end_offset)
+    zero(tmp_path, results[second - 1].end_offset, SEGMENT)
+    store_at(tmp_path, results[second], 1_000)
     _forget_all_but_the_log(tmp_path)
     _vouch_for_all(tmp_path)
     before = log_bytes(tmp_path)
@@ -195,7 +193,7 @@ def test_damage_without_whole_records_is_not_copied(tmp_path: Path) -> None:
 
 def test_what_was_written_since_is_judged_anew(left: Left) -> None:
     """The real store cut the log at the damage, and went on there."""
-    _store_at(left.path, left.old[-1], LATER_MS)
+    store_at(left.path, left.old[-1], LATER_MS)
     _vouch_for_all(left.path)
     recover_small(left.path)
     torn, other = left.new[1], left.path.parent / "other"
@@ -203,7 +201,7 @@ def test_what_was_written_since_is_judged_anew(left: Left) -> None:
         fill(store, 6)
         store.put(Message("t", b"other".ljust(400), queue_id=0))
     again = log_bytes(other)[torn.physical_offset : torn.end_offset]
-    alter(left.path, torn.physical_offset, partial(_instead, again), len(again))
+    overwrite(left.path, torn.physical_offset, again)
     with open_small(left.path) as store:
         assert torn.physical_offset in offsets(store)
 
@@ -241,7 +239,7 @@ def test_what_a_recovery_has_kept_needs_no_proof_again(tmp_path: Path) -> None:
     (tmp_path / "lakelog" / "queues.json").unlink(missing_ok=True)
     kept = results[5]
     flip(tmp_path, results[4])
-    alter(tmp_path, kept.physical_offset + 20, lambda _: (12).to_bytes(8, "big"), 8)
+    state_queue_offset(tmp_path, kept, 12)
     for each in results[6:]:
         tear(tmp_path, each)
     (queue,) = (tmp_path / "consumequeue" / "t" / "0").iterdir()
@@ -261,7 +259,7 @@ def test_a_queue_offset_that_cannot_be_proves_nothing(tmp_path: Path) -> None:
     results = a_crashed_store(tmp_path, 10)
     _forget_all_but_the_log(tmp_path)
     flip(tmp_path, results[4])
-    alter(tmp_path, results[5].physical_offset + 20, lambda _: (12).to_bytes(8, "big"), 8)
+    state_queue_offset(tmp_path, results[5], 12)
     for each in results[6:]:
         tear(tmp_path, each)
     report = recover_small(tmp_path)
@@ -282,7 +280,7 @@ def test_a_clock_that_was_set_back_ends_no_log(tmp_path: Path) -> None:
     """Nothing is between the records, and the queue goes on: they are no leftovers."""
     results = a_crashed_store(tmp_path, 10)
     _forget_all_but_the_log(tmp_path)
-    _store_at(tmp_path, results[5], 1_000)
+    store_at(tmp_path, results[5], 1_000)
     report = recover_small(tmp_path)
     assert report.end_offset == results[-1].end_offset
     assert report.damage == ()
@@ -292,19 +290,15 @@ def test_an_older_record_whose_queue_does_not_go_on_ends_it(tmp_path: Path) -> N
     results = a_crashed_store(tmp_path, 10)
     _forget_all_but_the_log(tmp_path)
     for each in results[5:]:
-        _store_at(tmp_path, each, 1_000)
-        alter(tmp_path, each.physical_offset + 20, lambda _: (90).to_bytes(8, "big"), 8)
+        store_at(tmp_path, each, 1_000)
+        state_queue_offset(tmp_path, each, 90)
     report = recover_small(tmp_path)
     assert report.end_offset == results[4].end_offset
     assert "whole records in it are not proved" in report.cut[0].reason
 
 
-def _instead(new: bytes, _old: bytes) -> bytes:
-    return new
-
-
-def _store_at(path: Path, result: PutResult, time_ms: int) -> None:
-    alter(path, result.physical_offset + 56, lambda _: time_ms.to_bytes(8, "big"), 8)
+def state_queue_offset(path: Path, result: PutResult, queue_offset: int) -> None:
+    overwrite(path, result.physical_offset + 20, queue_offset.to_bytes(8, "big"))
 
 
 def _vouch_for_all(path: Path) -> None:

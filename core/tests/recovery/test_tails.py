@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import lakelog
 from core.tests.recovery.support import (
     a_crashed_store,
-    alter,
     crash,
     kept_lines,
     log_bytes,
@@ -21,11 +23,24 @@ from core.tests.recovery.support import (
     tear,
 )
 from core.tests.registry.samples import plugin
-from core.tests.store.support import SEGMENT, FaultyFiles, fill, open_small, segments, tree
+from core.tests.store.faults import SeenFiles
+from core.tests.store.support import (
+    SEGMENT,
+    FaultyFiles,
+    fill,
+    open_small,
+    overwrite,
+    segments,
+    tree,
+)
 from lakelog import Message
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
+from lakelog.format.layout import ABORT_FILE
+from lakelog.log.store_directory import StoreDirectory
+from lakelog.recovery.apply import BackgroundSync
+from lakelog.settings.model import StoreSettings
 from lakelog_testing import FaultyFile
 
 
@@ -81,9 +96,9 @@ def test_the_order_in_which_things_are_done(tmp_path: Path) -> None:
     last.with_name(f"{int(last.name) + SEGMENT:020d}").write_bytes(b"old".ljust(SEGMENT, b"\x00"))
     late = StoreCheckpoint(confirm_offset=1 << 40)
     write_checkpoint(RealFileSystem(), tmp_path, late)
-    files = _NotedFiles()
+    files = SeenFiles()
     open_small(tmp_path, files=files).close()
-    done = [each for each in files.done if each[1] not in ("lakelog", tmp_path.name, "lock")]
+    done = files.named()
     names = ["copy", "copy", "remove", "zero", "zeroed", "checkpoint"]
     places = [
         done.index(("sync_dir", "quarantine")),
@@ -98,54 +113,16 @@ def test_the_order_in_which_things_are_done(tmp_path: Path) -> None:
     assert ("sync_dir", "commitlog") in done[removed:zeroed]
 
 
-class _NotedFiles(RealFileSystem):
-    """Notes what is done to which file."""
+class _SyncedFiles(SeenFiles):
+    """Notes what each file holds at its last sync."""
 
     def __init__(self) -> None:
-        object.__setattr__(self, "done", [])
+        super().__init__()
+        self.synced: dict[Path, bytes] = {}
 
-    done: list[tuple[str, str]]
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> Any:
-        done = self.done
-
-        class Noting(FaultyFile):
-            def write_at(self, position: int, data: Any) -> None:
-                done.append(("write_at", path.name))
-                super().write_at(position, data)
-
-            def sync(self) -> None:
-                done.append(("sync", path.name))
-                super().sync()
-
-        return Noting(super().open(path, write=write, create=create))
-
-    def unlink(self, path: Path) -> None:
-        self.done.append(("unlink", path.name))
-        super().unlink(path)
-
-    def sync_dir(self, path: Path) -> None:
-        self.done.append(("sync_dir", path.name))
-        super().sync_dir(path)
-
-
-class _SyncedFiles(RealFileSystem):
-    """Notes what each file held at its last sync."""
-
-    def __init__(self) -> None:
-        object.__setattr__(self, "synced", {})
-
-    synced: dict[Path, bytes]
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> Any:
-        synced = self.synced
-
-        class Noting(FaultyFile):
-            def sync(self) -> None:
-                super().sync()
-                synced[path] = path.read_bytes()
-
-        return Noting(super().open(path, write=write, create=create))
+    def see(self, call: str, path: Path) -> None:
+        if call == "sync":
+            self.synced[path] = path.read_bytes()
 
 
 def test_segments_behind_the_end_go_if_they_hold_anything(tmp_path: Path) -> None:
@@ -185,14 +162,14 @@ def test_the_same_bytes_are_kept_once(tmp_path: Path) -> None:
     held = log_bytes(tmp_path)[end : last.end_offset]
     recover_small(tmp_path)
     kept = quarantine(tmp_path)
-    alter(tmp_path, end, lambda _: bytes(10) + held[10:], len(held))
+    overwrite(tmp_path, end, bytes(10) + held[10:])
     crash(tmp_path)
     report = recover_small(tmp_path)
     assert quarantine(tmp_path) == kept
     assert len(kept_lines(tmp_path)) == 1
     assert report.cut[0].path is not None
     assert report.cut[0].path.name in kept
-    alter(tmp_path, end, lambda _: b"other" * 3, 15)
+    overwrite(tmp_path, end, b"other" * 3)
     crash(tmp_path)
     recover_small(tmp_path)
     assert len(quarantine(tmp_path)) == 2
@@ -266,3 +243,75 @@ def test_a_log_that_holds_nothing_whole_keeps_its_place(tmp_path: Path) -> None:
         assert store.recovery.end_offset == SEGMENT * 7
         assert fill(store, 1)[0].physical_offset == SEGMENT * 7
     assert list(quarantine(tmp_path).values()) == [b"nothing"]
+
+
+# --- what is read is synced meanwhile, and a sync that fails then is not forgotten ---
+
+
+LARGE = 64 << 10
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    path = tmp_path / "s"
+    with lakelog.open(path, segment_size_bytes=LARGE, dispatchers=()) as store:
+        store.put_batch([lakelog.Message("t", bytes(1000), queue_id=0) for _ in range(200)])
+    (path / ABORT_FILE).touch()
+    return path
+
+
+def directory(path: Path, files: RealFileSystem | None = None) -> StoreDirectory:
+    return StoreDirectory.of(files or RealFileSystem(), path, StoreSettings())
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    names: list[str] = []
+    real = os.fdatasync
+
+    def fdatasync(fd: int) -> None:
+        names.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    return names
+
+
+def test_from_the_segment_on_where_the_reading_starts(killed: Path, synced: list[str]) -> None:
+    segments = sorted(each.name for each in (killed / "commitlog").iterdir())
+    assert len(segments) > 3
+    ahead = BackgroundSync(directory(killed), LARGE)
+    ahead.begin(LARGE)
+    assert ahead._running is not None
+    ahead._running.result()
+    ahead.end()
+    assert synced == segments[1:]
+
+
+def test_files_that_are_not_the_systems_are_left_alone(killed: Path, synced: list[str]) -> None:
+    class Others(RealFileSystem):
+        """As a test has them."""
+
+    ahead = BackgroundSync(directory(killed, Others()), LARGE)
+    ahead.begin(0)
+    ahead.end()
+    assert not synced
+
+
+def test_a_failure_is_the_failure_of_the_recovery(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells of it once: a later sync, of a file opened anew, may hear nothing."""
+    real, told = os.fdatasync, list[int]()
+
+    def fdatasync(fd: int) -> None:
+        if Path(f"/proc/self/fd/{fd}").readlink().parent.name == "commitlog" and not told:
+            told.append(fd)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    with pytest.raises((OSError, StoreError), match="Input/output error"):
+        lakelog.open(killed, segment_size_bytes=LARGE, dispatchers=())
+    assert told
+    assert (killed / ABORT_FILE).exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.recovery.support import alter, crash, log_bytes, offsets, recover_small, starts
+from core.tests.recovery.support import crash, log_bytes, offsets, recover_small, starts, zero
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small, segments
 from lakelog import Message, PutResult
 from lakelog.errors import BadSegment
@@ -31,14 +31,6 @@ def left(path: Path, *, clean: bool) -> list[PutResult]:
         write_checkpoint(RealFileSystem(), path, StoreCheckpoint(LATE_MS, LATE_MS, LATE_MS))
         crash(path)
     return results
-
-
-def zero(path: Path, begin: int, end: int) -> None:
-    """Lose what stands there, blanks too."""
-    while begin < end:
-        length = min(end, begin - begin % SEGMENT + SEGMENT) - begin
-        alter(path, begin, lambda data: bytes(len(data)), length)
-        begin += length
 
 
 def end_of_log(path: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -179,3 +180,21 @@ def _changed_later(folder: Path) -> None:
     """Set the folder's time apart from the former one: clocks of file systems tick slowly."""
     status = folder.stat()
     os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000_000))
+
+
+# --- what it costs ---
+
+
+CODE = """
+import sys
+before = set(sys.modules)
+from lakelog.registry import Registry
+Registry.load(None, {})
+print(*set(sys.modules) - before)
+"""
+SLOW = {"difflib", "numpy", "pytest", "asyncio"}
+
+
+def test_loading_imports_nothing_that_is_slow() -> None:
+    run = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
+    assert set(run.stdout.split()) & SLOW == set()

@@ -9,7 +9,7 @@ import attrs
 import pluggy
 import pytest
 
-from core.tests.registry.samples import Offering, Pace, factory, hooks_of, load, plain, plugin
+from core.tests.registry.samples import Pace, factory, hooks_of, load, plain, plugin
 from lakelog.errors import BadHook, BadStrategy, PluginError
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Kind
@@ -34,40 +34,63 @@ def refuses(given: object, error: type[PluginError], match: str) -> None:
 # --- hooks ---
 
 
-def test_a_misspelt_hook_names_the_nearest() -> None:
-    refuses(
+def wrapper() -> Any:
+    return (yield)
+
+
+def unmarked(function: Any) -> Any:
+    return type("Sample", (), {"__name__": "sample", "lakelog_writers": function})()
+
+
+HOOKS: dict[str, tuple[object, str]] = {
+    "misspelt": (
         plugin(lakelog_flush_strategy=nothing()),
-        BadHook,
         r"no hook lakelog_flush_strategy; did you mean 'lakelog_flush_strategies'\?",
-    )
+    ),
+    "unlike any": (plugin(zzz=nothing()), r"no hook zzz; the hooks are lakelog_accel"),
+    "a misspelt specname": (
+        plain(writers=hookimpl(specname="lakelog_writerz")(nothing())),
+        "lakelog_writers",
+    ),
+    "no marker": (unmarked(nothing()), "lakelog_writers lacks @hookimpl"),
+    "no marker, static": (unmarked(staticmethod(nothing())), "lakelog_writers lacks @hookimpl"),
+    "no marker, of a class": (unmarked(classmethod(lambda cls: [])), "lacks @hookimpl"),
+    "no marker, a property": (unmarked(property(lambda self: [])), "lacks @hookimpl"),
+    "the marker of another project": (
+        plain(lakelog_writers=pluggy.HookimplMarker("pytest")(nothing())),
+        "lacks @hookimpl",
+    ),
+    "none at all": (plain(), "no hook at all"),
+    "an argument that it does not have": (
+        plugin(lakelog_segment_rolled=lambda path, offset: None),
+        r"lakelog_segment_rolled has no argument offset: .*\(path, start_offset\)",
+    ),
+    "an argument with a default": (
+        plugin(lakelog_segment_rolled=lambda path, start_offset=0: None),
+        "has a default",
+    ),
+    "star arguments": (plugin(lakelog_store_closed=lambda **more: None), r"argument \*\*more"),
+    "a wrapper": (plain(lakelog_writers=hookimpl(wrapper=True)(wrapper)), "is a hook wrapper"),
+}
 
 
-def test_a_hook_unlike_any_lists_them_all() -> None:
-    refuses(plugin(zzz=nothing()), BadHook, r"no hook zzz; the hooks are lakelog_accel")
-
-
-def test_a_misspelt_specname_counts_too() -> None:
-    marked = hookimpl(specname="lakelog_writerz")(nothing())
-    refuses(plain(writers=marked), BadHook, "lakelog_writers")
-
-
-def test_an_optional_hook_of_a_later_lakelog_is_let_pass() -> None:
-    marked = hookimpl(optionalhook=True)(nothing())
-    assert load(plain(lakelog_from_the_future=marked)).plugged.sources
+@pytest.mark.parametrize("what", HOOKS)
+def test_a_mistake_in_a_hook_is_named(what: str) -> None:
+    given, match = HOOKS[what]
+    refuses(given, BadHook, match)
 
 
 @pytest.mark.parametrize(
-    "function",
-    [nothing(), staticmethod(nothing()), classmethod(lambda cls: []), property(lambda self: [])],
+    "given",
+    [
+        plain(lakelog_from_the_future=hookimpl(optionalhook=True)(nothing())),
+        plugin(lakelog_segment_rolled=lambda start_offset: None),
+        plugin(lakelog_writers=nothing()),
+    ],
+    ids=["an optional hook of a later lakelog", "arguments left out", "an empty list"],
 )
-def test_a_function_without_the_marker_would_be_ignored(function: Any) -> None:
-    made = type("Sample", (), {"__name__": "sample", "lakelog_writers": function})()
-    refuses(made, BadHook, "lakelog_writers lacks @hookimpl")
-
-
-def test_the_marker_of_another_project_does_not_count() -> None:
-    marked = pluggy.HookimplMarker("pytest")(nothing())
-    refuses(plain(lakelog_writers=marked), BadHook, "lacks @hookimpl")
+def test_what_is_no_mistake_is_loaded(given: object) -> None:
+    assert load(given).plugged.sources
 
 
 def test_modules_and_data_of_that_prefix_are_no_hooks() -> None:
@@ -75,32 +98,6 @@ def test_modules_and_data_of_that_prefix_are_no_hooks() -> None:
     given.lakelog_version = "1.0"
     given.lakelog_module = pytest
     assert load(given).plugged.sources
-
-
-def test_a_plugin_without_any_hook_is_a_mistake() -> None:
-    refuses(plain(), BadHook, "no hook at all")
-
-
-def test_an_argument_that_the_hook_does_not_have() -> None:
-    refuses(
-        plugin(lakelog_segment_rolled=lambda path, offset: None),
-        BadHook,
-        r"lakelog_segment_rolled has no argument offset: .*\(path, start_offset\)",
-    )
-
-
-def test_an_argument_with_a_default_would_never_be_given() -> None:
-    refuses(
-        plugin(lakelog_segment_rolled=lambda path, start_offset=0: None), BadHook, "has a default"
-    )
-
-
-def test_star_arguments_would_never_be_given() -> None:
-    refuses(plugin(lakelog_store_closed=lambda **more: None), BadHook, r"argument \*\*more")
-
-
-def test_arguments_may_be_left_out() -> None:
-    assert load(plugin(lakelog_segment_rolled=lambda start_offset: None)).plugged.sources
 
 
 def test_methods_and_static_methods_are_hooks() -> None:
@@ -119,14 +116,6 @@ def test_methods_and_static_methods_are_hooks() -> None:
     registry = load(Sample())
     name = next(name for name in registry.plugged.sources if name.endswith("Sample"))
     assert len(hooks_of(registry, name)) == 3
-
-
-def test_wrappers_are_refused() -> None:
-    def wrapper() -> Any:
-        return (yield)
-
-    marked = hookimpl(wrapper=True)(wrapper)
-    refuses(plain(lakelog_writers=marked), BadHook, "is a hook wrapper")
 
 
 def test_a_plugin_must_be_hashable() -> None:
@@ -182,12 +171,3 @@ def test_a_hook_that_raises() -> None:
     with pytest.raises(PluginError, match=r"'sample': lakelog_writers failed with ZeroDiv") as got:
         load(plugin(lakelog_writers=fails))
     assert isinstance(got.value.__cause__, ZeroDivisionError)
-
-
-def test_an_empty_list_is_an_honest_offer() -> None:
-    assert load(plugin(lakelog_writers=nothing())).plugged.sources
-
-
-def test_a_broken_plugin_can_be_switched_off() -> None:
-    registry = load(plain("broken"), Offering(factory()), off="broken")
-    assert "sample" in registry.names(Kind.FLUSH_STRATEGY)

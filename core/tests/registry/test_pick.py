@@ -76,13 +76,10 @@ def test_an_error_of_lakelog_in_make_stays_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "package"),
     [
-        (Kind.WRITER, "mmap", "lakelog-mmap"),
-        (Kind.WRITER, "staged", "lakelog-direct"),
-        (Kind.WRITER, "direct", "lakelog-direct"),
-        (FLUSH, "group-commit", "lakelog-flush"),
+        (Kind.WRITER, "mmap", "lakelog-mmap"), (Kind.WRITER, "staged", "lakelog-direct"),
+        (Kind.WRITER, "direct", "lakelog-direct"), (FLUSH, "group-commit", "lakelog-flush"),
         (Kind.SETTINGS_FORMAT, "broker-conf", "lakelog-rocketmq"),
-        (FLUSH, "timed", "lakelog-flush"),
-        (Kind.DISPATCHER, "hash-index", "lakelog-hash-index"),
+        (FLUSH, "timed", "lakelog-flush"), (Kind.DISPATCHER, "hash-index", "lakelog-hash-index"),
         (Kind.CLEANER, "retention", "lakelog-retention"),
         (Kind.DISK_WATCHER, "psutil", "lakelog-retention"),
         (Kind.STORE_MAINTENANCE, "maintenance", "lakelog-retention"),
@@ -90,7 +87,7 @@ def test_an_error_of_lakelog_in_make_stays_what_it_is() -> None:
         (Kind.DISPATCHER, "consume-queue", "lakelog-queues"),
         (Kind.FOLLOWER, "lake", "lakelog-lake"),
     ],
-)
+)  # fmt: skip  # a table of packages
 def test_a_missing_strategy_of_ours_names_its_package(
     kind: Kind, name: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

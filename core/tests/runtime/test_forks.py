@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from threading import Event, Thread
@@ -19,13 +20,6 @@ from lakelog.runtime.forks import tell_of_forks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 CHILD_SECONDS = 10
-SLOW = """
-import time
-from lakelog_slow_signs import begun
-begun.set()
-time.sleep(0.3)
-value = 7
-"""
 FORKING = """
 import os
 child = os.fork()
@@ -141,13 +135,9 @@ def test_a_child_computes_while_a_thread_of_its_parent_does() -> None:
 
 def test_threads_that_compute_at_once_get_the_same() -> None:
     one = Computing()
-    got: list[object] = []
-    threads = [Thread(target=lambda: got.append(one.answer)) for _ in range(4)]
-    for each in threads:
-        each.start()
-    assert one.begun.wait(10)
-    one.may_end.set()
-    for each in threads:
-        each.join()
-    assert [each is one.answer for each in got] == [True] * 4
+    with ThreadPoolExecutor(4) as pool:
+        got = [pool.submit(lambda: one.answer) for _ in range(4)]
+        assert one.begun.wait(10)
+        one.may_end.set()
+    assert [each.result() is one.answer for each in got] == [True] * 4
     assert isinstance(Computing.answer, cached_property)

@@ -27,21 +27,12 @@ def _log(*files: tuple[int, int]) -> list[tuple[str, int]]:
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ([], None),
-        ([(0, MIB)], MIB),
-        ([(3 * MIB, MIB)], MIB),
-        ([(0, MIB), (MIB, MIB)], MIB),
-        ([(0, MIB), (MIB, 100)], MIB),
-        ([(0, MIB), (MIB, 0)], MIB),
-        ([(0, 100), (MIB, 50)], MIB),
-        ([(0, 4096), (MIB, 100)], MIB),
-        ([(0, 4096), (MIB, 0)], MIB),
-        ([(0, MIB), (2 * MIB, MIB)], MIB),
-        ([(5 * MIB, MIB), (7 * MIB, MIB), (8 * MIB, 3)], MIB),
-        ([(MIB, 100)], None),
-        ([(0, 0)], None),
+        ([], None), ([(0, MIB)], MIB), ([(3 * MIB, MIB)], MIB), ([(0, 100), (MIB, 50)], MIB),
+        ([(0, 4096), (MIB, 100)], MIB), ([(0, 4096), (MIB, 0)], MIB),
+        ([(0, MIB), (2 * MIB, MIB)], MIB), ([(5 * MIB, MIB), (7 * MIB, MIB), (8 * MIB, 3)], MIB),
+        ([(MIB, 100)], None), ([(0, 0)], None),
     ],
-)
+)  # fmt: skip  # logs, and the size that each tells
 def test_the_size_of_a_log(files: list[tuple[int, int]], expected: int | None) -> None:
     found = file_size(_log(*files))
     assert (found and found[0]) == expected

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import attrs
 import pytest
 
 from core.tests.settings.samples import IndexSettings, Resolve, SinkSettings, TimedSettings
@@ -24,11 +23,6 @@ def test_nothing_given_is_all_defaults(resolved: Resolve) -> None:
     assert set(settings.origins.values()) == {"default"}
     assert "timed.flush_interval_ms" in settings.origins
     assert settings.unused == {}
-
-
-def test_settings_are_frozen(resolved: Resolve) -> None:
-    with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        resolved().core.writer = "mmap"  # type: ignore[misc]  # it is frozen: that is the test
 
 
 def test_the_order_of_the_sources(

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import attrs
 import pytest
 
-from core.tests.settings.samples import Resolve
 from lakelog.errors import SettingsError
 from lakelog.settings.catalog import Given
 from lakelog.settings.conversion import build
@@ -56,31 +55,15 @@ def _built(values: Mapping[str, object], *, text: bool = False) -> Many:
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("whole", 5, 5),
-        ("share", 1, 1.0),
-        ("share", 0.25, 0.25),
-        ("on", True, True),
-        ("place", "/x", Path("/x")),
-        ("place", Path("y"), Path("y")),
-        ("maybe", None, None),
-        ("maybe", "", None),
-        ("maybe", 7, 7),
-        ("maybe_ms", "1s", 1000),
-        ("maybe_ms", "", None),
-        ("colour", "blue", Colour.BLUE),
-        ("colour", Colour.BLUE, Colour.BLUE),
-        ("mode", "b", "b"),
-        ("names", ["a", "b"], ("a", "b")),
-        ("names", ("a",), ("a",)),
-        ("numbers", [1, 2], [1, 2]),
-        ("numbers", (1, 2), [1, 2]),
-        ("table", {"a": "b"}, {"a": "b"}),
-        ("either", "s", "s"),
-        ("either", 4, 4),
-        ("inner", {"size": 9}, Inner(9)),
-        ("anything", object, object),
+        ("whole", 5, 5), ("share", 1, 1.0), ("share", 0.25, 0.25), ("on", True, True),
+        ("place", "/x", Path("/x")), ("place", Path("y"), Path("y")), ("maybe", None, None),
+        ("maybe", "", None), ("maybe", 7, 7), ("maybe_ms", "1s", 1000), ("maybe_ms", "", None),
+        ("colour", "blue", Colour.BLUE), ("colour", Colour.BLUE, Colour.BLUE), ("mode", "b", "b"),
+        ("names", ["a", "b"], ("a", "b")), ("names", ("a",), ("a",)), ("numbers", [1, 2], [1, 2]),
+        ("numbers", (1, 2), [1, 2]), ("table", {"a": "b"}, {"a": "b"}), ("either", "s", "s"),
+        ("either", 4, 4), ("inner", {"size": 9}, Inner(9)), ("anything", object, object),
     ],
-)
+)  # fmt: skip  # a table of values
 def test_what_fits(key: str, value: object, expected: object) -> None:
     built = getattr(_built({key: value}), key)
     assert built == expected
@@ -91,31 +74,21 @@ def test_what_fits(key: str, value: object, expected: object) -> None:
     ("key", "value", "words"),
     [
         ("whole", "yes", "expected a whole number, got 'yes' (str)"),
-        ("whole", "5", "expected a whole number"),
-        ("whole", True, "expected a whole number"),
-        ("whole", 5.0, "expected a whole number"),
-        ("whole", None, "expected a whole number"),
-        ("share", "0.5", "expected a number"),
-        ("share", False, "expected a number"),
-        ("name", 5, "expected a string"),
-        ("on", "true", "expected true or false"),
-        ("on", 1, "expected true or false"),
-        ("place", 5, "expected a path"),
+        ("whole", "5", "expected a whole number"), ("whole", True, "expected a whole number"),
+        ("whole", 5.0, "expected a whole number"), ("whole", None, "expected a whole number"),
+        ("share", "0.5", "expected a number"), ("share", False, "expected a number"),
+        ("name", 5, "expected a string"), ("on", "true", "expected true or false"),
+        ("on", 1, "expected true or false"), ("place", 5, "expected a path"),
         ("maybe", "x", "expected a whole number"),
-        ("maybe_ms", "x", "'x' is not a whole number of milliseconds"),
-        ("maybe_ms", 0.5, "500ms"),
-        ("colour", "green", "green"),
-        ("mode", "c", "expected one of a, b, got 'c' (str)"),
+        ("maybe_ms", "x", "'x' is not a whole number of milliseconds"), ("maybe_ms", 0.5, "500ms"),
+        ("colour", "green", "green"), ("mode", "c", "expected one of a, b, got 'c' (str)"),
         ("mode", 1, "expected one of a, b, got 1 (int)"),
         ("names", "abc", "expected a list, got 'abc' (str)"),
-        ("names", {"a": 1}, "expected a list"),
-        ("names", [1], "expected a string"),
-        ("numbers", ["1"], "expected a whole number"),
-        ("table", {"a": 1}, "expected a string"),
-        ("either", 0.5, "got 0.5 (float)"),
-        ("inner", {"siz": 9}, "siz"),
+        ("names", {"a": 1}, "expected a list"), ("names", [1], "expected a string"),
+        ("numbers", ["1"], "expected a whole number"), ("table", {"a": 1}, "expected a string"),
+        ("either", 0.5, "got 0.5 (float)"), ("inner", {"siz": 9}, "siz"),
     ],
-)
+)  # fmt: skip  # a table of values
 def test_what_does_not_fit(key: str, value: object, words: str) -> None:
     with pytest.raises(SettingsError) as caught:
         _built({key: value})
@@ -126,19 +99,11 @@ def test_what_does_not_fit(key: str, value: object, words: str) -> None:
 @pytest.mark.parametrize(
     ("key", "text", "expected"),
     [
-        ("whole", "5", 5),
-        ("share", "0.5", 0.5),
-        ("on", "TRUE", True),
-        ("on", "false", False),
-        ("maybe", "", None),
-        ("maybe", "6", 6),
-        ("names", "a, b,", ("a", "b")),
-        ("names", "", ()),
-        ("name", "5", "5"),
-        ("place", "/x", Path("/x")),
-        ("colour", "blue", Colour.BLUE),
+        ("whole", "5", 5), ("share", "0.5", 0.5), ("on", "TRUE", True), ("on", "false", False),
+        ("maybe", "", None), ("maybe", "6", 6), ("names", "a, b,", ("a", "b")), ("names", "", ()),
+        ("name", "5", "5"), ("place", "/x", Path("/x")), ("colour", "blue", Colour.BLUE),
     ],
-)
+)  # fmt: skip  # a table of values
 def test_sources_without_types_are_read_by_the_field(key: str, text: str, expected: object) -> None:
     assert getattr(_built({key: text}, text=True), key) == expected
 
@@ -177,13 +142,3 @@ def test_types_that_exist_only_for_checkers_are_explained() -> None:
     hidden.__annotations__ = {"field": "Nowhere"}
     with pytest.raises(SettingsError, match="Nowhere"):
         build("hidden", hidden, {"field": Given("hidden", "field", 1, "here")})
-
-
-def test_a_unit_is_understood_through_every_source(resolved: Resolve) -> None:
-    for given in (
-        {"arguments": {"segment_size_bytes": "64 KiB"}},
-        {"environ": {"LAKELOG_SEGMENT_SIZE_BYTES": "64KiB"}},
-        {"environ": {"LAKELOG_SEGMENT_SIZE_BYTES": "65536"}},
-        {"source": {"segment_size_bytes": 65536}},
-    ):
-        assert resolved(**given).core.segment_size_bytes == 65536

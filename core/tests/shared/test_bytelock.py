@@ -1,4 +1,4 @@
-"""The lock on a byte: excludes processes, times out, ends with its holder, and wakes who waits."""
+"""The lock on a byte, and who shares a store by such locks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from lakelog.errors import StoreLocked
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages import futex
 from lakelog.files.shared import byte_lock as bytelock
 from lakelog.files.shared.byte_lock import ByteLock
+from lakelog.files.shared.membership import Membership
 from lakelog.files.shared.ofd_lock import is_locked, set_lock
+from lakelog.format.layout import LOCK_CONTENT
 
 AT = 8
 WORDS_AT = 64
@@ -57,28 +62,15 @@ def counting(folder: Path, times: int) -> subprocess.Popen[str]:
     )
 
 
-def hear(process: subprocess.Popen[str], what: str) -> None:
+def hear(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
-    assert process.stdout.readline() == f"{what}\n"
+    return process.stdout.readline().strip()
 
 
-def go_on(process: subprocess.Popen[str]) -> None:
+def say(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
-
-
-def test_one_process_at_a_time_is_inside(tmp_path: Path) -> None:
-    _, words = a_lock(tmp_path)
-    several = [counting(tmp_path, 2000) for _ in range(4)]
-    for each in several:
-        hear(each, "ready")
-    for each in several:
-        go_on(each)
-    for each in several:
-        hear(each, "done")
-        each.communicate("\n")
-    assert words[0] == 8000
 
 
 def test_a_holder_that_is_killed_holds_nobody_up(tmp_path: Path) -> None:
@@ -86,8 +78,8 @@ def test_a_holder_that_is_killed_holds_nobody_up(tmp_path: Path) -> None:
     for _ in range(5):
         several = [counting(tmp_path, 1_000_000) for _ in range(2)]
         for each in several:
-            hear(each, "ready")
-            go_on(each)
+            assert hear(each) == "ready"
+            say(each)
         while words[0] < 200:
             time.sleep(0.001)
         for each in several:
@@ -116,13 +108,13 @@ def test_who_waits_is_woken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     lock, words = a_lock(tmp_path)
     assert lock.acquire(0)
     waiter = counting(tmp_path, 1)
-    hear(waiter, "ready")
-    go_on(waiter)
+    assert hear(waiter) == "ready"
+    say(waiter)
     while not lock.waited[0]:
         time.sleep(0.001)
     words[0] = 41
     lock.release()
-    hear(waiter, "done")
+    assert hear(waiter) == "done"
     waiter.communicate("\n")
     assert words[0] == 42
 
@@ -163,3 +155,139 @@ def test_a_shared_byte_becomes_an_exclusive_one_where_nobody_else_shares_it(
     assert is_locked(other, 0, fcntl.F_RDLCK)
     os.close(os.dup(one.fileno()))  # as other locks of POSIX would end
     assert is_locked(other, 0, fcntl.F_RDLCK)
+
+
+# --- who shares a store: the first recovers, the last closes, and RocketMQ is never beside ---
+
+
+FILES = RealFileSystem()
+MEMBER = """
+import sys
+from pathlib import Path
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.shared.membership import Membership
+member = Membership.join(RealFileSystem(), Path(sys.argv[1]), 60)
+print(member.is_alone, flush=True)
+sys.stdin.readline()
+member.let_in()
+print("in", flush=True)
+sys.stdin.readline()
+print(member.part(60), flush=True)
+sys.stdin.readline()
+"""
+
+
+def join(path: Path, timeout_s: float = 0) -> Membership:
+    return Membership.join(FILES, path, timeout_s)
+
+
+@contextmanager
+def another(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that joins, and is killed in the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", MEMBER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        kill(process)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def go_on(process: subprocess.Popen[str]) -> str:
+    say(process)
+    return hear(process)
+
+
+def test_the_first_is_alone_and_others_come_when_it_lets_them_in(tmp_path: Path) -> None:
+    one = join(tmp_path)
+    assert one.is_alone
+    with pytest.raises(StoreLocked, match="it recovers, or hangs"):
+        join(tmp_path)
+    one.let_in()
+    other = join(tmp_path)
+    assert not other.is_alone
+    other.let_in()
+    assert (tmp_path / "lock").read_bytes() == LOCK_CONTENT
+    assert not one.part(0)
+    one.leave()
+    one.leave()
+    assert other.part(0)
+    other.leave()
+
+
+def test_the_living_and_the_killed(tmp_path: Path) -> None:
+    """A process that is killed lets the next one be alone, or not, as others live or do not."""
+    with another(tmp_path) as first:
+        assert hear(first) == "True"
+        assert go_on(first) == "in"
+        with another(tmp_path) as second:
+            assert hear(second) == "False"
+            kill(first)
+            with pytest.raises(StoreLocked):
+                join(tmp_path)
+            assert go_on(second) == "in"
+            third = join(tmp_path, 60)
+            assert not third.is_alone
+            third.leave()
+        fourth = join(tmp_path)
+        assert fourth.is_alone
+        fourth.leave()
+
+
+def test_a_process_that_dies_while_it_recovers_or_closes(tmp_path: Path) -> None:
+    with another(tmp_path) as first:
+        assert hear(first) == "True"
+        kill(first)
+    with another(tmp_path) as second:
+        assert hear(second) == "True"
+        assert go_on(second) == "in"
+        assert go_on(second) == "True"
+        with pytest.raises(StoreLocked):
+            join(tmp_path)
+    after = join(tmp_path)
+    assert after.is_alone
+    after.leave()
+
+
+def test_another_program_with_byte_0(tmp_path: Path) -> None:
+    """As Java locks it: by POSIX, exclusively."""
+    (tmp_path / "abort").write_text("4711")
+    with (tmp_path / "lock").open("w") as java:
+        fcntl.lockf(java, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        with pytest.raises(
+            StoreLocked,
+            match="another process has this store open and lets nobody in: it is RocketMQ",
+        ) as caught:
+            join(tmp_path)
+        assert caught.value.owner_pid == 4711
+    member = join(tmp_path)
+    with (tmp_path / "lock").open("r+") as java:
+        for _ in range(2):
+            with pytest.raises(BlockingIOError):
+                fcntl.lockf(java, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            member.let_in()
+        member.leave()
+        fcntl.lockf(java, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+
+
+def test_a_join_that_is_cut_short_leaves_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(_self: Membership, _at: int, _kind: int) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Membership, "_set", cut)
+        with pytest.raises(KeyboardInterrupt):
+            join(tmp_path)
+    member = join(tmp_path)
+    assert member.is_alone
+    member.leave()

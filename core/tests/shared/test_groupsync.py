@@ -24,8 +24,10 @@ from core.tests.shared.test_bytelock import AT as BYTE
 from core.tests.shared.test_bytelock import a_lock
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.shared import group_sync as groupsync
+from lakelog.files.shared.copied_end import CopiedEnd
 from lakelog.files.shared.group_sync import FAILED, FLUSHED, MARKED, GroupSync
 from lakelog.files.shared.ofd_lock import is_locked
+from lakelog_testing.threads import beside
 from tests.support.sampling import every
 
 AT = 128
@@ -68,6 +70,17 @@ class Disk:
         assert start <= end <= self.words[APPENDED]
         self.words[AGAIN] += 1
         self.words[DROPPED] = 0
+
+    def hang(self) -> tuple[threading.Event, threading.Event]:
+        """Let syncs wait: set once one does, and to let it go on."""
+        inside, go_on = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            inside.set()
+            go_on.wait()
+
+        self.on_sync = wait
+        return inside, go_on
 
     def breaks(self) -> None:
         """The disk takes nothing, and says so to the one who syncs."""
@@ -136,24 +149,16 @@ def puts(folder: Path, threads: int, times: int) -> None:
             if not sync.reach(end, 60) or disk.words[DURABLE] < end:
                 late.append(end)
 
-    running = [threading.Thread(target=run) for _ in range(threads)]
-    for each in running:
-        each.start()
-    for each in running:
-        each.join()
+    with ThreadPoolExecutor(threads) as pool:
+        for each in [pool.submit(run) for _ in range(threads)]:
+            each.result()
     assert not late
 
 
 def test_a_sync_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
     (one, disk, _), (other, _, _) = a_sync(tmp_path), a_sync(tmp_path)
     disk.words[APPENDED] = 10
-    inside, go_on = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        inside.set()
-        go_on.wait()
-
-    disk.on_sync = hang
+    inside, go_on = disk.hang()
     leader = threading.Thread(target=one.reach, args=(10, 60))
     leader.start()
     inside.wait()
@@ -170,13 +175,7 @@ def test_who_waits_has_another_thread_sync(tmp_path: Path) -> None:
     disk.words[APPENDED] = 10
     with ThreadPoolExecutor(1) as thread:
         assert one.wait(10, 60, lambda: thread.submit(one.lead, 10))
-    inside, go_on = threading.Event(), threading.Event()
-
-    def take_long() -> None:
-        inside.set()
-        go_on.wait()
-
-    disk.on_sync = take_long
+    inside, go_on = disk.hang()
     disk.words[APPENDED] = 20
     asked: list[int] = []
     with ThreadPoolExecutor(2) as thread:
@@ -192,13 +191,7 @@ def test_who_waits_has_another_thread_sync(tmp_path: Path) -> None:
 
 def test_who_waits_is_not_held_up_by_a_sync_that_hangs(tmp_path: Path) -> None:
     sync, disk, _ = a_sync(tmp_path)
-    inside, go_on = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        inside.set()
-        go_on.wait()
-
-    disk.on_sync = hang
+    inside, go_on = disk.hang()
     disk.words[APPENDED] = 10
     with ThreadPoolExecutor(1) as thread:
         led = thread.submit(sync.lead, 10)
@@ -207,18 +200,6 @@ def test_who_waits_is_not_held_up_by_a_sync_that_hangs(tmp_path: Path) -> None:
         go_on.set()
         assert led.result()
     assert sync.wait(10, 0, nothing)
-
-
-def test_who_waits_for_one_that_died_in_its_sync_asks_again(tmp_path: Path) -> None:
-    sync, disk, words = a_sync(tmp_path)
-    disk.words[APPENDED] = 10
-    disk.on_sync = disk.kills
-    assert os.waitpid(fork(partial(sync.lead, 10)), 0)[1] == signal.SIGKILL
-    disk.on_sync = nothing
-    assert words[MARKED] == 10
-    with ThreadPoolExecutor(1) as thread:
-        assert sync.wait(10, 60, lambda: thread.submit(sync.lead, 10))
-    assert (disk.words[DURABLE], disk.words[AGAIN]) == (10, 1)
 
 
 def test_who_waits_is_told_of_an_error(tmp_path: Path) -> None:
@@ -248,15 +229,22 @@ def test_an_error_fails_the_store_for_all(tmp_path: Path) -> None:
     assert (words[FLUSHED], disk.words[DURABLE]) == (0, 0)
 
 
-def test_an_error_that_dies_with_who_heard_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["reach", "wait"])
+def test_an_error_that_dies_with_who_heard_of_it(tmp_path: Path, way: str) -> None:
+    """Whoever syncs next writes again; who waits for one that died in its sync asks again."""
     sync, disk, words = a_sync(tmp_path)
     disk.words[APPENDED] = 10
     disk.on_sync = disk.kills
-    assert os.waitpid(fork(partial(sync.reach, 10, 60)), 0)[1] == signal.SIGKILL
+    dying = partial(sync.reach, 10, 60) if way == "reach" else partial(sync.lead, 10)
+    assert os.waitpid(fork(dying), 0)[1] == signal.SIGKILL
     disk.on_sync = nothing
     assert words[MARKED] == 10
     assert not words[FAILED]
-    assert sync.reach(10, 60)
+    with ThreadPoolExecutor(1) as thread:
+        if way == "reach":
+            assert sync.reach(10, 60)
+        else:
+            assert sync.wait(10, 60, lambda: thread.submit(sync.lead, 10))
     assert (disk.words[DURABLE], disk.words[AGAIN]) == (10, 1)
 
 
@@ -371,3 +359,30 @@ def test_a_put_in_the_handler_of_a_signal_at_any_step(tmp_path: Path) -> None:
         if not came:
             break
     assert 10 < in_time < step
+
+
+# --- the words by which puts of every process wait for copies ---
+
+
+def test_copied_never_decreases_and_reachable_does() -> None:
+    copied = CopiedEnd(memoryview(bytearray(64)), 8)
+    assert (copied.end, copied.reachable_end) == (0, -1)
+    for reachable, end in ((100, 100), (50, 100), (-1, 100), (0, 100), (120, 120)):
+        copied.publish(reachable)
+        assert (copied.end, copied.reachable_end) == (end, reachable)
+
+
+def test_a_waiter_is_woken_through_another_view_of_the_words() -> None:
+    page = memoryview(bytearray(64))
+    here, elsewhere = CopiedEnd(page, 8), CopiedEnd(page, 8)
+    with beside(lambda: here.wait(100, 30.0)) as call:
+        elsewhere.publish(99)
+        elsewhere.publish(100)
+        assert call.result(30)
+
+
+def test_a_wait_ends_in_time() -> None:
+    copied = CopiedEnd(memoryview(bytearray(64)), 8)
+    copied.publish(100)
+    assert copied.wait(100, 0.0)
+    assert not copied.wait(101, 0.01)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,13 @@ def segments(path: Path) -> list[Path]:
     return sorted((path / "commitlog").iterdir())
 
 
+def overwrite(path: Path, offset: int, data: bytes) -> None:
+    """Write into a segment of the log, past whoever has it open."""
+    with (path / "commitlog" / f"{offset - offset % SEGMENT:020d}").open("r+b") as file:
+        file.seek(offset % SEGMENT)
+        file.write(data)
+
+
 def tree(path: Path) -> dict[str, str]:
     """Every name below ``path``, with a digest of each file's content."""
     if not path.exists():
@@ -95,11 +102,8 @@ class FaultyFiles(RealFileSystem):
     """
 
     def __init__(self) -> None:
-        object.__setattr__(self, "opened", {})
-        object.__setattr__(self, "failing", set())
-
-    opened: dict[str, FaultyFile]
-    failing: set[str]
+        self.opened: dict[str, FaultyFile] = {}
+        self.failing: set[str] = set()
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         file = FaultyFile(super().open(path, write=write, create=create))
@@ -113,7 +117,7 @@ def is_eio(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
-def bodies(found: Sequence[Any]) -> list[bytes]:
+def bodies(found: Iterable[Any]) -> list[bytes]:
     return [bytes(each.body) for each in found]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,6 @@ import lakelog
 from core.tests.store.support import (
     SEGMENT,
     a_store,
-    bodies,
     let_others_read,
     open_small,
     read_small,
@@ -26,18 +27,20 @@ from core.tests.store.support import (
     segments,
     tree,
 )
-from lakelog import Message
+from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import (
     BadSegment,
     LakelogError,
-    MissingPlugin,
     NotAStore,
+    OffsetOutOfRange,
     SettingsError,
+    StoreClosed,
+    StoreError,
     StoreLocked,
-    UnknownSetting,
 )
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.membership import alone
+from lakelog.files.state.identity import make_identity, read_identity
 from lakelog.log.reading.pieces import Damage
 
 NOBODY = 65534
@@ -153,20 +156,6 @@ def test_another_segment_size_than_that_of_the_files(tmp_path: Path) -> None:
         open_small(tmp_path, segment_size_bytes=2 * SEGMENT)
 
 
-def test_a_damaged_record(tmp_path: Path) -> None:
-    results = a_store(tmp_path)
-    segment = segments(tmp_path)[1]
-    data = bytearray(segment.read_bytes())
-    data[150] ^= 1
-    segment.write_bytes(data)
-    bad = next(each for each in results if each.physical_offset >= SEGMENT)
-    (tmp_path / "abort").write_text("4711")  # after a clean stop only the last segment is read
-    with refused(tmp_path, BadSegment, "mode='read'", str(segment)) as caught:
-        open_small(tmp_path, on_damage="refuse")
-    assert isinstance(caught.value, BadSegment)
-    assert caught.value.offset == bad.physical_offset
-
-
 # --- ownership ---------------------------------------------------------------------------------
 
 
@@ -180,44 +169,6 @@ def test_a_second_owner_in_this_process(tmp_path: Path) -> None:
         with pytest.raises(StoreLocked):  # closing a descriptor of `lock` released nothing
             open_small(tmp_path, mode="exclusive")
     open_small(tmp_path).close()
-
-
-def test_a_second_owner_in_another_process(tmp_path: Path) -> None:
-    program = textwrap.dedent(f"""
-        import lakelog
-        store = lakelog.open({str(tmp_path)!r}, plugins=[], flush="none", segment_size_bytes=65536,
-                             preallocate=False)
-        store.put(lakelog.Message("t", b"theirs"))
-        store.wait_dispatched()
-        print("open", flush=True)
-        input()
-        store.close()
-        """)
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "open\n"
-        with refused(tmp_path, StoreLocked, f"process {child.pid}") as caught:
-            open_small(tmp_path, mode="exclusive", segment_size_bytes=65536)
-        assert isinstance(caught.value, StoreLocked)
-        assert caught.value.owner_pid == child.pid
-        with read_small(tmp_path) as reader:
-            assert bodies(list(reader.scan())) == [b"theirs"]
-        child.communicate("\n")
-    assert child.returncode == 0
-    open_small(tmp_path, segment_size_bytes=65536).close()
-
-
-def test_a_store_that_was_not_closed(tmp_path: Path) -> None:
-    a_store(tmp_path)
-    (tmp_path / "abort").write_text("4711")
-    with read_small(tmp_path) as store:
-        assert len(list(store.scan())) == 100
-    with open_small(tmp_path) as store:
-        assert store.recovery is not None
-        assert not store.recovery.clean
-        assert len(list(store.scan())) == 100
 
 
 def test_a_store_that_is_new_and_was_not_finished(tmp_path: Path) -> None:
@@ -328,35 +279,6 @@ def test_a_store_that_is_not_ours_to_write_says_how_to_read_it(reachable: Path) 
 # --- settings and plugins ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("line", "word"),
-    [
-        ('record_crc = "perhaps"', "record_crc"),
-        ("segment_size_bytes = true", "segment_size_bytes"),
-        ('segment_size_bytes = "many"', "segment_size_bytes"),
-        ("segment_size_bytes = 12", "segment_size_bytes"),
-        ("writer = 5", "writer"),
-        ("writer = [", "TOML"),
-    ],
-)
-def test_a_settings_file_with_a_wrong_value(line: str, word: str, tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text(f"[store]\n{line}\n" if "[store]" in line else f"{line}\n")
-    with refused(tmp_path, SettingsError, word, "mine.toml"):
-        lakelog.open(tmp_path / "store", plugins=[], settings=file)
-
-
-@pytest.mark.parametrize("kind", ["writer", "flush", "append", "replicator"])
-def test_a_strategy_that_is_not_there(kind: str, tmp_path: Path) -> None:
-    with refused(tmp_path, MissingPlugin, "'magic'"):
-        open_small(tmp_path / "store", **{kind: "magic"})
-
-
-def test_a_setting_that_is_misspelt(tmp_path: Path) -> None:
-    with refused(tmp_path, UnknownSetting, "segment_size_byte", "segment_size_bytes"):
-        open_small(tmp_path / "store", segment_size_byte=1)
-
-
 def test_a_store_host_that_is_none(tmp_path: Path) -> None:
     with refused(tmp_path, (SettingsError), "localhost"):
         open_small(tmp_path / "store", store_host="localhost")
@@ -372,3 +294,121 @@ def test_what_a_power_cut_left_of_a_store_that_held_nothing_is_begun_again(
         (path / name).write_bytes(b"")
     with open_small(path) as store:
         assert store.put(Message("t", b"first")).physical_offset == 0
+
+
+# --- what is no message, and what is not there ---
+
+
+def test_what_is_no_message(tmp_path: Path) -> None:
+    """A mistake of types is an error at once, and hangs nobody who waits for a future."""
+    nothing: Any = None
+    with open_small(tmp_path) as store:
+        log = tree(tmp_path / "commitlog")
+        for put in (
+            lambda: store.put(nothing),
+            lambda: store.put_batch([nothing]),
+            lambda: store.put_async(nothing).result(timeout=10),
+        ):
+            with pytest.raises((TypeError, AttributeError, ValueError, PutRefused)):
+                put()
+        assert tree(tmp_path / "commitlog") == log
+        assert store.put_async(Message("t", b"next")).result(timeout=10).physical_offset == 0
+
+
+def test_a_store_opened_for_reading_refuses_puts(tmp_path: Path) -> None:
+    a_store(tmp_path, 3)
+    before = tree(tmp_path)
+    with read_small(tmp_path) as store:
+        assert store.read_only
+        for put in (store.put, store.put_async, lambda each: store.put_batch([each])):
+            with pytest.raises(PutRefused, match="mode='write'") as caught:
+                put(Message("t", b""))
+            assert caught.value.status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("attached", [False, True])
+def test_a_closed_store_refuses_everything(tmp_path: Path, attached: bool) -> None:
+    with open_small(tmp_path) if attached else nullcontext():
+        store = open_small(tmp_path)
+        store.put(Message("t", b""))
+        store.close()
+        store.close()
+    assert "closed" in repr(store)
+    with pytest.raises(StoreClosed):
+        store.look_up(0)
+    with pytest.raises(StoreClosed):
+        store.scan()
+    for put in (store.put, store.put_async, lambda each: store.put_batch([each])):
+        with pytest.raises(PutRefused) as caught:
+            put(Message("t", b""))
+        assert caught.value.status is PutStatus.SERVICE_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("where", [-1, 1, 10**15, 2**70, "00" * 16, "FF" * 16])
+@pytest.mark.parametrize("mode", ["owner", "read"])
+def test_looking_up_what_is_not_there(where: int | str, mode: str, tmp_path: Path) -> None:
+    a_store(tmp_path, 3)
+    with open_small(tmp_path) if mode == "owner" else read_small(tmp_path) as store:
+        if where == "00" * 16:
+            assert store.look_up(where).physical_offset == 0
+            return
+        with pytest.raises(LakelogError) as caught:
+            store.look_up(where)
+        assert where == 1 or isinstance(caught.value, OffsetOutOfRange)
+        with pytest.raises(ValueError, match="message id"):
+            store.look_up("no id")
+
+
+def test_errors_of_the_system_are_store_errors(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError):
+        open_small(tmp_path / "file" / "store")
+
+
+# --- the file that says which store it is ---
+
+
+FILES = RealFileSystem()
+
+
+def written(path: Path, content: bytes) -> Path:
+    file = path / "lakelog" / "store.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_it_is_read_as_it_was_made(new: bool, tmp_path: Path) -> None:
+    assert read_identity(FILES, tmp_path) is None
+    made = make_identity(FILES, tmp_path, new=new)
+    assert made.created_by_lakelog is new
+    assert read_identity(FILES, tmp_path) == made
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"null", "found 'null'"),
+        (b"", "found nothing"),
+        (b"[1]", "found '[1]'"),
+        (b'{"version": 1,\n "uuid": 5}', """found '{"version": 1, "uuid": 5}'"""),
+        (b"{}", "found '{}'"),
+        (b"\xff", "found '\N{REPLACEMENT CHARACTER}'"),
+        (b"[" * 100_000, "found '" + "[" * 60 + "...'"),
+    ],
+)
+def test_a_damaged_one_says_what_was_expected_and_found(
+    content: bytes, found: str, tmp_path: Path
+) -> None:
+    with pytest.raises(NotAStore) as caught:
+        read_identity(FILES, written(tmp_path, content))
+    expected = "expected an object with version, uuid and created_by_lakelog"
+    assert f"store.json: it is damaged: {expected}, {found}; delete it" in str(caught.value)
+
+
+def test_one_of_a_later_lakelog_is_left_alone(tmp_path: Path) -> None:
+    content = json.dumps({"version": 2, "id": "something else"}).encode()
+    with pytest.raises(NotAStore, match="version is 2; this lakelog knows 1"):
+        read_identity(FILES, written(tmp_path, content))

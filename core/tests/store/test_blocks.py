@@ -57,19 +57,12 @@ class Failing(Disk):
     """Fails with ``error`` for steps longer than ``above``, in threads of a name."""
 
     def __init__(self, error: int = 0, above: int = 0, thread: str = "") -> None:
-        self.__dict__.update(error=error, above=above, thread=thread)
-
-    error: int
+        self.error, self.above, self.thread = error, above, thread
 
     def before(self, position: int, length: int, thread: str) -> None:
-        given = self.__dict__
-        wanted = length > given["above"] and thread.startswith(given["thread"])
-        if given["error"] and wanted and position:
-            raise OSError(given["error"], os.strerror(given["error"]))
-
-    def mended(self) -> None:
-        """Fail no more."""
-        self.__dict__["error"] = 0
+        wanted = length > self.above and thread.startswith(self.thread)
+        if self.error and wanted and position:
+            raise OSError(self.error, os.strerror(self.error))
 
 
 def blocks_bytes(file: Path) -> int:
@@ -143,9 +136,9 @@ def test_no_room_refuses_the_put_and_changes_nothing(rolls: bool, tmp_path: Path
     with open_small(tmp_path, files=files, **STEPS) as store:
         store.put(a_record_of(STEP))
         if rolls:
-            files.mended()
+            files.error = 0
             store.put(a_record_of(SIZE - 5 * STEP))
-            files.__dict__["error"] = errno.ENOSPC
+            files.error = errno.ENOSPC
         before = segments(tmp_path)[0].read_bytes()
         for _ in range(3):
             with pytest.raises(PutRefused, match="No space left") as caught:
@@ -156,7 +149,7 @@ def test_no_room_refuses_the_put_and_changes_nothing(rolls: bool, tmp_path: Path
             with pytest.raises(PutRefused):
                 store.put_batch([a_record_of(3 * STEP)] * 2)
         assert segments(tmp_path)[0].read_bytes() == before
-        files.mended()
+        files.error = 0
         end = store.max_offset
         assert store.put(a_record_of(6 * STEP)).physical_offset == (SIZE if rolls else end)
         assert len(list(store.scan())) == 2 + rolls

@@ -32,15 +32,13 @@ class Heedful(NoFlush):
 @pytest.mark.parametrize(
     ("rules", "appended", "idle_seconds", "due"),
     [
-        (CommitRules(200, 4, 200), 0, 60, False),
-        (CommitRules(200, 4, 200), 1, 0.2, True),
+        (CommitRules(200, 4, 200), 0, 60, False), (CommitRules(200, 4, 200), 1, 0.2, True),
         (CommitRules(200, 4, 1000), 1, 0.2, False),
         (CommitRules(200, 4, 1000), 4 * PAGE_BYTES - 1, 0.2, False),
         (CommitRules(200, 4, 1000), 4 * PAGE_BYTES, 0.2, True),
-        (CommitRules(200, 0, 1000), 1, 0.0, True),
-        (CommitRules(200, 0, 1000), 0, 0.0, False),
+        (CommitRules(200, 0, 1000), 1, 0.0, True), (CommitRules(200, 0, 1000), 0, 0.0, False),
     ],
-)
+)  # fmt: skip  # a table of rules
 def test_a_commit_is_due_by_pages_and_by_time(
     rules: CommitRules, appended: int, idle_seconds: float, due: bool
 ) -> None:

@@ -1,19 +1,29 @@
-"""Errors of the operating system say which file it was, what was tried, and what to do."""
+"""Errors say which file it was, what was tried, and what to do, in every process; logs too."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import lakelog
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small
-from lakelog import Message
-from lakelog.errors import StoreError, StoreFailed
-from lakelog.files.filesystem import RealFile, RealFileSystem
+from lakelog import Message, PutRefused, errors
+from lakelog.errors import LakelogError, StoreError, StoreFailed
+from lakelog.files.filesystem import RealFile, RealFileSystem, unreadable
+from lakelog.log.health import Health
+from lakelog.log.segments import Segments
 from lakelog.log.store_directory import readable
+from lakelog.status import PutStatus
+from tests.support.waiting import until
 
 FILES = RealFileSystem()
 
@@ -126,3 +136,145 @@ def test_the_advice_is_of_the_kind_of_error(number: int, words: str) -> None:
 def test_an_error_that_says_what_to_do_gets_no_other_advice() -> None:
     error = OSError(errno.EINVAL, "no O_DIRECT here; choose another writer", "x/file")
     assert str(readable(error, Path("x"))) == "x/file: no O_DIRECT here; choose another writer"
+
+
+# --- when puts stop being taken, and when they are taken again ---
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage().partition(": ")[2] for each in caplog.records]
+
+
+def test_a_pause_is_told_at_its_begin_and_at_its_end(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.INFO, "lakelog")
+    health = Health(tmp_path, lambda _: None)
+    for why in ("0.91 of /d is used", "0.92 of /d is used"):
+        health.pause(why)
+    health.unpause()
+    health.unpause()
+    health.pause("full")
+    assert told(caplog) == [
+        "puts are refused: 0.91 of /d is used",
+        "puts are accepted again",
+        "puts are refused: full",
+    ]
+
+
+def test_no_room_for_a_segment_is_told_once_and_so_is_its_end(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "lakelog")
+
+    body = b"x" * 10_000
+    with open_small(tmp_path) as store:
+        store.put(Message("t", body))
+        with monkeypatch.context() as patch:
+            patch.setattr(Segments, "prepare_roll", _full)
+            for _ in range(3):
+                with pytest.raises(PutRefused, match="No space left"):
+                    store.put(Message("t", body))
+        until(lambda: len(_of_puts(caplog)) == 1)
+        store.put(Message("t", body))
+        store.put(Message("t", body))
+    until(lambda: len(_of_puts(caplog)) == 2)
+    refused, again = _of_puts(caplog)
+    assert refused.startswith("puts are refused: no room for the next segment of 16384 bytes")
+    assert again == "puts are accepted again: there is room for the log"
+
+
+def _of_puts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each for each in told(caplog) if each.startswith("puts")]
+
+
+def test_a_handler_that_puts_into_the_store_holds_up_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = list[BaseException]()
+
+    class Putting(logging.Handler):
+        def emit(self, _record: logging.LogRecord) -> None:
+            try:
+                store.put(Message("log", b"x" * 10_000))
+            except PutRefused as error:
+                errors.append(error)
+
+    handler, body = Putting(), b"x" * 10_000
+    with open_small(tmp_path) as store:
+        store.put(Message("t", body))
+        logging.getLogger("lakelog").addHandler(handler)
+        try:
+            monkeypatch.setattr(Segments, "prepare_roll", _full)
+            with pytest.raises(PutRefused):
+                store.put(Message("t", body))
+            until(lambda: len(errors) == 1)
+        finally:
+            logging.getLogger("lakelog").removeHandler(handler)
+
+
+def _full(*_: object) -> Any:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+# --- errors go to other processes whole ---
+
+
+def refused() -> errors.PutRefused:
+    error = errors.PutRefused(PutStatus.MESSAGE_ILLEGAL, "too long")
+    error.accepted = ()
+    return error
+
+
+SAMPLES = [
+    errors.SettingsError("it is no number", key="a.b", source="lakelog.toml"),
+    errors.PluginError("it has no hook", plugin="p", distribution="d 1"),
+    errors.StoreError("not there", path=Path("/a")),
+    errors.StoreLocked("owned", path=Path("/a"), owner_pid=7),
+    errors.BadSegment("short", path="/a", offset=3, expected=4, found=5),
+    errors.DispatchStopped("it failed", dispatcher="d", offset=9, path="/a"),
+    errors.CorruptRecord("magic", offset=1, expected=2, found=3, path="/a"),
+    errors.OffsetOutOfRange("behind the end", offset=5),
+    errors.IllegalMessage("no topic", status=PutStatus.MESSAGE_ILLEGAL),
+    errors.ReadFailed("cannot read: no luck", path="/a", error=OSError(5, "cannot read: no luck")),
+    errors.ThreadNotStarted("lakelog-reput", "can't start new thread"),
+    refused(),
+]
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+def test_words_and_parts_are_the_same(error: LakelogError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+def test_a_read_that_fails_is_an_error_of_the_operating_system_too() -> None:
+    error: OSError = unreadable(Path("/a"), OSError(5, "Input/output error", "/a"))
+    assert (error.errno, error.strerror, error.filename) == (5, "Input/output error", "/a")
+    assert str(error).startswith("/a: it cannot be read (Input/output error); ")
+
+
+def _kinds(kind: type[LakelogError] = LakelogError) -> Iterator[type[LakelogError]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _kinds(each)
+
+
+@pytest.mark.parametrize("kind", sorted(set(_kinds()), key=str), ids=lambda kind: kind.__name__)
+def test_every_kind_can_go(kind: type[LakelogError]) -> None:
+    again = pickle.loads(pickle.dumps(kind.__new__(kind, "what is wrong")))
+    assert type(again) is kind
+    assert str(again) == "what is wrong"
+
+
+def fail() -> None:
+    raise errors.StoreLocked("owned", path="/a", owner_pid=7)
+
+
+def test_a_pool_hands_them_on() -> None:
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        with pytest.raises(errors.StoreLocked, match="/a: owned") as caught:
+            pool.submit(fail).result(60)
+        assert caught.value.owner_pid == 7

@@ -373,7 +373,7 @@ def test_a_write_that_hangs(tmp_path: Path) -> None:
             hang.set()
             assert first.result().status is PutStatus.PUT_OK
         store.put(Message("t", b"second"))
-        assert bodies(list(store.scan())) == [b"first", b"second"]
+        assert bodies(store.scan()) == [b"first", b"second"]
 
 
 def test_a_queue_of_quick_writes_is_not_busy(tmp_path: Path) -> None:

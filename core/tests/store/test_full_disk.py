@@ -103,7 +103,7 @@ def test_no_room_at_a_roll(free_pages: int, preallocate: bool, disk: Path) -> No
                 store.put_batch([Message("t", b"x" * 2000)] * 2)
             with pytest.raises(PutRefused):
                 store.put_async(Message("t", b"x" * 4000)).result()
-        assert bodies(list(store.scan())) == put
+        assert bodies(store.scan()) == put
         assert all(file.stat().st_size == SEGMENT for file in (path / "commitlog").iterdir())
         assert not list((path / "lakelog" / "tmp").iterdir())
         other.unlink()
@@ -111,7 +111,7 @@ def test_no_room_at_a_roll(free_pages: int, preallocate: bool, disk: Path) -> No
         assert result.queue_offset == len(put)
         assert result.physical_offset % SEGMENT == 0
     with open_small(path) as store:
-        assert bodies(list(store.scan())) == [*put, b"again" * 100]
+        assert bodies(store.scan()) == [*put, b"again" * 100]
 
 
 def test_a_small_message_still_fits_when_a_large_one_does_not(disk: Path) -> None:

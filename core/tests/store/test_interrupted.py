@@ -124,7 +124,7 @@ def test_a_store_goes_on_after_a_put_was_interrupted(
         result = store.put(Message("t", b"behind", queue_id=0))
         went_on += 1
         assert store.wait_dispatched(result.end_offset), f"step {at}: nothing is seen any more"
-        found = bodies(list(store.scan()))
+        found = bodies(store.scan())
         whole = [[], [b"0"], [b"0", b"1", b"2"]]
         assert (found[0], found[-1]) == (b"before", b"behind"), f"step {at}"
         assert found[1:-1] in whole, f"step {at}"
@@ -152,7 +152,7 @@ def test_a_store_whose_put_was_interrupted_opens_again(tmp_path: Path, stride: i
         with open_small(tmp_path / str(at)) as again:
             assert again.recovery is not None
             assert again.recovery.clean, f"step {at}"
-            found = bodies(list(again.scan()))
+            found = bodies(again.scan())
             assert found in ([b"before"], [b"before", b"0"]), f"step {at}"
             result = again.put(Message("t", b"again", queue_id=0))
             assert result.queue_offset == len(found), f"step {at}"
@@ -170,7 +170,7 @@ def test_a_staged_writer_whose_put_was_interrupted(tmp_path: Path) -> None:
         with suppress(StoreFailed):
             store.close()
         with open_small(tmp_path / str(at)) as again:
-            found = bodies(list(again.scan()))
+            found = bodies(again.scan())
             assert found[0] == b"before", f"step {at}"
             assert found[1:] in ([], [b"0"], [b"behind"], [b"0", b"behind"]), f"step {at}"
     assert went_on > len(failures) > 0
@@ -195,7 +195,7 @@ def test_a_handler_that_puts_is_refused_inside_of_an_append(
             if handler.left >= 0:
                 break
             assert store.wait_dispatched(store.put(Message("t", b"behind", queue_id=0)).end_offset)
-            found = bodies(list(store.scan()))
+            found = bodies(store.scan())
             assert [bytes(each.body) for each in store.get("t", 0, 0).messages] == found
             assert (b"handler" in found) == (told[-1] is PutStatus.PUT_OK), f"step {at}"
     assert set(told) == {PutStatus.PUT_OK, PutStatus.SERVICE_NOT_AVAILABLE}

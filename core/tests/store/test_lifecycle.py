@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import gc
-import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from core.tests.store.support import a_store, fill, open_small, tree
-from lakelog import Message, PutRefused, Store
+from lakelog import Message, Store
 from lakelog.errors import StoreClosed
+from lakelog_testing import StoreMachine
 
 ASKS: dict[str, Callable[[Store], Any]] = {
     "get": lambda store: store.get("t", 0, 0),
@@ -48,60 +52,12 @@ def test_a_consumer_of_a_closed_store_reads_no_more(tmp_path: Path) -> None:
 
 
 def test_closing_wakes_who_waits_for_the_dispatch(tmp_path: Path) -> None:
-    caught: list[BaseException] = []
-
-    def wait(store: Store) -> None:
-        try:
-            store.wait_dispatched(10**9, timeout_ms=60_000)
-        except StoreClosed as error:
-            caught.append(error)
-
-    with open_small(tmp_path) as store:
-        waiter = threading.Thread(target=wait, args=(store,))
-        waiter.start()
-        time.sleep(0.05)
-    waiter.join(10)
-    assert not waiter.is_alive()
-    assert len(caught) == 1
-
-
-def in_a_child(work: Callable[[], bool]) -> bool:
-    """Whether ``work`` came true in a forked process."""
-    child = os.fork()
-    if not child:
-        ended = 1
-        try:
-            ended = 0 if work() else 1
-        finally:
-            os._exit(ended)
-    return os.waitpid(child, 0)[1] == 0
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
-def test_a_forked_child_is_refused_and_harms_nothing(tmp_path: Path) -> None:
-    with open_small(tmp_path, flush="inline") as store:
-        first = store.put(Message("t", b"first", queue_id=0))
-
-        def work() -> bool:
-            refused = 0
-            for put in (
-                lambda: store.put(Message("t", b"child", queue_id=0)),
-                lambda: store.put_batch([Message("t", b"child", queue_id=0)]),
-                lambda: store.put_async(Message("t", b"child", queue_id=0)),
-                lambda: store.delete_topic("t"),
-            ):
-                try:
-                    put()
-                except (PutRefused, StoreClosed) as error:
-                    refused += "forked" in str(error)
-            store.close()
-            return refused == 4
-
-        assert in_a_child(work)
-        assert (tmp_path / "abort").exists()
-        second = store.put(Message("t", b"second", queue_id=0))
-        assert second.physical_offset == first.end_offset
-        assert [bytes(each.body) for each in store.scan()] == [b"first", b"second"]
+    with ThreadPoolExecutor(1) as pool:
+        with open_small(tmp_path) as store:
+            waiting = pool.submit(store.wait_dispatched, 10**9, timeout_ms=60_000)
+            time.sleep(0.05)
+        with pytest.raises(StoreClosed):
+            waiting.result(10)
 
 
 def test_an_unknown_topic_cannot_be_removed(tmp_path: Path) -> None:
@@ -153,24 +109,45 @@ def test_the_lag_begins_with_the_store(tmp_path: Path) -> None:
             assert store.dispatch_lag.ms < 60_000
 
 
-def test_other_types_are_told(tmp_path: Path) -> None:
-    with open_small(tmp_path) as store:
-        for wrong in (("t", 0, 1.5), ("t", 1.5, 0), (b"t", 0, 0), (None, 0, 0), ("t", 0, "1")):
-            with pytest.raises(TypeError):
-                store.get(*wrong)
+# --- a process without standard streams ---
 
 
-def test_a_reader_that_is_closed_leaves_no_descriptor(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    with open_small(path) as store:
-        store.put_batch([Message("t", b"x", queue_id=0, keys="k") for _ in range(100)])
-        store.wait_dispatched()
+PROGRAM = """
+import os, sys
+import lakelog
 
-    def read() -> int:
-        with open_small(path, mode="read") as reader:
-            assert len(reader.get("t", 0, 0, 100).messages) == 100
-        gc.collect()
-        return len(list(Path("/proc/self/fd").iterdir()))
+def told():
+    return [os.readlink(f"/proc/self/fd/{number}") for number in (0, 1, 2)]
 
-    first = read()
-    assert max(read() for _ in range(3)) <= first  # others may have gone meanwhile
+with lakelog.open(sys.argv[1], segment_size_bytes="64KiB", preallocate=False) as store:
+    store.put(lakelog.Message("t", b"x"))
+    owner = told()
+    reader = lakelog.open(sys.argv[1], mode="read")
+    os.write(2, b"what is said here is lost")
+    assert [bytes(each.body) for each in reader.scan()] == [b"x"]
+    reader.close()
+    with open(sys.argv[2], "w") as out:
+        out.write(" ".join(owner))
+"""
+
+
+def test_files_of_a_store_take_no_place_of_a_standard_stream(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "store"), str(tmp_path / "out")]
+    closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command]
+    assert subprocess.run(closed, timeout=60, check=False).returncode == 0
+    assert (tmp_path / "out").read_text() == "/dev/null /dev/null /dev/null"
+
+
+# --- any sequence of what users do ---
+
+
+class CoreAlone(StoreMachine):
+    """Nothing but what the core brings."""
+
+    settings = MappingProxyType(
+        {"plugins": [], "consume-queue": {"file_entries": 7}, "preallocate": False}
+    )
+
+
+TestCoreAlone = CoreAlone.TestCase
+TestCoreAlone.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)

@@ -54,7 +54,7 @@ def test_what_was_not_committed_is_zeroed(tmp_path: Path, written: str) -> None:
     with open_small(tmp_path) as store:
         assert store.recovery is not None
         assert store.recovery.clean
-        assert bodies(list(store.scan()))[1:] == [b"next"]
+        assert bodies(store.scan())[1:] == [b"next"]
 
 
 def test_queues_end_behind_what_was_committed(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -10,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.store.owners import an_owner
-from core.tests.store.support import a_store, bodies, fill, open_small, read_small
+from core.tests.store.support import SEGMENT, a_store, bodies, fill, open_small, read_small
+from core.tests.store.workers import an_owner
 from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages import publishing
@@ -30,6 +33,7 @@ from lakelog.files.pages.shared_page import (
     page_path,
 )
 from lakelog.files.shared.membership import alone
+from lakelog.files.shared.ownership import is_published
 from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.interfaces import Outcome
 from lakelog.registry.builtin.flush import InlineFlush
@@ -57,20 +61,14 @@ def page_of(path: Path) -> PageView:
 def test_a_reader_sees_what_was_put_and_what_is_durable(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
         assert (reader.max_offset, reader.flushed_offset) == (0, 0)
-        end, flushed = owner.ask("put", 100)
+        end, flushed = owner.ends("put", "m", 100)
         assert 0 == flushed < end
         assert (reader.max_offset, reader.flushed_offset) == (end, 0)
         assert len(list(reader.scan())) == 100
-        assert owner.ask("sync") == (end, end)
+        assert owner.ends("store._owned.log.sync()") == (end, end)
         assert (reader.max_offset, reader.flushed_offset) == (end, end)
         assert reader.is_flushed_known
         assert len(reader.get("t", 0, 0, 200).messages) == 100
-
-
-def test_inline_puts_are_durable_for_a_reader_too(tmp_path: Path) -> None:
-    with an_owner(tmp_path, "inline") as owner, read_small(tmp_path) as reader:
-        end, _ = owner.ask("put", 50)
-        assert reader.flushed_offset == reader.max_offset == end
 
 
 def test_a_reader_stops_at_puts_that_wait_for_the_disk(tmp_path: Path) -> None:
@@ -96,7 +94,7 @@ def test_a_reader_stops_at_puts_that_wait_for_the_disk(tmp_path: Path) -> None:
         assert len(reader.get("t", 0, 0, 9).messages) == 3
         go_on.set()
         putting.join(20)
-        assert bodies(list(reader.scan()))[3:] == [b"late"]
+        assert bodies(reader.scan())[3:] == [b"late"]
         appender._flush = flush
 
 
@@ -118,7 +116,7 @@ def test_a_reader_stops_at_what_a_staged_writer_has_committed(tmp_path: Path) ->
 
 def test_a_killed_owners_page_counts_no_more(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
-        end, _ = owner.ask("put", 20)
+        end, _ = owner.ends("put", "m", 20)
         assert reader.max_offset == end
         owner.kill()
         stale = PageView.open(FILES, tmp_path)
@@ -138,8 +136,8 @@ def test_a_killed_owners_page_counts_no_more(tmp_path: Path) -> None:
 
 def test_what_was_durable_stays_so_when_the_owner_is_killed(tmp_path: Path) -> None:
     """The checkpoint is far behind the syncs, and vouches for none of this."""
-    with an_owner(tmp_path, "inline") as owner, read_small(tmp_path) as reader:
-        durable, _ = owner.ask("put", 20)
+    with an_owner(tmp_path, flush="inline") as owner, read_small(tmp_path) as reader:
+        durable, _ = owner.ends("put", "m", 20)
         assert reader.flushed_offset == durable
         owner.kill()
         assert read_checkpoint(FILES, tmp_path).confirm_offset == 0
@@ -151,10 +149,10 @@ def test_what_was_durable_stays_so_when_the_owner_is_killed(tmp_path: Path) -> N
 
 
 def test_what_the_checkpoint_vouches_for_after_a_crash(tmp_path: Path) -> None:
-    with an_owner(tmp_path, "inline") as owner:
-        durable, _ = owner.ask("put", 30)
-        owner.ask("advance")
-        end, _ = owner.ask("put", 5)
+    with an_owner(tmp_path, flush="inline") as owner:
+        durable, _ = owner.ends("put", "m", 30)
+        owner.ends("(store._owned.checkpoint.advance(), 0)[1]")
+        end, _ = owner.ends("put", "m", 5)
         owner.kill()
     with read_small(tmp_path) as reader:
         assert (reader.flushed_offset, reader.max_offset) == (durable, end)
@@ -215,7 +213,33 @@ def test_what_an_owner_adds_while_the_end_is_looked_for_is_not_durable(tmp_path:
 
         def end_beside_an_owner() -> int:
             if not ends:
-                ends.append(owners.enter_context(an_owner(tmp_path)).ask("put", 1)[0])
+                owner = owners.enter_context(an_owner(tmp_path))
+                ends.append(owner.ends("put", "m", 1)[0])
             return ends[0]
 
         assert flushed.end(end_beside_an_owner) == durable < ends[0]
+
+
+# --- a child that C code forked keeps the locks of its parent, and so outlives it ---
+
+
+def test_the_page_of_a_dead_process_whose_locks_a_child_holds_is_right(tmp_path: Path) -> None:
+    """The page is right all the same."""
+    code = (
+        "import ctypes, lakelog, os, sys, time\n"
+        "store = lakelog.open(sys.argv[1], plugins=[], flush='none', preallocate=False,\n"
+        f"                     segment_size_bytes={SEGMENT})\n"
+        "store.put(lakelog.Message('t', b'x'))\n"
+        "sys.setswitchinterval(60); time.sleep(0.2)  # the child has no thread to switch to\n"
+        "child = ctypes.PyDLL(None).fork()\n"
+        "if child == 0: os.close(1); time.sleep(60)\n"
+        "print(child, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=30)
+    try:
+        assert is_published(FILES, tmp_path)
+        assert PageReader(FILES, tmp_path).page() is not None
+    finally:
+        os.kill(int(done.stdout), signal.SIGKILL)

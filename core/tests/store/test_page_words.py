@@ -7,9 +7,9 @@ import mmap
 import os
 import subprocess
 import sys
-import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -200,11 +200,8 @@ def test_no_word_goes_back_under_load(tmp_path: Path) -> None:
         )
         assert watcher.stdout is not None
         assert watcher.stdout.readline() == "ready\n"
-        threads = [threading.Thread(target=fill, args=(store, 200)) for _ in range(4)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join(30)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: fill(store, 200), range(4)))
         end = store.max_offset
     moves, *seen = map(int, watcher.communicate(timeout=20)[0].split())
     assert watcher.returncode == 0

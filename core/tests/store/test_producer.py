@@ -1,4 +1,4 @@
-"""Puts of one topic by :class:`lakelog.Producer`, with compiled code where it is, and without."""
+"""Many puts of one topic: by :class:`lakelog.Producer`, and by columns."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import lakelog
 import lakelog.aio
+from core.tests.store.support import SEGMENT, open_small, read_small
 from lakelog.errors import IllegalMessage
+from lakelog.message import MessageColumns
 
 
 @pytest.fixture(params=["none", "auto"])
@@ -106,10 +109,6 @@ def test_a_closed_store_refuses_its_puts(tmp_path: Path) -> None:
         orders.put(b"")
 
 
-def test_it_says_what_it_is(store: lakelog.Store) -> None:
-    assert repr(store.producer("orders")) == "<lakelog.Producer of 'orders'>"
-
-
 def test_event_loops_have_one_as_well(tmp_path: Path) -> None:
     async def run() -> list[int]:
         async with lakelog.aio.open(tmp_path / "s") as store:
@@ -121,3 +120,38 @@ def test_event_loops_have_one_as_well(tmp_path: Path) -> None:
             return [first.queue_offset, *(each.queue_offset for each in many)]
 
     assert asyncio.run(run()) == [0, 1, 2]
+
+
+# --- columns of messages, without an object for each ---
+
+
+@pytest.mark.parametrize("kind", ["list", "arrow"])
+def test_columns_become_messages(kind: str, tmp_path: Path) -> None:
+    bodies = [b"body %d" % number for number in range(200)]
+    with open_small(tmp_path) as store:
+        results = store.put_columns(
+            "t",
+            pa.array(bodies) if kind == "arrow" else bodies,
+            queue_ids=1,
+            tags="T",
+            keys=[f"k{number}" for number in range(200)],
+            properties={"a": "b"},
+        )
+        assert [each.queue_offset for each in results] == list(range(200))
+        assert store.wait_dispatched()
+        found = store.get("t", 1, 0, 200).messages
+        assert len(store.put_columns("t", [])) == len(store.put_batch([])) == 0
+    assert [bytes(each.body) for each in found] == bodies
+    assert (found[7].tags, found[7].keys, found[7].properties["a"]) == ("T", ["k7"], "b")
+
+
+def test_columns_that_take_several_segments(tmp_path: Path) -> None:
+    bodies = [b"%04d" % number * 50 for number in range(3 * SEGMENT // 250)]
+    with open_small(tmp_path) as store:
+        results = store.put_batch(MessageColumns("t", bodies, queue_ids=0, tags="a"))
+        assert [each.queue_offset for each in results] == list(range(len(bodies)))
+        found = [store.look_up(each.physical_offset) for each in results]
+        assert [each.body for each in found] == bodies
+        assert {each.tags for each in found} == {"a"}
+    with read_small(tmp_path) as reader:
+        assert [each.body for each in reader.scan()] == bodies

@@ -15,47 +15,22 @@ from typing import Any, Final
 import pytest
 
 import lakelog
-from core.tests.store.support import SEGMENT, a_store, open_small, read_small
-from core.tests.store.workers import a_worker
+from core.tests.store.support import NEVER, SEGMENT, a_store, bodies, open_small, read_small
+from core.tests.store.workers import SERVE, a_worker, an_owner
 from lakelog import Message, PutRefused, Store, aio
 from lakelog.errors import SettingsError, StoreError, StoreLocked, StoreReadOnly
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import segment_name
+from lakelog.interfaces import DiskState
 from lakelog_testing.descriptors import open_in
+from plugins.retention.tests.maintenance.support import House
 from tests.support.waiting import until
 
 FILES = RealFileSystem()
 
 
-def bodies(store: Store) -> list[bytes]:
-    return [bytes(each.body) for each in store.scan()]
-
-
 # --- who gets which role -----------------------------------------------------------------------
-
-
-def test_the_first_owns_and_the_others_attach(tmp_path: Path) -> None:
-    with a_worker(tmp_path) as first, a_worker_after(first, tmp_path) as second:
-        assert first.ask("store.role")["is_"] == "owner"
-        assert second.ask("store.role")["is_"] == "attach"
-        with open_small(tmp_path) as third:
-            assert third.role == "attach"
-            assert first.ask("put", "a", 2)["offsets"] == [0, 95]
-            second.ask("put", "b", 2)
-            third.put(Message("t", b"c 0", queue_id=0))
-            assert bodies(third) == [b"a 0", b"a 1", b"b 0", b"b 1", b"c 0"]
-            assert [each.queue_offset for each in third.scan()] == [0, 1, 2, 3, 4]
-            found = third.get("t", 0, 0)
-            assert [bytes(each.body) for each in found.messages] == bodies(third)
-
-
-@contextmanager
-def a_worker_after(first: Any, path: Path, *mode: str, **settings: Any) -> Iterator[Any]:
-    assert first.hear() == {"role": "owner"}
-    with a_worker(path, *mode, **settings) as worker:
-        assert worker.hear() == {"role": "attach"}
-        yield worker
 
 
 def test_many_that_start_at_once_have_one_owner(tmp_path: Path) -> None:
@@ -76,11 +51,12 @@ def test_many_that_start_at_once_have_one_owner(tmp_path: Path) -> None:
 
 def bodies_of(path: Path) -> list[str]:
     with read_small(path) as store:
-        return [each.decode() for each in bodies(store)]
+        return [each.decode() for each in bodies(store.scan())]
 
 
 def test_who_wants_the_store_alone_is_told_who_has_it(tmp_path: Path) -> None:
-    with a_worker(tmp_path) as first, a_worker_after(first, tmp_path):
+    with an_owner(tmp_path) as first, a_worker(tmp_path) as second:
+        assert second.hear() == {"role": "attach"}
         match = f"process {first.process.pid} .*has this store open, and mode='exclusive' .*close"
         with pytest.raises(StoreLocked, match=match):
             open_small(tmp_path, mode="exclusive")
@@ -99,7 +75,7 @@ def test_who_has_the_store_alone_lets_nobody_in(tmp_path: Path, mode: str) -> No
         assert bodies_of(tmp_path) == ["a 0"]
         first.kill()
         with open_small(tmp_path, mode=mode) as store:
-            assert bodies(store) == [b"a 0"]
+            assert bodies(store.scan()) == [b"a 0"]
 
 
 def test_of_several_that_want_it_alone_one_has_it(tmp_path: Path) -> None:
@@ -132,17 +108,9 @@ def test_former_modes_of_event_loops_say_so_too(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_a_reader_needs_nobody(tmp_path: Path) -> None:
-    a_store(tmp_path, 3)
-    with read_small(tmp_path) as alone, open_small(tmp_path) as owner:
-        owner.put(Message("t", b"more", queue_id=0))
-        assert alone.role == "read"
-        assert len(bodies(alone)) == 4
-
-
 def test_an_empty_store_can_be_attached_to(tmp_path: Path) -> None:
     with open_small(tmp_path), open_small(tmp_path) as attached:
-        assert bodies(attached) == []
+        assert bodies(attached.scan()) == []
         assert attached.topics() == []
         assert attached.put(Message("t", b"first", queue_id=0)).physical_offset == 0
 
@@ -162,7 +130,7 @@ def test_a_segment_that_one_has_made_ahead_another_one_fills(tmp_path: Path, ahe
     with open_small(tmp_path) as store:
         assert store.recovery is not None
         assert store.recovery.clean
-        assert len(bodies(store)) == 1 + 3 * SEGMENT // 1000
+        assert len(bodies(store.scan())) == 1 + 3 * SEGMENT // 1000
 
 
 def test_nonsense_in_the_settings_of_the_page_lets_nobody_in(tmp_path: Path) -> None:
@@ -184,7 +152,7 @@ def test_an_idle_process_holds_no_segment_that_was_deleted(tmp_path: Path) -> No
         attached.flush()
         until(lambda: not open_in(tmp_path / "commitlog" / segment_name(0)))
         owner.put(Message("t", b"last", queue_id=0))
-        assert len(bodies(owner)) == 3 + 3 * SEGMENT // 1000
+        assert len(bodies(owner.scan())) == 3 + 3 * SEGMENT // 1000
 
 
 # --- what each can do --------------------------------------------------------------------------
@@ -200,16 +168,8 @@ def test_every_way_to_put(tmp_path: Path) -> None:
         ends = [each.end_offset for each in results]
         assert [each.physical_offset for each in results] == [0, *ends[:-1]]
         assert store.flush() == ends[-1] == store.flushed_offset
-        assert bodies(store) == [b"%d" % at for at in (0, 1, 2, 3, 4, 5, 6, 6)]
+        assert bodies(store.scan()) == [b"%d" % at for at in (0, 1, 2, 3, 4, 5, 6, 6)]
         assert store.wait_dispatched(ends[-1], 5_000)
-
-
-def test_an_owner_flushes_and_puts_batches_in_the_background(tmp_path: Path) -> None:
-    with open_small(tmp_path) as store:
-        results = store.put_batch_async([Message("t", b"1"), Message("t", b"2")]).result(10)
-        assert store.flush() == results[-1].end_offset == store.flushed_offset
-        with pytest.raises(PutRefused):
-            store.put_batch_async([Message("", b"no topic")]).result(10)
 
 
 @pytest.mark.parametrize(
@@ -237,16 +197,6 @@ def test_a_reader_flushes_nothing(tmp_path: Path) -> None:
             store.put_batch_async([Message("t", b"x")])
 
 
-def test_what_is_closed_refuses(tmp_path: Path) -> None:
-    with open_small(tmp_path):
-        attached = open_small(tmp_path)
-        attached.close()
-        attached.close()
-        assert "closed" in repr(attached)
-        with pytest.raises(PutRefused, match="closed"):
-            attached.put(Message("t", b"x"))
-
-
 def test_an_attached_store_outlives_its_owner(tmp_path: Path) -> None:
     owner = open_small(tmp_path)
     with open_small(tmp_path) as attached:
@@ -254,7 +204,7 @@ def test_an_attached_store_outlives_its_owner(tmp_path: Path) -> None:
         owner.close()
         assert (tmp_path / "abort").exists()
         attached.put(Message("t", b"y", queue_id=0))
-        assert bodies(attached) == [b"x", b"y"]
+        assert bodies(attached.scan()) == [b"x", b"y"]
         assert attached.role == "attach"
         assert is_owned(FILES, tmp_path)
     assert not is_owned(FILES, tmp_path)
@@ -284,7 +234,7 @@ def test_a_living_rocketmq_cannot_be_attached_to(tmp_path: Path, mode: str) -> N
         with pytest.raises(StoreLocked, match=match):
             open_small(tmp_path, mode=mode)
         with read_small(tmp_path) as store:
-            assert len(bodies(store)) == 3
+            assert len(bodies(store.scan())) == 3
 
 
 ALONE: Final[list[tuple[dict[str, Any], str]]] = [
@@ -322,7 +272,7 @@ def test_a_dead_owners_lock_is_none(tmp_path: Path) -> None:
             assert store.role == "owner"
             assert store.recovery is not None
             assert not store.recovery.clean
-            assert len(bodies(store)) == 3
+            assert len(bodies(store.scan())) == 3
 
 
 # --- settings beside the owner's ---------------------------------------------------------------
@@ -361,3 +311,51 @@ def test_what_would_be_promised_and_not_kept_is_refused(
 def test_to_ask_for_less_is_no_harm(tmp_path: Path) -> None:
     with open_small(tmp_path, flush="inline"), open_small(tmp_path, flush="none") as store:
         assert store.put(Message("t", b"x")).end_offset == store.flushed_offset
+
+
+# --- a disk that is too full stops puts in every process, while somebody watches it ---
+
+
+WATCHED = {"disk_watcher": "mine-too", "cleaner": None}
+FULL = "0.91 of /data is used"
+
+
+def test_puts_of_all_processes_see_a_full_disk(tmp_path: Path) -> None:
+    house = House()
+    with house.open(tmp_path, **WATCHED) as store, a_worker(tmp_path, "write", **NEVER) as other:
+        assert other.hear() == {"role": "attach"}
+        assert other.ask("put", "a", 1)["offsets"] == [0]
+        for _ in range(2):
+            house.watcher.state, house.watcher.reason = DiskState.STOP_WRITING, FULL
+            store.disk()
+            with pytest.raises(PutRefused, match=f"too full .*{FULL}") as caught:
+                store.put(Message("t", b"here"))
+            assert other.ask("put", "b", 1) == {"error": "PutRefused", "text": str(caught.value)}
+            later = "store.put_async(lakelog.Message('t', b'later')).result(10)"
+            assert other.ask(later) == {"error": "PutRefused", "text": str(caught.value)}
+            assert other.ask("store.is_writable") == {"is_": False}
+            with a_worker(tmp_path, "write", **NEVER) as newcomer:
+                newcomer.hear()
+                assert newcomer.ask("put", "c", 1)["text"] == str(caught.value)
+            house.watcher.state = DiskState.OK
+            store.disk()
+            assert other.ask("store.is_writable") == {"is_": True}
+            assert len(other.ask("put", "d", 1)["offsets"]) == 1
+        assert len(list(store.scan())) == 3
+
+
+@pytest.mark.parametrize("ended", ["closed", "killed"])
+def test_a_pause_ends_with_the_process_that_said_it(tmp_path: Path, ended: str) -> None:
+    """Nobody watches the disk, or another process without a watcher: its word is out of date."""
+    with a_worker(tmp_path, SERVE) as owner:
+        owner.hear()
+        with open_small(tmp_path, **NEVER) as store:
+            owner.ask(f"store._current.parts.owned.page.tell_pause({FULL!r})")
+            with pytest.raises(PutRefused, match=FULL):
+                store.put(Message("t", b"refused"))
+            owner.kill() if ended == "killed" else owner.ask("close")
+            store.put(Message("t", b"taken", queue_id=0))
+            with a_worker(tmp_path, SERVE) as next_one:
+                assert next_one.hear() == {"role": "owner"}
+                assert store.put(Message("t", b"taken", queue_id=0)).queue_offset == 1
+                assert store.is_writable

@@ -6,8 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 import lakelog.aio
 from core.tests.store.support import SEGMENT, open_small, read_small
 from core.tests.store.test_roles_fork import in_a_child
-from core.tests.store.workers import Worker, a_worker
+from core.tests.store.workers import Worker, a_worker, an_owner
 from lakelog import Consumer, Message, Store
 from lakelog.errors import SettingsError, StoreClosed, StoreError, StoreReadOnly
 
@@ -45,13 +44,6 @@ def read(consumer: Consumer, count: int) -> int:
     while left:
         left -= len(consumer.poll(left, wait_ms=10_000))
     return consumer.position(QUEUE)
-
-
-@contextmanager
-def an_owner(path: Path, **settings: Any) -> Iterator[Worker]:
-    with a_worker(path, **settings) as worker:
-        assert worker.hear() == {"role": "owner"}
-        yield worker
 
 
 def test_the_owner_keeps_them_and_all_see_them(tmp_path: Path) -> None:

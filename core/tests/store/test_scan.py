@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+import lakelog
 from core.tests.store.support import (
     SEGMENT,
     a_store,
     fill,
     open_small,
+    overwrite,
     read_small,
     segments,
     tree,
 )
 from lakelog import PutResult
+from lakelog.errors import OffsetOutOfRange
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.pieces import Damage
+from lakelog.log.reading.sources import Extent, FileExtent, FileSource, NoGapSource
 
 
 def read(path: Path) -> tuple[list[int], list[Damage]]:
@@ -30,18 +36,11 @@ def read(path: Path) -> tuple[list[int], list[Damage]]:
     return found, damage
 
 
-def change(path: Path, offset: int, data: bytes) -> None:
-    """Overwrite bytes of the log."""
-    with (path / "commitlog" / f"{offset - offset % SEGMENT:020d}").open("r+b") as file:
-        file.seek(offset % SEGMENT)
-        file.write(data)
-
-
 def flip(path: Path, offset: int, bit: int) -> bytes:
     """Flip a bit of the log; the byte that was there."""
     data = (path / "commitlog" / f"{offset - offset % SEGMENT:020d}").read_bytes()
     byte = data[offset % SEGMENT]
-    change(path, offset, bytes([byte ^ 1 << bit]))
+    overwrite(path, offset, bytes([byte ^ 1 << bit]))
     return bytes([byte])
 
 
@@ -71,7 +70,7 @@ def test_a_flipped_bit(field: str, which: int, tmp_path: Path) -> None:
         if which != 99:
             assert one.end_offset == bad.end_offset
         assert str(one.offset) in str(one)
-        change(tmp_path, at, byte)
+        overwrite(tmp_path, at, byte)
     assert read(tmp_path) == (places(results), [])
 
 
@@ -88,7 +87,7 @@ def test_any_flipped_bit_with_record_checksums(tmp_path: Path) -> None:
         in_name = bad.end_offset - 20 <= at < bad.end_offset
         assert missing == {bad.physical_offset} or (in_name and not missing), at
         assert [each.offset for each in damage] == sorted(missing)
-        change(tmp_path, at, byte)
+        overwrite(tmp_path, at, byte)
     assert read(tmp_path) == (places(results), [])
 
 
@@ -96,7 +95,7 @@ def test_damage_at_several_places(tmp_path: Path) -> None:
     results = a_store(tmp_path)
     bad = [results[number] for number in (3, 4, 10, 50, 98)]
     for each in bad:
-        change(tmp_path, each.physical_offset + 20, os.urandom(200))
+        overwrite(tmp_path, each.physical_offset + 20, os.urandom(200))
     found, damage = read(tmp_path)
     assert found == [each for each in places(results) if each not in places(bad)]
     assert [(each.offset, each.end_offset) for each in damage] == [
@@ -109,7 +108,7 @@ def test_damage_at_several_places(tmp_path: Path) -> None:
 def test_zeros_in_the_middle(length: int, tmp_path: Path) -> None:
     """A page that was never written back."""
     results = a_store(tmp_path)
-    change(tmp_path, SEGMENT + (SEGMENT - length) // 2, bytes(length))
+    overwrite(tmp_path, SEGMENT + (SEGMENT - length) // 2, bytes(length))
     lost = range(SEGMENT + (SEGMENT - length) // 2, SEGMENT + (SEGMENT + length) // 2)
     found, damage = read(tmp_path)
     assert found == [
@@ -125,7 +124,7 @@ def test_zeros_in_the_middle(length: int, tmp_path: Path) -> None:
 def test_a_tail_of_garbage(garbage: bytes, tmp_path: Path) -> None:
     results = a_store(tmp_path)
     end = results[-1].end_offset
-    change(tmp_path, end, garbage)
+    overwrite(tmp_path, end, garbage)
     before = tree(tmp_path)
     found, damage = read(tmp_path)
     assert found == places(results)
@@ -140,7 +139,7 @@ def test_the_start_of_a_record_that_was_never_finished(tmp_path: Path) -> None:
     results = a_store(tmp_path)
     last = results[-1]
     kept = last.physical_offset + 100
-    change(tmp_path, kept, bytes(last.end_offset - kept))
+    overwrite(tmp_path, kept, bytes(last.end_offset - kept))
     found, damage = read(tmp_path)
     assert found == places(results)[:-1]
     assert [each.offset for each in damage] == [last.physical_offset]
@@ -166,7 +165,7 @@ def test_what_is_left_over_from_an_older_log_is_not_read(tmp_path: Path) -> None
 
 def test_damage_that_reaches_over_the_end_of_a_scan(tmp_path: Path) -> None:
     results = a_store(tmp_path, 10)
-    change(tmp_path, results[3].physical_offset, b"\xff" * 10)
+    overwrite(tmp_path, results[3].physical_offset, b"\xff" * 10)
     damage: list[Damage] = []
     with read_small(tmp_path) as store:
         end = results[3].physical_offset + 50
@@ -179,13 +178,13 @@ def test_the_tail_of_a_living_owner_is_not_reported(tmp_path: Path) -> None:
     """It is writing there."""
     with open_small(tmp_path) as owner:
         results = fill(owner, 10)
-        change(tmp_path, results[-1].end_offset, b"\x00\x00\x01\xff\xda\xa3\x20\xa7half")
+        overwrite(tmp_path, results[-1].end_offset, b"\x00\x00\x01\xff\xda\xa3\x20\xa7half")
         assert read(tmp_path) == (places(results), [])
-        change(tmp_path, results[4].physical_offset, b"\xff")
+        overwrite(tmp_path, results[4].physical_offset, b"\xff")
         found, damage = read(tmp_path)
         assert len(found) == 9
         assert [each.offset for each in damage] == [results[4].physical_offset]
-        change(tmp_path, results[-1].end_offset, bytes(12))
+        overwrite(tmp_path, results[-1].end_offset, bytes(12))
     assert len(read(tmp_path)[1]) == 1
 
 
@@ -200,11 +199,126 @@ def test_without_a_listener_damage_is_logged(
     assert str(results[2].physical_offset) in line
 
 
-def test_a_reader_follows_a_living_owner(tmp_path: Path) -> None:
-    with open_small(tmp_path) as owner, read_small(tmp_path) as reader:
-        assert reader.max_offset == 0
-        for count in (1, 40, 100):
-            fill(owner, count)
-            assert reader.max_offset == owner.max_offset
-            mine = [each.physical_offset for each in reader.scan()]
-            assert mine == [each.physical_offset for each in owner.scan()]
+# --- beside deletions ---
+
+
+class AllGone:
+    """A log all of whose files went away between the look at their folder and their opening."""
+
+    def known_damage(self) -> dict[int, Damage]:
+        return {}
+
+    def starts(self) -> list[int]:
+        return []
+
+    def extents(self, start: int) -> Iterator[Extent]:
+        return iter(())
+
+
+def test_a_log_whose_files_all_went_before_they_were_opened_is_no_empty_one() -> None:
+    assert list(NoGapSource(AllGone(), lambda: 0).extents(0)) == []
+    with pytest.raises(OffsetOutOfRange, match="deleted by retention"):
+        list(NoGapSource(AllGone(), lambda: 4096).extents(0))
+
+
+# --- beside a living owner: what was seen half-written is looked at again ---
+
+
+SEGMENT_BYTES = 1 << 20
+COUNT = 300
+
+
+class HalfWritten(FileSource):
+    """The first reads see zeros where the owner has not yet copied a record to."""
+
+    def __init__(self, path: Path, hole: int, looks: int) -> None:
+        super().__init__(RealFileSystem(), path / "commitlog", SEGMENT_BYTES)
+        self.hole = hole
+        self.looks = looks
+
+    def extents(self, start: int) -> Generator[FileExtent, None, None]:
+        for extent in super().extents(start):
+            whole = self.looks <= 0
+            self.looks -= 1
+            yield extent if whole else _Holed(extent, self.hole)
+
+
+class _Holed(FileExtent):
+    def __init__(self, extent: FileExtent, hole: int) -> None:
+        self.__dict__.update(extent.__dict__)
+        self._hole = hole
+
+    def read(self, offset: int, length: int) -> memoryview:
+        data = bytearray(super().read(offset, length))
+        for at in range(self._hole, self._hole + 100):
+            if 0 <= at - offset < len(data):
+                data[at - offset] = 0
+        return memoryview(bytes(data))
+
+
+class Everything:
+    """Bounds of a reader that goes by the files."""
+
+    def minimum(self) -> int:
+        return 0
+
+    def end(self) -> int | None:
+        return None
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "store"
+    with lakelog.open(path, plugins=[], segment_size_bytes=SEGMENT_BYTES, flush="none") as opened:
+        opened.put_batch([lakelog.Message("t", b"y" * 500) for _ in range(COUNT)])
+    return path
+
+
+def _read(source: FileSource, *, live: bool) -> tuple[int, int]:
+    damage: list[object] = []
+    reader = LogReader(source, Everything(), lambda: live)
+    return sum(1 for _ in reader.messages(None, None, damage.append)), len(damage)
+
+
+def test_what_was_half_written_is_read_at_the_second_look(store: Path) -> None:
+    assert _read(HalfWritten(store, hole=60_000, looks=1), live=True) == (COUNT, 0)
+
+
+def test_damage_that_stays_is_reported_beside_an_owner_too(store: Path) -> None:
+    messages, damage = _read(HalfWritten(store, hole=60_000, looks=9), live=True)
+    assert (messages < COUNT, damage) == (True, 1)
+
+
+class UpTo(Everything):
+    """Bounds of a reader beside an owner that says how far it has come."""
+
+    def __init__(self, end: int) -> None:
+        self._end = end
+
+    def end(self) -> int | None:
+        return self._end
+
+
+@pytest.mark.parametrize("looks", [1, 9])
+def test_damage_at_the_end_that_an_owner_names_is_no_half_record(store: Path, looks: int) -> None:
+    with lakelog.open(store, mode="read", plugins=[]) as opened:
+        end = opened.max_offset
+    source = HalfWritten(store, hole=end - 300, looks=looks)
+    damage: list[object] = []
+    reader = LogReader(source, UpTo(end), lambda: True)
+    count = sum(1 for _ in reader.messages(None, None, damage.append))
+    assert (count, len(damage)) == ((COUNT, 0) if looks == 1 else (COUNT - 1, 1))
+
+
+def test_without_an_owner_there_is_no_second_look(store: Path) -> None:
+    messages, damage = _read(HalfWritten(store, hole=60_000, looks=1), live=False)
+    assert (messages < COUNT, damage) == (True, 1)
+
+
+def test_an_owner_that_came_meanwhile_is_given_a_second_look(store: Path) -> None:
+    answers = iter([False])
+    damage: list[object] = []
+    source = HalfWritten(store, hole=60_000, looks=1)
+    reader = LogReader(source, Everything(), lambda: next(answers, True))
+    assert sum(1 for _ in reader.messages(None, None, damage.append)) == COUNT
+    assert not damage

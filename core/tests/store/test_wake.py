@@ -6,14 +6,18 @@ import asyncio
 import platform
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from core.tests.store.owners import an_owner
+import lakelog
 from core.tests.store.support import a_store, fill, open_small, read_small, tree
-from lakelog import Store
+from core.tests.store.workers import an_owner
+from lakelog import Message, Store
+from lakelog.errors import StoreClosed
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.pages import futex
 from lakelog.files.pages import wake_page as wake
@@ -28,6 +32,7 @@ from lakelog.files.pages.wake_page import (
 )
 from lakelog.files.shared import watch
 from lakelog.format.layout import OWN_DIR
+from lakelog.log.reading import flush_wait as flushwait
 from tests.support.waiting import until
 
 FILES = RealFileSystem()
@@ -68,7 +73,7 @@ def waits(path: Path) -> None:
 @pytest.mark.usefixtures("patient")
 def test_a_put_wakes_a_reader_in_another_process(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
-        owner.ask("put", 1)
+        owner.ask("put", "m", 1)
         assert len(reader.get("t", 0, 0, 9).messages) == 1
         found: list[float] = []
         waiting = threading.Thread(
@@ -78,7 +83,7 @@ def test_a_put_wakes_a_reader_in_another_process(tmp_path: Path) -> None:
         )
         waiting.start()
         waits(tmp_path)
-        owner.ask("put", 1)
+        owner.ask("put", "m", 1)
         waiting.join(20)
         assert found
         assert found[0] < 5
@@ -88,13 +93,13 @@ def test_a_put_wakes_a_reader_in_another_process(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("patient")
 def test_an_event_loop_is_woken_too(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
-        owner.ask("put", 1)
+        owner.ask("put", "m", 1)
 
         async def follow() -> float:
             begun = time.monotonic()
             waiting = asyncio.create_task(reader.get_async("t", 0, 1, 1, wait_ms=20_000))
             await asyncio.to_thread(waits, tmp_path)
-            await asyncio.to_thread(owner.ask, "put", 1)
+            await asyncio.to_thread(owner.ask, "put", "m", 1)
             assert (await waiting).messages
             return time.monotonic() - begun
 
@@ -104,7 +109,7 @@ def test_an_event_loop_is_woken_too(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("patient")
 def test_a_close_wakes_who_waits(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
-        owner.ask("put", 1)
+        owner.ask("put", "m", 1)
         closing = threading.Timer(0.3, reader.close)
         closing.start()
         begun = time.monotonic()
@@ -215,3 +220,91 @@ def test_a_reader_changes_nothing_where_nobody_owns_the_store(tmp_path: Path) ->
     with read_small(tmp_path) as reader:
         assert not reader.get("t", 0, 3, 1, wait_ms=300).messages
     assert tree(tmp_path) == before
+
+
+# --- waiting for what becomes durable: wait_flushed of a reader ---
+
+
+SIZES: dict[str, Any] = {
+    "segment_size_bytes": "64KiB",
+    "preallocate": False,
+    "attach": {"listen": False},
+}
+PATIENCE_MS = 20_000
+
+
+def owning(path: Path, flush: str, **more: Any) -> lakelog.Store:
+    return lakelog.open(path, flush=flush, **SIZES, **more)
+
+
+@pytest.fixture(params=["group-commit", "timed"])
+def owner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lakelog.Store]:
+    timed = {"flush_thorough_interval_ms": 100}  # else a little may wait for 10 s
+    with owning(tmp_path / "s", request.param, timed=timed) as store:
+        store.put(Message("t", b"first"))
+        store.flush()
+        yield store
+
+
+@pytest.fixture
+def reader(owner: lakelog.Store) -> Iterator[lakelog.Store]:
+    with lakelog.open(owner.path, mode="read") as store:
+        yield store
+
+
+def test_what_is_durable_is_not_waited_for(owner: lakelog.Store, reader: lakelog.Store) -> None:
+    assert reader.wait_flushed(owner.flushed_offset, 0)
+
+
+def test_the_time_is_over(owner: lakelog.Store, reader: lakelog.Store) -> None:
+    begun = time.monotonic()
+    assert not reader.wait_flushed(owner.flushed_offset + 1, 50)
+    assert time.monotonic() - begun >= 0.05
+
+
+def test_the_owner_wakes_who_waits(
+    owner: lakelog.Store, reader: lakelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flushwait, "LONGEST_SLEEP_S", 60.0)  # nothing else would wake it
+    behind = owner.flushed_offset + 1
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(reader.wait_flushed, behind, PATIENCE_MS)
+        time.sleep(0.1)
+        begun = time.monotonic()
+        owner.put(Message("t", b"second"))
+        assert waiting.result()
+    assert time.monotonic() - begun < PATIENCE_MS / 2000
+    assert reader.flushed_offset >= behind
+
+
+def test_nobody_tells_of_a_store_that_is_closed(tmp_path: Path) -> None:
+    owning(tmp_path / "s", "none").close()
+    with lakelog.open(tmp_path / "s", mode="read") as reader:
+        begun = time.monotonic()
+        assert not reader.wait_flushed(1 << 40, PATIENCE_MS)
+        assert time.monotonic() - begun < PATIENCE_MS / 2000
+
+
+def test_who_waits_hears_that_the_owner_closes(tmp_path: Path) -> None:
+    owner = owning(tmp_path / "s", "none")
+    with (
+        lakelog.open(tmp_path / "s", mode="read") as reader,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        waiting = pool.submit(reader.wait_flushed, 1 << 40, PATIENCE_MS)
+        time.sleep(0.05)
+        begun = time.monotonic()
+        owner.close()
+        assert not waiting.result()
+        assert time.monotonic() - begun < PATIENCE_MS / 2000
+
+
+def test_an_owner_does_not_wait_for_itself(owner: lakelog.Store) -> None:
+    with pytest.raises(ValueError, match="owns"):
+        owner.wait_flushed(0)
+
+
+def test_a_closed_reader_refuses(owner: lakelog.Store, reader: lakelog.Store) -> None:
+    reader.close()
+    with pytest.raises(StoreClosed):
+        reader.wait_flushed(owner.flushed_offset)

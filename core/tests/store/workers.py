@@ -98,6 +98,12 @@ class Worker:
         self.say(word, *rest)
         return self.hear()
 
+    def ends(self, word: str, *rest: Any) -> tuple[int, int]:
+        """The same; ``max_offset`` and ``flushed_offset`` after that."""
+        assert "error" not in self.ask(word, *rest)
+        end, flushed = self.ask("(store.max_offset, store.flushed_offset)")["is_"]
+        return end, flushed
+
     def kill(self) -> None:
         """Let it die as by a power cut of its own."""
         self.process.kill()
@@ -116,3 +122,11 @@ def a_worker(path: Path, mode: str = "write", **settings: Any) -> Iterator[Worke
             yield Worker(process)
         finally:
             process.kill()
+
+
+@contextmanager
+def an_owner(path: Path, **settings: Any) -> Iterator[Worker]:
+    """A process that owns the store in ``path``."""
+    with a_worker(path, **settings) as worker:
+        assert worker.hear() == {"role": "owner"}
+        yield worker

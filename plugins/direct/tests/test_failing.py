@@ -1,7 +1,10 @@
-"""A failed write: nothing after it counts, and the store refuses further puts."""
+"""A failed write ends the store; a killed process loses nothing that was acknowledged."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +26,7 @@ class FailingLog(RealFileSystem):
     """All segments of the log fail once ``fail`` was called."""
 
     def __init__(self) -> None:
-        super().__init__()
-        object.__setattr__(self, "segments", [])
-
-    segments: list[FaultyFile]
+        self.segments: list[FaultyFile] = []
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         file = super().open(path, write=write, create=create)
@@ -97,3 +97,44 @@ def test_puts_that_do_not_wait_are_refused_soon(tmp_path: Path, writer: str) -> 
     with opened(tmp_path, writer, FailingLog(), "timed") as store:
         found = [bytes(each.body)[:4] for each in store.scan()]
         assert found == [b"%04d" % n for n in range(len(found))]
+
+
+# --- a killed process loses nothing that was acknowledged ---
+
+
+PUTS = """
+import sys
+import lakelog
+from lakelog import Message
+path, writer = sys.argv[1:]
+section = {writer: {"commit_interval_ms": 3_600_000}}
+if writer == "direct":
+    section["direct"] |= {"buffer_bytes": 4096, "buffers": 2}
+store = lakelog.open(
+    path, writer=writer, flush="group-commit", segment_size_bytes="64KiB", **section
+)
+for number in range(1_000_000):
+    body = b"%06d" % number * (1 + number % 300)
+    store.put(Message("orders", body, wait_store_ok=number % 5 == 0))
+    if number % 5 == 0:
+        print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("writer", ["staged", "direct"])
+def test_a_kill_loses_nothing_that_was_waited_for(tmp_path: Path, writer: str) -> None:
+    command = [sys.executable, "-c", PUTS, str(tmp_path), writer]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        last = -1
+        for line in process.stdout:
+            last = int(line)
+            if last == 500:
+                process.send_signal(signal.SIGKILL)
+    assert last >= 500
+    with lakelog.open(tmp_path, writer=writer, segment_size_bytes="64KiB") as store:
+        found = [bytes(message.body) for message in store.scan()]
+        assert found == [b"%06d" % at * (1 + at % 300) for at in range(len(found))]
+        assert len(found) > last
+        assert store.recovery is not None
+        assert not store.recovery.clean

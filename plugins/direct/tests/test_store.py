@@ -24,6 +24,7 @@ from lakelog.status import PutStatus
 from lakelog_testing import StoreMachine
 from lakelog_testing.descriptors import open_files
 from lakelog_testing.machine import queues
+from tests.support.waiting import until
 
 WRITERS: Final = ("file", "mmap", "staged", "direct")
 KEEPING: Final = ("staged", "direct")
@@ -199,19 +200,6 @@ def test_a_replica_must_not_be_staged(tmp_path: Path) -> None:
 # --- without direct access ---
 
 
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a tmpfs")
-def test_a_file_system_without_direct_access_is_an_error_at_open() -> None:
-    """A tmpfs accepts the flag and still buffers."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        path = Path(folder) / "store"
-        with pytest.raises((OSError, lakelog.errors.LakelogError), match="choose another writer"):
-            opened(path, "direct")
-        with opened(path, "file") as store:
-            store.put(Message("orders", b"file"))
-
-
 def test_segments_must_be_made_of_whole_blocks(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="whole blocks of 4096 bytes"):
         lakelog.open(tmp_path / "store", writer="direct", segment_size_bytes=10_000)
@@ -269,3 +257,33 @@ TestDirect = Direct.TestCase
 for case in (TestStaged, TestDirect):
     case.settings = hypothesis_settings(max_examples=8, stateful_step_count=20, deadline=None)
 del case
+
+
+# --- queues contain nothing that the files of the log lack ---
+
+
+@pytest.mark.parametrize("writer", KEEPING)
+def test_what_is_not_committed_is_not_dispatched(tmp_path: Path, writer: str) -> None:
+    with opened(tmp_path, writer, NEVER, **LATE) as store:
+        end = store.put(Message("orders", b"kept in the process", queue_id=0)).end_offset
+        assert store.max_offset == end
+        time.sleep(0.1)
+        assert store.dispatched_offset == 0
+        assert store.queue_bounds("orders", 0) is None or store.queue_bounds("orders", 0) == (0, 0)
+
+
+@pytest.mark.parametrize("writer", KEEPING)
+def test_who_waits_for_the_queues_has_it_committed(tmp_path: Path, writer: str) -> None:
+    with opened(tmp_path, writer, NEVER, **LATE) as store:
+        store.put(Message("orders", b"kept in the process", queue_id=0))
+        assert store.wait_dispatched(timeout_ms=20_000)
+        assert [bytes(each.body) for each in store.get("orders", 0, 0, 10).messages] == [
+            b"kept in the process"
+        ]
+
+
+@pytest.mark.parametrize("writer", KEEPING)
+def test_a_commit_by_the_clock_lets_it_be_dispatched(tmp_path: Path, writer: str) -> None:
+    with opened(tmp_path, writer, **LATE) as store:
+        end = store.put(Message("orders", b"soon", queue_id=0)).end_offset
+        until(lambda: store.dispatched_offset >= end)

@@ -45,21 +45,11 @@ class Disk(RealFileSystem):
     :ivar segments: segments by start offset
     """
 
-    sync_seconds: float
-    segments: dict[int, SegmentFile]
-
     def __init__(self) -> None:
-        go = threading.Event()
-        go.set()
-        begun = threading.Event()
-        for name, value in {
-            "go": go,
-            "begun": begun,
-            "sync_seconds": 0.0,
-            "segments": {},
-            "broken": False,
-        }.items():
-            object.__setattr__(self, name, value)
+        self.go, self.begun = threading.Event(), threading.Event()
+        self.go.set()
+        self.sync_seconds, self.broken = 0.0, False
+        self.segments: dict[int, SegmentFile] = {}
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         file = super().open(path, write=write, create=create)
@@ -92,12 +82,8 @@ class Disk(RealFileSystem):
 
     def break_syncs(self) -> None:
         """Make this and every later sync fail."""
-        object.__setattr__(self, "broken", True)
+        self.broken = True
         self.go.set()
-
-    def slow_down(self, seconds: float) -> None:
-        """Make each sync take longer."""
-        object.__setattr__(self, "sync_seconds", seconds)
 
     @property
     def syncs(self) -> int:
@@ -108,7 +94,3 @@ class Disk(RealFileSystem):
         """Whether a sync that started after the record was written has returned."""
         start = max(each for each in self.segments if each <= offset)
         return self.segments[start].durable >= end_offset - start
-
-    go: threading.Event
-    begun: threading.Event
-    broken: bool

@@ -48,7 +48,7 @@ def message(body_bytes: int = 100) -> Message:
 
 def test_64_waiting_producers_share_syncs_that_cover_each_put(disk: Disk, tmp_path: Path) -> None:
     producers, puts = 64, 100
-    disk.slow_down(0.001)  # as on a disk; in memory no put would have another to share with
+    disk.sync_seconds = 0.001  # as on a disk; in memory no put would have another to share with
 
     with open_on(disk, tmp_path / "s", segment_size_bytes=4 << 20) as store:
 
@@ -97,18 +97,6 @@ def test_when_the_sync_hangs_a_put_ends_in_time_and_its_message_is_seen_later(
         assert [each.physical_offset for each in store.scan()] == [0, late.physical_offset]
 
 
-def test_a_put_that_does_not_wait_is_not_held_up_and_is_flushed_soon(
-    disk: Disk, tmp_path: Path
-) -> None:
-    with open_on(disk, tmp_path / "s") as store:
-        with disk.stalled():
-            for _ in range(5):
-                result = store.put(Message("t", b"b", wait_store_ok=False))
-                assert result.status is PutStatus.PUT_OK
-            assert store.flushed_offset == 0
-        until(lambda: store.flushed_offset == result.end_offset)
-
-
 def test_a_failed_sync_fails_all_with_its_cause_and_is_never_repeated(
     disk: Disk, tmp_path: Path
 ) -> None:
@@ -126,7 +114,7 @@ def test_a_failed_sync_fails_all_with_its_cause_and_is_never_repeated(
             assert error.__cause__.errno == errno.EIO
     assert len({id(put.exception()) for put in waiting[:8]}) == 8, "threads share an error"
     assert store.flushed_offset == 0
-    object.__setattr__(disk, "broken", False)
+    disk.broken = False
     before = disk.syncs
     time.sleep(0.1)
     with pytest.raises(StoreFailed):
@@ -160,7 +148,7 @@ def test_a_slow_flush_is_logged(
     disk: Disk, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lakelog_flush.timed.SLOW_SECONDS", 0.01)
-    disk.slow_down(0.02)
+    disk.sync_seconds = 0.02
     with (
         caplog.at_level(logging.WARNING, "lakelog"),
         open_on(disk, tmp_path / "s", flush="timed") as store,

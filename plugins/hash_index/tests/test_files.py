@@ -10,15 +10,20 @@ from typing import Any
 import attrs
 import pytest
 
+import lakelog
+import lakelog_hash_index.plugin as hash_index
+from lakelog import Message
 from lakelog.errors import CorruptIndex
 from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog.files.state.checkpoint import CheckpointKeeper
+from lakelog.format.layout import INDEX_DIR
 from lakelog.message import Body
 from lakelog_hash_index import verify
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.names import next_name
 from lakelog_hash_index.settings import HashIndexSettings
 from lakelog_hash_index.shape import ENTRY, HEADER, SLOT
+from lakelog_testing.crash.opener import owned_by
 from plugins.hash_index.tests.support import (
     FOREVER,
     NOW_MS,
@@ -286,15 +291,6 @@ def test_damage_in_the_log_between_two_files_is_no_gap(
     assert caplog.text == ""
 
 
-def test_a_file_without_a_byte_goes(tmp_path: Path) -> None:
-    batch = built(tmp_path, RECS)
-    last = index_paths(tmp_path)[-1]
-    last.write_bytes(b"")
-    resumed(owner(tmp_path), batch).close()
-    assert all(path.stat().st_size for path in index_paths(tmp_path))
-    assert answers(resumed(reader(tmp_path), batch)) == expected(batch.physical_offsets.tolist())
-
-
 def test_records_without_keys_between_files_are_no_gap(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -371,19 +367,6 @@ def test_what_a_crash_left_of_a_making_is_passed_over(tmp_path: Path) -> None:
 # --- the ends of the log ---
 
 
-def test_only_files_wholly_before_the_log_can_be_deleted(tmp_path: Path) -> None:
-    batch = built(tmp_path, RECS)
-    offsets, paths = batch.physical_offsets.tolist(), index_paths(tmp_path)
-    index = owner(tmp_path)
-    minimum = offsets[3]
-    index.resume(minimum, batch.end_offset)
-    assert find(index, "all") == offsets[:2:-1]
-    assert index.deletable(minimum) == paths[:1]
-    assert index.deletable(offsets[2]) == []
-    assert index.deletable(batch.end_offset) == paths[:-1]
-    index.close()
-
-
 def test_a_reader_returns_what_is_behind_the_end_once_it_is_dispatched(tmp_path: Path) -> None:
     batch = built(tmp_path, RECS)
     offsets = batch.physical_offsets.tolist()
@@ -396,3 +379,104 @@ def test_a_reader_returns_what_is_behind_the_end_once_it_is_dispatched(tmp_path:
     assert find(index, "all") == offsets[4::-1]
     index.dispatch(batch[5:])
     assert find(index, "all") == offsets[::-1]
+
+
+# --- files of another length: built again where they were cut, refused where settings differ ---
+
+
+@pytest.mark.parametrize("length", [1, 60, 100, -20])
+@pytest.mark.parametrize("at", [0, 1, -1])
+def test_one_file_of_another_length_is_told_of_by_the_reader_and_built_again_by_the_owner(
+    tmp_path: Path, at: int, length: int
+) -> None:
+    batch = built(tmp_path, RECS)
+    offsets = batch.physical_offsets.tolist()
+    path = index_paths(tmp_path)[at]
+    path.write_bytes(path.read_bytes()[:length])
+    index = resumed(reader(tmp_path), batch)
+    found, error = until_damage(index)
+    assert "bytes, but" in str(error)
+    assert found == offsets[::-1]
+    resumed(owner(tmp_path), batch).close()
+    assert answers(resumed(reader(tmp_path), batch)) == expected(offsets)
+    assert (tmp_path / "lakelog" / "quarantine" / path.name).exists()
+
+
+def test_other_settings_are_told_from_damage(tmp_path: Path) -> None:
+    batch = built(tmp_path, RECS)
+    before = snapshot(tmp_path)
+    for other in (attrs.evolve(SMALL, slots=50), attrs.evolve(SMALL, entries=7)):
+        with pytest.raises(CorruptIndex, match=r"hash-index\.slots=\d+ and hash-index\.entries"):
+            owner(tmp_path, other).resume(0, batch.end_offset)
+        assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("length", [1, 39, 60])
+def test_the_only_file_is_built_again_where_it_was_cut(tmp_path: Path, length: int) -> None:
+    batch = built(tmp_path, [Rec(), *RECS[:2]])
+    (path,) = index_paths(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:length])
+    resumed(owner(tmp_path), batch).close()
+    assert [each.read_bytes() for each in index_paths(tmp_path)] == [whole]
+
+
+# --- files whose records the log has no more go from the front ---
+
+
+IN_A_STORE: dict[str, Any] = {
+    "plugins": [hash_index],
+    "flush": "none",
+    "segment_size_bytes": 16 << 10,
+    "preallocate": False,
+    "hash-index": {"slots": 8, "entries": 17},
+}
+
+
+def index_files(path: Path) -> list[str]:
+    return sorted(each.name for each in (path / INDEX_DIR).iterdir())
+
+
+def test_files_of_what_is_deleted_go_and_the_rest_is_found(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path, **IN_A_STORE) as store:
+        put = [store.put(Message("t", bytes(400), keys=f"k{n}")) for n in range(100)]
+        assert store.wait_dispatched()
+        index: Any = next(
+            each.dispatcher for each in owned_by(store).dispatchers if each.name == "hash-index"
+        )
+        before = index_files(tmp_path)
+        assert index.remove_before(0) == 0
+        minimum = put[50].physical_offset
+        due = [file.name for file in index.deletable(minimum)]
+        assert len(due) == 3
+        assert index.remove_before(minimum) == 3
+        assert index_files(tmp_path) == before[3:] == sorted(set(before) - set(due))
+        for number, result in enumerate(put):
+            found = [each.physical_offset for each in store.query("t", f"k{number}")]
+            assert found == ([result.physical_offset] if number >= 50 else [])
+        assert index.remove_before(put[-1].end_offset) == len(before) - 4
+        assert index_files(tmp_path) == before[-1:]
+        more = store.put(Message("t", b"", keys="more"))
+        assert store.wait_dispatched(more.end_offset)
+        assert [each.physical_offset for each in store.query("t", "more")] == [more.physical_offset]
+
+
+class Late(RealFileSystem):
+    """Lists the index, and then loses its first file."""
+
+    def list(self, directory: Path) -> list[tuple[str, int]]:
+        found = super().list(directory)
+        if directory.name == INDEX_DIR and len(found) > 3:
+            (directory / found[0][0]).unlink()
+        return found
+
+
+def test_a_reader_looks_again_when_a_file_goes_while_it_opens(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path, **IN_A_STORE) as store:
+        for number in range(64):
+            store.put(Message("t", bytes(40), keys=f"k{number}"))
+        assert store.wait_dispatched()
+    assert len(index_files(tmp_path)) == 4
+    with lakelog.open(tmp_path, mode="read", files=Late(), **IN_A_STORE) as store:
+        assert len(store.query("t", "k63")) == 1
+        assert len(index_files(tmp_path)) == 3

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 import lakelog
+from core.tests.store.support import overwrite
 from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import StoreCheckpoint, write_checkpoint
+from lakelog_doctor.check import check
 from lakelog_hash_index import plugin, verify
 
 SLOTS, ENTRIES = 50, 40
+SIZES = {"slots": SLOTS, "entries": ENTRIES}
 COUNT = 150
 
 
@@ -28,7 +31,7 @@ def opened(path: Path, mode: lakelog.Mode = "write") -> lakelog.Store:
         plugins=[plugin],
         segment_size_bytes="16KiB",
         flush="none",
-        hash_index={"slots": SLOTS, "entries": ENTRIES},
+        hash_index=SIZES,
     )
 
 
@@ -111,3 +114,14 @@ def test_a_second_crash_while_the_index_is_built_again(tmp_path: Path) -> None:
     again.write_bytes(data[: 40 + 4 * SLOTS + 100] + bytes(40) + data[40 + 4 * SLOTS + 140 :])
     write_checkpoint(RealFileSystem(), tmp_path, StoreCheckpoint(0, 0, 0))
     assert_all_found(tmp_path, offsets)
+
+
+def test_units_and_keys_of_a_damaged_record_are_no_problems(tmp_path: Path) -> None:
+    """What leads into damage of the log is no problem of queues and index."""
+    hurt = crashed(tmp_path)[100]
+    overwrite(tmp_path, hurt + 100, b"?")
+    report = lakelog.recover(
+        tmp_path, plugins=[plugin], segment_size_bytes="16KiB", hash_index=SIZES
+    )
+    assert [each.offset for each in report.damage] == [hurt]
+    assert list(check(tmp_path, plugins=[plugin], hash_index=SIZES)) == []

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from types import MappingProxyType
 from typing import Any
 
 from hypothesis import settings
@@ -13,7 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from lakelog.codec import RecordBatch
 from lakelog_hash_index import verify
 from lakelog_hash_index.settings import HashIndexSettings
+from lakelog_testing import StoreMachine
 from plugins.hash_index.tests.support import (
+    FOREVER,
     NOW_MS,
     Rec,
     batch_of,
@@ -107,3 +112,61 @@ class IndexMachine(RuleBasedStateMachine):
 
 TestIndex = IndexMachine.TestCase
 TestIndex.settings = settings(max_examples=15, stateful_step_count=10, deadline=None)
+
+
+# --- the same in a store ---
+
+
+class WithIndex(StoreMachine):
+    """Many small index files, and queues of a few units a file."""
+
+    settings = MappingProxyType(
+        {
+            "preallocate": False,
+            "dispatchers": ["consume-queue", "hash-index"],
+            "consume-queue": {"file_entries": 7},
+            "hash-index": {"slots": 5, "entries": 20},
+        }
+    )
+    has_key_index = True
+
+
+TestWithIndex = WithIndex.TestCase
+TestWithIndex.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+
+
+# --- looks from other threads, and through other opens, while it grows ---
+
+
+MANY = HashIndexSettings(slots=7, entries=300)
+STEP = 10
+
+
+def test_looks_while_it_grows_find_whole_runs_and_no_damage(tmp_path: Path) -> None:
+    batch = batch_of([Rec.keyed("all other") for _ in range(600)])
+    offsets = batch.physical_offsets.tolist()
+    write_log(tmp_path, batch[:0])
+    (tmp_path / "abort").touch()
+    index = owner(tmp_path, MANY)
+    index.resume(0, batch.end_offset)
+    stranger = reader(tmp_path, MANY)
+    done = Event()
+
+    def look(seen: Any) -> None:
+        looks = 0
+        while not done.is_set() or looks < 2:
+            found = list(seen.offsets("t", "all", *FOREVER))
+            assert found == offsets[: len(found)][::-1]
+            looks += 1
+
+    index.dispatch(batch[:STEP])
+    stranger.resume(0, batch.end_offset)
+    with ThreadPoolExecutor(2) as pool:
+        looking = [pool.submit(look, each) for each in (index, stranger)]
+        for at in range(STEP, len(offsets), STEP):
+            index.dispatch(batch[at : at + STEP])
+        done.set()
+        for each in looking:
+            each.result()
+    index.close()
+    assert list(index.offsets("t", "all", *FOREVER)) == offsets[::-1]

@@ -27,15 +27,6 @@ class TestExtension(StoreExtensionContract):
         return QueueExtension()
 
 
-def test_given_plugins_do_not_replace_it(tmp_path: Path) -> None:
-    with lakelog.open(tmp_path, plugins=[]) as store:
-        store.put(lakelog.Message("t", b"x", queue_id=0))
-        assert store.wait_dispatched()
-        assert [each.body for each in store.get("t", 0, 0).messages] == [b"x"]
-    assert isinstance(store, lakelog.Store)
-    assert isinstance(store, lakelog.LogStore)
-
-
 def test_switched_off_a_store_has_its_log_and_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

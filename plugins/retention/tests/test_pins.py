@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from core.tests.store.faults import SeenFiles
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.checksum import Fingerprint
@@ -44,53 +45,28 @@ def test_a_later_one_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     assert [each.name for each in pin_file(tmp_path, "x").parent.iterdir()] == ["iceberg-1.json"]
 
 
-class Watched(RealFileSystem):
-    """Says in which order things were done."""
-
-    def __init__(self) -> None:
-        object.__setattr__(self, "done", [])
-
-    done: list[str]
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> Any:
-        file = super().open(path, write=write, create=create)
-        seen = self.done
-
-        class Seen:
-            def __getattr__(self, name: str) -> Any:
-                if name == "sync":
-                    seen.append("sync")
-                return getattr(file, name)
-
-        return Seen()
-
-    def rename(self, source: Path, target: Path) -> None:
-        self.done.append("rename")
-        super().rename(source, target)
-
-    def unlink(self, path: Path) -> None:
-        self.done.append("unlink")
-        super().unlink(path)
-
-    def sync_dir(self, path: Path) -> None:
-        self.done.append(f"sync_dir {path.name}")
-        super().sync_dir(path)
-
-
 def test_it_is_durable_before_it_counts(tmp_path: Path) -> None:
-    files = Watched()
+    files = SeenFiles()
     write_pin(FILES, tmp_path, PIN)
     write_pin(files, tmp_path, PIN)
-    assert files.done == ["sync", "rename", "sync_dir followers"]
+    done = files.named("sync", "rename", "unlink", "sync_dir")
+    assert [call for call, _ in done] == ["sync", "rename", "sync_dir"]
+    assert done[-1] == ("sync_dir", "followers")
 
 
 def test_its_removal_is_durable(tmp_path: Path) -> None:
-    files = Watched()
+    files = SeenFiles()
     write_pin(FILES, tmp_path, PIN)
     assert remove_pin(files, tmp_path, PIN.name)
-    assert files.done == ["unlink", "sync_dir followers"]
+    assert files.named() == [("unlink", f"{PIN.name}.json"), ("sync_dir", "followers")]
     assert read_pins(FILES, tmp_path) == ()
     assert not remove_pin(FILES, tmp_path, PIN.name)
+
+
+def pin_json(**more: Any) -> bytes:
+    """A pin's file, with something wrong in it."""
+    good = {"version": 1, "position": 5, "time_ms": 0, "destination": ""}
+    return json.dumps({**good, **more}).encode()
 
 
 @pytest.mark.parametrize(
@@ -100,28 +76,17 @@ def test_its_removal_is_durable(tmp_path: Path) -> None:
         (b"{", "damaged"),
         (b"[]", "damaged"),
         (b'{"version": 2}', "version is 2"),
-        (json.dumps({"version": 1, "position": -1, "time_ms": 0, "destination": ""}), "damaged"),
-        (json.dumps({"version": 1, "position": True, "time_ms": 0, "destination": ""}), "damaged"),
-        (json.dumps({"version": 1, "position": "5", "time_ms": 0, "destination": ""}), "damaged"),
-        (json.dumps({"version": 1, "position": 5, "time_ms": 0, "destination": 7}), "damaged"),
-        (
-            json.dumps(
-                {
-                    "version": 1,
-                    "position": 5,
-                    "time_ms": 0,
-                    "destination": "",
-                    "fingerprint": {"offset": 1},
-                }
-            ),
-            "damaged",
-        ),
+        (pin_json(position=-1), "damaged"),
+        (pin_json(position=True), "damaged"),
+        (pin_json(position="5"), "damaged"),
+        (pin_json(destination=7), "damaged"),
+        (pin_json(fingerprint={"offset": 1}), "damaged"),
     ],
 )
 def test_what_cannot_be_read_holds_everything_for_ever(
-    tmp_path: Path, content: str | bytes, said: str
+    tmp_path: Path, content: bytes, said: str
 ) -> None:
-    file = put(tmp_path, "broken", content.encode() if isinstance(content, str) else content)
+    file = put(tmp_path, "broken", content)
     (found,) = read_pins(FILES, tmp_path)
     assert found.problem is not None
     assert str(file) in found.problem

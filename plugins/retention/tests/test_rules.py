@@ -1,14 +1,21 @@
-"""Each rule of ``retention``, with its reason."""
+"""Each rule of ``retention``, with its reason; and properties of every choice."""
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
+import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lakelog.interfaces import CleaningContext, DiskState
+from lakelog.interfaces import CleaningContext, DiskState, SegmentInfo
+from lakelog_retention.cleaner import Retention
 from lakelog_retention.forever import KeepForever
+from lakelog_retention.settings import RetentionSettings
 from plugins.retention.tests.support import (
+    HOUR_MS,
     NOON_MS,
     SEGMENT_BYTES,
     aged,
@@ -84,13 +91,6 @@ def test_unless_that_is_not_wanted(state: DiskState) -> None:
     assert len(reasons(retention(clean_forcibly=False), aged(80, 20), disk=state)) == 1
 
 
-@pytest.mark.parametrize("state", DiskState)
-def test_a_round_is_no_larger_than_it_may_be(state: DiskState) -> None:
-    many = aged(*range(200, 100, -1), now_ms=at_hour(4))
-    assert len(reasons(retention(), many, at_hour(4), disk=state)) == 10
-    assert len(reasons(retention(delete_files_batch_max=3), many, at_hour(4), disk=state)) == 3
-
-
 def test_so_many_segments_and_no_more() -> None:
     found = reasons(retention(max_segments=3), aged(5, 4, 3, 2))
     assert found == [
@@ -116,17 +116,9 @@ def test_age_is_the_first_reason_that_is_given() -> None:
     assert [reason.split()[0] for reason in found] == ["its", "the"]
 
 
-def test_nothing_behind_one_that_stays_goes() -> None:
-    assert reasons(retention(), aged(20, 80, 90), manual=True) == []
-
-
 def test_a_last_message_from_the_future_keeps_its_segment_but_not_from_the_limits() -> None:
     assert reasons(retention(), aged(-50, 90), manual=True) == []
     assert len(reasons(retention(max_segments=2), aged(-50, 90))) == 1
-
-
-def test_nothing_is_kept_for_no_time() -> None:
-    assert len(reasons(retention(file_reserved_hours=0), aged(0, 0), manual=True)) == 2
 
 
 @pytest.mark.parametrize("state", DiskState)
@@ -152,3 +144,92 @@ def test_what_the_store_is_told_of_the_pace() -> None:
         100,
         120_000,
     )
+
+
+# --- properties of every choice, for any log, settings and situation ---
+
+
+limits = st.none() | st.integers(1, 20)
+settings_of = st.builds(
+    RetentionSettings,
+    file_reserved_hours=st.integers(0, 100),
+    delete_when=st.sampled_from(["00", "04;16", "12", "7; 12"]),
+    time_zone=st.just("UTC"),
+    clean_forcibly=st.booleans(),
+    max_segments=limits,
+    max_total_bytes=limits.map(lambda most: most and most * 1000),
+    delete_files_batch_max=st.integers(1, 12),
+)
+situations = st.builds(
+    CleaningContext,
+    now_ms=st.integers(0, 48).map(lambda hours: NOON_MS + hours * HOUR_MS),
+    disk=st.sampled_from(DiskState),
+    manual=st.booleans(),
+)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[SegmentInfo]:
+    """Consecutive segments, with times in any order."""
+    sizes = draw(st.lists(st.integers(1, 2000), max_size=25))
+    starts = accumulate(sizes, initial=draw(st.sampled_from([0, 1 << 40])))
+    ages = st.integers(-5, 150).map(lambda hours: NOON_MS - hours * HOUR_MS)
+    names = st.sampled_from([(), ("lake",)])
+    return [
+        SegmentInfo(start, size, draw(ages), draw(st.integers(0, 2)), draw(names))
+        for start, size in zip(starts, sizes, strict=False)
+    ]
+
+
+@given(settings_of, logs(), situations)
+def test_a_front_of_at_most_a_batch_each_with_a_reason_that_is_so(
+    settings: RetentionSettings, log: list[SegmentInfo], situation: CleaningContext
+) -> None:
+    chosen = Retention(settings).choose(log, situation)
+    went = log[: len(chosen)]
+    assert [each.start_offset for each in chosen] == [each.start_offset for each in went]
+    assert len(chosen) <= settings.delete_files_batch_max
+    for at, (segment, each) in enumerate(zip(went, chosen, strict=True)):
+        age_ms = situation.now_ms - segment.last_timestamp_ms
+        expired = age_ms >= settings.file_reserved_hours * HOUR_MS
+        assert expired == each.reason.startswith("its last message") or not _occasion(
+            settings, situation
+        )
+        if "max_segments" in each.reason:
+            assert len(log) - at + 1 > (settings.max_segments or 0)
+        if "not expired" in each.reason:
+            assert settings.clean_forcibly
+            assert situation.disk in (DiskState.CLEAN_FORCIBLY, DiskState.STOP_WRITING)
+
+
+def _occasion(settings: RetentionSettings, situation: CleaningContext) -> bool:
+    hour = situation.now_ms // HOUR_MS % 24
+    return situation.manual or situation.disk is not DiskState.OK or hour in settings.hours
+
+
+@given(settings_of, logs(), situations)
+def test_what_stays_has_no_reason_to_go(
+    settings: RetentionSettings, log: list[SegmentInfo], situation: CleaningContext
+) -> None:
+    """Repeat rounds until nothing is deleted: then the limits hold."""
+    cleaner = Retention(settings)
+    left = list(log)
+    while chosen := cleaner.choose(left, situation):
+        left = left[len(chosen) :]
+    if settings.max_segments is not None:
+        assert len(left) < max(settings.max_segments, 1) or not left
+    if settings.max_total_bytes is not None and left:
+        sealed = sum(each.size_bytes for each in left)
+        assert sealed + left[-1].size_bytes <= settings.max_total_bytes
+    if left and _occasion(settings, situation):
+        age_ms = situation.now_ms - left[0].last_timestamp_ms
+        assert age_ms < settings.file_reserved_hours * HOUR_MS
+
+
+@given(settings_of, logs(), situations)
+def test_pins_and_readers_are_the_stores_affair(
+    settings: RetentionSettings, log: list[SegmentInfo], situation: CleaningContext
+) -> None:
+    bare = [attrs.evolve(each, readers=0, pinned_by=()) for each in log]
+    cleaner = Retention(settings)
+    assert cleaner.choose(bare, situation) == cleaner.choose(log, situation)

@@ -11,8 +11,6 @@ import attrs
 import pytest
 
 from lakelog import Message, Store
-from lakelog.codec import RecordBatch
-from lakelog.errors import OffsetOutOfRange
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_retention.pins import Pin, write_pin
 from lakelog_testing import FakeClock
@@ -136,25 +134,3 @@ def test_a_year(tmp_path: Path) -> None:
     witness = live(tmp_path / "s", 365, range(100, 110))
     assert len(witness.deleted) > 2200
     shutil.rmtree(tmp_path / "s")
-
-
-def test_what_a_reader_holds_stays_readable(tmp_path: Path) -> None:
-    """Maps of deleted files: existing views stay readable, and later requests fail."""
-    witness = Witness(FakeClock(START_MS))
-    with open_house(
-        tmp_path / "s", witness, retention={"time_zone": "UTC", "max_segments": 2}
-    ) as store:
-        life = Life(tmp_path / "s", store, witness.clock)
-        for _ in range(10):
-            life.hour()
-        held = next(piece for piece in store.scan_pieces() if isinstance(piece, RecordBatch))
-        before, gone = bytes(held.buffer), len(witness.deleted)
-        at = held.base_offset
-        assert isinstance(held.buffer, memoryview), "of the file itself"
-        for _ in range(40):
-            life.hour()
-        assert len(witness.deleted) > gone
-        assert at < store.min_offset
-        assert bytes(held.buffer) == before
-        with pytest.raises(OffsetOutOfRange, match="was deleted by retention"):
-            store.look_up(at)

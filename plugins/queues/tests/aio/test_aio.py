@@ -1,4 +1,4 @@
-"""A store in an event loop: the verbs, their order, cancellation, and a loop that never stops."""
+"""A store in an event loop: verbs, order, cancellation, groups, and a loop that never stops."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 import lakelog
 import lakelog.aio
 from core.tests.store.support import SEGMENT, open_small
-from lakelog import Message, PutRefused, PutResult, PutStatus
+from lakelog import Delivery, Message, PutRefused, PutResult, PutStatus
+from lakelog.aio import AsyncGroupConsumer, AsyncStore
+from lakelog.aio import open as open_async
 from lakelog.codec.record_batch import RecordBatch
-from lakelog.errors import StoreClosed, StoreReadOnly
-from lakelog_queues.aio import AsyncStore
+from lakelog.errors import StoreClosed
+from plugins.queues.tests.groups.support import bodies as numbers_of
+from plugins.queues.tests.groups.support import fill, open_store
 
 SLOW_SECONDS = 0.1
 SMALL: dict[str, Any] = {
@@ -29,14 +33,18 @@ SMALL: dict[str, Any] = {
 }
 
 
-def run(work: Callable[[], Awaitable[None]]) -> None:
+def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """Run a test in a loop that notes callbacks which took long."""
 
-    async def main() -> None:
-        asyncio.get_running_loop().slow_callback_duration = SLOW_SECONDS
-        await work()
+    @wraps(test)
+    def run(**given: Any) -> None:
+        async def main() -> None:
+            asyncio.get_running_loop().slow_callback_duration = SLOW_SECONDS
+            await test(**given)
 
-    asyncio.run(main(), debug=True)
+        asyncio.run(main(), debug=True)
+
+    return run
 
 
 @pytest.fixture(autouse=True)
@@ -65,52 +73,30 @@ async def all_of(store: AsyncStore) -> list[bytes]:
 
 @pytest.mark.parametrize("mode", ["owner", "attach"])
 @pytest.mark.parametrize("flush", ["none", "inline"])
-def test_many_tasks_put_at_once(tmp_path: Path, mode: str, flush: str) -> None:
-    async def work() -> None:
-        async with small(tmp_path, flush=flush) as owner:
-            store = owner if mode == "owner" else await small(tmp_path)
-            assert store.role == mode
-            one = await store.put(Message("t", b"first", queue_id=0))
-            assert (one.physical_offset, one.queue_offset) == (0, 0)
-            puts = (store.put(Message("t", b"%03d" % n, queue_id=0)) for n in range(200))
-            results = await asyncio.gather(*puts)
-            assert [each.queue_offset for each in results] == list(range(1, 201))
-            batch = await store.put_batch([Message("t", b"b", queue_id=0)] * 3)
-            assert [each.queue_offset for each in batch] == [201, 202, 203]
-            columns = await store.put_columns("t", [b"c", b"d"], queue_ids=0)
-            end = columns[-1].end_offset
-            assert await store.flush() == end
-            assert await all_of(store) == [
-                b"first",
-                *(b"%03d" % n for n in range(200)),
-                *[b"b"] * 3,
-                b"c",
-                b"d",
-            ]
-            if store is not owner:
-                await store.close()
-
-    run(work)
-
-
-def test_a_refusal_is_its_own_tasks(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with small(tmp_path) as store:
-            good, bad, more = await asyncio.gather(
-                store.put(Message("t", b"good")),
-                store.put(Message("", b"bad")),
-                store.put(Message("t", b"more")),
-                return_exceptions=True,
-            )
-            assert isinstance(bad, PutRefused)
-            assert isinstance(good, PutResult)
-            assert isinstance(more, PutResult)
-            assert good.status is more.status is PutStatus.PUT_OK
-            with pytest.raises(PutRefused):
-                await store.put_batch([Message("t", b"x"), Message("", b"bad")])
-            assert await all_of(store) == [b"good", b"more"]
-
-    run(work)
+@in_a_loop
+async def test_many_tasks_put_at_once(tmp_path: Path, mode: str, flush: str) -> None:
+    async with small(tmp_path, flush=flush) as owner:
+        store = owner if mode == "owner" else await small(tmp_path)
+        assert store.role == mode
+        one = await store.put(Message("t", b"first", queue_id=0))
+        assert (one.physical_offset, one.queue_offset) == (0, 0)
+        puts = (store.put(Message("t", b"%03d" % n, queue_id=0)) for n in range(200))
+        results = await asyncio.gather(*puts)
+        assert [each.queue_offset for each in results] == list(range(1, 201))
+        batch = await store.put_batch([Message("t", b"b", queue_id=0)] * 3)
+        assert [each.queue_offset for each in batch] == [201, 202, 203]
+        columns = await store.put_columns("t", [b"c", b"d"], queue_ids=0)
+        end = columns[-1].end_offset
+        assert await store.flush() == end
+        assert await all_of(store) == [
+            b"first",
+            *(b"%03d" % n for n in range(200)),
+            *[b"b"] * 3,
+            b"c",
+            b"d",
+        ]
+        if store is not owner:
+            await store.close()
 
 
 def test_puts_go_on_while_the_other_process_closes(tmp_path: Path) -> None:
@@ -128,198 +114,160 @@ def test_puts_go_on_while_the_other_process_closes(tmp_path: Path) -> None:
             results = await asyncio.gather(*puts)
             assert [each.queue_offset for (each,) in results] == list(range(300))
 
-    run(work)
-
-
-def test_an_attached_store_takes_over(tmp_path: Path) -> None:
-    owner = open_small(tmp_path)
-
-    async def work() -> None:
-        async with small(tmp_path) as store:
-            await store.put(Message("t", b"0", queue_id=0))
-            await asyncio.to_thread(owner.close)
-            assert (await store.put(Message("t", b"1", queue_id=0))).queue_offset == 1
-            while store.role == "attach":  # the result comes a moment sooner
-                await asyncio.sleep(0.001)
-            assert await all_of(store) == [b"0", b"1"]
-
-    run(work)
+    in_a_loop(work)()
 
 
 # --- cancelling --------------------------------------------------------------------------------
 
 
-def test_a_put_that_is_cancelled_before_it_begins_is_not_put(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with small(tmp_path) as store:
-            put = asyncio.ensure_future(store.put(Message("t", b"cancelled")))
-            await asyncio.sleep(0)
-            put.cancel()  # the thread may have it, and may not
-            with pytest.raises(asyncio.CancelledError):
-                await put
-            never = asyncio.ensure_future(store.put(Message("t", b"never")))
-            never.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await never
-            await store.put(Message("t", b"there"))
-            found = await all_of(store)
-            assert found[-1] == b"there"
-            assert b"never" not in found
-
-    run(work)
-
-
-def test_others_go_on_when_one_is_cancelled(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with small(tmp_path) as store:
-            puts = [
-                asyncio.ensure_future(store.put(Message("t", b"%02d" % n, queue_id=0)))
-                for n in range(50)
-            ]
-            await asyncio.sleep(0)
-            for each in puts[::2]:
-                each.cancel()
-            done = await asyncio.gather(*puts, return_exceptions=True)
-            others = [each for each in done[1::2] if isinstance(each, PutResult)]
-            assert [each.status for each in others] == [PutStatus.PUT_OK] * 25
-            found = await all_of(store)
-            assert [each for each in found if int(each) % 2] == [
-                b"%02d" % n for n in range(1, 50, 2)
-            ]
-
-    run(work)
-
-
-def test_a_follower_that_is_cancelled_ends(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with small(tmp_path) as store:
-            await store.put(Message("t", b"0", queue_id=0))
-            seen: list[bytes] = []
-
-            async def follow() -> None:
-                async for each in store.read("t", 0, follow=True):
-                    seen.append(bytes(each.body))  # noqa: PERF401  # it never ends
-
-            following = asyncio.ensure_future(follow())
-            while len(seen) < 1:
-                await asyncio.sleep(0.005)
-            await store.put(Message("t", b"1", queue_id=0))
-            while len(seen) < 2:
-                await asyncio.sleep(0.005)
-            following.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await following
-            assert seen == [b"0", b"1"]
-
-    run(work)
-
-
-def test_a_poll_that_is_cancelled_loses_nothing(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with small(tmp_path) as store:
-            for n in range(20):
-                await store.put(Message("t", b"%02d" % n, queue_id=0))
-            await store.wait_dispatched()
-            consumer = await store.consumer("g", "t", start="earliest")
-            for _ in range(5):
-                poll = asyncio.ensure_future(consumer.poll(4))
-                await asyncio.sleep(0.001)
-                poll.cancel()
-                await asyncio.wait([poll])
-                if not poll.cancelled():  # it was there first
-                    await consumer.reset("earliest")
-            found = [bytes(each.body) async for each in consumer.messages(follow=False)]
-            assert found == [b"%02d" % n for n in range(20)]
-            await consumer.close()
-
-    run(work)
-
-
-def test_an_open_that_is_cancelled_leaves_nothing_open(tmp_path: Path) -> None:
-    async def work() -> None:
-        opening = asyncio.ensure_future(small(tmp_path).__aenter__())
+@in_a_loop
+async def test_a_put_that_is_cancelled_before_it_begins_is_not_put(tmp_path: Path) -> None:
+    async with small(tmp_path) as store:
+        put = asyncio.ensure_future(store.put(Message("t", b"cancelled")))
         await asyncio.sleep(0)
-        opening.cancel()
+        put.cancel()  # the thread may have it, and may not
         with pytest.raises(asyncio.CancelledError):
-            await opening
-        deadline = time.monotonic() + 10
-        while (tmp_path / "abort").exists() or not (tmp_path / "checkpoint").exists():
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.01)
+            await put
+        never = asyncio.ensure_future(store.put(Message("t", b"never")))
+        never.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await never
+        await store.put(Message("t", b"there"))
+        found = await all_of(store)
+        assert found[-1] == b"there"
+        assert b"never" not in found
 
-    run(work)
+
+@in_a_loop
+async def test_others_go_on_when_one_is_cancelled(tmp_path: Path) -> None:
+    async with small(tmp_path) as store:
+        puts = [
+            asyncio.ensure_future(store.put(Message("t", b"%02d" % n, queue_id=0)))
+            for n in range(50)
+        ]
+        await asyncio.sleep(0)
+        for each in puts[::2]:
+            each.cancel()
+        done = await asyncio.gather(*puts, return_exceptions=True)
+        others = [each for each in done[1::2] if isinstance(each, PutResult)]
+        assert [each.status for each in others] == [PutStatus.PUT_OK] * 25
+        found = await all_of(store)
+        assert [each for each in found if int(each) % 2] == [b"%02d" % n for n in range(1, 50, 2)]
+
+
+@in_a_loop
+async def test_a_follower_that_is_cancelled_ends(tmp_path: Path) -> None:
+    async with small(tmp_path) as store:
+        await store.put(Message("t", b"0", queue_id=0))
+        seen: list[bytes] = []
+
+        async def follow() -> None:
+            async for each in store.read("t", 0, follow=True):
+                seen.append(bytes(each.body))  # noqa: PERF401  # it never ends
+
+        following = asyncio.ensure_future(follow())
+        while len(seen) < 1:
+            await asyncio.sleep(0.005)
+        await store.put(Message("t", b"1", queue_id=0))
+        while len(seen) < 2:
+            await asyncio.sleep(0.005)
+        following.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+        assert seen == [b"0", b"1"]
+
+
+@in_a_loop
+async def test_a_poll_that_is_cancelled_loses_nothing(tmp_path: Path) -> None:
+    async with small(tmp_path) as store:
+        for n in range(20):
+            await store.put(Message("t", b"%02d" % n, queue_id=0))
+        await store.wait_dispatched()
+        consumer = await store.consumer("g", "t", start="earliest")
+        for _ in range(5):
+            poll = asyncio.ensure_future(consumer.poll(4))
+            await asyncio.sleep(0.001)
+            poll.cancel()
+            await asyncio.wait([poll])
+            if not poll.cancelled():  # it was there first
+                await consumer.reset("earliest")
+        found = [bytes(each.body) async for each in consumer.messages(follow=False)]
+        assert found == [b"%02d" % n for n in range(20)]
+        await consumer.close()
+
+
+@in_a_loop
+async def test_an_open_that_is_cancelled_leaves_nothing_open(tmp_path: Path) -> None:
+    opening = asyncio.ensure_future(small(tmp_path).__aenter__())
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    deadline = time.monotonic() + 10
+    while (tmp_path / "abort").exists() or not (tmp_path / "checkpoint").exists():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
 
 
 # --- reading -----------------------------------------------------------------------------------
 
 
-def test_the_ways_to_a_message(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with small(tmp_path) as store:
-            results = await store.put_batch(
-                [
-                    Message("t", b"%d" % n, queue_id=0, tags="odd" if n % 2 else None)
-                    for n in range(9)
-                ]
+@in_a_loop
+async def test_the_ways_to_a_message(tmp_path: Path) -> None:
+    async with small(tmp_path) as store:
+        results = await store.put_batch(
+            [Message("t", b"%d" % n, queue_id=0, tags="odd" if n % 2 else None) for n in range(9)]
+        )
+        await store.wait_dispatched()
+        assert await store.topics() == ["t"]
+        assert await store.queue_bounds("t", 0) == (0, 9)
+        assert [each.queue_id for each in await store.queues("t")] == [0]
+        assert bodies((await store.get("t", 0, 7)).messages) == [b"7", b"8"]
+        assert [bytes(m.body) async for m in store.read("t", 0, 5, tags="odd")] == [b"5", b"7"]
+        assert (await store.look_up(results[3].physical_offset)).body == b"3"
+        pieces = [each async for each in store.scan_pieces()]
+        assert [len(each) for each in pieces if isinstance(each, RecordBatch)] == [9]
+        at = results[0].store_timestamp_ms
+        assert await store.offset_by_time("t", 0, at) == 0
+        assert await store.in_thread(lambda each: each.max_offset) == results[-1].end_offset
+        assert await store.groups() == {}
+        assert await store.disk() is None
+        await store.delete_topic("t")
+        assert await store.topics() == []
+
+
+@in_a_loop
+async def test_a_get_waits_for_a_message(tmp_path: Path) -> None:
+    async with small(tmp_path) as store:
+        waiting = [asyncio.ensure_future(store.get("t", 0, 0, wait_ms=20_000)) for _ in range(50)]
+        await asyncio.sleep(0.2)  # more than there are threads
+        await store.put(Message("t", b"x", queue_id=0))
+        for each in waiting:
+            assert bodies((await each).messages) == [b"x"]
+
+
+@in_a_loop
+async def test_a_consumer(tmp_path: Path) -> None:
+    async with small(tmp_path) as store:
+        async with await store.consumer("g", "t", start="earliest", commit="batch") as consumer:
+            assert await consumer.poll(wait_ms=20) == []
+            put = asyncio.get_running_loop().call_later(
+                0.05,
+                asyncio.ensure_future,
+                store.put_batch([Message("t", b"%d" % n, queue_id=0) for n in range(5)]),
             )
-            await store.wait_dispatched()
-            assert await store.topics() == ["t"]
-            assert await store.queue_bounds("t", 0) == (0, 9)
-            assert [each.queue_id for each in await store.queues("t")] == [0]
-            assert bodies((await store.get("t", 0, 7)).messages) == [b"7", b"8"]
-            assert [bytes(m.body) async for m in store.read("t", 0, 5, tags="odd")] == [b"5", b"7"]
-            assert (await store.look_up(results[3].physical_offset)).body == b"3"
-            pieces = [each async for each in store.scan_pieces()]
-            assert [len(each) for each in pieces if isinstance(each, RecordBatch)] == [9]
-            at = results[0].store_timestamp_ms
-            assert await store.offset_by_time("t", 0, at) == 0
-            assert await store.in_thread(lambda each: each.max_offset) == results[-1].end_offset
-            assert await store.groups() == {}
-            assert await store.disk() is None
-            await store.delete_topic("t")
-            assert await store.topics() == []
-
-    run(work)
-
-
-def test_a_get_waits_for_a_message(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with small(tmp_path) as store:
-            waiting = [
-                asyncio.ensure_future(store.get("t", 0, 0, wait_ms=20_000)) for _ in range(50)
-            ]
-            await asyncio.sleep(0.2)  # more than there are threads
-            await store.put(Message("t", b"x", queue_id=0))
-            for each in waiting:
-                assert bodies((await each).messages) == [b"x"]
-
-    run(work)
-
-
-def test_a_consumer(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with small(tmp_path) as store:
-            async with await store.consumer("g", "t", start="earliest", commit="batch") as consumer:
-                assert await consumer.poll(wait_ms=20) == []
-                put = asyncio.get_running_loop().call_later(
-                    0.05,
-                    asyncio.ensure_future,
-                    store.put_batch([Message("t", b"%d" % n, queue_id=0) for n in range(5)]),
-                )
-                found = [m async for m in first(consumer.messages(), 3)]
-                assert bodies(found) == [b"0", b"1", b"2"]
-                assert put.when()
-                assert await consumer.lag() == {0: 2}
-            assert await store.groups() == {"g": {"t": {0: 3}}}
-            async with await store.consumer("g", "t") as consumer:
-                rest = [bytes(m.body) async for m in consumer.messages(follow=False)]
-                assert rest == [b"3", b"4"]
-                assert await consumer.committed() == {0: 3}
-                await consumer.commit()
-                await consumer.seek(0, 1)
-                assert bodies(await consumer.poll(2)) == [b"1", b"2"]
-
-    run(work)
+            found = [m async for m in first(consumer.messages(), 3)]
+            assert bodies(found) == [b"0", b"1", b"2"]
+            assert put.when()
+            assert await consumer.lag() == {0: 2}
+        assert await store.groups() == {"g": {"t": {0: 3}}}
+        async with await store.consumer("g", "t") as consumer:
+            rest = [bytes(m.body) async for m in consumer.messages(follow=False)]
+            assert rest == [b"3", b"4"]
+            assert await consumer.committed() == {0: 3}
+            await consumer.commit()
+            await consumer.seek(0, 1)
+            assert bodies(await consumer.poll(2)) == [b"1", b"2"]
 
 
 async def first(messages: Any, count: int) -> Any:
@@ -328,22 +276,6 @@ async def first(messages: Any, count: int) -> Any:
         count -= 1
         if not count:
             return
-
-
-def test_a_store_that_is_open_for_reading(tmp_path: Path) -> None:
-    with open_small(tmp_path) as owner:
-        owner.put(Message("t", b"x", queue_id=0))
-
-    async def work() -> None:
-        async with lakelog.aio.open(tmp_path, mode="read", plugins=[]) as store:
-            assert not store.is_writable
-            assert await all_of(store) == [b"x"]
-            with pytest.raises(PutRefused, match="mode='write'"):
-                await store.put(Message("t", b"y"))
-            with pytest.raises(StoreReadOnly):
-                await store.flush()
-
-    run(work)
 
 
 # --- the end -----------------------------------------------------------------------------------
@@ -362,5 +294,100 @@ def test_what_was_given_is_put_before_a_close(tmp_path: Path) -> None:
             await store.look_up(0)
         await store.close()
 
-    run(work)
+    in_a_loop(work)()
     assert not [each for each in threading.enumerate() if each.name == "lakelog-aio"]
+
+
+# --- members of groups, and the queues that have new messages ---
+
+
+T = TypeVar("T")
+SETTINGS = {"flush": "none", "segment_size_bytes": 1 << 20, "preallocate": False}
+
+
+async def after(iterator: AsyncIterator[T]) -> T:
+    return await asyncio.wait_for(anext(iterator), 60)
+
+
+def test_members_of_one_loop_share(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    async def work(member: AsyncGroupConsumer) -> None:
+        async for each in member:
+            seen.append(int(bytes(each.message.body)))
+            await member.ack(each)
+
+    async def main() -> None:
+        async with open_async(tmp_path, **SETTINGS) as store:
+            async with (
+                await store.subscribe("g", "t", start="earliest") as one,
+                await store.subscribe("g", "t", start="earliest") as two,
+            ):
+                tasks = [asyncio.create_task(work(each)) for each in (one, two)]
+                async with asyncio.timeout(60):
+                    while len(seen) < 100:
+                        await asyncio.sleep(0.01)
+                    while sorted(one.assigned() + two.assigned()) != [("t", n) for n in range(4)]:
+                        await asyncio.sleep(0.01)
+                for each in tasks:
+                    each.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            assert sum((await store.groups())["g"]["t"].values()) == 100
+
+    with open_store(tmp_path) as store:
+        fill(store, 100)
+    asyncio.run(main())
+    assert sorted(seen) == list(range(100))
+
+
+def test_outcomes_and_a_cancelled_poll(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            open_async(tmp_path, **SETTINGS) as store,
+            await store.subscribe("g", "t", start="earliest") as member,
+        ):
+            polling = asyncio.create_task(member.poll(4))
+            await asyncio.sleep(0)  # its thread runs by now, and cannot be stopped
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+            found: list[Delivery] = []
+            async with asyncio.timeout(30):  # less than the invisible time
+                while len(found) < 4:
+                    found += await member.poll(4, wait_ms=100)
+            assert sorted(numbers_of(found)) == [0, 1, 2, 3]
+            assert await member.renew(found[0])
+            assert await member.ack(*found[1:])
+            assert await member.nack(found[0], 0)
+            (again,) = await member.poll(wait_ms=60_000)
+            assert (again.topic, again.attempt, again.origin_topic) == ("%RETRY%g", 2, "t")
+            assert await member.ack(again)
+            await member.commit()
+            assert (await store.groups())["g"]["%RETRY%g"] == {0: 1}
+
+    with open_store(tmp_path) as store:
+        fill(store, 4)
+    asyncio.run(main())
+
+
+def test_being_told_which_queues_have_new_messages(tmp_path: Path) -> None:
+    async def main(store: AsyncStore) -> None:
+        told = store.watch("t", since={("t", 0): 1})
+        assert await after(told) == {("t", 0): 3, ("t", 1): 2}
+        waiting = asyncio.create_task(after(told))
+        await store.put(Message("other", b"", queue_id=0))
+        await store.put(Message("t", b"", queue_id=7))
+        assert await waiting == {("t", 7): 1}
+        await store.put_batch([Message("t", b"", queue_id=n % 2) for n in range(4)])
+        grown: dict[tuple[str, int], int] = {}
+        while grown != {("t", 0): 5, ("t", 1): 4}:
+            grown |= await after(told)
+        ends = asyncio.create_task(anext(told, None))
+        await store.close()
+        assert await asyncio.wait_for(ends, 60) is None
+
+    async def opened() -> None:
+        await main(await open_async(tmp_path, **SETTINGS))
+
+    with open_store(tmp_path) as store:
+        fill(store, 5, queues=2)
+    asyncio.run(opened())

@@ -31,7 +31,7 @@ from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.simplequeue import SimpleQueue
 from lakelog_queues.readers.catch_up import ReaderCatchUp
 from lakelog_queues.settings import ConsumeQueueSettings
-from plugins.queues.tests.consumequeue.support import SMALL, contents, plain, queues
+from plugins.queues.tests.consumequeue.support import contents, plain, queues
 
 FILES = RealFileSystem()
 SEGMENT_BYTES = 4 << 20
@@ -236,25 +236,6 @@ def test_an_owner_that_opens_after_the_reader_is_seen(tmp_path: Path) -> None:
     assert contents(late) == contents(made)
     for each in (calm, late, made):
         each.close()
-
-
-def test_where_a_reader_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "BATCH_BYTES", 1000)
-    monkeypatch.setattr(beside, "_SLACK_BYTES", 1000)
-    made = queues(tmp_path, SMALL)
-    made.resume(0, 0)
-    assert beside.complete_to([]) == 0
-    made.dispatch(plain("old", range(3)))
-    made.dispatch(plain("t", range(5, 25), 600))
-    made.dispatch(plain("u", range(20), 4600))
-    each = made._queues.values()
-    assert beside.complete_to(each) == 8600 - 200 - 1000
-    assert beside.start_before(each, 7400) in (7400, 7200)
-    assert beside.start_before(each, 4600) == 4600
-    assert beside.start_before(each, 4000) in range(3200, 4001, 200)
-    assert beside.start_before(each, 700) == 600  # "old" ends there
-    assert beside.start_before(each, 100) == 0
-    made.close()
 
 
 def test_a_batch_that_is_on_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,59 +2,51 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from core.tests.store.faults import SeenFiles
 from lakelog.errors import StoreFailed
-from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.files.state.durable_queue_ends import read_kept
 from lakelog.format.layout import OWN_DIR
 from lakelog_queues.dispatching.dirty import DirtyFiles
 from lakelog_queues.files.openfiles import OpenFiles
-from lakelog_testing import FaultyFile
 from lakelog_testing.records import STORED_AT_MS
 from plugins.queues.tests.consumequeue.support import SMALL, plain, queues
 from tests.support.waiting import until
 
 
-class Watched(RealFileSystem):
-    """Remembers which files were synced, and fails where a test says so."""
-
-    synced: list[str]
-    folders: list[Path]
-    failing: bool
-    meanwhile: list[Callable[[], object]]
+class Watched(SeenFiles):
+    """Fails where a test says so, or does something before the next sync of a file."""
 
     def __init__(self) -> None:
-        object.__setattr__(self, "synced", [])
-        object.__setattr__(self, "folders", [])
-        object.__setattr__(self, "failing", False)
-        object.__setattr__(self, "meanwhile", [])
+        super().__init__()
+        self.failing = False
+        self.meanwhile: list[Callable[[], object]] = []
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        return _WatchedFile(super().open(path, write=write, create=create), self)
+    def see(self, call: str, path: Path) -> None:
+        if call == "sync":
+            if self.failing:
+                raise OSError(errno.EIO, "this test's disk fails", str(path))
+            while self.meanwhile:
+                self.meanwhile.pop()()
+        super().see(call, path)
 
-    def sync_dir(self, path: Path) -> None:
-        super().sync_dir(path)
-        self.folders.append(path)
+    @property
+    def synced(self) -> list[str]:
+        """The topics of files that were synced."""
+        return [path.parent.parent.name for call, path in self.seen if call == "sync"]
 
-
-class _WatchedFile(FaultyFile):
-    def __init__(self, inner: File, watched: Watched) -> None:
-        super().__init__(inner)
-        self._watched = watched
-
-    def sync(self) -> None:
-        if self._watched.failing:
-            self.failing.add("sync")
-        while self._watched.meanwhile:
-            self._watched.meanwhile.pop()()
-        super().sync()
-        self._watched.synced.append(self.path.parent.parent.name)
+    @property
+    def folders(self) -> list[Path]:
+        """Those that were synced."""
+        return [path for call, path in self.seen if call == "sync_dir"]
 
 
 @pytest.fixture
@@ -120,7 +112,7 @@ def test_what_a_dead_owner_may_not_have_synced_is_synced(tmp_path: Path, files: 
     assert {tmp_path, tmp_path / "consumequeue" / "t" / "0"} <= set(files.folders)
     again.close()
     calm = queues(tmp_path, SMALL, files=files)
-    files.synced.clear()
+    files.seen.clear()
     calm.resume(0, 4000)
     calm.close()
     assert files.synced == []
@@ -139,10 +131,10 @@ def test_a_failed_sync_is_remembered_and_moves_no_checkpoint(
 ) -> None:
     made = queues(tmp_path, files=files)
     made.dispatch(plain("t", range(5)))
-    object.__setattr__(files, "failing", True)
+    files.failing = True
     with pytest.raises(StoreFailed, match="sync of a queue failed"):
         made.flush()
-    object.__setattr__(files, "failing", False)
+    files.failing = False
     with pytest.raises(StoreFailed):
         made.flush()
     with pytest.raises(StoreFailed):

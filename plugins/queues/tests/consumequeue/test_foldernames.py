@@ -1,4 +1,4 @@
-"""Topics that cannot name a folder stop nothing, and escape from nowhere."""
+"""Topics that cannot name a folder stop nothing, and escape from nowhere; topics of batches."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 
 from core.tests.codec.handmade import record, run
 from lakelog.codec import RecordBatch
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import MAGIC_V2
 from lakelog_queues.units.foldernames import names_folder
+from lakelog_queues.units.topicconfig import batch_topics
 from plugins.queues.tests.consumequeue.support import contents, keep_log, queues
 
 NO_FOLDERS = ["a/b", "/a", "a/", "..", ".", "", "../../x", "a\x00b", "a/0"]
@@ -93,3 +95,35 @@ def _of_version_2(topic: str) -> bytes:
     raw = raw[:4] + struct.pack(">I", MAGIC_V2 & 0xFFFFFFFF) + raw[8:-3]
     raw += len(topic).to_bytes(2, "big") + topic.encode() + bytes(2)
     return len(raw).to_bytes(4, "big") + raw[4:]
+
+
+# --- which topics have queues of batches ---
+
+
+GOOD = '{"topicConfigTable":{"b":{"attributes":{"queue.type":"BatchCQ"}},"s":{"attributes":{}}}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "backup", "expected"),
+    [
+        (GOOD, None, {"b"}),
+        (None, None, set()),
+        (GOOD[:40], GOOD, {"b"}),
+        ("", GOOD, {"b"}),
+        (None, GOOD, {"b"}),
+        (GOOD[:40], None, set()),
+        ("[]", None, set()),
+        ('{"topicConfigTable":null}', None, set()),
+        ('{topicConfigTable:{b:{0:1, attributes : {"queue.type":"BatchCQ"}}}}', None, {"b"}),
+        ('{"topicConfigTable":{"a{b:c":{"attributes":{"queue.type":"BatchCQ"}}}}', None, {"a{b:c"}),
+        ('{"topicConfigTable":{"s":{"attributes":{"queue.type":"SimpleCQ"}}}}', None, set()),
+    ],
+)
+def test_batch_topics(
+    tmp_path: Path, text: str | None, backup: str | None, expected: set[str]
+) -> None:
+    (tmp_path / "config").mkdir()
+    for name, content in (("topics.json", text), ("topics.json.bak", backup)):
+        if content is not None:
+            (tmp_path / "config" / name).write_text(content)
+    assert batch_topics(RealFileSystem(), tmp_path) == expected

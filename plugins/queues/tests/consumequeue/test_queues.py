@@ -9,7 +9,6 @@ import attrs
 import pytest
 
 from core.tests.codec.handmade import record, run
-from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.openfiles import OpenFiles
@@ -186,51 +185,6 @@ def test_light_queues(
 # --- restarts ---
 
 
-def test_a_clean_stop_asks_for_what_follows_the_last_unit(tmp_path: Path) -> None:
-    stored(tmp_path)
-    again = queues(tmp_path)
-    assert again.resume(0, 6000) == 5000
-    assert again.bounds(QUEUE, 0) == (0, 25)
-    again.dispatch(plain("t", range(25, 30), 5000))
-    assert offsets(again) == [200 * at for at in range(30)]
-    again.close()
-
-
-@pytest.mark.parametrize("lost", range(3))
-def test_after_a_crash_whatever_is_missing_is_put_right(tmp_path: Path, lost: int) -> None:
-    stored(tmp_path / "whole")
-    stored(tmp_path / "crashed")
-    overwrite(path_of(tmp_path / "crashed", lost), 2 * UNIT_BYTES, bytes(UNIT_BYTES))
-    again = queues(tmp_path / "crashed", clean=False)
-    assert again.resume(0, 5000) == 2000 * lost + 400
-    assert again.bounds(QUEUE, 0) == (0, 10 * lost + 2)
-    again.dispatch(plain("t", range(25)))
-    again.close()
-    for number in range(3):
-        content = path_of(tmp_path / "crashed", number).read_bytes()
-        assert content == path_of(tmp_path / "whole", number).read_bytes()
-
-
-@pytest.mark.parametrize("lost", range(3))
-def test_a_file_that_is_missing_is_made_again(tmp_path: Path, lost: int) -> None:
-    stored(tmp_path)
-    path_of(tmp_path, lost).unlink()
-    again = queues(tmp_path, clean=False)
-    assert again.resume(0, 5000) == (lost > 0) * lost * 2000
-    again.dispatch(plain("t", range(25)))
-    assert offsets(again) == [200 * at for at in range(25)]
-    again.close()
-
-
-def test_a_gap_between_files_is_noticed_after_a_clean_stop_too(tmp_path: Path) -> None:
-    stored(tmp_path)
-    path_of(tmp_path, 1).unlink()
-    again = queues(tmp_path)
-    assert again.resume(0, 5000) == 2000
-    assert again.bounds(QUEUE, 0) == (0, 10)
-    again.close()
-
-
 @pytest.mark.parametrize(
     ("at", "data", "end"),
     [
@@ -260,45 +214,6 @@ def test_a_unit_of_another_record_is_put_right_when_its_record_comes(tmp_path: P
     again.dispatch(plain("t", range(25)))
     assert offsets(again) == [200 * at for at in range(25)]
     again.close()
-
-
-def test_what_a_crash_left_behind_the_end_never_comes_back(tmp_path: Path) -> None:
-    stored(tmp_path, count=5)
-    old = (9000).to_bytes(8, "big") + (200).to_bytes(4, "big") + bytes(8)
-    overwrite(path_of(tmp_path), 6 * UNIT_BYTES, old)
-    again = queues(tmp_path, clean=False)
-    again.resume(0, 1000)
-    again.dispatch(plain("t", range(6)))
-    again.close()
-    assert path_of(tmp_path).read_bytes()[6 * UNIT_BYTES :] == bytes(4 * UNIT_BYTES)
-
-
-def test_units_behind_the_end_of_the_log_go(tmp_path: Path) -> None:
-    stored(tmp_path)
-    again = queues(tmp_path)
-    assert again.resume(0, 2200) == 0  # what was synced is not this log
-    assert again.bounds(QUEUE, 0) == (0, 11)
-    again.close()
-    assert not path_of(tmp_path, 2).exists()
-    assert path_of(tmp_path, 1).read_bytes()[UNIT_BYTES:] == bytes(FILE_BYTES - UNIT_BYTES)
-
-
-def test_an_empty_last_file_does_no_harm(tmp_path: Path) -> None:
-    stored(tmp_path, count=10)
-    path_of(tmp_path, 1).touch()
-    again = queues(tmp_path, clean=False)
-    again.resume(0, 2000)
-    again.dispatch(plain("t", range(10, 12), 2000))
-    assert offsets(again, 9) == [1800, 2000, 2200]
-    again.close()
-    assert path_of(tmp_path, 1).stat().st_size == FILE_BYTES
-
-
-def test_files_of_another_size_are_refused(tmp_path: Path) -> None:
-    stored(tmp_path)
-    other = type(SMALL)(file_entries=7)
-    with pytest.raises(CorruptQueue, match=r"have 200 bytes, but .*file_entries requires 140"):
-        queues(tmp_path, other).resume(0, 5000)
 
 
 # --- forgetting ---
@@ -348,25 +263,6 @@ def test_few_files_are_open_whatever_the_number_of_queues(tmp_path: Path) -> Non
         held.size()
     opened.close()
     assert len(opened) == 0
-
-
-def test_queues_of_many_topics(tmp_path: Path) -> None:
-    made = queues(tmp_path)
-    topics = [f"topic-{number}" for number in range(60)]
-    logs: list[bytes] = []
-    for stated in range(3):
-        logs += [
-            record(topic, b"", b"", stated, _length(logs, topics, at))
-            for at, topic in enumerate(topics)
-        ]
-    made.dispatch(run(*logs))
-    assert sorted(made.queues()) == sorted((topic, 0) for topic in topics)
-    assert all(made.bounds((topic, 0), 0) == (0, 3) for topic in topics)
-    made.close()
-
-
-def _length(before: list[bytes], topics: list[str], at: int) -> int:
-    return sum(map(len, before)) + sum(91 + len(topic) for topic in topics[:at])
 
 
 def test_all_queues_share_the_files_they_keep_open(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
@@ -100,7 +101,6 @@ def test_reads_see_whole_units_only_while_they_are_written(tmp_path: Path) -> No
     made = queues(tmp_path, type(SMALL)(file_entries=100))
     made.resume(0, 0)
     over = threading.Event()
-    wrong: list[object] = []
 
     def look() -> None:
         while not over.is_set():
@@ -108,18 +108,15 @@ def test_reads_see_whole_units_only_while_they_are_written(tmp_path: Path) -> No
             if bounds is not None:
                 found = offsets(made, max(0, bounds[1] - 50))
                 expected = [200 * at for at in range(max(0, bounds[1] - 50), bounds[1])]
-                if found[: len(expected)] != expected:
-                    wrong.append((found, expected))
+                assert found[: len(expected)] == expected
 
-    threads = [threading.Thread(target=look) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for start in range(0, 2000, 10):
-        made.dispatch(plain("t", range(start, start + 10), 200 * start))
-    over.set()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(3) as pool:
+        looking = [pool.submit(look) for _ in range(3)]
+        for start in range(0, 2000, 10):
+            made.dispatch(plain("t", range(start, start + 10), 200 * start))
+        over.set()
+        for each in looking:
+            each.result()
     made.close()
 
 

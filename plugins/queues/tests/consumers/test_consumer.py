@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lakelog.errors import SettingsError, StoreClosed, StoreError, StoreReadOnly
+from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
 from lakelog_queues.finding.results import GetResult, GetStatus
 from plugins.queues.tests.consumers.support import Queues, a_consumer, a_message, a_table, places
 
@@ -280,17 +280,3 @@ def test_a_reader_reads_and_does_not_commit(tmp_path: Path) -> None:
     assert reader.committed() == {0: 3}
     with pytest.raises(StoreReadOnly):
         a_consumer(queues, tmp_path, offsets=a_table(tmp_path, read_only=True), commit="batch")
-
-
-def test_a_commit_that_failed_can_be_tried_again(tmp_path: Path) -> None:
-    (tmp_path / "config").write_text("in the way")
-    table = a_table(tmp_path / "more")
-    consumer = a_consumer(Queues(3), tmp_path, offsets=table)
-    (tmp_path / "more").mkdir()
-    (tmp_path / "more" / "config").symlink_to(tmp_path / "config")
-    consumer.poll(2)
-    with pytest.raises(StoreError, match="could not be written"):
-        consumer.commit()
-    (tmp_path / "more" / "config").unlink()
-    consumer.commit()
-    assert a_table(tmp_path / "more").committed("g", "T") == {0: 2}

@@ -18,11 +18,6 @@ def file_of(path: Path) -> Path:
     return path / "config" / "consumerOffset.json"
 
 
-def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
-    a_table(tmp_path).commit("g", "%RETRY%g", {0: 5, 3: 1})
-    assert a_table(tmp_path).groups() == {"g": {"%RETRY%g": {0: 5, 3: 1}}}
-
-
 def test_nothing_is_written_before_the_first_commit(tmp_path: Path) -> None:
     table = a_table(tmp_path)
     assert table.groups() == {}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import attrs
 
 import lakelog
 from lakelog import Delivery, GroupConsumer, Message, Store
+from tests.support.waiting import until
 
 QUEUES = 4
 
@@ -34,13 +34,6 @@ def fill(store: Store, count: int, topic: str = "t", queues: int = QUEUES, **mor
 
 def bodies(deliveries: Iterable[Delivery]) -> list[int]:
     return [int(bytes(each.message.body)) for each in deliveries]
-
-
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come true"
-        time.sleep(0.005)
 
 
 def drain(*consumers: GroupConsumer, count: int, most: int = 8) -> list[Delivery]:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from plugins.queues.tests.groups.processes import check_exclusive, check_order, started, steps
-from plugins.queues.tests.groups.support import QUEUES, fill, open_store, until
+from plugins.queues.tests.groups.support import QUEUES, fill, open_store
 from tests.support import sampling
+from tests.support.waiting import until
 
 
 def a_round(path: Path, seed: int, *, members: int, kills: int, messages: int, **more: Any) -> None:
@@ -39,7 +40,7 @@ def a_round(path: Path, seed: int, *, members: int, kills: int, messages: int, *
             victim.kill()
             running.append(one_more())
             victim.join(30)
-        until(lambda: len(done()) == messages, 120)
+        until(lambda: len(done()) == messages, seconds=120)
     finally:
         for each in running:
             each.kill()
@@ -65,7 +66,7 @@ def check_end(path: Path, options: dict[str, Any], messages: int) -> None:
             reached = {(t, q): at for t in topics for q, at in tables.get(t, {}).items()}
             return reached == {queue: end for queue, end in ends.items() if queue[0] in topics}
 
-        until(is_over, 120)
+        until(is_over, seconds=120)
         assert sum(store.groups()["g"]["t"].values()) == messages
         assert len(store.groups()["g"]["t"]) == QUEUES
 

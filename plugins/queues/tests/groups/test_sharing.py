@@ -16,7 +16,8 @@ import lakelog
 from lakelog import GroupConsumer, Message, PutRefused, PutStatus, Store
 from lakelog.errors import SettingsError, StoreClosed, StoreError, StoreReadOnly
 from lakelog.runtime.arguments import WrongType, WrongValue
-from plugins.queues.tests.groups.support import Clock, bodies, drain, fill, open_store, until
+from plugins.queues.tests.groups.support import Clock, bodies, drain, fill, open_store
+from tests.support.waiting import until
 
 
 @pytest.fixture

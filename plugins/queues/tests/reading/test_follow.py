@@ -82,32 +82,6 @@ def test_a_follower_that_starts_behind_the_end_waits_for_its_place(live: Live) -
     assert next(follow).queue_offset == 3
 
 
-def test_follow_in_an_event_loop_that_goes_on(live: Live) -> None:
-    async def follow() -> tuple[list[int], int]:
-        ticks = 0
-
-        async def tick() -> None:
-            nonlocal ticks
-            while True:
-                ticks += 1
-                await asyncio.sleep(0.001)
-
-        ticking = asyncio.create_task(tick())
-        after(0.05, lambda: live.put(3))
-        after(0.15, lambda: live.put(2))
-        found = []
-        async for each in live.follower.read_async("t", 0, follow=True):
-            found.append(each.queue_offset)
-            if len(found) == 5:
-                break
-        ticking.cancel()
-        return found, ticks
-
-    found, ticks = asyncio.run(follow())
-    assert found == [0, 1, 2, 3, 4]
-    assert ticks > 20
-
-
 def test_an_event_loop_reads_to_the_end_and_sees_the_close(live: Live) -> None:
     async def read(*, follow: bool) -> list[int]:
         reader = live.follower.read_async("t", 0, follow=follow)

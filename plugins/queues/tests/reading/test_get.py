@@ -10,15 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.tests.store.support import open_small, read_small
+from core.tests.store.support import open_small, overwrite, read_small
 from lakelog import Message, Store
+from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.results import GetResult, GetStatus
 from lakelog_queues.finding.selection import MOST_BYTES, wanted
 from lakelog_queues.finding.shortway import FewMessagesGetter
 from plugins.queues.tests.arrow.test_columns import row_of, rows_of
-from plugins.queues.tests.reading.support import QueuesInMemory, getter_of, put_numbered
+from plugins.queues.tests.reading.support import QueuesInMemory, getter_of, put_numbered, times_of
 
 COUNT = 200
 S = GetStatus
@@ -94,15 +95,6 @@ def test_what_is_gone_is_being_removed(
         assert told(late.get("t", 0, 3)) == (S.MESSAGE_WAS_REMOVING, gone, 0, gone)
 
 
-def test_bad_arguments_are_refused(getter: QueueGetter) -> None:
-    with pytest.raises(ValueError, match="queue_id is -1"):
-        getter.get("t", -1, 0)
-    with pytest.raises(ValueError, match="max_messages is 0"):
-        getter.get("t", 0, 0, 0)
-    with pytest.raises(ValueError, match="contain no tag"):
-        getter.get("t", 0, 0, tags=" || ")
-
-
 # --- limits ---
 
 
@@ -113,16 +105,6 @@ def test_max_bytes_bounds_the_records_but_one_is_given(getter: QueueGetter) -> N
     assert numbers(getter.get("t", 0, 3, max_bytes=0)) == [3]
     assert getter.get("t", 0, 3, max_bytes=3 * size).next_offset == 6
     assert len(getter.get("t", 0, 0, 999, max_bytes=2 * MOST_BYTES).messages) == COUNT
-
-
-def test_across_segments_by_owner_and_reader(
-    store: Store, getter: QueueGetter, queues: QueuesInMemory, tmp_path: Path
-) -> None:
-    whole = getter.get("t", 0, 0, 1000)
-    assert numbers(whole) == list(range(COUNT))
-    assert len({each.physical_offset // (16 << 10) for each in whole.messages}) > 2
-    with read_small(tmp_path / "s", segment_size_bytes=16 << 10) as reader:
-        assert getter_of(reader, queues).get("t", 0, 0, 1000) == whole
 
 
 def test_sparse_records_are_read_one_by_one_from_files(
@@ -162,9 +144,7 @@ def test_the_short_way_serves_no_damage(
 ) -> None:
     queues.take_in(store)
     bad = getter_of(store, queues).get("t", 0, 7, 1).messages[0]
-    with (tmp_path / "s" / "commitlog" / f"{0:020d}").open("r+b") as file:
-        file.seek(bad.physical_offset + 150)
-        file.write(b"?")
+    overwrite(tmp_path / "s", bad.physical_offset + 150, b"?")
     with read_small(tmp_path / "s", segment_size_bytes=16 << 10) as reader:
         for each in (store, reader):
             getter = getter_of(each, queues)
@@ -306,10 +286,7 @@ def test_a_damaged_record_is_passed_over(
 ) -> None:
     queues.take_in(store)
     unit = queues.of["t", 0][20]
-    segment = sorted((tmp_path / "s" / "commitlog").iterdir())[0]
-    with segment.open("r+b") as file:
-        file.seek(unit[1] + 100)
-        file.write(b"?")
+    overwrite(tmp_path / "s", unit[1] + 100, b"?")
     reader = store if mode == "owner" else read_small(tmp_path / "s", segment_size_bytes=16 << 10)
     with caplog.at_level(logging.WARNING, "lakelog"):
         result = getter_of(reader, queues).get("t", 0, 18, 5)
@@ -317,7 +294,10 @@ def test_a_damaged_record_is_passed_over(
     assert "queue offset 20 leads" in caplog.text
     columns = getter_of(reader, queues).get_columns("t", 0, 18, 5, columns=["queue_offset"])
     assert columns.batch["queue_offset"].to_pylist() == [18, 19, 21, 22, 23]
-    unverified = getter_of(reader, queues).get_columns("t", 0, 18, 5, columns=[], verify=False)
+    unverified = getter_of(reader, queues).get_columns(
+        "t", 0, 18, 5, columns=["queue_offset"], verify=False
+    )
+    assert unverified.batch["queue_offset"].to_pylist() == [18, 19, 20, 21, 22]
     assert unverified.next_offset == 23
     if mode == "read":
         reader.close()
@@ -363,13 +343,66 @@ def test_columns_equal_messages(getter: QueueGetter, offset: int, count: int, mo
     assert (columns.min_offset, columns.max_offset) == (messages.min_offset, messages.max_offset)
 
 
-def test_checksums_of_columns_can_be_left_out(store: Store, tmp_path: Path) -> None:
-    store.wait_dispatched()
-    bad = store.get("t", 0, 7, 1).messages[0]
-    with (tmp_path / "s" / "commitlog" / f"{0:020d}").open("r+b") as file:
-        file.seek(bad.physical_offset + 150)
-        file.write(b"?")
-    checked = store.get_columns("t", 0, 6, 3, columns=["queue_offset"])
-    assert checked.batch["queue_offset"].to_pylist() == [6, 8, 9]
-    unchecked = store.get_columns("t", 0, 6, 3, columns=["queue_offset"], verify=False)
-    assert unchecked.batch["queue_offset"].to_pylist() == [6, 7, 8]
+# --- a queue with empty places in its middle, more of them than one call looks at ---
+
+
+QUEUE = ("t", 0)
+HOLE = 5000
+
+
+class HoledQueues(QueuesInMemory):
+    """The first 20 units, a hole, then the others; a read in the hole goes on behind it."""
+
+    def take_in(self, store: Store) -> None:
+        super().take_in(store)
+        units = self.of[QUEUE]
+        self.of[QUEUE] = units[:20] + [(unit[0] + HOLE, *unit[1:]) for unit in units[20:]]
+
+    def units(self, queue: Queue, first: int, count: int) -> Units:
+        there = [unit[0] for unit in self.of[queue] if unit[0] >= first]
+        return super().units(queue, there[0] if there else first, count)
+
+
+@pytest.fixture
+def sparse(tmp_path: Path) -> Iterator[Store]:
+    with open_small(tmp_path / "s") as store:
+        put_numbered(store, 60)
+        yield store
+
+
+@pytest.mark.parametrize("count", [1, 7, 32, 100])
+@pytest.mark.parametrize("tags", [None, "*"])
+def test_everything_is_read_once_and_in_order(sparse: Store, count: int, tags: str | None) -> None:
+    queues = HoledQueues()
+    queues.take_in(sparse)
+    getter, at, found = getter_of(sparse, queues), 0, []
+    for _ in range(200):
+        result = getter.get("t", 0, at, count, tags=tags)
+        found += [int(each.body[:6]) for each in result.messages]
+        if result.next_offset == at:
+            break
+        assert result.messages
+        at = result.next_offset
+    assert found == list(range(60))
+    assert at == 60 + HOLE
+
+
+@pytest.mark.parametrize("first", [20, 21, 3000, HOLE + 19, HOLE + 20])
+def test_a_get_in_the_hole_goes_on_behind_it(sparse: Store, first: int) -> None:
+    queues = HoledQueues()
+    queues.take_in(sparse)
+    result = getter_of(sparse, queues).get("t", 0, first, 2)
+    assert [each.body[:6] for each in result.messages] == [b"000020", b"000021"]
+    assert result.next_offset == HOLE + 22
+
+
+def test_a_search_by_time_passes_over_it(sparse: Store) -> None:
+    queues = HoledQueues()
+    queues.take_in(sparse)
+    times = times_of(sparse, queues)
+    stored = [each.store_timestamp_ms for each in sparse.scan()]
+    assert times.offset_by_time("t", 0, stored[0]) == 0
+    assert times.offset_by_time("t", 0, stored[-1] + 1) == 60 + HOLE
+    for ms in set(stored):
+        first = stored.index(ms)
+        assert times.offset_by_time("t", 0, ms) == first + HOLE * (first >= 20)

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from core.tests.codec.handmade import record
-from core.tests.recovery.support import crash, log_bytes
-from core.tests.store.support import SEGMENT, fill, open_small
+from core.tests.recovery.support import crash, log_bytes, recover_small
+from core.tests.store.support import SEGMENT, fill, open_small, overwrite
 from lakelog import GetStatus, Message, PutResult, Store
 from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import StoreCheckpoint, write_checkpoint
+from lakelog_doctor.check import check
 
 FILES = RealFileSystem()
 ENTRIES = 20
@@ -365,3 +366,57 @@ def test_what_was_synced_of_another_log_proves_nothing(tmp_path: Path) -> None:
         assert store.recovery is not None
         assert store.recovery.dispatched_from == 0
         assert_all_found(store, results[:50] + more)
+
+
+# --- a stated queue offset has no checksum: a flipped bit must not carry its queue away ---
+
+
+TURNS = 300
+QUEUE_OFFSET = 20
+
+
+def crashed_by_turns(path: Path) -> list[PutResult]:
+    """Two queues by turns, and an owner that died."""
+    with open_small(path) as store:
+        results = [
+            store.put(Message("t", b"%06d" % each * 10, queue_id=each % 2)) for each in range(TURNS)
+        ]
+    crash(path)
+    return results
+
+
+def flip(path: Path, result: PutResult, bit: int) -> None:
+    """Flip a bit of the stated queue offset."""
+    stated = result.queue_offset ^ 1 << bit
+    overwrite(path, result.physical_offset + QUEUE_OFFSET, stated.to_bytes(8))
+
+
+@pytest.mark.parametrize("bit", [40, 63, 20])
+@pytest.mark.parametrize("which", [150, 0, TURNS - 2, TURNS - 1])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_flipped_bit_raises_no_queue_and_is_told(
+    tmp_path: Path, bit: int, which: int, kept: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    results = crashed_by_turns(tmp_path)
+    if not kept:
+        (tmp_path / "lakelog" / "queues.json").unlink()
+    flip(tmp_path, results[which], bit)
+    with open_small(tmp_path) as store:
+        for each in range(3):
+            put = store.put(Message("t", b"x", queue_id=which % 2))
+            assert put.queue_offset == TURNS // 2 + each
+    found = list(check(tmp_path, index=False, plugins=[]))
+    assert [each.what for each in found] == ["the record has another queue offset than its unit"]
+    assert f"queue offset {which // 2}" in found[0].expected
+    assert str(results[which].physical_offset) in found[0].found
+    if which < TURNS - 2 and not kept:
+        assert "has an impossible queue offset" in caplog.text
+
+
+def test_a_recovery_says_so_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    results = crashed_by_turns(tmp_path)
+    (tmp_path / "lakelog" / "queues.json").unlink()
+    flip(tmp_path, results[150], 40)
+    recover_small(tmp_path)
+    assert f"the record at {results[150].physical_offset} has an imp" in caplog.text
+    assert results[150].physical_offset > SEGMENT

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import attrs
 import pytest
 
-from core.tests.recovery.support import alter, crash, log_bytes, recover_small, tear
-from core.tests.store.support import open_small, read_small
+from core.tests.recovery.support import crash, log_bytes, recover_small, store_at, tear
+from core.tests.store.support import open_small, overwrite, read_small
 from lakelog import GetStatus, Message, PutResult, Store
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import RealFileSystem
@@ -50,10 +49,10 @@ def stale(tmp_path: Path) -> Stale:
         new = put(store, b"n", 2)
     for each in new:
         here = log_bytes(short)[each.physical_offset : each.end_offset]
-        alter(path, each.physical_offset, partial(_instead, here), len(here))
+        overwrite(path, each.physical_offset, here)
     for each in old[2:4]:
-        _store_at(path, each, 1_000)
-    _store_at(path, old[4], PROVED_MS)
+        store_at(path, each, 1_000)
+    store_at(path, old[4], PROVED_MS)
     tear(path, new[1])
     checkpoint = attrs.evolve(
         read_checkpoint(RealFileSystem(), path),
@@ -157,7 +156,7 @@ def test_what_was_written_there_since_is_read(stale: Stale) -> None:
         put(store, b"k", 6)
         again = put(store, b"a", 3)
     assert again[0].physical_offset == torn
-    alter(stale.path, torn, partial(_instead, log_bytes(other)[torn:end]), end - torn)
+    overwrite(stale.path, torn, log_bytes(other)[torn:end])
     with read_small(stale.path) as store:
         assert [each.physical_offset for each in store.get("t", 0, 6).messages][:3] == offsets_of(
             again
@@ -183,11 +182,3 @@ def put(store: Store, fill: bytes, count: int) -> list[PutResult]:
 
 def offsets_of(results: list[PutResult]) -> list[int]:
     return [each.physical_offset for each in results]
-
-
-def _instead(new: bytes, _old: bytes) -> bytes:
-    return new
-
-
-def _store_at(path: Path, result: PutResult, time_ms: int) -> None:
-    alter(path, result.physical_offset + 56, lambda _: time_ms.to_bytes(8, "big"), 8)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import lakelog
+from core.tests.store.faults import SeenFiles
 from core.tests.store.support import open_small
-from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.format.layout import COMMITLOG_DIR
 from lakelog.interfaces import DeletionRate
 from lakelog_doctor.check import check
@@ -29,49 +29,34 @@ SETTINGS: dict[str, Any] = {"consume-queue": {"file_entries": 32}}
 MESSAGES = 200
 
 
-class Killing(RealFileSystem):
-    """Kills its process before the change of a number; ``changes`` names all that were made."""
+class Killing(SeenFiles):
+    """Kills its process before the change of a number, once it is armed."""
+
+    armed = False
 
     def __init__(self, at: int = -1) -> None:
-        object.__setattr__(self, "at", at)
-        object.__setattr__(self, "armed", False)
-        object.__setattr__(self, "changes", [])
+        super().__init__()
+        self.at = at
 
-    at: int
-    armed: bool
-    changes: list[str]
-
-    def _note(self, what: str, path: Path) -> None:
-        if self.armed:
-            if len(self.changes) == self.at:
+    def see(self, call: str, path: Path) -> None:
+        if self.armed and call in ("create", "rename", "unlink", "sync_dir"):
+            if len(self.seen) == self.at:
                 os.kill(os.getpid(), signal.SIGKILL)
-            self.changes.append(f"{what} {path.parent.name}/{path.name}")
+            super().see(call, path)
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        if create:
-            self._note("make", path)
-        return super().open(path, write=write, create=create)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._note("rename", target)
-        super().rename(source, target)
-
-    def unlink(self, path: Path) -> None:
-        self._note("remove", path)
-        super().unlink(path)
-
-    def sync_dir(self, path: Path) -> None:
-        self._note("sync", path)
-        super().sync_dir(path)
+    @property
+    def changes(self) -> list[str]:
+        """All that were made."""
+        return [f"{call} {path.parent.name}/{path.name}" for call, path in self.seen]
 
 
 def clean(path: Path, files: Killing) -> None:
     """What is killed."""
     house = House(Keeping(keep=1, pace=DeletionRate(interval_ms=0)))
     store = house.open(path, files=files, **SETTINGS)
-    object.__setattr__(files, "armed", True)
+    files.armed = True
     store.delete_expired()
-    object.__setattr__(files, "armed", False)
+    files.armed = False
     store.close()
 
 

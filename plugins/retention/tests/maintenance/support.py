@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,13 @@ class House:
             **more,
         }
         return open_small(path, **given)
+
+    @contextmanager
+    def filled(self, path: Path, count: int = 160, **more: Any) -> Iterator[Store]:
+        """Open a store so, and put some messages."""
+        with self.open(path, **more) as store:
+            fill(store, count)
+            yield store
 
 
 def fill(store: Store, count: int) -> list[PutResult]:

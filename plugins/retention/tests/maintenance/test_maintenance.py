@@ -39,8 +39,7 @@ def test_the_first_round_comes_after_a_minute_then_every_ten_seconds(tmp_path: P
 
 def test_a_round_deletes_one_batch_with_pauses(tmp_path: Path) -> None:
     house = House(Keeping(pace=DeletionRate(batch_max=2, interval_ms=100)))
-    with house.open(tmp_path, **ROUNDS) as store:
-        fill(store, 300)
+    with house.filled(tmp_path, 300, **ROUNDS):
         every = [int(each.name) for each in segments(tmp_path)]
         house.clock.advance_and_settle(60_000)
         assert house.deleted == every[:1]
@@ -78,8 +77,7 @@ def test_a_round_that_fails_is_told_and_the_next_one_comes(
             return super().choose(segments, situation)
 
     house = House(Failing())
-    with house.open(tmp_path, **ROUNDS) as store:
-        fill(store, 100)
+    with house.filled(tmp_path, 100, **ROUNDS):
         house.clock.advance_and_settle(60_000)
         assert not house.deleted
         assert "a round of maintenance failed" in caplog.text
@@ -88,16 +86,6 @@ def test_a_round_that_fails_is_told_and_the_next_one_comes(
 
 
 # --- disks ---
-
-
-def test_a_full_disk_takes_no_put_from_the_first_one_on(tmp_path: Path) -> None:
-    house = House(watcher=Telling(DiskState.STOP_WRITING, "0.91 of /data is used"))
-    with house.open(tmp_path, cleaner=None, **WATCHED) as store:
-        with pytest.raises(PutRefused, match="too full"):
-            store.put(Message("t", b""))
-        house.watcher.state = DiskState.OK
-        store.disk()
-        store.put(Message("t", b""))
 
 
 def test_a_wait_longer_than_the_machine_can_count_is_a_long_wait(tmp_path: Path) -> None:
@@ -148,6 +136,8 @@ def test_a_full_disk_stops_puts_until_the_watcher_says_so(tmp_path: Path) -> Non
 def test_a_person_may_ask_at_once(tmp_path: Path) -> None:
     house = House(watcher=Telling(DiskState.STOP_WRITING, "full"))
     with house.open(tmp_path, **WATCHED) as store:
+        with pytest.raises(PutRefused, match="too full"):  # from the first one on
+            store.put(Message("t", b""))
         report = store.disk()
         assert report is not None
         assert report.state is DiskState.STOP_WRITING
@@ -179,8 +169,7 @@ def test_what_was_deleted_may_open_the_store_at_once(tmp_path: Path) -> None:
             return super().observe(paths)
 
     house = House(watcher=Roomy(reason="full"))
-    with house.open(tmp_path, **WATCHED, **ROUNDS) as store:
-        fill(store, 100)
+    with house.filled(tmp_path, 100, **WATCHED, **ROUNDS) as store:
         house.clock.advance_and_settle(60_000)
         assert house.cleaner.asked[0][1].disk is DiskState.STOP_WRITING
         assert house.cleaner.asked[0][1].free_bytes == 10
@@ -190,8 +179,7 @@ def test_what_was_deleted_may_open_the_store_at_once(tmp_path: Path) -> None:
 
 def test_no_segment_is_made_ahead_that_would_cross_the_line(tmp_path: Path) -> None:
     house = House()
-    with house.open(tmp_path, preallocate=True, **WATCHED) as store:
-        fill(store, 10)
+    with house.filled(tmp_path, 10, preallocate=True, **WATCHED) as store:
         until(lambda: len(segments(tmp_path)) == 2)
         house.watcher.keep_free_bytes = 1 << 60
         store.disk()
@@ -207,8 +195,7 @@ def test_a_watcher_that_fails_does_not_keep_the_cleaner_from_its_work(tmp_path: 
             raise OSError("no such device")
 
     house = House(watcher=Failing())
-    with house.open(tmp_path, **WATCHED, **ROUNDS) as store:
-        fill(store, 100)
+    with house.filled(tmp_path, 100, **WATCHED, **ROUNDS):
         house.clock.advance_and_settle(60_000)
         assert house.deleted
         assert house.cleaner.asked[0][1].disk is DiskState.OK
@@ -239,8 +226,7 @@ def test_what_is_deleted_is_told_with_its_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "lakelog")
-    with House().open(tmp_path) as store:
-        fill(store, 100)
+    with House().filled(tmp_path, 100) as store:
         assert store.delete_expired().deleted
     assert f"{segment_name(0)} is deleted: surplus" in caplog.text
 
@@ -257,8 +243,7 @@ def test_a_segment_without_a_whole_record_is_read_once(
 
     monkeypatch.setattr(SegmentInfos, "_find", noted)
     house = House(Keeping(keep=99))
-    with house.open(tmp_path) as store:
-        fill(store, 160)
+    with house.filled(tmp_path) as store:
         for _ in range(3):
             store.delete_expired()
         first, second = house.cleaner.asked[-1][0][:2]

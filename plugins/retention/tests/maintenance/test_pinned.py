@@ -36,8 +36,7 @@ def test_a_pin_behind_the_end_of_the_log_holds_everything(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     house = House()
-    with house.open(tmp_path) as store:
-        fill(store, 160)
+    with house.filled(tmp_path) as store:
         write_pin(FILES, tmp_path, Pin("lake", store.max_offset + 1, house.clock.now_ms()))
         for _ in range(3):
             report = store.delete_expired()
@@ -67,8 +66,7 @@ def test_a_pin_of_a_log_that_went_on_otherwise_holds_everything(tmp_path: Path) 
 
 def test_it_expires_as_any_other(tmp_path: Path) -> None:
     house = House()
-    with house.open(tmp_path, maintenance={"pin_expires_after_ms": 1000}) as store:
-        fill(store, 160)
+    with house.filled(tmp_path, maintenance={"pin_expires_after_ms": 1000}) as store:
         write_pin(FILES, tmp_path, Pin("lake", 1 << 40, house.clock.now_ms()))
         assert store.delete_expired().deleted == ()
         house.clock.advance(1001)

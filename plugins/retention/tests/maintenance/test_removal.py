@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import errno
 import gc
+import json
 import logging
+import subprocess
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +21,8 @@ from core.tests.store.support import SEGMENT, open_small, read_small, segments
 from lakelog import Message, PutRefused, Store
 from lakelog.errors import (
     OffsetOutOfRange,
-    SettingsError,
     StoreClosed,
     StoreFailed,
-    StoreReadOnly,
 )
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import DeletionRate, KeptSegment
@@ -79,87 +81,18 @@ def test_the_cleaner_is_told_of_each_sealed_segment(tmp_path: Path) -> None:
             assert info.pinned_by == (("lake",) if end > SEGMENT + 1 else ())
 
 
-def test_a_dry_run_deletes_nothing_and_says_the_same(tmp_path: Path) -> None:
-    house = House(Keeping(keep=1))
-    with house.open(tmp_path) as store:
-        fill(store, 160)
-        before = names(tmp_path)
-        would = store.delete_expired(dry_run=True)
-        assert would.dry_run
-        assert names(tmp_path) == before
-        with house.open(tmp_path, mode="read") as reader:
-            assert reader.delete_expired(dry_run=True) == would
-            with pytest.raises(StoreReadOnly, match="is open for reading"):
-                reader.delete_expired()
-        assert store.delete_expired().deleted == would.deleted
-
-
-def test_without_a_cleaner_nothing_is_ever_deleted(tmp_path: Path) -> None:
-    with open_small(tmp_path) as store:
-        fill(store, 100)
-        with pytest.raises(SettingsError, match="no cleaner is set"):
-            store.delete_expired()
-        assert not [each for each in threading.enumerate() if each.name == "lakelog-maintenance"]
-        assert store.disk() is None
-
-
-def test_a_person_gets_twenty_batches(tmp_path: Path) -> None:
-    house = House(Keeping(pace=DeletionRate(batch_max=1, interval_ms=0)))
-    with house.open(tmp_path) as store:
-        fill(store, 160)
-        count = len(names(tmp_path)) - 1
-        assert len(store.delete_expired().deleted) == count
-
-
 def test_the_active_segment_stays(tmp_path: Path) -> None:
     house = House()
-    with house.open(tmp_path) as store:
-        fill(store, 100)
+    with house.filled(tmp_path, 100) as store:
         store.delete_expired()
         assert len(names(tmp_path)) == 1
         assert store.delete_expired().deleted == ()
         store.put(Message("t", b""))
 
 
-def test_a_veto_keeps_a_segment_and_all_behind_it(tmp_path: Path) -> None:
-    house = House(veto=SEGMENT)
-    with house.open(tmp_path) as store:
-        fill(store, 160)
-        report = store.delete_expired()
-        assert [each.start_offset for each in report.deleted] == [0]
-        assert report.kept is not None
-        assert report.kept.start_offset == SEGMENT
-        assert "not archived yet" in report.kept.reason
-        assert names(tmp_path)[0] == SEGMENT
-        house.veto = -1
-        assert store.delete_expired().kept is None
-
-
-def test_a_pin_keeps_what_its_follower_needs(tmp_path: Path) -> None:
-    house = House()
-    with house.open(tmp_path) as store:
-        fill(store, 160)
-        write_pin(RealFileSystem(), tmp_path, Pin("lake", SEGMENT + 100, house.clock.now_ms()))
-        report = store.delete_expired()
-        assert report.kept == KeptSegment(SEGMENT, "followers still need it: lake")
-        assert names(tmp_path)[0] == SEGMENT
-
-
-def test_a_pin_expires_if_that_is_set(tmp_path: Path) -> None:
-    house = House()
-    with house.open(tmp_path, maintenance={"pin_expires_after_ms": "1h"}) as store:
-        fill(store, 160)
-        write_pin(RealFileSystem(), tmp_path, Pin("lake", 0, house.clock.now_ms()))
-        house.clock.advance(3_600_000)
-        assert store.delete_expired().deleted == ()
-        house.clock.advance(1)
-        assert store.delete_expired().deleted
-
-
 def test_overridden_pins_are_told_loudly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     house = House()
-    with house.open(tmp_path, maintenance={"override_pins": True}) as store:
-        fill(store, 100)
+    with house.filled(tmp_path, 100, maintenance={"override_pins": True}) as store:
         write_pin(RealFileSystem(), tmp_path, Pin("lake", 0, house.clock.now_ms()))
         report = store.delete_expired()
         assert report.deleted[0].pinned_by == ("lake",)
@@ -181,8 +114,7 @@ def test_what_queues_do_not_know_yet_stays(tmp_path: Path) -> None:
 
 def test_a_segment_that_is_read_waits_and_then_goes(tmp_path: Path) -> None:
     house = House(Keeping(pace=DeletionRate(interval_ms=0, destroy_forcibly_after_ms=5000)))
-    with house.open(tmp_path) as store:
-        fill(store, 160)
+    with house.filled(tmp_path) as store:
         owned_by(store).log.sync()
         mine = held(store).view(0, 1000)
         theirs = bytes(mine)
@@ -198,8 +130,7 @@ def test_a_segment_that_is_read_waits_and_then_goes(tmp_path: Path) -> None:
 
 
 def test_a_segment_goes_once_its_reader_is_done(tmp_path: Path) -> None:
-    with House().open(tmp_path) as store:
-        fill(store, 100)
+    with House().filled(tmp_path, 100) as store:
         owned_by(store).log.sync()
         view = held(store).view(0, 1000)
         assert store.delete_expired().kept is not None
@@ -210,8 +141,7 @@ def test_a_segment_goes_once_its_reader_is_done(tmp_path: Path) -> None:
 
 
 def test_a_forced_deletion_waits_for_nobody(tmp_path: Path) -> None:
-    with House(Keeping(forced=True)).open(tmp_path) as store:
-        fill(store, 100)
+    with House(Keeping(forced=True)).filled(tmp_path, 100) as store:
         owned_by(store).log.sync()
         view = held(store).view(0, 1000)
         assert store.delete_expired().kept is None
@@ -244,8 +174,7 @@ def test_readers_hear_where_the_log_begins_now(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["owner", "read"])
 def test_a_scan_never_passes_over_what_is_deleted_meanwhile(tmp_path: Path, mode: str) -> None:
     house = House(Keeping(keep=1, forced=True))
-    with house.open(tmp_path) as store:
-        fill(store, 300)
+    with house.filled(tmp_path, 300) as store:
         reader = store if mode == "owner" else read_small(tmp_path)
         scan = reader.scan()
         next(scan)
@@ -269,31 +198,24 @@ def read_all(store: Store) -> None:
 def test_readers_and_deletions_and_puts_at_once(tmp_path: Path) -> None:
     """Nobody crashes, and who reads from the minimum on misses nothing behind it."""
     house = House(Keeping(keep=3))
-    with house.open(tmp_path, flush="inline", **FEW) as store:
-        fill(store, 100)
-        stop, failures = threading.Event(), list[BaseException]()
+    with house.filled(tmp_path, 100, flush="inline", **FEW) as store:
+        stop = threading.Event()
 
-        def guarded() -> None:
-            try:
-                while not stop.is_set():
-                    read_all(store)
-                    with read_small(tmp_path, **FEW) as reader:
-                        read_all(reader)
-            except BaseException as error:
-                failures.append(error)
-                raise
+        def read() -> None:
+            while not stop.is_set():
+                read_all(store)
+                with read_small(tmp_path, **FEW) as reader:
+                    read_all(reader)
 
-        threads = [threading.Thread(target=guarded) for _ in range(2)]
-        for each in threads:
-            each.start()
-        for number in range(100, 900):
-            store.put(Message("t", b"%06d" % number + b"." * 394, queue_id=0))
-            if number % 20 == 0:
-                store.delete_expired()
-        stop.set()
-        for each in threads:
-            each.join()
-        assert not failures
+        with ThreadPoolExecutor(2) as pool:
+            reading = [pool.submit(read) for _ in range(2)]
+            for number in range(100, 900):
+                store.put(Message("t", b"%06d" % number + b"." * 394, queue_id=0))
+                if number % 20 == 0:
+                    store.delete_expired()
+            stop.set()
+            for each in reading:
+                each.result()
         assert store.min_offset > 10 * SEGMENT
 
 
@@ -304,11 +226,8 @@ class Stubborn(RealFileSystem):
     """Files of which one cannot be deleted, or a folder not synced."""
 
     def __init__(self) -> None:
-        object.__setattr__(self, "keeps", set())
-        object.__setattr__(self, "unsynced", set())
-
-    keeps: set[str]
-    unsynced: set[str]
+        self.keeps: set[str] = set()
+        self.unsynced: set[str] = set()
 
     def unlink(self, path: Path) -> None:
         if path.name in self.keeps:
@@ -323,8 +242,7 @@ class Stubborn(RealFileSystem):
 
 def test_a_file_that_cannot_be_deleted_is_tried_again_before_any_other(tmp_path: Path) -> None:
     files, house = Stubborn(), House()
-    with house.open(tmp_path, files=files) as store:
-        fill(store, 160)
+    with house.filled(tmp_path, files=files) as store:
         every = names(tmp_path)
         files.keeps.add(segments(tmp_path)[1].name)
         report = store.delete_expired()
@@ -366,8 +284,7 @@ def test_a_cleaner_that_leaves_a_gap_deletes_nothing(tmp_path: Path) -> None:
         def choose(self, segments: Any, situation: Any) -> Any:
             return list(super().choose(segments, situation))[1:]
 
-    with House(Leaving()).open(tmp_path) as store:
-        fill(store, 160)
+    with House(Leaving()).filled(tmp_path) as store:
         before = names(tmp_path)
         with pytest.raises(lakelog.LakelogError, match="consecutive segments from the first"):
             store.delete_expired()
@@ -383,8 +300,32 @@ def test_a_store_that_is_closed_cleans_no_more(tmp_path: Path) -> None:
 
 def test_a_dry_run_counts_all_the_rounds_that_a_person_gets(tmp_path: Path) -> None:
     house = House(Keeping(keep=1, pace=DeletionRate(batch_max=2, interval_ms=0)))
-    with house.open(tmp_path) as store:
-        fill(store, 300)
+    with house.filled(tmp_path, 300) as store:
         seen = store.delete_expired(dry_run=True)
         assert len(seen.deleted) > 2
         assert store.delete_expired().deleted == seen.deleted
+
+
+# --- killed on its way, at every change that it makes to the disk ---
+
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_whatever_change_it_is_killed_before_the_next_open_is_consistent(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "plugins.retention.tests.maintenance.killing", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row for row in rows if row["wrong"]] == []
+    assert [row["killed"] for row in rows] == [True] * (len(rows) - 1) + [False]
+    changes = [row["before"] or "" for row in rows]
+    for kind in ("unlink commitlog/", "sync_dir ", "unlink 0/", "rename lakelog/queues.json"):
+        assert any(each.startswith(kind) for each in changes), changes
+    assert len({row["segments"] for row in rows}) > 3

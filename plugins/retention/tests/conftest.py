@@ -1,5 +1,0 @@
-"""Enables detailed assertion messages in contract kits."""
-
-import pytest
-
-pytest.register_assert_rewrite("lakelog_testing")
