@@ -20,7 +20,7 @@ def open_small(path: Path, **more: Any) -> lakelog.Store:
 
 
 def filled(path: Path, count: int, **more: Any) -> Path:
-    """A store of so many messages, closed and durable."""
+    """Put so many messages into a store, which is made if need be; they are durable then."""
     with open_small(path, **more) as store:
         store.put_batch(list(messages(count)))
     return path

@@ -21,7 +21,7 @@ from lakelog_spark.catalog.location import SparkCatalogLocation
 from lakelog_spark.sessions import java
 from plugins.lake.tests.landing.tables import TABLE, assert_exactly, keys_of, read
 from plugins.lake.tests.landing.test_cli import identity
-from plugins.lake.tests.stores import SEGMENT, filled, messages, open_small
+from plugins.lake.tests.stores import SEGMENT, filled
 from plugins.spark.tests.commands import run
 from plugins.spark.tests.reading import offsets, reader, rows_of
 from plugins.spark.tests.reading import read as read_rows
@@ -156,8 +156,7 @@ def test_a_table_of_somebody_else(kind: str, store: Path, tmp_path: Path) -> Non
 def test_a_claim_of_another_store(kind: str, store: Path, tmp_path: Path) -> None:
     to, more = f"{kind}:{tmp_path / 't'}", ("--store-id", "S")
     assert run(*dispatch(store, to, *more)).exit_code == 0
-    with open_small(tmp_path / "other") as other:
-        other.put_batch(list(messages(COUNT // 2)))
+    filled(tmp_path / "other", COUNT // 2)
     said = refused(*dispatch(tmp_path / "other", to, *more))
     assert f"{tmp_path / 'other'} is not the log whose rows" in said
     assert "no whole record is there" in said
@@ -279,8 +278,7 @@ def test_an_offset_that_is_gone(kind: str, store: Path, tmp_path: Path) -> None:
     with lakelog.open(store, mode="read") as opened:
         first = opened.max_offset
     assert run(*dispatch(store, to)).exit_code == 0
-    with open_small(store) as owner:
-        owner.put_batch(list(messages(COUNT)))
+    filled(store, COUNT)
     minimum = drop_front(store, 2 + first // SEGMENT)
     said = refused(*dispatch(store, to))
     assert f"the log begins at offset {minimum}" in said

@@ -183,8 +183,7 @@ def test_a_body_that_cannot_be_unpacked(tmp_path: Path) -> None:
 
 def test_damage_is_collected_in_its_place(tmp_path: Path) -> None:
     path = tmp_path / "store"
-    with open_small(path) as made:
-        made.put_batch(list(messages(100)))
+    filled(path, 100)
     whole = read(path, corrupt="collect")
     assert {row["error"] for row in whole} == {None}
     bad, after = whole[40]["physical_offset"], whole[41]["physical_offset"]

@@ -14,7 +14,7 @@ from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.tables import files
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled, messages, open_small
 
 
 def status(store: Path, to: str) -> dict[str, Any]:
@@ -26,8 +26,7 @@ def status(store: Path, to: str) -> dict[str, Any]:
 
 def test_a_table_before_and_behind_new_messages(kind: str, tmp_path: Path) -> None:
     path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
-    with open_small(path) as store:
-        store.put_batch(list(messages(300)))
+    filled(path, 300)
     assert run("dispatch", path, "--to", to, "--once", "--engine", "processes").exit_code == 0
     found = status(path, to)
     there = files(kind, tmp_path / "t")
@@ -50,8 +49,7 @@ def test_a_table_before_and_behind_new_messages(kind: str, tmp_path: Path) -> No
 def test_the_last_commits_are_shown(kind: str, tmp_path: Path) -> None:
     path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
     for count in (30, 3, 300):
-        with open_small(path) as store:
-            store.put_batch(list(messages(count)))
+        filled(path, count)
         assert run("dispatch", path, "--to", to, "--once", "--engine", "processes").exit_code == 0
     found = status(path, to)
     commits = [each for each in found["commits"] if each["files"]]
@@ -77,8 +75,7 @@ def test_a_commit_says_how_long_the_one_before_took(kind: str, tmp_path: Path) -
     )
     took = []
     for count in (30, 3, 300):
-        with open_small(path) as store:
-            store.put_batch(list(messages(count)))
+        filled(path, count)
         landed = lander.one_pass()
         assert landed is not None
         took.append(landed.commit_seconds * 1000)
@@ -93,8 +90,7 @@ def test_a_commit_says_how_long_the_one_before_took(kind: str, tmp_path: Path) -
 def test_a_commit_that_no_lakelog_understands_is_drawn(tmp_path: Path) -> None:
     path, to = tmp_path / "s", f"delta:{tmp_path / 't'}"
     for count in (30, 3):
-        with open_small(path) as store:
-            store.put_batch(list(messages(count)))
+        filled(path, count)
         assert run("dispatch", path, "--to", to, "--once", "--engine", "processes").exit_code == 0
     logs = sorted((tmp_path / "t" / "_delta_log").glob("*.json"))
     text = logs[1].read_text()

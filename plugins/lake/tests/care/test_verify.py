@@ -37,7 +37,7 @@ from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from plugins.lake.tests.care.planting import change, doubled, moved_behind, with_value, without
 from plugins.lake.tests.landing.tables import SMALL, files, land_all, make
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.stores import SEGMENT, messages, open_small
+from plugins.lake.tests.stores import SEGMENT, filled, open_small
 
 PART = 20_000
 """Many parts of the log, so that ranges go over the edges of parts."""
@@ -58,8 +58,7 @@ def ranges(found: Verified) -> dict[str, list[Range]]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store, and a Parquet table of everything."""
     path = tmp_path_factory.mktemp("made")
-    with open_small(path / "store") as store:
-        store.put_batch(list(messages(300)))
+    filled(path / "store", 300)
     land_all(LandingSource(path / "store", "S"), make("parquet", path / "t"))
     return path
 
@@ -78,8 +77,7 @@ def landed(made: Path, tmp_path: Path) -> Path:
 
 def test_what_landed_equals_the_log(kind: str, store_path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    with open_small(other) as store:
-        store.put_batch(list(messages(40)))
+    filled(other, 40)
     sink = make(kind, tmp_path / "t")
     land_all(LandingSource(other, "O"), sink)
     land(LandingSource(store_path, "S"), sink, in_process, SMALL)  # not everything

@@ -25,7 +25,7 @@ from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSo
 from lakelog_lake.landing.export import to_file
 from plugins.lake.tests.landing.table_specs import per_topic, read_topic
 from plugins.lake.tests.landing.tables import KEY, assert_exactly, keys_in, keys_of, make, read
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled, messages, open_small
 from tests.support.waiting import until
 
 _LONGEST_SECONDS = 60
@@ -210,8 +210,7 @@ def test_dispatch_to_a_table_for_each_topic(kind: str, store_path: Path, tmp_pat
 def test_export_to_tables_adds_what_is_new(kind: str, store_path: Path, tmp_path: Path) -> None:
     arguments = ("export", store_path, "--to", tmp_path / "t", "--format", kind)
     assert run(*arguments).stdout == "300 rows\n"
-    with open_small(store_path) as store:
-        store.put_batch(list(messages(7)))
+    filled(store_path, 7)
     assert run(*arguments).stdout == "7 rows\n"
     assert_exactly(kind, tmp_path / "t", keys_of(store_path, identity(store_path)))
 

@@ -16,7 +16,7 @@ from plugins.lake.tests.landing.tables import (
     make,
     read,
 )
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled, open_small
 
 
 def test_files_are_left_out_by_topic_offset_and_time(store_path: Path, tmp_path: Path) -> None:
@@ -38,8 +38,7 @@ def test_the_position_outlives_the_snapshots(store_path: Path, tmp_path: Path) -
     land_all(source, sink)
     before = sink.head("S").position
     other = tmp_path / "other"
-    with open_small(other) as store:
-        store.put_batch(list(messages(10)))
+    filled(other, 10)
     land_all(LandingSource(other, "O"), sink)
     table = sqlite_catalog(tmp_path).load_table(TABLE)
     current = table.current_snapshot()

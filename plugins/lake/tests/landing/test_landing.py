@@ -31,7 +31,7 @@ from plugins.lake.tests.landing.tables import (
     make,
     read,
 )
-from plugins.lake.tests.stores import expected_rows, messages, open_small
+from plugins.lake.tests.stores import expected_rows, filled, open_small
 
 
 def test_rows_are_the_messages(kind: str, store_path: Path, tmp_path: Path) -> None:
@@ -59,8 +59,7 @@ def test_each_pass_goes_on_where_the_table_says(
 def test_what_comes_later_lands_later(kind: str, store_path: Path, tmp_path: Path) -> None:
     source = LandingSource(store_path, "S")
     land_all(source, make(kind, tmp_path / "t"))
-    with open_small(store_path) as store:
-        store.put_batch(list(messages(20)))
+    filled(store_path, 20)
     assert sum(each.rows for each in land_all(source, make(kind, tmp_path / "t"))) == 20
     assert land_all(source, make(kind, tmp_path / "t")) == []
     assert_exactly(kind, tmp_path / "t", keys_of(store_path, "S"))
@@ -80,8 +79,7 @@ def test_the_position_says_where_queues_go_on(kind: str, store_path: Path, tmp_p
 
 def test_two_stores_land_side_by_side(kind: str, store_path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    with open_small(other) as store:
-        store.put_batch(list(messages(120)))
+    filled(other, 120)
     sources = [LandingSource(store_path, "S"), LandingSource(other, "O")]
     sink = make(kind, tmp_path / "t")
     while any([land(each, sink, in_process, SMALL) for each in sources]):  # noqa: C419  # a generator would stop at the first that lands
@@ -106,8 +104,7 @@ def test_a_store_restored_from_an_older_copy_is_refused(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
     copy_store(store_path, tmp_path / "backup")
-    with open_small(store_path) as store:
-        store.put_batch(list(messages(50)))
+    filled(store_path, 50)
     source, sink = LandingSource(store_path, "S"), make(kind, tmp_path / "t")
     land_all(source, sink)
     expected = keys_of(store_path, "S")
@@ -152,8 +149,7 @@ def test_a_commit_beside_another_store_is_tried_again(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
-    with open_small(other) as store:
-        store.put_batch(list(messages(30)))
+    filled(other, 30)
     mine, theirs = make(kind, tmp_path / "t"), make(kind, tmp_path / "t")
 
     def meanwhile(phase: str) -> None:

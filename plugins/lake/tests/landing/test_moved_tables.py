@@ -27,7 +27,7 @@ from plugins.lake.tests.landing.tables import (
     make,
     read,
 )
-from plugins.lake.tests.stores import filled, messages, open_small
+from plugins.lake.tests.stores import filled
 
 slow = pytest.mark.slow
 
@@ -53,8 +53,7 @@ def all_keys(sources: list[LandingSource]) -> list[tuple[Any, ...]]:
 
 
 def add(source: LandingSource, count: int = 20) -> None:
-    with open_small(source.path) as store:
-        store.put_batch(list(messages(count)))
+    filled(source.path, count)
 
 
 def foreign_append(kind: str, path: Path) -> None:

@@ -15,7 +15,7 @@ from lakelog_lake.landing.export import iso
 from lakelog_lake.landing.places import TableLocation
 from lakelog_lake.tasks.task import write
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.stores import filled, messages, open_small
+from plugins.lake.tests.stores import filled, open_small
 
 
 @pytest.fixture
@@ -81,8 +81,7 @@ def test_expiry_counts_a_file_once(store_path: Path, tmp_path: Path) -> None:
     to = f"delta:{tmp_path / 't'}"
     for _ in range(2):
         assert run("dispatch", store_path, "--to", to, "--once").exit_code == 0
-        with open_small(store_path) as store:
-            store.put_batch(list(messages(20)))
+        filled(store_path, 20)
     assert run("lake", "compact", to).exit_code == 0
     counts = []
     for _ in range(2):

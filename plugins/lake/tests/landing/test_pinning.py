@@ -21,7 +21,7 @@ from lakelog_retention.pins import Pin, read_pins
 from plugins.lake.tests.landing.table_specs import dispatcher, per_topic
 from plugins.lake.tests.landing.tables import TABLE, make
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled, open_small
 
 FILES = RealFileSystem()
 
@@ -36,8 +36,7 @@ class Time:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    with open_small(tmp_path / "s") as owner:
-        owner.put_batch(list(messages(40)))
+    filled(tmp_path / "s", 40)
     return tmp_path / "s"
 
 

@@ -30,7 +30,7 @@ from plugins.lake.tests.landing.tables import (
     read,
 )
 from plugins.lake.tests.landing.tables import TABLE as BY_PYICEBERG
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,8 +110,7 @@ def test_both_ways_take_turns(
     sink: SparkIcebergSink, warehouse: Path, store_path: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
-    with open_small(other) as store:
-        store.put_batch(list(messages(40)))
+    filled(other, 40)
     sinks: list[Sink] = [sink, by_pyiceberg(warehouse)]
     turns = 0
     while land(LandingSource(store_path, "S"), sinks[turns % 2], in_process, SMALL) is not None:
@@ -185,8 +184,7 @@ def test_the_position_outlives_the_snapshots(
 ) -> None:
     land_all(LandingSource(store_path, "S"), sink)
     before = sink.head("S").position
-    with open_small(tmp_path / "other") as store:
-        store.put_batch(list(messages(10)))
+    filled(tmp_path / "other", 10)
     land_all(LandingSource(tmp_path / "other", "O"), sink)
     spark.sql(
         f"CALL lake.system.expire_snapshots(table => '{BY_PYICEBERG}', "
