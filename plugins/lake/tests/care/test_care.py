@@ -74,12 +74,6 @@ def test_dispatch_goes_on_after_care(kind: str, store_path: Path, tmp_path: Path
     assert keys_in(read(kind, path)) == keys_of(store_path, "S")
 
 
-def test_rows_in_a_compacted_parquet_file_are_sorted(store_path: Path, tmp_path: Path) -> None:
-    land_all(LandingSource(store_path, "S"), make("parquet", tmp_path / "t"))
-    compact("parquet", tmp_path / "t")
-    assert_exactly("parquet", tmp_path / "t", keys_of(store_path, "S"))
-
-
 def test_each_queue_in_a_compacted_delta_file_is_in_order(store_path: Path, tmp_path: Path) -> None:
     land_all(LandingSource(store_path, "S"), make("delta", tmp_path / "t"))
     compact("delta", tmp_path / "t")

@@ -16,7 +16,7 @@ from plugins.lake.tests.landing.tables import (
     make,
     read,
 )
-from plugins.lake.tests.stores import filled, open_small
+from plugins.lake.tests.stores import filled
 
 
 def test_files_are_left_out_by_topic_offset_and_time(store_path: Path, tmp_path: Path) -> None:
@@ -81,16 +81,3 @@ def test_the_deletes_of_others_are_no_hindrance(store_path: Path, tmp_path: Path
         if each[2] != 3 or each[4] >= first.end
     ]
     assert_exactly("iceberg", tmp_path, expected)
-
-
-def test_topics_of_any_name_land(tmp_path: Path) -> None:
-    """None of them gets into the path of a file."""
-    from lakelog import Message
-
-    names = ["a%b", "with space", "a=b", "ü", "%DLQ%group", "x" * 120]
-    with open_small(tmp_path / "s") as store:
-        store.put_batch([Message(name, b"1", queue_id=0) for name in names])
-    for kind in ("iceberg", "delta", "parquet"):
-        land_all(LandingSource(tmp_path / "s", "S"), make(kind, tmp_path / kind))
-        assert_exactly(kind, tmp_path / kind, keys_of(tmp_path / "s", "S"))
-        assert sorted(read(kind, tmp_path / kind)["topic"].to_pylist()) == sorted(names)
