@@ -95,10 +95,6 @@ def test_the_word_of_a_serve_that_is_gone_or_stuck_does_not_count(
             assert watcher(path).view()["served_by"] is None
 
 
-def test_where_no_store_is_it_says_so(tmp_path: Path) -> None:
-    assert "no store is here" in top(tmp_path / "none", code=3)
-
-
 def test_what_other_processes_call_themselves_cannot_draw(tmp_path: Path) -> None:
     from rich.console import Console
 
