@@ -141,7 +141,7 @@ class SinkContract:
         assert not landed.won
         assert table.commits() == 1
         table.assert_exactly(keys_of(source.path, "S", landed.end))
-        assert table.in_folder() - before == table.files()
+        assert table.in_folder() - before == set(table.files())
 
     def test_a_commit_beside_another_store_is_tried_again(
         self, table: SinkTable, source: LandingSource, tmp_path: Path

@@ -56,9 +56,9 @@ class SinkTable:
     def read(self) -> pa.Table:
         return read(self.kind, self.path)
 
-    def files(self) -> set[Path]:
+    def files(self) -> list[Path]:
         """The data files of its newest version."""
-        return set(files(self.kind, self.path))
+        return files(self.kind, self.path)
 
     def in_folder(self) -> set[Path]:
         """All data files that are there."""

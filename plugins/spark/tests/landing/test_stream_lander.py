@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +18,7 @@ import lakelog_spark
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.tables import assert_exactly, keys_in, keys_of, read
 from plugins.lake.tests.stores import filled
-from plugins.spark.tests.landing.test_kill_spark import Driver
+from plugins.spark.tests.landing.test_kill_spark import Driver, driver_of
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -33,31 +29,14 @@ _START_SECONDS = 240
 _log = logging.getLogger(__name__)
 
 
-@contextmanager
-def querying(kind: str, folder: Path, *, hold: bool) -> Iterator[Driver]:
+def querying(kind: str, folder: Path, *, hold: bool) -> AbstractContextManager[Driver]:
     given = {
         "store": str(folder / "s"),
         "to": f"{kind}:{folder / 't'}",
         "checkpoint": str(folder / "c"),
         "hold": hold,
     }
-    errors = folder / "errors"
-    command = [sys.executable, "-m", "plugins.spark.tests.landing.program_stream"]
-    with (
-        errors.open("a") as output,
-        subprocess.Popen(
-            [*command, json.dumps(given)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=output,
-            text=True,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-        ) as process,
-    ):
-        try:
-            yield Driver(process, errors)
-        finally:
-            process.kill()
+    return driver_of("program_stream", folder, given)
 
 
 def kill(driver: Driver) -> None:
