@@ -19,8 +19,8 @@ from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_spark.catalog.location import SparkCatalogLocation
 from lakelog_spark.sessions import java
 from plugins.lake.tests.landing.tables import read
+from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import SEGMENT, filled
-from plugins.spark.tests.commands import run
 from plugins.spark.tests.reading import offsets, reader, rows_of
 from plugins.spark.tests.reading import read as read_rows
 from plugins.spark.tests.test_streaming import drop_front, stream

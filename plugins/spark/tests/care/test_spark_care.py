@@ -22,8 +22,8 @@ from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_spark.verify.verify import verify_by_spark
 from plugins.lake.tests.care.planting import change, doubled, moved_behind, with_value, without
 from plugins.lake.tests.landing.tables import assert_ordered, land_all, make
+from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled
-from plugins.spark.tests.commands import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
