@@ -53,16 +53,13 @@ def test_a_segment_comes_back_as_it_was(place: ArchiveFolder, segment: Path) -> 
     assert archive.check(SIZE) == line
 
 
-def test_a_later_process_finds_it(place: ArchiveFolder, segment: Path) -> None:
-    Archive(place).keep(segment, SIZE)
-    assert list(Archive(place).starts()) == [SIZE]
-
-
-def test_keeping_it_again_changes_nothing(place: ArchiveFolder, segment: Path) -> None:
+def test_keeping_it_again_changes_nothing_and_a_later_process_finds_it(
+    place: ArchiveFolder, segment: Path
+) -> None:
     archive = Archive(place)
     line = archive.keep(segment, SIZE)
     assert archive.keep(segment, SIZE) == line
-    assert list(archive.starts()) == [SIZE]
+    assert list(Archive(place).starts()) == list(archive.starts()) == [SIZE]
 
 
 def test_what_was_lost_there_is_put_there_again(place: ArchiveFolder, segment: Path) -> None:
@@ -71,6 +68,8 @@ def test_what_was_lost_there_is_put_there_again(place: ArchiveFolder, segment: P
     place.fs.rm(place.path(f"commitlog/{segment.name}"))
     with pytest.raises(ArchiveError, match="read back nothing"):
         archive.check(SIZE)
+    with pytest.raises(ArchiveError, match=segment.name):
+        archive.read(SIZE, 0, 8)
     archive.keep(segment, SIZE)
     archive.check(SIZE)
 
@@ -112,59 +111,50 @@ def test_what_does_not_come_back_the_same_is_not_archived(
     assert list(archive.starts()) == []
 
 
+@pytest.fixture
+def done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is synced and read back from now on, in its order."""
+    found: list[str] = []
+    fsync, sha256 = os.fsync, ArchiveFolder.sha256
+
+    def synced(fd: int) -> None:
+        found.append(Path(os.readlink(f"/proc/self/fd/{fd}")).relative_to(tmp_path).as_posix())
+        fsync(fd)
+
+    def read_back(*given: Any) -> Any:
+        found.append("read back")
+        return sha256(*given)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(ArchiveFolder, "sha256", read_back)
+    return found
+
+
 def test_the_order_is_copied_proved_and_then_written_down(
-    tmp_path: Path, segment: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, segment: Path, done: list[str]
 ) -> None:
-    done: list[str] = []
-    inner = os.fsync
-
-    def seen(fd: int) -> None:
-        done.append(Path(os.readlink(f"/proc/self/fd/{fd}")).relative_to(tmp_path).as_posix())
-        inner(fd)
-
     place = place_at(str(tmp_path / "a"))
     Archive(place).keep(segment, SIZE)  # the folders are there from now on
     other = tmp_path / segment_name(0)
     other.write_bytes(b"x" * SIZE)
-    monkeypatch.setattr(os, "fsync", seen)
-    monkeypatch.setattr(ArchiveFolder, "sha256", _noted(ArchiveFolder.sha256, done, "read back"))
+    done.clear()
     Archive(place).keep(other, 0)
     name = segment_name(0)
     assert done == [
-        f"a/commitlog/{name}",
-        "a/commitlog",
-        "read back",
-        f"a/manifest/{name}.tmp",
-        "a/manifest",
-        "a/manifest",
+        *(f"a/commitlog/{name}", "a/commitlog", "read back"),
+        *(f"a/manifest/{name}.tmp", "a/manifest", "a/manifest"),
     ]
 
 
 def test_a_folder_that_is_there_is_made_durable_all_the_same(
-    tmp_path: Path, segment: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, segment: Path, done: list[str]
 ) -> None:
     """Whoever made it may have been killed before it synced what it stands in."""
-    synced: list[str] = []
-    inner = os.fsync
-
-    def seen(fd: int) -> None:
-        synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).relative_to(tmp_path).as_posix())
-        inner(fd)
-
     for name in ("commitlog", "manifest"):
         (tmp_path / "old" / "uuid" / name).mkdir(parents=True)
-    monkeypatch.setattr(os, "fsync", seen)
     Archive(place_at(str(tmp_path / "old" / "uuid"))).keep(segment, SIZE)
-    assert synced.index("old/uuid") < synced.index(f"old/uuid/commitlog/{segment.name}")
-    assert "old" in synced
-
-
-def _noted(inner: Any, done: list[str], what: str) -> Any:
-    def noting(*given: Any) -> Any:
-        done.append(what)
-        return inner(*given)
-
-    return noting
+    assert done.index("old/uuid") < done.index(f"old/uuid/commitlog/{segment.name}")
+    assert "old" in done
 
 
 @pytest.mark.parametrize("step", ["copy_in", "sha256", "write"])
@@ -181,14 +171,6 @@ def test_what_ends_half_way_is_begun_anew(
     assert list(Archive(place).starts()) == []
     Archive(place).keep(segment, SIZE)
     assert Archive(place).check(SIZE).size == SIZE
-
-
-def test_bytes_that_cannot_be_read_back_say_where(place: ArchiveFolder, segment: Path) -> None:
-    archive = Archive(place)
-    archive.keep(segment, SIZE)
-    place.fs.rm(place.path(f"commitlog/{segment.name}"))
-    with pytest.raises(ArchiveError, match=segment.name):
-        archive.read(SIZE, 0, 8)
 
 
 def test_it_is_a_segment_source() -> None:

@@ -22,16 +22,9 @@ SEGMENT = 64 << 10
 COUNT = 300
 
 
-def opened(path: Path, mode: Any = "write", **settings: Any) -> lakelog.Store:
-    return lakelog.open(
-        path,
-        mode=mode,
-        plugins=[ArchivePlugin(), SurplusCleaner()],
-        segment_size_bytes=SEGMENT,
-        flush="inline",
-        cleaner="surplus",
-        **settings,
-    )
+def opened(path: Path, mode: Any = "write", **more: Any) -> lakelog.Store:
+    given = {"plugins": [ArchivePlugin(), SurplusCleaner()], "cleaner": "surplus", **more}
+    return lakelog.open(path, mode=mode, segment_size_bytes=SEGMENT, flush="inline", **given)
 
 
 def archived(path: Path, mode: Any = "write") -> lakelog.Store:
@@ -129,17 +122,10 @@ def test_what_cannot_be_archived_stays_in_the_log(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_opened_again_without_it_archives_no_more(tmp_path: Path) -> None:
-    plugin = ArchivePlugin()
-    settings: dict[str, Any] = {
-        "plugins": [plugin, SurplusCleaner()],
-        "segment_size_bytes": SEGMENT,
-        "flush": "inline",
-        "cleaner": "surplus",
-    }
+    plugins = [ArchivePlugin(), SurplusCleaner()]
     url = {"url": str(tmp_path / "old")}
-    with lakelog.open(tmp_path / "s", archive="fsspec", fsspec=url, **settings):
-        pass
-    with lakelog.open(tmp_path / "s", **settings) as owner:
+    opened(tmp_path / "s", plugins=plugins, archive="fsspec", fsspec=url).close()
+    with opened(tmp_path / "s", plugins=plugins) as owner:
         fill(owner)
         report = owner.delete_expired()
     assert report is not None

@@ -95,27 +95,22 @@ def test_the_word_of_a_serve_that_is_gone_or_stuck_does_not_count(
             assert watcher(path).view()["served_by"] is None
 
 
-def test_where_no_store_is_it_says_so(tmp_path: Path) -> None:
-    assert "no store is here" in top(tmp_path / "none", code=3)
-
-
-def test_what_other_processes_call_themselves_cannot_draw(tmp_path: Path) -> None:
+def drawn(width: int = 200, **view: Any) -> str:
     from rich.console import Console
 
-    console = Console(width=200, record=True, file=io.StringIO())
+    console = Console(width=width, record=True, file=io.StringIO())
+    plain = {"served_by": "serve", "path": "/s", "pid": 1, "state": "serving", "disks": []}
+    console.print(frame({**plain, **view}))
+    return console.export_text()
+
+
+def test_what_other_processes_call_themselves_cannot_draw() -> None:
     row = {"name": "\x1b[2J[red]x", "kind": "service", "pid": None, "state": "waiting"}
-    view: dict[str, Any] = {
-        "served_by": "serve",
-        "path": "/s",
-        "pid": 1,
-        "state": "serving",
-        "health": "degraded",
-        "problems": ["it\nis"],
-        "disks": [],
-        "processes": [row | {"health": "restarting", "restarts": 3, "last_exit": "ended"}],
-    }
-    console.print(frame(view))
-    text = console.export_text()
+    text = drawn(
+        health="degraded",
+        problems=["it\nis"],
+        processes=[row | {"health": "restarting", "restarts": 3, "last_exit": "ended"}],
+    )
     assert "\\x1b[2J[red]x" in text
     assert "it\\nis" in text
     assert "no lakelog" in text
@@ -123,25 +118,16 @@ def test_what_other_processes_call_themselves_cannot_draw(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("width", [10, 20, 30, 39, 60, 80, 200])
 def test_where_it_is_narrow_it_leaves_columns_out_and_cuts_no_number(width: int) -> None:
-    from rich.console import Console
-
-    console = Console(width=width, record=True, file=io.StringIO())
     row = {"name": "owner", "kind": "owner", "pid": 1234567, "state": "running", "health": "ok"}
     names = ("appended", "flushed", "dispatched", "records", "syncs")
-    view: dict[str, Any] = {
-        "served_by": "serve",
-        "path": "/s",
-        "pid": 1,
-        "state": "serving",
-        "health": "ok",
-        "problems": [],
-        "disks": [],
-        "positions": dict.fromkeys(names, 123_456_789_012),
-        "lags": {"flush_bytes": 0, "dispatch_bytes": 0, "followers": {}},
-        "processes": [row | {"rss_bytes": 1 << 30, "cpu_percent": 12.5, "says": "many " * 99}],
-    }
-    console.print(frame(view))
-    words = console.export_text().split()
+    words = drawn(
+        width,
+        health="ok",
+        problems=[],
+        positions=dict.fromkeys(names, 123_456_789_012),
+        lags={"flush_bytes": 0, "dispatch_bytes": 0, "followers": {}},
+        processes=[row | {"rss_bytes": 1 << 30, "cpu_percent": 12.5, "says": "many " * 99}],
+    ).split()
     if width >= 20:
         assert {"123456789012", "1234567"} <= set(words)
     for word in words:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from plugins.lake.tests.landing.tables import KINDS
+from lakelog_lake.landing.dispatcher import LandingSource
+from plugins.lake.tests.landing.tables import KINDS, SinkTable
 from plugins.lake.tests.stores import filled
 from tests.support.fixtures import StoreFixtures
 
@@ -27,3 +28,14 @@ def kind(request: pytest.FixtureRequest) -> str:
 def store_path(tmp_path: Path) -> Path:
     """300 messages, durable."""
     return filled(tmp_path / "store", 300)
+
+
+@pytest.fixture
+def source(store_path: Path) -> LandingSource:
+    return LandingSource(store_path, "S")
+
+
+@pytest.fixture
+def table(kind: str, tmp_path: Path) -> SinkTable:
+    """A table of each kind, which is not made yet."""
+    return SinkTable(kind, tmp_path / "t")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import lakelog
 from lakelog import Message, StoredMessage
+from lakelog.format.layout import segment_name
+from lakelog.format.sysflag import COMPRESSED
 
 SEGMENT = 16 << 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -20,10 +23,33 @@ def open_small(path: Path, **more: Any) -> lakelog.Store:
 
 
 def filled(path: Path, count: int, **more: Any) -> Path:
-    """A store of so many messages, closed and durable."""
+    """Put so many messages into a store, which is made if need be; they are durable then."""
     with open_small(path, **more) as store:
         store.put_batch(list(messages(count)))
     return path
+
+
+def overwrite(path: Path, offset: int, data: bytes) -> None:
+    """Change bytes of a log whose segments are small; ``offset`` is physical."""
+    with (path / "commitlog" / segment_name(offset // SEGMENT * SEGMENT)).open("r+b") as file:
+        os.pwrite(file.fileno(), data, offset % SEGMENT)
+
+
+def damaged(path: Path, number: int) -> int:
+    """Spoil the magic number of the message with this number; its physical offset."""
+    with lakelog.open(path, mode="read") as store:
+        offset = list(store.scan())[number].physical_offset
+    overwrite(path, offset + 4, b"!")
+    return offset
+
+
+def mislabelled(path: Path, bodies: Sequence[bytes], *wrong: int) -> list[int]:
+    """Put whole records of which some say wrongly that their bodies are zlib's; all offsets."""
+    with open_small(path) as store:
+        done = store.put_batch([Message("t", body, queue_id=0) for body in bodies])
+    for each in wrong:
+        overwrite(path, done[each].physical_offset + 36, COMPRESSED.to_bytes(4, "big"))
+    return [each.physical_offset for each in done]
 
 
 def messages(count: int) -> Iterator[Message]:

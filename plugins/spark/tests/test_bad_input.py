@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 import pytest
 
 import lakelog
@@ -19,10 +18,9 @@ from lakelog_lake.errors import Unreachable
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_spark.catalog.location import SparkCatalogLocation
 from lakelog_spark.sessions import java
-from plugins.lake.tests.landing.tables import TABLE, assert_exactly, keys_of, read
-from plugins.lake.tests.landing.test_cli import identity
-from plugins.lake.tests.stores import SEGMENT, filled, messages, open_small
-from plugins.spark.tests.commands import run
+from plugins.lake.tests.landing.tables import read
+from plugins.lake.tests.landing.test_cli import run
+from plugins.lake.tests.stores import SEGMENT, filled
 from plugins.spark.tests.reading import offsets, reader, rows_of
 from plugins.spark.tests.reading import read as read_rows
 from plugins.spark.tests.test_streaming import drop_front, stream
@@ -87,14 +85,6 @@ def test_another_version_of_spark(
         assert "pip install 'pyspark==" in said
 
 
-def test_a_catalog_that_is_none(store: Path, tmp_path: Path) -> None:
-    (tmp_path / "lake").mkdir()
-    (tmp_path / "lake" / "catalog.db").write_bytes(b"this is no database" * 100)
-    said = refused(*dispatch(store, f"iceberg:{tmp_path / 'lake'}"), codes=[UNREACHABLE])
-    assert f"iceberg:{tmp_path / 'lake'}, table {TABLE}, cannot be read or written" in said
-    assert "file is not a database" in said
-
-
 def test_a_catalog_that_lost_its_table(store: Path, tmp_path: Path) -> None:
     to = f"iceberg:{tmp_path / 'lake'}"
     assert run(*dispatch(store, to)).exit_code == 0
@@ -120,89 +110,6 @@ def test_a_broken_delta_table(store: Path, tmp_path: Path) -> None:
     (log / f"{0:020d}.json").write_text("{garbage")
     said = refused(*dispatch(store, f"delta:{tmp_path / 't'}"), codes=[UNREACHABLE])
     assert "Json error" in said
-
-
-def make_other(kind: str, path: Path) -> None:
-    """A table that is not lakelog's."""
-    rows = pa.table({"id": [1, 2], "topic": ["a", "b"]})
-    if kind == "delta":
-        from deltalake import write_deltalake
-
-        write_deltalake(str(path), rows)
-    elif kind == "iceberg":
-        from lakelog_lake.sinks.iceberg import sqlite_catalog
-
-        catalog = sqlite_catalog(path)
-        catalog.create_namespace(TABLE.partition(".")[0])
-        catalog.create_table(TABLE, rows.schema).append(rows)
-    else:
-        from pyarrow import parquet
-
-        path.mkdir()
-        parquet.write_table(rows, path / "rows.parquet")
-
-
-def test_a_table_of_somebody_else(kind: str, store: Path, tmp_path: Path) -> None:
-    table = tmp_path / "t"
-    make_other(kind, table)
-    said = refused(*dispatch(store, f"{kind}:{table}"))
-    assert str(table) in said or TABLE in said
-    assert "queue_offset is missing" in said or "holds other files" in said
-    assert "new table" in said or "new folder" in said
-    if kind != "parquet":
-        assert read(kind, table).num_rows == 2
-
-
-def test_a_claim_of_another_store(kind: str, store: Path, tmp_path: Path) -> None:
-    to, more = f"{kind}:{tmp_path / 't'}", ("--store-id", "S")
-    assert run(*dispatch(store, to, *more)).exit_code == 0
-    with open_small(tmp_path / "other") as other:
-        other.put_batch(list(messages(COUNT // 2)))
-    said = refused(*dispatch(tmp_path / "other", to, *more))
-    assert f"{tmp_path / 'other'} is not the log whose rows" in said
-    assert "no whole record is there" in said
-    assert "--store-id" in said
-    assert_exactly(kind, tmp_path / "t", keys_of(store, "S"))
-
-
-def damage(store: Path) -> int:
-    """Spoil a record in the middle; where it stands."""
-    with lakelog.open(store, mode="read") as opened:
-        stored = list(opened.scan())
-    offset = stored[COUNT // 2].physical_offset
-    segment = store / "commitlog" / f"{offset // SEGMENT * SEGMENT:020d}"
-    data = bytearray(segment.read_bytes())
-    data[offset % SEGMENT + 4] ^= 0xFF
-    segment.write_bytes(data)
-    return offset
-
-
-def test_damage_in_the_middle(kind: str, store: Path, tmp_path: Path) -> None:
-    expected = keys_of(store, identity(store))
-    offset = damage(store)
-    to = f"{kind}:{tmp_path / 't'}"
-    said = refused(*dispatch(store, to))
-    assert f"offset {offset}" in said
-    assert "skip" in said
-    assert read(kind, tmp_path / "t").num_rows == 0
-    done = run(*dispatch(store, to, "--corrupt", "skip"))
-    assert done.exit_code == 0
-    assert "1 damaged skipped" in done.stderr
-    whole = [each for each in expected if each[-1] != offset]
-    assert_exactly(kind, tmp_path / "t", whole)
-
-
-def test_damage_in_the_middle_of_a_read(store: Path) -> None:
-    everything = offsets(read_rows(store))
-    offset = damage(store)
-    with pytest.raises(LakelogError, match=f"offset {offset}.*corrupt=skip"):
-        read_rows(store)
-    whole = [each for each in everything if each != offset]
-    assert offsets(read_rows(store, corrupt="skip")) == whole
-    collected = read_rows(store, corrupt="collect")
-    bad = [each for each in collected if each["error"] is not None]
-    assert [each["physical_offset"] for each in bad] == [offset]
-    assert len(collected) == len(everything)
 
 
 def gone(store: Path) -> None:
@@ -279,8 +186,7 @@ def test_an_offset_that_is_gone(kind: str, store: Path, tmp_path: Path) -> None:
     with lakelog.open(store, mode="read") as opened:
         first = opened.max_offset
     assert run(*dispatch(store, to)).exit_code == 0
-    with open_small(store) as owner:
-        owner.put_batch(list(messages(COUNT)))
+    filled(store, COUNT)
     minimum = drop_front(store, 2 + first // SEGMENT)
     said = refused(*dispatch(store, to))
     assert f"the log begins at offset {minimum}" in said

@@ -12,7 +12,7 @@ import lakelog_spark
 from lakelog_lake.errors import WrongSpark
 from lakelog_spark.sessions import local
 from plugins.lake.tests.landing.tables import keys_of
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled
 from plugins.spark.tests.clusters import bare_python, connect_server, run
 
 
@@ -23,8 +23,7 @@ from plugins.spark.tests.clusters import bare_python, connect_server, run
 @pytest.mark.parametrize("ship", [False, True])
 def test_a_store_is_read_by_a_server(tmp_path: Path, *, ship: bool) -> None:
     """With ``ship`` the server's Python lacks lakelog."""
-    with open_small(tmp_path / "store") as made:
-        made.put_batch(list(messages(200)))
+    filled(tmp_path / "store", 200)
     python = str(bare_python(tmp_path / "bare")) if ship else sys.executable
     with connect_server(tmp_path, python) as remote:
         given = {"remote": remote, "store": str(tmp_path / "store"), "ship": ship}

@@ -12,6 +12,7 @@ import pytest
 
 from plugins.lake.tests.landing.test_cli import LAKELOG
 from plugins.lake.tests.stores import filled
+from plugins.spark.tests.test_sessions import make_java
 
 
 @pytest.fixture
@@ -70,11 +71,8 @@ def test_a_java_that_does_not_run_spark_is_an_error(
 ) -> None:
     home = tmp_path / "java"
     if made != "gone":
-        (home / "bin").mkdir(parents=True)
         version = {"old": "11.0.2", "failing": "17.0.1"}[made]
-        (home / "release").write_text(f'JAVA_VERSION="{version}"\n')
-        (home / "bin" / "java").write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")
-        (home / "bin" / "java").chmod(0o755)
+        make_java(home, version, "echo out of order >&2\nexit 3")
     done = dispatched(store_path, {"JAVA_HOME": str(home)})
     assert done.returncode == 2
     first, *_, last = done.stderr.splitlines()
@@ -88,10 +86,7 @@ def test_a_java_that_does_not_run_spark_is_an_error(
 
 
 def test_sql_with_an_old_java_says_what_to_install(store_path: Path, tmp_path: Path) -> None:
-    home = tmp_path / "java-11"
-    (home / "bin").mkdir(parents=True)
-    (home / "bin" / "java").touch(mode=0o755)
-    (home / "release").write_text('JAVA_VERSION="11.0.2"\n')
+    make_java(home := tmp_path / "java-11", "11.0.2")
     words = (LAKELOG, "sql", str(store_path), "select 1", "--engine", "spark")
     given = {**os.environ, "JAVA_HOME": str(home)}
     done = subprocess.run(words, env=given, capture_output=True, text=True, check=False)

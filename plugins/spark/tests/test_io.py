@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import lakelog
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled
 from plugins.spark.tests.clusters import run, standalone
 
 SMALL = "small"
@@ -39,8 +39,7 @@ def test_bytes_from_the_disk(store: Path, tmp_path: Path) -> None:
     (logs := tmp_path / "cluster").mkdir()
     with lakelog.open(store, mode="read") as opened:
         log_bytes = opened.max_offset - opened.min_offset
-    with open_small(tmp_path / "warm") as made:
-        made.put_batch(list(messages(100)))
+    filled(tmp_path / "warm", 100)
     with standalone(logs) as cluster:
         given = {
             "master": cluster.master,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,26 +12,21 @@ from lakelog_lake.log.wanted import NumberSpan, RecordCondition
 from lakelog_lake.reading.options import ReadOptions
 
 
-def test_a_path_is_enough_and_damage_then_fails() -> None:
-    assert ReadOptions.of({"path": "/data/store"}) == ReadOptions(Path("/data/store"))
-
-
-def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert ReadOptions.of({"path": "store"}).path == tmp_path / "store"
-
-
-def test_a_file_url_is_a_path() -> None:
-    assert ReadOptions.of({"path": "file:///data/a%20store"}).path == Path("/data/a store")
-
-
-def test_damage_can_be_skipped() -> None:
-    assert ReadOptions.of({"path": "/s", "corrupt": "skip"}).corrupt == "skip"
-
-
-def test_where_to_stop_can_be_chosen() -> None:
-    assert ReadOptions.of({"path": "/s"}).until is None
-    assert ReadOptions.of({"path": "/s", "until": "readable"}).until == "readable"
+@pytest.mark.parametrize(
+    ("given", "more"),
+    [
+        ({"path": "/a store"}, {}),
+        ({"path": "a store"}, {}),
+        ({"path": "file:///a%20store"}, {}),
+        ({"path": "/a store", "corrupt": "skip"}, {"corrupt": "skip"}),
+        ({"path": "/a store", "until": "readable"}, {"until": "readable"}),
+    ],
+)
+def test_a_path_is_enough_and_damage_then_fails(
+    given: dict[str, str], more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    assert ReadOptions.of(given) == ReadOptions(Path("/a store"), **more)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,24 +20,13 @@ import lakelog
 import lakelog_spark
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.system_topics import is_system_topic
+from plugins.lake.tests.reading.predicates import Predicate, RandomPredicates, Row
 from plugins.lake.tests.stores import expected_rows, messages, open_small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Row = dict[str, Any]
 Found = Counter[tuple[Any, ...]]
-
-
-@attrs.frozen
-class Predicate:
-    """:ivar holds: true, false, or ``None`` where it is unknown."""
-
-    sql: str
-    holds: Callable[[Row], bool | None]
-
-    def of(self, rows: list[Row]) -> list[Row]:
-        return [row for row in rows if self.holds(row)]
 
 
 def literal(value: Any) -> str:
@@ -47,61 +35,13 @@ def literal(value: Any) -> str:
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": lambda a, b: a == b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "<>": lambda a, b: a != b,
-}
-COLUMNS = (
-    *("topic", "queue_id", "tags", "queue_offset", "physical_offset", "store_timestamp"),
-    *("flag", "unique_key", "store_size"),
-)
-
-
 @attrs.frozen
-class Queries:
+class Queries(RandomPredicates):
     """Makes random queries of one store, each with what it should find."""
 
     spark: SparkSession
     path: Path
-    rows: list[Row]
     plain: DataFrame
-    chance: random.Random
-
-    def predicate(self, depth: int = 2) -> Predicate:
-        kind = self.chance.random()
-        if depth and kind < 0.3:
-            one, other = self.predicate(depth - 1), self.predicate(depth - 1)
-            return Predicate(f"({one.sql} AND {other.sql})", _and(one, other))
-        if depth and kind < 0.55:
-            one, other = self.predicate(depth - 1), self.predicate(depth - 1)
-            return Predicate(f"({one.sql} OR {other.sql})", _or(one, other))
-        if depth and kind < 0.62:
-            inner = self.predicate(depth - 1)
-            return Predicate(f"NOT {inner.sql}", _not(inner))
-        return self.simple(self.chance.choice(COLUMNS))
-
-    def simple(self, column: str) -> Predicate:
-        low, high = (self.chance.choice(self.rows)[column] for _ in range(2))
-        if low is None or high is None or self.chance.random() < 0.05:
-            return Predicate(f"({column} IS NULL)", lambda row: row[column] is None)
-        kind = self.chance.choice([*COMPARISONS, "=", "IN", "BETWEEN", "turned"])
-        if kind == "IN":
-            sql = f"({column} IN ({literal(low)}, {literal(high)}))"
-            return Predicate(sql, _known(column, lambda value: value in (low, high)))
-        if kind == "BETWEEN":
-            sql = f"({column} BETWEEN {literal(low)} AND {literal(high)})"
-            return Predicate(sql, _known(column, lambda value: low <= value <= high))
-        if kind == "turned":
-            return Predicate(
-                f"({literal(low)} < {column})", _known(column, lambda value: low < value)
-            )
-        compare = COMPARISONS[kind]
-        sql = f"({column} {kind} {literal(low)})"
-        return Predicate(sql, _known(column, lambda value: compare(value, low)))
 
     def frame(self, where: Predicate) -> DataFrame:
         most = self.chance.choice(["16k", "1g"])
@@ -142,34 +82,6 @@ class Queries:
         return first.join(second.select(*keys), keys).select("physical_offset"), found
 
 
-def _known(column: str, test: Callable[[Any], bool]) -> Callable[[Row], bool | None]:
-    return lambda row: None if row[column] is None else test(row[column])
-
-
-def _and(one: Predicate, other: Predicate) -> Callable[[Row], bool | None]:
-    def holds(row: Row) -> bool | None:
-        found = one.holds(row), other.holds(row)
-        return False if False in found else None if None in found else True
-
-    return holds
-
-
-def _or(one: Predicate, other: Predicate) -> Callable[[Row], bool | None]:
-    def holds(row: Row) -> bool | None:
-        found = one.holds(row), other.holds(row)
-        return True if True in found else None if None in found else False
-
-    return holds
-
-
-def _not(inner: Predicate) -> Callable[[Row], bool | None]:
-    def holds(row: Row) -> bool | None:
-        found = inner.holds(row)
-        return None if found is None else not found
-
-    return holds
-
-
 def offsets(rows: list[Row]) -> Found:
     return Counter((row["physical_offset"],) for row in rows)
 
@@ -197,7 +109,7 @@ def run(spark: SparkSession, path: Path, count: int) -> Counter[str]:
         rows = expected_rows(opened.scan(), store_name(path))
     assert not any(is_system_topic(row["topic"]) for row in rows)
     plain = lakelog_spark.read(spark, path)
-    made = Queries(spark, path, rows, plain, random.Random(15))
+    made = Queries(rows, random.Random(15), literal, spark, path, plain)
     kinds: Counter[str] = Counter()
     for number in range(count):
         said, frame, expected = made.query()

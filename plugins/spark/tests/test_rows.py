@@ -20,7 +20,14 @@ from lakelog_lake.reading.options import FLUSHED, ReadOptions
 from lakelog_lake.reading.plan import LogRange, plan
 from lakelog_lake.reading.rows import rows
 from lakelog_queues.arrow import COLUMNS
-from plugins.lake.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
+from plugins.lake.tests.stores import (
+    SEGMENT,
+    expected_rows,
+    filled,
+    messages,
+    open_small,
+    overwrite,
+)
 from tests.support.fixtures import EXACT, StoreFixtures
 from tests.support.fixtures import NAMES as FIXTURES
 
@@ -52,12 +59,6 @@ def queued(path: Path) -> list[lakelog.StoredMessage]:
 def store(tmp_path: Path) -> Path:
     """A store of several segments."""
     return filled(tmp_path / "store", 300)
-
-
-def cut(path: Path, start: int, end: int) -> None:
-    """Overwrite bytes of the log by zeros."""
-    with (path / "commitlog" / segment_name(start // SEGMENT * SEGMENT)).open("r+b") as file:
-        os.pwrite(file.fileno(), bytes(end - start), start % SEGMENT)
 
 
 def test_the_columns_are_those_of_the_core_behind_the_store() -> None:
@@ -134,7 +135,7 @@ def test_an_empty_store_has_no_range(tmp_path: Path) -> None:
 
 def test_damage_ends_the_read_with_its_place(store: Path) -> None:
     broken = queued(store)[100]
-    cut(store, broken.physical_offset + 10, broken.physical_offset + 30)
+    overwrite(store, broken.physical_offset + 10, bytes(20))
     with pytest.raises(CorruptLog, match="corrupt=skip") as caught:
         read(store)
     assert caught.value.damage.offset == broken.physical_offset
@@ -144,14 +145,14 @@ def test_damage_ends_the_read_with_its_place(store: Path) -> None:
 def test_damage_is_skipped_and_said(store: Path, caplog: pytest.LogCaptureFixture) -> None:
     whole = read(store)
     place = whole[100]["physical_offset"]
-    cut(store, place + 10, place + 30)
+    overwrite(store, place + 10, bytes(20))
     with caplog.at_level(logging.WARNING, "lakelog_lake"):
         assert read(store, corrupt="skip") == whole[:100] + whole[101:]
     assert f"skipped {place} to {whole[101]['physical_offset']}" in caplog.text
 
 
 def zeros_at_the_end(path: Path) -> None:
-    cut(path, SEGMENT + SEGMENT // 2, 2 * SEGMENT)
+    overwrite(path, SEGMENT + SEGMENT // 2, bytes(SEGMENT // 2))
 
 
 def a_segment_gone(path: Path) -> None:

@@ -23,7 +23,15 @@ from lakelog_lake.errors import OffsetUnavailable, OtherStore
 from lakelog_lake.log.ends import readable_end
 from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.wanted import NumberSpan
-from plugins.lake.tests.stores import SEGMENT, filled, messages, milliseconds, open_small
+from plugins.lake.tests.stores import (
+    SEGMENT,
+    filled,
+    messages,
+    milliseconds,
+    mislabelled,
+    open_small,
+    overwrite,
+)
 from plugins.spark.tests.reading import Rows, offsets, read, reader, rows_of
 from tests.support.fixtures import NAMES as FIXTURES
 from tests.support.fixtures import StoreFixtures
@@ -157,23 +165,15 @@ def test_bodies_are_unpacked_unless_that_is_not_wanted(store_fixtures: StoreFixt
     assert stored
 
 
-def packed_badly(path: Path) -> list[int]:
-    """Whole records, one of which says wrongly that its body is zlib's."""
-    with open_small(path) as made:
-        done = made.put_batch([Message("t", b"body %d" % at) for at in range(5)])
-    with (path / "commitlog" / segment_name(0)).open("r+b") as file:
-        os.pwrite(file.fileno(), COMPRESSED.to_bytes(4, "big"), done[2].physical_offset + 36)
-    return [each.physical_offset for each in done]
-
-
 def test_a_body_that_cannot_be_unpacked(tmp_path: Path) -> None:
-    places = packed_badly(tmp_path / "store")
+    bodies = [b"body %d" % at for at in range(5)]
+    places = mislabelled(tmp_path / "store", bodies, 2)
     with pytest.raises(CorruptRecord, match="no ZLIB data"):
         read(tmp_path / "store")
     for how in ("skip", "collect"):
         found = read(tmp_path / "store", corrupt=how)
         assert offsets(found) == places
-        assert [row["body"] for row in found] == [b"body %d" % at for at in range(5)]
+        assert [row["body"] for row in found] == bodies
         if how == "collect":
             assert [row["error"] is None for row in found] == [True, True, False, True, True]
 
@@ -183,13 +183,11 @@ def test_a_body_that_cannot_be_unpacked(tmp_path: Path) -> None:
 
 def test_damage_is_collected_in_its_place(tmp_path: Path) -> None:
     path = tmp_path / "store"
-    with open_small(path) as made:
-        made.put_batch(list(messages(100)))
+    filled(path, 100)
     whole = read(path, corrupt="collect")
     assert {row["error"] for row in whole} == {None}
     bad, after = whole[40]["physical_offset"], whole[41]["physical_offset"]
-    with (path / "commitlog" / segment_name(0)).open("r+b") as file:
-        os.pwrite(file.fileno(), b"!", bad + 4)
+    overwrite(path, bad + 4, b"!")
     found = read(path, corrupt="collect")
     assert found[:40] + found[41:] == whole[:40] + whole[41:]
     damage = found[40]
@@ -214,9 +212,7 @@ def test_whole_records_behind_a_hole_that_a_crash_left_are_read(tmp_path: Path) 
         done = made.put_batch([Message("t", bytes([at]) * 900) for at in range(60)])
     (path / "abort").write_text("1")
     hole = done[50].physical_offset
-    start = hole // SEGMENT * SEGMENT
-    with (path / "commitlog" / segment_name(start)).open("r+b") as file:
-        os.pwrite(file.fileno(), bytes(done[51].physical_offset - hole), hole - start)
+    overwrite(path, hole, bytes(done[51].physical_offset - hole))
     found = read(path, corrupt="skip", until="readable")
     assert offsets(found) == [each.physical_offset for each in done if each != done[50]]
 

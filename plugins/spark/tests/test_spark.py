@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +9,8 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 
 import lakelog
-from lakelog.format.layout import segment_name
 from lakelog_lake.log.columns import NAMES, store_name
-from plugins.lake.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
+from plugins.lake.tests.stores import SEGMENT, damaged, expected_rows, filled, messages, open_small
 from tests.support.fixtures import StoreFixtures
 
 if TYPE_CHECKING:
@@ -80,33 +78,20 @@ def test_an_empty_store_has_no_rows(spark: SparkSession, tmp_path: Path) -> None
     assert spark.read.format("lakelog").load(str(tmp_path / "store")).count() == 0
 
 
-def test_damage_fails_the_query_or_is_skipped(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    with open_small(path) as owner:
-        broken = owner.put_batch(list(messages(COUNT)))[COUNT // 2]
-    start = broken.physical_offset // SEGMENT * SEGMENT
-    with (path / "commitlog" / segment_name(start)).open("r+b") as file:
-        os.pwrite(file.fileno(), b"!", broken.physical_offset - start + 4)  # its magic number
-    frame = spark.read.format("lakelog").load(str(path))
-    with pytest.raises(PythonException, match=f"record at offset {broken.physical_offset}"):
-        frame.count()
-    left = spark.read.format("lakelog").option("corrupt", "skip").load(str(path))
-    assert left.count() == COUNT - 1
-    assert left.where(f"physical_offset = {broken.physical_offset}").count() == 0
+def test_damage_fails_the_query_or_is_skipped_or_a_row(spark: SparkSession, tmp_path: Path) -> None:
+    offset = damaged(filled(tmp_path / "store", COUNT), COUNT // 2)
 
+    def load(**options: str) -> DataFrame:
+        return spark.read.format("lakelog").options(**options).load(str(tmp_path / "store"))
 
-def test_damage_can_be_rows(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    with open_small(path) as owner:
-        broken = owner.put_batch(list(messages(COUNT)))[COUNT // 2]
-    start = broken.physical_offset // SEGMENT * SEGMENT
-    with (path / "commitlog" / segment_name(start)).open("r+b") as file:
-        os.pwrite(file.fileno(), b"!", broken.physical_offset - start + 4)
-    frame = spark.read.format("lakelog").option("corrupt", "collect").load(str(path))
-    (row,) = frame.where("error is not null").collect()
-    assert (row.physical_offset, row.topic) == (broken.physical_offset, None)
-    assert f"record at offset {broken.physical_offset}" in row.error
-    assert frame.count() == COUNT
+    with pytest.raises(PythonException, match=f"record at offset {offset}"):
+        load().count()
+    assert load(corrupt="skip").count() == COUNT - 1
+    assert load(corrupt="skip").where(f"physical_offset = {offset}").count() == 0
+    (row,) = load(corrupt="collect").where("error is not null").collect()
+    assert (row.physical_offset, row.topic) == (offset, None)
+    assert f"record at offset {offset}" in row.error
+    assert load(corrupt="collect").count() == COUNT
 
 
 def test_queries_of_one_frame_do_not_narrow_each_other(spark: SparkSession, store: Path) -> None:

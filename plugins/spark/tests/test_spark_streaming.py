@@ -9,7 +9,7 @@ import pytest
 
 import lakelog
 from lakelog_spark.progress import lag, place_of
-from plugins.lake.tests.stores import filled, messages, open_small
+from plugins.lake.tests.stores import filled
 from plugins.spark.tests.reading import offsets, read
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ def test_available_now_drains_a_backlog_of_three_caps(
     progress = query.lastProgress
     assert progress is not None
     assert lag(store, progress["sources"][0]["endOffset"]).bytes == 0
-    with open_small(store) as owner:
-        owner.put_batch(list(messages(10)))
+    filled(store, 10)
     run(spark, store, target, given)
     assert landed(spark, target) == offsets(read(store))
 
@@ -79,8 +78,7 @@ def test_bounded_batches_go_on_after_a_restart(
     ends = [place_of(each["sources"][0]["endOffset"]) for each in query.recentProgress]
     assert len(set(ends)) >= 3
     assert landed(spark, target) == offsets(read(store))
-    with open_small(store) as owner:
-        owner.put_batch(list(messages(COUNT)))
+    filled(store, COUNT)
     query = run(spark, store, target, given, now=False)
     assert len(query.recentProgress) >= 3
     assert landed(spark, target) == offsets(read(store))

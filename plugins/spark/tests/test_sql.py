@@ -10,8 +10,8 @@ import pytest
 
 from lakelog_lake.queries import by_duckdb
 from lakelog_spark.queries import answers
+from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, messages, open_small
-from plugins.spark.tests.commands import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

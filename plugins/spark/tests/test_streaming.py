@@ -72,8 +72,7 @@ def test_batches_of_bounded_bytes_give_everything_once(store: Path, most: int) -
 @pytest.mark.parametrize("most", [1, 50, 239])
 def test_batches_of_bounded_rows_give_everything_once(tmp_path: Path, most: int) -> None:
     store, count = tmp_path / "store", min(COUNT, 20 * most)
-    with open_small(store) as made:
-        made.put_batch(list(messages(count)))
+    filled(store, count)
     given = {"trigger": "processing-time", "max_rows_per_batch": str(most)}
     found = batches(stream(store, **given))
     assert flat(found) == read(store)

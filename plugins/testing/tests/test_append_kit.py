@@ -13,7 +13,6 @@ from examples.compress_bodies import Compressing, CompressSettings
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.encoder import Encoder, RoundRobin
 from lakelog.codec.limits import Limits
-from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message, StoredMessage
 from lakelog.status import AppendStatus
 from lakelog_testing import AppendCallbackContract
@@ -29,15 +28,8 @@ class Plain:
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
         return self.encoder.encode(messages)
 
-    def place(
-        self,
-        batch: EncodedBatch,
-        position: int,
-        remaining: int,
-        queue_offsets: QueueOffsets,
-        now_ms: int,
-    ) -> AppendStatus:
-        return batch.place(position, remaining, queue_offsets, now_ms)
+    def place(self, batch: EncodedBatch, *args: Any, **kwargs: Any) -> AppendStatus:
+        return batch.place(*args, **kwargs)
 
 
 class TestPlain(AppendCallbackContract):
@@ -48,30 +40,16 @@ class TestPlain(AppendCallbackContract):
 class Elsewhere(Plain):
     """Places records one byte off."""
 
-    def place(
-        self,
-        batch: EncodedBatch,
-        position: int,
-        remaining: int,
-        queue_offsets: QueueOffsets,
-        now_ms: int,
-    ) -> AppendStatus:
-        return super().place(batch, position + 1, remaining, queue_offsets, now_ms)
+    def place(self, batch: EncodedBatch, position: int, *args: Any, **kwargs: Any) -> AppendStatus:
+        return super().place(batch, position + 1, *args, **kwargs)
 
 
 class Advancing(Plain):
     """Advances queue offsets before the bytes are written."""
 
-    def place(
-        self,
-        batch: EncodedBatch,
-        position: int,
-        remaining: int,
-        queue_offsets: QueueOffsets,
-        now_ms: int,
-    ) -> AppendStatus:
-        status = super().place(batch, position, remaining, queue_offsets, now_ms)
-        batch.advance(queue_offsets)
+    def place(self, batch: EncodedBatch, *args: Any, **kwargs: Any) -> AppendStatus:
+        status = super().place(batch, *args, **kwargs)
+        batch.advance(args[2])
         return status
 
 
@@ -79,14 +57,9 @@ class Roomy(Plain):
     """Leaves no room for the blank record."""
 
     def place(
-        self,
-        batch: EncodedBatch,
-        position: int,
-        remaining: int,
-        queue_offsets: QueueOffsets,
-        now_ms: int,
+        self, batch: EncodedBatch, position: int, remaining: int, *args: Any, **kwargs: Any
     ) -> AppendStatus:
-        return super().place(batch, position, remaining + 8, queue_offsets, now_ms)
+        return super().place(batch, position, remaining + 8, *args, **kwargs)
 
 
 class Lenient(Plain):

@@ -6,8 +6,8 @@ import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
-import attrs
 import pytest
 
 from lakelog.codec import RecordBatch
@@ -83,34 +83,12 @@ class Counting(Bodies):
             self.kept[len(self.kept)] = bytes(body).decode()
 
 
-class BadDispatcher(TestBodies):
-    def make(self, path: Path) -> Bodies:
-        return Counting(path)
-
-
-BadDispatcher.__test__ = False  # type: ignore[attr-defined]  # pytest reads it of any class
-
-
-def test_a_dispatcher_that_counts_twice_is_found(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError):
-        BadDispatcher().test_a_run_may_come_again(tmp_path, record_batch(messages(40)))
-
-
 class Forgetful(Bodies):
     """Assumes at the next open that nothing is missing."""
 
     def resume(self, minimum: int, end: int) -> int:
         super().resume(minimum, end)
         return end
-
-
-def test_a_dispatcher_that_asks_for_too_little_is_found(tmp_path: Path) -> None:
-    class Kit(TestBodies):
-        def make(self, path: Path) -> Bodies:
-            return Forgetful(path)
-
-    with pytest.raises(AssertionError):
-        Kit().test_what_is_missing_is_asked_for(tmp_path, record_batch(messages(40)), 20)
 
 
 class Littering(Bodies):
@@ -121,13 +99,20 @@ class Littering(Bodies):
         (self.path.parent.parent / "litter").touch()
 
 
-def test_a_dispatcher_that_writes_elsewhere_is_found(tmp_path: Path) -> None:
-    class Kit(TestBodies):
-        def make(self, path: Path) -> Bodies:
-            return Littering(path)
-
+@pytest.mark.parametrize(
+    ("made", "test", "more"),
+    [
+        (Counting, "test_a_run_may_come_again", ()),
+        (Forgetful, "test_what_is_missing_is_asked_for", (20,)),
+        (Littering, "test_it_writes_into_its_own_folders_only", ()),
+    ],
+)
+def test_each_mistake_of_a_dispatcher_is_found(
+    tmp_path: Path, made: type[Bodies], test: str, more: tuple[int, ...]
+) -> None:
+    kit = type("Kit", (TestBodies,), {"make": lambda _, path: made(path)})()
     with pytest.raises(AssertionError):
-        Kit().test_it_writes_into_its_own_folders_only(tmp_path, record_batch(messages(40)))
+        getattr(kit, test)(tmp_path, record_batch(messages(40)), *more)
 
 
 class Old:
@@ -152,15 +137,6 @@ class Leaving(Old):
         self, segments: Sequence[SegmentInfo], situation: CleaningContext
     ) -> Sequence[Deletion]:
         return super().choose(segments, situation)[1:]
-
-
-def test_a_cleaner_that_leaves_a_gap_is_found() -> None:
-    class Kit(CleanerContract):
-        def make(self) -> Leaving:
-            return Leaving()
-
-    with pytest.raises(AssertionError):
-        Kit().test_it_goes_from_the_first_on_and_leaves_no_gap(CleaningContext(NOW_MS))
 
 
 class Always:
@@ -195,22 +171,10 @@ class Deaf(Idle):
         threading.Timer(2, self.over.set).start()
 
 
-def test_a_follower_that_goes_on_is_found() -> None:
-    class Kit(FollowerContract):
-        patience_seconds = 0.3
-
-        def make(self) -> Deaf:
-            return Deaf()
-
-    with pytest.raises(AssertionError, match="threads still run"):
-        Kit().test_stop_returns_when_stopped()
-
-
-@attrs.frozen
 class Pairs:
     """Reads ``queues NUMBER``."""
 
-    suffixes: tuple[str, ...] = (".pairs",)
+    suffixes: ClassVar[tuple[str, ...]] = (".pairs",)
 
     def read(self, data: bytes, origin: str) -> Translation:
         pairs = (line.partition(b" ") for line in data.splitlines())
@@ -242,25 +206,36 @@ class Silent(Pairs):
         return int(text) if text.isdigit() else 0
 
 
+class LikeToml(Pairs):
+    suffixes = (".pairs", ".toml")
+
+
 class Raw(Pairs):
     def count(self, text: bytes, origin: str) -> int:
         return int(text)
 
 
-@pytest.mark.parametrize("made", [Silent(), Raw()])
-def test_a_format_that_blames_nothing_is_found(made: Pairs) -> None:
-    class Kit(TestPairs):
-        def make(self) -> Pairs:
-            return made
-
+@pytest.mark.parametrize("made", [Silent, Raw])
+def test_a_format_that_blames_nothing_is_found(made: type[Pairs]) -> None:
+    kit = type("Kit", (TestPairs,), {"make": lambda _: made()})()
     with pytest.raises((pytest.fail.Exception, ValueError)):
-        Kit().test_a_value_that_cannot_be_understood_is_blamed_on_key_and_file()
+        kit.test_a_value_that_cannot_be_understood_is_blamed_on_key_and_file()
 
 
-def test_a_format_that_takes_toml_is_found() -> None:
-    class Kit(TestPairs):
-        def make(self) -> Pairs:
-            return Pairs((".pairs", ".toml"))
-
-    with pytest.raises(AssertionError):
-        Kit().test_it_names_its_files_and_leaves_toml_alone()
+@pytest.mark.parametrize(
+    ("base", "made", "test", "arguments", "said"),
+    [
+        (
+            *(CleanerContract, Leaving, "test_it_goes_from_the_first_on_and_leaves_no_gap"),
+            *([CleaningContext(NOW_MS)], None),
+        ),
+        (FollowerContract, Deaf, "test_stop_returns_when_stopped", [], "threads still run"),
+        (TestPairs, LikeToml, "test_it_names_its_files_and_leaves_toml_alone", [], None),
+    ],
+)
+def test_each_mistake_is_found(
+    base: type, made: type, test: str, arguments: list[object], said: str | None
+) -> None:
+    kit = type("Kit", (base,), {"make": lambda _: made(), "patience_seconds": 0.3})()
+    with pytest.raises(AssertionError, match=said):
+        getattr(kit, test)(*arguments)

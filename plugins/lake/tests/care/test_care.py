@@ -38,7 +38,7 @@ from plugins.lake.tests.landing.tables import (
     read,
 )
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled, open_small
 
 MIB = 1 << 20
 EVERYTHING = RetentionTerms(0)
@@ -67,18 +67,11 @@ def test_dispatch_goes_on_after_care(kind: str, store_path: Path, tmp_path: Path
     assert after is not None
     assert (after.end, after.last, after.commit) == (before.end, before.last, before.commit)
     assert land_all(source, make(kind, path)) == []
-    with open_small(store_path) as store:
-        store.put_batch(list(messages(60)))
+    filled(store_path, 60)
     assert sum(each.rows for each in land_all(source, make(kind, path))) == 60
     compact(kind, path)
     expire_tables(f"{kind}:{path}", None, EVERYTHING)
     assert keys_in(read(kind, path)) == keys_of(store_path, "S")
-
-
-def test_rows_in_a_compacted_parquet_file_are_sorted(store_path: Path, tmp_path: Path) -> None:
-    land_all(LandingSource(store_path, "S"), make("parquet", tmp_path / "t"))
-    compact("parquet", tmp_path / "t")
-    assert_exactly("parquet", tmp_path / "t", keys_of(store_path, "S"))
 
 
 def test_each_queue_in_a_compacted_delta_file_is_in_order(store_path: Path, tmp_path: Path) -> None:
@@ -225,8 +218,7 @@ def test_iceberg_expires_without_java(store_path: Path, tmp_path: Path) -> None:
 def test_what_a_tag_holds_keeps_what_came_after(store_path: Path, tmp_path: Path) -> None:
     """Else the store that landed before the tag would seem to be one that was rolled back."""
     other, path = tmp_path / "other", tmp_path / "t"
-    with open_small(other) as store:
-        store.put_batch(list(messages(100)))
+    filled(other, 100)
     land_all(LandingSource(other, "O"), make("iceberg", path))
     table = sqlite_catalog(path).load_table(TABLE)
     current = table.metadata.current_snapshot_id

@@ -23,6 +23,7 @@ from plugins.lake.tests.landing.table_specs import (
     per_topic,
     read_dead,
     read_topic,
+    stop_at,
 )
 from plugins.lake.tests.landing.tables import read
 from plugins.lake.tests.landing.test_cli import run
@@ -179,16 +180,8 @@ def test_what_is_to_land_yet_is_left_to_the_dispatcher(landed: Landed) -> None:
     """Dead letters are committed first: here their table is ahead."""
     put(landed.folder / "s", range(ROWS, 2 * ROWS))
 
-    class Killed(BaseException):
-        pass
-
-    def on_phase(what: str) -> None:
-        if what == "one committed":
-            raise Killed
-
-    lander = dispatcher(LandingSource(landed.folder / "s", "S"), landed.first, on_phase=on_phase)
-    with pytest.raises(Killed):
-        lander.one_pass()
+    lander = dispatcher(LandingSource(landed.folder / "s", "S"), landed.first)
+    stop_at(lander, "one committed")
     assert landed.reland()[:2] == (LACKING, LACKING)
     assert max(landed.ids()) < ROWS
     landed.dispatch(landed.first)

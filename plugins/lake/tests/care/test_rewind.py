@@ -33,7 +33,7 @@ from plugins.lake.tests.landing.tables import (
     read,
 )
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.stores import filled, messages, open_small
+from plugins.lake.tests.stores import filled, open_small
 
 BIG = TaskLimits()
 
@@ -61,8 +61,7 @@ def cut(store_path: Path, tmp_path: Path, make_it: Callable[[], Sink], new: int)
         tmp_path / "t",
     )
     copy_store(store_path, tmp_path / "backup")
-    with open_small(store_path) as store:
-        store.put_batch(list(messages(50)))
+    filled(store_path, 50)
     for each in (found.other, found.source):
         land_all(each, make_it(), BIG)  # in one commit: files hold what goes and what stays
     found.lose(tmp_path / "backup", new)
@@ -156,8 +155,7 @@ def test_dead_letters_go_too(store_path: Path, tmp_path: Path) -> None:
     spec = TableSpec(f"delta:{tmp_path / 't'}", parsers={"*": Even()})
     source = LandingSource(store_path, "S")
     copy_store(store_path, tmp_path / "backup")
-    with open_small(store_path) as store:
-        store.put_batch(list(messages(50)))
+    filled(store_path, 50)
     land_spec(source, spec, BIG)
     Cut(source, source, tmp_path / "t").lose(tmp_path / "backup", 33)
     plans = list(planned(store_path, "S", spec.to, None, None))

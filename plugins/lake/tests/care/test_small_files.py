@@ -21,7 +21,7 @@ from lakelog_lake.sinks.delta import DeltaSink
 from lakelog_lake.tables.tiers import mergeable
 from plugins.lake.tests.landing.tables import assert_exactly, files, keys_of, land_all, make
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled
 
 MIB = 1 << 20
 
@@ -35,8 +35,7 @@ def delta(path: Path) -> DeltaSink:
 def trickled(store: Path, sink: Any, passes: int) -> None:
     """So many passes of 15 messages."""
     for _ in range(passes):
-        with open_small(store) as opened:
-            opened.put_batch(list(messages(15)))
+        filled(store, 15)
         land_all(LandingSource(store, "S"), sink)
 
 
@@ -116,8 +115,7 @@ def test_dispatch_compacts_when_told(store_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
     command = ["dispatch", str(store_path), "--to", f"delta:{path}", "--once", "--compact", "1"]
     for _ in range(11):
-        with open_small(store_path) as opened:
-            opened.put_batch(list(messages(15)))
+        filled(store_path, 15)
         run(*command)
     assert len(files("delta", path)) < 33
     assert list(path.rglob("compacted-*"))

@@ -14,7 +14,7 @@ from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.tables import files
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled, messages, open_small
 
 
 def status(store: Path, to: str) -> dict[str, Any]:
@@ -24,11 +24,16 @@ def status(store: Path, to: str) -> dict[str, Any]:
     return found
 
 
+def landed(path: Path, to: str, count: int) -> None:
+    """So many messages more."""
+    filled(path, count)
+    done = run("dispatch", path, "--to", to, "--once")
+    assert done.exit_code == 0, done.stderr
+
+
 def test_a_table_before_and_behind_new_messages(kind: str, tmp_path: Path) -> None:
     path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
-    with open_small(path) as store:
-        store.put_batch(list(messages(300)))
-    assert run("dispatch", path, "--to", to, "--once", "--engine", "processes").exit_code == 0
+    landed(path, to, 300)
     found = status(path, to)
     there = files(kind, tmp_path / "t")
     assert found["rows"] == 300
@@ -50,9 +55,7 @@ def test_a_table_before_and_behind_new_messages(kind: str, tmp_path: Path) -> No
 def test_the_last_commits_are_shown(kind: str, tmp_path: Path) -> None:
     path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
     for count in (30, 3, 300):
-        with open_small(path) as store:
-            store.put_batch(list(messages(count)))
-        assert run("dispatch", path, "--to", to, "--once", "--engine", "processes").exit_code == 0
+        landed(path, to, count)
     found = status(path, to)
     commits = [each for each in found["commits"] if each["files"]]
     assert [each["rows"] for each in commits] == [30, 3, 300]
@@ -77,8 +80,7 @@ def test_a_commit_says_how_long_the_one_before_took(kind: str, tmp_path: Path) -
     )
     took = []
     for count in (30, 3, 300):
-        with open_small(path) as store:
-            store.put_batch(list(messages(count)))
+        filled(path, count)
         landed = lander.one_pass()
         assert landed is not None
         took.append(landed.commit_seconds * 1000)
@@ -93,9 +95,7 @@ def test_a_commit_says_how_long_the_one_before_took(kind: str, tmp_path: Path) -
 def test_a_commit_that_no_lakelog_understands_is_drawn(tmp_path: Path) -> None:
     path, to = tmp_path / "s", f"delta:{tmp_path / 't'}"
     for count in (30, 3):
-        with open_small(path) as store:
-            store.put_batch(list(messages(count)))
-        assert run("dispatch", path, "--to", to, "--once", "--engine", "processes").exit_code == 0
+        landed(path, to, count)
     logs = sorted((tmp_path / "t" / "_delta_log").glob("*.json"))
     text = logs[1].read_text()
     logs[1].write_text(text.replace('v\\\\\\":2', 'v\\\\\\":9'))
@@ -109,9 +109,8 @@ def test_dead_letters_are_counted_apart(kind: str, tmp_path: Path) -> None:
         store.put_batch([Message("t", b'{"a": 1}'), Message("t", b"\xff"), Message("t", b"\xfe")])
     schema = tmp_path / "a.json"
     schema.write_text('{"type": "object", "properties": {"a": {"type": "integer"}}}')
-    body = ("--body", f"t=json:{schema}", "--engine", "processes")
-    landed = run("dispatch", path, "--to", to, "--once", *body)
-    assert landed.exit_code == 0, landed.stderr
+    done = run("dispatch", path, "--to", to, "--once", "--body", f"t=json:{schema}")
+    assert done.exit_code == 0, done.stderr
     found = status(path, to)
     assert (found["rows"], found["dead_letters"]) == (1, 2)
 

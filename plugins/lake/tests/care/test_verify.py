@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import zlib
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.format.layout import segment_name
-from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.errors import NoTable, NotAMessageTable, NotLanded
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.log.selection import EVERYTHING
@@ -35,9 +31,9 @@ from lakelog_lake.verify.differences import (
 )
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from plugins.lake.tests.care.planting import change, doubled, moved_behind, with_value, without
-from plugins.lake.tests.landing.tables import SMALL, files, land_all, make
+from plugins.lake.tests.landing.tables import SMALL, files, land_all, make, make_foreign
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.stores import SEGMENT, messages, open_small
+from plugins.lake.tests.stores import SEGMENT, damaged, filled, mislabelled, open_small
 
 PART = 20_000
 """Many parts of the log, so that ranges go over the edges of parts."""
@@ -58,8 +54,7 @@ def ranges(found: Verified) -> dict[str, list[Range]]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store, and a Parquet table of everything."""
     path = tmp_path_factory.mktemp("made")
-    with open_small(path / "store") as store:
-        store.put_batch(list(messages(300)))
+    filled(path / "store", 300)
     land_all(LandingSource(path / "store", "S"), make("parquet", path / "t"))
     return path
 
@@ -78,8 +73,7 @@ def landed(made: Path, tmp_path: Path) -> Path:
 
 def test_what_landed_equals_the_log(kind: str, store_path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    with open_small(other) as store:
-        store.put_batch(list(messages(40)))
+    filled(other, 40)
     sink = make(kind, tmp_path / "t")
     land_all(LandingSource(other, "O"), sink)
     land(LandingSource(store_path, "S"), sink, in_process, SMALL)  # not everything
@@ -189,12 +183,8 @@ def test_a_checksum_is_looked_at_where_the_log_has_nothing(landed: Path, store_p
 
 
 def test_bodies_that_were_compressed_are_compared(tmp_path: Path) -> None:
-    store_path, body = tmp_path / "s", b"again and again " * 500
-    with open_small(store_path) as store:
-        done = store.put_batch([Message("t", zlib.compress(body), queue_id=0) for _ in range(5)])
-    with (store_path / "commitlog" / segment_name(0)).open("r+b") as file:
-        for each in done:
-            os.pwrite(file.fileno(), COMPRESSED.to_bytes(4, "big"), each.physical_offset + 36)
+    store_path, body = tmp_path / "s", zlib.compress(b"again and again " * 500)
+    mislabelled(store_path, [body] * 5, *range(5))  # which is right here
     land_all(LandingSource(store_path, "S"), make("parquet", tmp_path / "t"))
     assert verify(f"parquet:{tmp_path / 't'}", store_path).is_clean
     change(tmp_path / "t", "t", lambda table: with_value(table, 2, "body", b"altered"))
@@ -203,16 +193,11 @@ def test_bodies_that_were_compressed_are_compared(tmp_path: Path) -> None:
 
 
 def test_damage_in_the_log_is_told_and_no_difference(tmp_path: Path, store_path: Path) -> None:
-    with lakelog.open(store_path, mode="read") as store:
-        victim = list(store.scan())[40]
-    segment = store_path / "commitlog" / f"{victim.physical_offset // SEGMENT * SEGMENT:020d}"
-    data = bytearray(segment.read_bytes())
-    data[victim.physical_offset % SEGMENT + 4] ^= 0xFF
-    segment.write_bytes(data)
+    offset = damaged(store_path, 40)
     land_all(LandingSource(store_path, "S", skip_damage=True), make("parquet", tmp_path / "t"))
     found = verify(f"parquet:{tmp_path / 't'}", store_path)
     assert found.is_clean
-    assert [each.start for each in found.damaged] == [victim.physical_offset]
+    assert [each.start for each in found.damaged] == [offset]
 
 
 def test_the_command_says_what_differs(landed: Path, store_path: Path) -> None:
@@ -249,21 +234,14 @@ def test_what_is_no_table_is_refused_in_one_line(
         verify(f"{kind}:{tmp_path / 'u'}", store_path, "another")
 
 
-def test_tables_of_others_are_refused(tmp_path: Path) -> None:
-    import deltalake
-
-    from lakelog_lake.sinks.iceberg import sqlite_catalog
-
-    deltalake.write_deltalake(str(tmp_path / "d"), pa.table({"a": [1]}))
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_tables_of_others_are_refused(kind: str, tmp_path: Path) -> None:
+    make_foreign(kind, tmp_path, "x.y")
     with pytest.raises(NotAMessageTable, match="physical_offset"):
-        opened(f"delta:{tmp_path / 'd'}")
-    catalog = sqlite_catalog(tmp_path / "i")
-    catalog.create_namespace("x")
-    catalog.create_table("x.y", pa.schema([("a", pa.int64())]))
-    with pytest.raises(NotAMessageTable, match="physical_offset"):
-        opened(f"iceberg:{tmp_path / 'i'}", "x.y")
-    with pytest.raises(NoTable, match=r"it has x\.y"):
-        opened(f"iceberg:{tmp_path / 'i'}")
+        opened(f"{kind}:{tmp_path}", "x.y" if kind == "iceberg" else None)
+    if kind == "iceberg":
+        with pytest.raises(NoTable, match=r"it has x\.y"):
+            opened(f"iceberg:{tmp_path}")
 
 
 def test_a_copy_of_a_folder_is_a_table(landed: Path, store_path: Path, tmp_path: Path) -> None:

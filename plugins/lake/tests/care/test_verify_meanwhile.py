@@ -18,7 +18,7 @@ from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.verify.verify import VerifyRequest, verify_here
 from plugins.lake.tests.landing.tables import SMALL, make
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled
 
 
 @attrs.frozen
@@ -71,8 +71,7 @@ def test_what_lands_while_rows_are_read_is_no_difference(
 def test_rows_of_a_store_that_did_not_move_are_still_told(store_path: Path, tmp_path: Path) -> None:
     """The store under another name lands meanwhile, which hides nothing of the first."""
     other = tmp_path / "other"
-    with open_small(other) as store:
-        store.put_batch(list(messages(300)))
+    filled(other, 300)
     sink = make("parquet", tmp_path / "t")
     land(LandingSource(store_path, "S"), sink, in_process, SMALL)
     table = Landing(opened(f"parquet:{tmp_path / 't'}"), LandingSource(other, "O"), sink)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import random
@@ -19,10 +20,12 @@ from uuid import uuid4
 import attrs
 
 from plugins.lake.tests.landing import producer, program
+from tests.support.waiting import until
 from tests.support.working import working
 
 LONGEST_SECONDS = 60
 _STEP_SECONDS = 0.0001
+_log = logging.getLogger(__name__)
 
 
 def producing(store: Path) -> AbstractContextManager[list[str]]:
@@ -82,6 +85,21 @@ def start(orders: program.Orders) -> Running:
     process.start()
     theirs.close()
     return Running(process, ours, errors)
+
+
+def race(
+    orders: program.Orders, landed_to: Callable[[], object], seconds: float
+) -> tuple[list[int], list[int]]:
+    """Let two follow one store beside a producer; passes that each of them won, and lost."""
+    with producing(orders.store):
+        pair = [start(orders) for _ in range(2)]
+        assert all(each.hear("ready") for each in pair)
+        time.sleep(seconds)
+        until(landed_to, "nothing lands", seconds=LONGEST_SECONDS)
+        passes = [each.stop() for each in pair]
+        assert [each.wait() for each in pair] == [0, 0]
+    _log.info("%s: %s", orders.table, [dict(each) for each in passes])
+    return [each["won"] for each in passes], [each["lost"] for each in passes]
 
 
 def kill_at(orders: program.Orders) -> bool:

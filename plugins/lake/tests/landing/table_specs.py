@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import lakelog
 from lakelog_lake.bodies.base import BodyParser, Parsed
@@ -64,6 +65,24 @@ def all_passes(lander: LandingDispatcher) -> list[Landed]:
     while (landed := lander.one_pass()) is not None:
         passes.append(landed)
     return passes
+
+
+class Stopped(BaseException):
+    """Ends a dispatcher where it stands."""
+
+
+def stop_at(lander: LandingDispatcher, phase: str, number: int = 1) -> None:
+    """Land until a phase has come so many times; there the dispatcher ends as if killed."""
+    left = [number]
+
+    def on_phase(what: str) -> None:
+        left[0] -= what == phase
+        if not left[0]:
+            raise Stopped
+
+    lander.on_phase = on_phase
+    with pytest.raises(Stopped):
+        all_passes(lander)
 
 
 def land_spec(source: LandingSource, spec: TableSpec, bounds: TaskLimits = BOUNDS) -> list[Landed]:

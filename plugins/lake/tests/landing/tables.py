@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import attrs
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -36,6 +37,57 @@ def land_all(source: LandingSource, sink: Sink, bounds: TaskLimits = SMALL) -> l
     while (landed := land(source, sink, in_process, bounds)) is not None:
         passes.append(landed)
     return passes
+
+
+@attrs.frozen
+class SinkTable:
+    """A table that a sink makes, and others read; see ``sink_contract.py``."""
+
+    kind: str
+    path: Path
+
+    @property
+    def to(self) -> str:
+        return f"{self.kind}:{self.path}"
+
+    def made(self) -> Sink:
+        return make(self.kind, self.path)
+
+    def read(self) -> pa.Table:
+        return read(self.kind, self.path)
+
+    def files(self) -> list[Path]:
+        """The data files of its newest version."""
+        return files(self.kind, self.path)
+
+    def in_folder(self) -> set[Path]:
+        """All data files that are there."""
+        found = Path(str(self.made().folder)).rglob("*.parquet*")
+        return {each for each in found if each.is_file()}
+
+    def commits(self) -> int:
+        return commits(self.kind, self.path)
+
+    def assert_exactly(self, expected: Sequence[tuple[Any, ...]]) -> None:
+        assert_exactly(self.kind, self.path, expected)
+
+
+def make_foreign(kind: str, path: Path, table: str = TABLE) -> None:
+    """A table that is not lakelog's, with two rows; ``table`` is of Iceberg."""
+    rows = pa.table({"id": [1, 2], "topic": ["a", "b"]})
+    if kind == "delta":
+        from deltalake import write_deltalake
+
+        write_deltalake(str(path), rows)
+    elif kind == "iceberg":
+        from lakelog_lake.sinks.iceberg import sqlite_catalog
+
+        catalog = sqlite_catalog(path)
+        catalog.create_namespace(table.partition(".")[0])
+        catalog.create_table(table, rows.schema).append(rows)
+    else:
+        path.mkdir()
+        parquet.write_table(rows, path / "rows.parquet")
 
 
 def read(kind: str, path: Path, table: str = TABLE) -> pa.Table:

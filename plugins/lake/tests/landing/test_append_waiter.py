@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -30,9 +31,11 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def lander(path: Path, tmp_path: Path) -> LandingDispatcher:
+def lander(path: Path, tmp_path: Path) -> Iterator[LandingDispatcher]:
     targets = targets_for(TableSpec(f"parquet:{tmp_path / 't'}"))
-    return LandingDispatcher(LandingSource(path, "S"), targets, in_process, TaskLimits())
+    made = LandingDispatcher(LandingSource(path, "S"), targets, in_process, TaskLimits())
+    yield made
+    made.close()
 
 
 @attrs.define
@@ -72,7 +75,6 @@ def test_a_put_wakes_it(
         landed = lander.one_pass()
     assert landed is not None
     assert landed.rows == 1
-    lander.close()
 
 
 def test_beside_an_owner_that_puts_nothing_it_sleeps_on(
@@ -84,7 +86,6 @@ def test_beside_an_owner_that_puts_nothing_it_sleeps_on(
         waits = all_landed(lander)
         assert waits() >= 0.3
         assert waits.ticks > 1
-        lander.close()
 
 
 def test_stop_ends_it(path: Path, lander: LandingDispatcher) -> None:
@@ -93,7 +94,6 @@ def test_stop_ends_it(path: Path, lander: LandingDispatcher) -> None:
         waiting = pool.submit(waits)
         waits.stop.set()
         assert waiting.result() < LATE_SECONDS
-        lander.close()
 
 
 def test_another_owner_ends_it(
@@ -104,7 +104,6 @@ def test_another_owner_ends_it(
         waits = all_landed(lander)
     with open_small(path):
         assert waits() < LATE_SECONDS
-    lander.close()
 
 
 def test_of_a_closed_store_the_files_are_looked_at(

@@ -15,7 +15,6 @@ from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.log.range_reader import LogSpan
 from plugins.lake.tests.landing.table_specs import (
     Even,
-    all_passes,
     assert_parsed,
     dispatcher,
     keys_by_topic,
@@ -24,6 +23,7 @@ from plugins.lake.tests.landing.table_specs import (
     per_topic,
     read_dead,
     read_topic,
+    stop_at,
 )
 from plugins.lake.tests.landing.tables import keys_of, read
 
@@ -66,25 +66,14 @@ def test_a_table_and_dead_letters_for_each_topic(
         assert_parsed(good, bad, store_path, topic)
 
 
-class _Killed(BaseException):
-    """Ends a dispatcher where it stands."""
-
-
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_kill_between_a_table_and_its_dead_letters(
     kind: str, store_path: Path, tmp_path: Path, number: int
 ) -> None:
-    source, left = LandingSource(store_path, "S"), [number]
+    source = LandingSource(store_path, "S")
     spec = TableSpec(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
 
-    def on_phase(what: str) -> None:
-        left[0] -= what == "one committed"
-        if not left[0]:
-            raise _Killed
-
-    lander = dispatcher(source, spec, on_phase=on_phase)
-    with pytest.raises(_Killed):
-        all_passes(lander)
+    stop_at(dispatcher(source, spec), "one committed", number)
     land_spec(source, spec)
     assert_parsed(read(kind, tmp_path / "t"), read_dead(kind, tmp_path / "t"), store_path, None)
 

@@ -35,12 +35,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return answers
 
 
-def ends(path: Path, durable: DurableEnd, *starts: int) -> list[int | None]:
+def ends(path: Path, durable: DurableEnd, *starts: int) -> list[int]:
     """As passes ask, each of which opens the store."""
     found = []
     for start in starts:
         with lakelog.open(path, mode="read") as store:
-            found.append(durable.behind(store, start))
+            end = durable.behind(store, start)
+            assert end is not None
+            found.append(end)
     return found
 
 
@@ -61,8 +63,6 @@ def test_a_log_that_grew_is_asked_again(store: Path) -> None:
     with open_small(store) as opened:
         opened.put(lakelog.Message("t", b"more"))
     (behind,) = ends(store, durable, 0)
-    assert before is not None
-    assert behind is not None
     assert behind > before
 
 
@@ -72,7 +72,6 @@ def test_a_store_that_stays_closed_is_asked_once_also_when_all_has_landed(
     _age(store, 60)
     durable = DurableEnd()
     (end,) = ends(store, durable, 0)
-    assert end is not None
     assert ends(store, durable, end, end) == [end, end]
     assert asked == [end]
 
@@ -83,13 +82,11 @@ def test_a_store_that_was_opened_meanwhile_is_asked_again(store: Path, asked: li
     durable, segments = DurableEnd(), sorted((store / "commitlog").iterdir())
     (end,) = ends(store, durable, 0)
     times = [(each, each.stat().st_mtime_ns) for each in segments]
-    assert end is not None
     with open_small(store) as opened:
         opened.put(lakelog.Message("t", b"more"))
     for each, time_ns in times:
         os.utime(each, ns=(time_ns, time_ns))
     (behind,) = ends(store, durable, end)
-    assert behind is not None
     assert behind > end
 
 
@@ -97,7 +94,6 @@ def test_a_store_that_was_closed_just_now_is_asked_again(store: Path, asked: lis
     _age(store, -60)
     durable = DurableEnd()
     (end,) = ends(store, durable, 0)
-    assert end is not None
     ends(store, durable, end)
     assert asked == [end, end]
 

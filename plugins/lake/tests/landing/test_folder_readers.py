@@ -55,6 +55,13 @@ def landed(store: Path, table: Path) -> int:
     return 0 if position is None else len(keys_of(store, "S", position.end))
 
 
+@pytest.fixture
+def table(store_path: Path, tmp_path: Path) -> Path:
+    """300 rows, in many files."""
+    land_all(LandingSource(store_path, "S"), make("parquet", tmp_path / "t"))
+    return tmp_path / "t"
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_after_a_kill_and_a_restart(step: str, tmp_path: Path) -> None:
     store, table = filled(tmp_path / "s", 900), tmp_path / "t"
@@ -72,9 +79,7 @@ def test_after_a_kill_and_a_restart(step: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("renames", [0, 1, 2])
-def test_after_a_kill_in_a_compaction(store_path: Path, tmp_path: Path, renames: int) -> None:
-    table = tmp_path / "t"
-    land_all(LandingSource(store_path, "S"), make("parquet", table))
+def test_after_a_kill_in_a_compaction(store_path: Path, table: Path, renames: int) -> None:
 
     def step() -> None:
         compact(f"parquet:{table}", None, 1 << 20, None)
@@ -86,10 +91,8 @@ def test_after_a_kill_in_a_compaction(store_path: Path, tmp_path: Path, renames:
     assert_exactly("parquet", table, keys_of(store_path, "S"))
 
 
-def test_what_earlier_versions_left_is_hidden(store_path: Path, tmp_path: Path) -> None:
+def test_what_earlier_versions_left_is_hidden(table: Path) -> None:
     """They wrote under the names of tables' files: whole ones, and empty ones."""
-    table = tmp_path / "t"
-    land_all(LandingSource(store_path, "S"), make("parquet", table))
     one = sorted((table / "data").glob("*.parquet"))[0]
     shutil.copy(one, one.with_name("00-left.parquet"))
     (table / "data" / "00-empty.parquet").touch()
@@ -98,11 +101,9 @@ def test_what_earlier_versions_left_is_hidden(store_path: Path, tmp_path: Path) 
 
 
 def test_a_version_that_came_meanwhile_is_shown(
-    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store_path: Path, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that finishes an older version leaves what a newer one needs."""
-    table, source = tmp_path / "t", LandingSource(store_path, "S")
-    land_all(source, make("parquet", table))
     inner: Callable[..., bool] = visible_files.only
 
     def late(*given: object) -> bool:
@@ -117,9 +118,7 @@ def test_a_version_that_came_meanwhile_is_shown(
     assert_exactly("parquet", table, keys_of(store_path, "S"))
 
 
-def test_a_reader_keeps_files_that_are_renamed(store_path: Path, tmp_path: Path) -> None:
-    table = tmp_path / "t"
-    land_all(LandingSource(store_path, "S"), make("parquet", table))
+def test_a_reader_keeps_files_that_are_renamed(table: Path) -> None:
     files = ParquetSink(table).open_files()
     first = next(files)
     compact(f"parquet:{table}", None, 1 << 20, None)

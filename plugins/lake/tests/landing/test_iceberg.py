@@ -16,7 +16,7 @@ from plugins.lake.tests.landing.tables import (
     make,
     read,
 )
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled
 
 
 def test_files_are_left_out_by_topic_offset_and_time(store_path: Path, tmp_path: Path) -> None:
@@ -38,8 +38,7 @@ def test_the_position_outlives_the_snapshots(store_path: Path, tmp_path: Path) -
     land_all(source, sink)
     before = sink.head("S").position
     other = tmp_path / "other"
-    with open_small(other) as store:
-        store.put_batch(list(messages(10)))
+    filled(other, 10)
     land_all(LandingSource(other, "O"), sink)
     table = sqlite_catalog(tmp_path).load_table(TABLE)
     current = table.current_snapshot()
@@ -82,16 +81,3 @@ def test_the_deletes_of_others_are_no_hindrance(store_path: Path, tmp_path: Path
         if each[2] != 3 or each[4] >= first.end
     ]
     assert_exactly("iceberg", tmp_path, expected)
-
-
-def test_topics_of_any_name_land(tmp_path: Path) -> None:
-    """None of them gets into the path of a file."""
-    from lakelog import Message
-
-    names = ["a%b", "with space", "a=b", "ü", "%DLQ%group", "x" * 120]
-    with open_small(tmp_path / "s") as store:
-        store.put_batch([Message(name, b"1", queue_id=0) for name in names])
-    for kind in ("iceberg", "delta", "parquet"):
-        land_all(LandingSource(tmp_path / "s", "S"), make(kind, tmp_path / kind))
-        assert_exactly(kind, tmp_path / kind, keys_of(tmp_path / "s", "S"))
-        assert sorted(read(kind, tmp_path / kind)["topic"].to_pylist()) == sorted(names)

@@ -35,39 +35,29 @@ class Deadly(Even):
         return super().parse(bodies, rows)
 
 
-def lander(store: Path, folder: Path, engine: Any) -> LandingDispatcher:
-    flag = folder / "flag"
-    flag.touch()
-    spec = TableSpec(f"parquet:{folder / 't'}", parsers={"*": Deadly(flag=str(flag))})
-    return LandingDispatcher(LandingSource(store, "S"), targets_for(spec), engine, SMALL)
-
-
 @pytest.mark.slow  # two pools of processes have to start
-def test_a_dispatcher_goes_on_without_it(store_path: Path, tmp_path: Path) -> None:
+def test_a_dispatcher_goes_on_without_it(source: LandingSource, tmp_path: Path) -> None:
+    (flag := tmp_path / "flag").touch()
+    spec = TableSpec(f"parquet:{tmp_path / 't'}", parsers={"*": Deadly(flag=str(flag))})
     stop = Event()
     passes: list[Landed] = []
     troubles: list[TemporaryError] = []
 
-    def land(dispatcher: LandingDispatcher) -> Landed | None:
+    def trouble(error: TemporaryError, seconds: float) -> None:
+        if seconds > 0.01:
+            troubles.append(error)
+
+    def land() -> Landed | None:
         landed = dispatcher.one_pass()
         if landed is None:
             stop.set()
         return landed
 
     with processes(2) as engine:
-        dispatcher = lander(store_path, tmp_path, engine)
-        until_stopped(
-            lambda: land(dispatcher),
-            stop,
-            0.01,
-            passes.append,
-            lambda error, seconds: troubles.append(error) if seconds > 0.01 else None,
-        )
+        dispatcher = LandingDispatcher(source, targets_for(spec), engine, SMALL)
+        until_stopped(land, stop, 0.01, passes.append, trouble)
     assert [type(each) for each in troubles] == [WorkerLost]
     assert "was killed" in str(troubles[0])
     assert len(passes) > 1
-    check(store_path, tmp_path)
-
-
-def check(store: Path, folder: Path) -> None:
-    assert_parsed(read("parquet", folder / "t"), read_dead("parquet", folder / "t"), store, None)
+    good, bad = read("parquet", tmp_path / "t"), read_dead("parquet", tmp_path / "t")
+    assert_parsed(good, bad, source.path, None)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -27,7 +28,7 @@ from plugins.lake.tests.landing.tables import (
     make,
     read,
 )
-from plugins.lake.tests.stores import filled, messages, open_small
+from plugins.lake.tests.stores import filled
 
 slow = pytest.mark.slow
 
@@ -53,8 +54,7 @@ def all_keys(sources: list[LandingSource]) -> list[tuple[Any, ...]]:
 
 
 def add(source: LandingSource, count: int = 20) -> None:
-    with open_small(source.path) as store:
-        store.put_batch(list(messages(count)))
+    filled(source.path, count)
 
 
 def foreign_append(kind: str, path: Path) -> None:
@@ -67,6 +67,13 @@ def foreign_append(kind: str, path: Path) -> None:
         table.append(table.scan(limit=1).to_arrow().slice(0, 0))
 
 
+def delete_queue(kind: str, path: Path) -> None:
+    if kind == "delta":
+        DeltaTable(str(path)).delete("queue_id = 3 AND store = 'O'")
+    else:
+        sqlite_catalog(path).load_table(TABLE).delete("queue_id == 3 and store == 'O'")
+
+
 def forget_history(kind: str, path: Path) -> None:
     """A foreign commit, and the expiry of all that was before."""
     if kind == "delta":
@@ -75,10 +82,21 @@ def forget_history(kind: str, path: Path) -> None:
         clean_up(path)
         return
     foreign_append(kind, path)
+    expire_all(path)
+
+
+def expire_all(path: Path) -> None:
+    """All snapshots but the current one."""
     table = sqlite_catalog(path).load_table(TABLE)
     current = table.metadata.current_snapshot_id
     gone = [e.snapshot_id for e in table.metadata.snapshots if e.snapshot_id != current]
     table.maintenance.expire_snapshots().by_ids(gone).commit()
+
+
+def without_a_topic(kind: str, path: Path) -> pa.Table:
+    """A part of the rows, of which the last does not tell how far the store has landed."""
+    rows = read(kind, path)
+    return rows.filter([name != "topic-1" for name in rows["topic"].to_pylist()])
 
 
 def set_retention(path: Path, **settings: str) -> None:
@@ -92,29 +110,22 @@ def clean_up(path: Path) -> None:
     DeltaTable(str(path)).cleanup_metadata()
 
 
-@pytest.mark.parametrize("back", [4, pytest.param(1, marks=slow), pytest.param(7, marks=slow)])
-def test_a_restored_delta_table(sources: list[LandingSource], tmp_path: Path, back: int) -> None:
+@pytest.mark.parametrize("back", [4, *(pytest.param(each, marks=slow) for each in (1, 7, None))])
+def test_a_restored_delta_table(
+    sources: list[LandingSource], tmp_path: Path, back: int | None
+) -> None:
+    """By so many versions, or to its beginning."""
     path = tmp_path / "t"
     land_by_turns(sources, "delta", path)
     table = DeltaTable(str(path))
-    table.restore(table.version() - back)
+    table.restore(0 if back is None else table.version() - back)
+    assert (read("delta", path).num_rows == 0) is (back is None)
     lost = len(all_keys(sources)) - read("delta", path).num_rows
     assert lost > 0
-    foreign_append("delta", path)
+    if back is not None:
+        foreign_append("delta", path)
     assert land_by_turns(sources, "delta", path) == lost
     add(sources[1])
-    land_by_turns(sources, "delta", path)
-    assert_exactly("delta", path, all_keys(sources))
-
-
-@slow
-def test_a_delta_table_restored_to_its_beginning(
-    sources: list[LandingSource], tmp_path: Path
-) -> None:
-    path = tmp_path / "t"
-    land_by_turns(sources, "delta", path)
-    DeltaTable(str(path)).restore(0)
-    assert read("delta", path).num_rows == 0
     land_by_turns(sources, "delta", path)
     assert_exactly("delta", path, all_keys(sources))
 
@@ -187,11 +198,9 @@ def test_an_iceberg_table_rolled_back_and_expired(
     path = tmp_path / "t"
     land_by_turns(sources, "iceberg", path)
     table = sqlite_catalog(path).load_table(TABLE)
-    snapshots = [each.snapshot_id for each in table.metadata.snapshots]
-    kept = snapshots.pop(-1 - back)
+    kept = table.metadata.snapshots[-1 - back].snapshot_id
     table.manage_snapshots().rollback_to_snapshot(kept).commit()
-    table = sqlite_catalog(path).load_table(TABLE)
-    table.maintenance.expire_snapshots().by_ids(snapshots).commit()
+    expire_all(path)
     lost = len(all_keys(sources)) - read("iceberg", path).num_rows
     assert lost > 0
     assert land_by_turns(sources, "iceberg", path) == lost
@@ -218,10 +227,8 @@ def test_an_iceberg_table_rolled_back_before_a_store(
 def test_rows_that_somebody_copied_are_refused(
     kind: str, sources: list[LandingSource], tmp_path: Path
 ) -> None:
-    """A part of them, so that the last one does not tell how far the store has landed."""
     land_by_turns(sources, kind, tmp_path / "first")
-    rows = read(kind, tmp_path / "first")
-    copied = rows.filter([name != "topic-1" for name in rows["topic"].to_pylist()])
+    copied = without_a_topic(kind, tmp_path / "first")
     path = tmp_path / "copy"
     make(kind, path)
     if kind == "delta":
@@ -239,12 +246,7 @@ def test_a_delta_table_overwritten_in_part_is_refused(
 ) -> None:
     path = tmp_path / "t"
     land_by_turns(sources, "delta", path)
-    rows = read("delta", path)
-    deltalake.write_deltalake(
-        str(path),
-        rows.filter([name != "topic-1" for name in rows["topic"].to_pylist()]),
-        mode="overwrite",
-    )
+    deltalake.write_deltalake(str(path), without_a_topic("delta", path), mode="overwrite")
     with pytest.raises(PositionMissing):
         land_by_turns(sources, "delta", path)
     DeltaTable(str(path)).restore(DeltaTable(str(path)).version() - 1)
@@ -260,16 +262,12 @@ def test_an_iceberg_table_overwritten_in_part_is_refused(
     path = tmp_path / "t"
     land_by_turns(sources, "iceberg", path)
     table = sqlite_catalog(path).load_table(TABLE)
-    rows = read("iceberg", path)
+    rest = without_a_topic("iceberg", path)
     with table.transaction() as transaction:  # as Spark replaces a table
         transaction.delete("store != ''")
-    rest = rows.filter([name != "topic-1" for name in rows["topic"].to_pylist()])
-    table = sqlite_catalog(path).load_table(TABLE)
-    table.append(rest)
+    sqlite_catalog(path).load_table(TABLE).append(rest)
     if is_expired:
-        current = table.metadata.current_snapshot_id
-        gone = [e.snapshot_id for e in table.metadata.snapshots if e.snapshot_id != current]
-        table.maintenance.expire_snapshots().by_ids(gone).commit()
+        expire_all(path)
         with pytest.raises(PositionMissing):
             land_by_turns(sources, "iceberg", path)
     else:
@@ -301,14 +299,9 @@ def test_others_may_append_compact_and_delete(
         foreign_append(kind, path)
         if kind == "delta":
             DeltaTable(str(path)).optimize.compact()
-            DeltaTable(str(path)).delete("queue_id = 3 AND store = 'O'")
-        else:
-            sqlite_catalog(path).load_table(TABLE).delete("queue_id == 3 and store == 'O'")
+        delete_queue(kind, path)
     land_by_turns(sources, kind, path)
-    if kind == "delta":
-        DeltaTable(str(path)).delete("queue_id = 3 AND store = 'O'")
-    else:
-        sqlite_catalog(path).load_table(TABLE).delete("queue_id == 3 and store == 'O'")
+    delete_queue(kind, path)
     assert land_by_turns(sources, kind, path) == 0
     expected = [row for row in all_keys(sources) if row[0] == "S" or row[2] != 3]
     assert keys_in(read(kind, path)) == sorted(expected)

@@ -14,8 +14,9 @@ from lakelog_lake.errors import NotWritten
 from lakelog_lake.landing.export import iso
 from lakelog_lake.landing.places import TableLocation
 from lakelog_lake.tasks.task import write
+from plugins.lake.tests.landing.tables import TABLE
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.stores import filled, messages, open_small
+from plugins.lake.tests.stores import filled, open_small
 
 
 @pytest.fixture
@@ -65,14 +66,16 @@ def test_a_table_that_is_removed_while_rows_are_written_is_trouble_that_may_pass
         write(datafiles.Task(store_path, "S", LogSpan(0, 3000), (outlet,)))
 
 
-@pytest.mark.parametrize("command", ["verify", "expire"])
+@pytest.mark.parametrize("command", ["dispatch", "lake verify", "lake expire"])
 def test_a_broken_catalog_is_told_in_a_line(command: str, store_path: Path, tmp_path: Path) -> None:
     to = f"iceberg:{tmp_path / 'w'}"
     assert run("dispatch", store_path, "--to", to, "--once").exit_code == 0
     (tmp_path / "w" / "catalog.db").write_bytes(b"no database " * 20)
-    given = (store_path, "--to", to) if command == "verify" else (to,)
-    done = run("lake", command, *given)
+    once, named = (["--once"], f", table {TABLE},") if command == "dispatch" else ([], "")
+    given = (to,) if command == "lake expire" else (store_path, "--to", to, *once)
+    done = run(*command.split(), *given)
     assert done.exit_code == 4
+    assert f"{to}{named} cannot be read or written" in done.stderr
     assert "not a database" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -81,8 +84,7 @@ def test_expiry_counts_a_file_once(store_path: Path, tmp_path: Path) -> None:
     to = f"delta:{tmp_path / 't'}"
     for _ in range(2):
         assert run("dispatch", store_path, "--to", to, "--once").exit_code == 0
-        with open_small(store_path) as store:
-            store.put_batch(list(messages(20)))
+        filled(store_path, 20)
     assert run("lake", "compact", to).exit_code == 0
     counts = []
     for _ in range(2):

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from pathlib import Path
 
 import pytest
 
-from lakelog import Message
-from lakelog.format.layout import segment_name
-from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.errors import CorruptBody
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from plugins.lake.tests.landing.table_specs import Even, land_spec, read_dead
 from plugins.lake.tests.landing.tables import land_all, make, read
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.stores import open_small
+from plugins.lake.tests.stores import mislabelled
 
 BODIES = [b'{"n": %d}' % number for number in range(5)]
 
@@ -26,15 +22,8 @@ BODIES = [b'{"n": %d}' % number for number in range(5)]
 @pytest.fixture
 def store_path(tmp_path: Path) -> Path:
     """The third of five bodies says wrongly that it is zlib's."""
-    _bad_store(tmp_path / "store", BODIES, bad=2)
+    mislabelled(tmp_path / "store", BODIES, 2)
     return tmp_path / "store"
-
-
-def _bad_store(path: Path, bodies: list[bytes], bad: int) -> None:
-    with open_small(path) as store:
-        done = store.put_batch([Message("t", body, queue_id=0) for body in bodies])
-    with (path / "commitlog" / segment_name(0)).open("r+b") as file:
-        os.pwrite(file.fileno(), COMPRESSED.to_bytes(4, "big"), done[bad].physical_offset + 36)
 
 
 def test_it_ends_a_pass(store_path: Path, tmp_path: Path) -> None:
@@ -71,7 +60,7 @@ def test_it_is_a_dead_letter_where_bodies_are_parsed(
 
 def test_a_step_of_nothing_else_is_no_trouble(tmp_path: Path) -> None:
     store_path = tmp_path / "store"
-    _bad_store(store_path, BODIES[:1], bad=0)
+    mislabelled(store_path, BODIES[:1], 0)
     (landed,) = land_spec(
         LandingSource(store_path, "S"),
         TableSpec(f"parquet:{tmp_path / 't'}", parsers={"t": Even()}),

@@ -21,24 +21,14 @@ from lakelog_retention.pins import Pin, read_pins
 from plugins.lake.tests.landing.table_specs import dispatcher, per_topic
 from plugins.lake.tests.landing.tables import TABLE, make
 from plugins.lake.tests.landing.test_cli import run
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled, open_small
 
 FILES = RealFileSystem()
 
 
-class Time:
-    def __init__(self) -> None:
-        self.now_ms = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    with open_small(tmp_path / "s") as owner:
-        owner.put_batch(list(messages(40)))
-    return tmp_path / "s"
+    return filled(tmp_path / "s", 40)
 
 
 def only(store: Path) -> Pin:
@@ -88,16 +78,16 @@ def test_of_several_tables_the_last_one_counts(store: Path, tmp_path: Path) -> N
 
 def test_it_is_renewed_though_nothing_lands(tmp_path: Path) -> None:
     (tmp_path / "lakelog").mkdir()
-    time = Time()
-    pin = PinWriter(tmp_path, "n", "d", time)
+    now_ms = 1_000_000
+    pin = PinWriter(tmp_path, "n", "d", lambda: now_ms)
     pin.renew(Position(0, 5, Fingerprint(1, 4, 9)))
     first = only(tmp_path)
-    time.now_ms += RENEW_MS - 1
+    now_ms += RENEW_MS - 1
     pin.renew(Position(0, 5, Fingerprint(1, 4, 9)))
     assert only(tmp_path) == first
-    time.now_ms += 1
+    now_ms += 1
     pin.renew(Position(0, 5, Fingerprint(1, 4, 9)))
-    assert only(tmp_path).time_ms == time.now_ms
+    assert only(tmp_path).time_ms == now_ms
     pin.renew(Position(0, 6, Fingerprint(1, 5, 9)))
     assert only(tmp_path).position == 6
 

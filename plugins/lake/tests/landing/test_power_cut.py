@@ -15,7 +15,7 @@ from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_testing.copies import copy_store
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make, read
-from plugins.lake.tests.stores import SEGMENT, messages, open_small
+from plugins.lake.tests.stores import SEGMENT, filled, messages, open_small
 
 _LONG_MS = 3_600_000
 _BOUNDS = TaskLimits(pass_bytes=256 << 10, task_bytes=32 << 10)
@@ -43,8 +43,7 @@ def cut_power(store: Path, flushed: int, into: Path) -> None:
 @_SAMPLE
 def test_no_row_is_ahead_of_what_is_durable(kind: str, tmp_path: Path) -> None:
     store, after, table = tmp_path / "s", tmp_path / "after", tmp_path / "t"
-    with open_small(store) as owner:
-        owner.put_batch(list(messages(100)))
+    filled(store, 100)
     timed = {"flush": "timed", "timed.flush_interval_ms": _LONG_MS}
     with open_small(store, **timed) as owner:
         durable = owner.flushed_offset

@@ -14,11 +14,12 @@ from lakelog import Message
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import TableMismatch
 from lakelog_lake.landing import targets
-from lakelog_lake.landing.dispatcher import LandingSource
-from lakelog_lake.landing.targets import targets_for
+from lakelog_lake.landing.dispatcher import LandingSource, land
+from lakelog_lake.landing.targets import sink_for, targets_for
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.readback.open import all_opened
 from lakelog_lake.tables.topic_names import decoded, encoded, is_template, named, topics_beside
+from lakelog_lake.tasks.engines import in_process
 from plugins.lake.tests.landing.table_specs import (
     all_passes,
     assert_topics,
@@ -26,8 +27,9 @@ from plugins.lake.tests.landing.table_specs import (
     land_spec,
     per_topic,
     read_topic,
+    stop_at,
 )
-from plugins.lake.tests.landing.tables import SMALL, keys_of, make
+from plugins.lake.tests.landing.tables import SMALL, keys_of
 from plugins.lake.tests.stores import messages, open_small
 
 NAMES = ["a%b", "with space", "a=b", "ü", "%DLQ%group", "-x", "_x", "x_dead_letters", "a_x25_b"]
@@ -132,24 +134,12 @@ def test_system_topics_have_no_tables(store_path: Path, tmp_path: Path) -> None:
     assert read_topic("parquet", tmp_path / "t", "%RETRY%g").num_rows == 1
 
 
-class _Killed(BaseException):
-    """Ends a dispatcher where it stands."""
-
-
 @pytest.mark.parametrize(("phase", "number"), [("written", 1), ("one committed", 2)])
 def test_a_kill_between_commits_loses_and_doubles_nothing(
     kind: str, store_path: Path, tmp_path: Path, phase: str, number: int
 ) -> None:
-    source, spec, left = LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t"), [number]
-
-    def on_phase(what: str) -> None:
-        left[0] -= what == phase
-        if not left[0]:
-            raise _Killed
-
-    lander = dispatcher(source, spec, on_phase=on_phase)
-    with pytest.raises(_Killed):
-        all_passes(lander)
+    source, spec = LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t")
+    stop_at(dispatcher(source, spec), phase, number)
     land_spec(source, spec)
     assert_topics(kind, tmp_path / "t", keys_of(store_path, "S"))
 
@@ -166,23 +156,23 @@ def test_an_idle_table_is_moved_seldom_and_at_the_end(
     while landed := lander.one_pass():
         passes.append(landed)
     idle = next(each for each in lander.targets.served if each.topics == frozenset({"idle"}))
-    position = idle.sink.head("S").position
-    assert position is not None
-    assert position.end == passes[0].end < passes[-1].end
+
+    def landed_to() -> int:
+        position = idle.sink.head("S").position
+        assert position is not None
+        return position.end
+
+    assert landed_to() == passes[0].end < passes[-1].end
     assert idle.start == passes[-1].end
     lander.finish()
-    position = idle.sink.head("S").position
-    assert position is not None
-    assert position.end == passes[-1].end
+    assert landed_to() == passes[-1].end
     monkeypatch.setattr(targets, "IDLE_BYTES", 1)
     with open_small(store_path) as store:
         store.put(Message("busy", b"1", queue_id=0))
     again = dispatcher(LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t"))
     landed = again.one_pass()
     assert landed is not None
-    position = idle.sink.head("S").position
-    assert position is not None
-    assert position.end == landed.end
+    assert landed_to() == landed.end
 
 
 def test_a_row_of_an_idle_table_lands_behind_what_was_empty(kind: str, tmp_path: Path) -> None:
@@ -213,15 +203,13 @@ def test_a_table_of_something_else_under_a_topics_name_is_refused(
 ) -> None:
     spec = per_topic(kind, tmp_path / "t")
     targets_for(spec)
-    of_all = make(kind, tmp_path / "t" / "of_topic-1") if kind != "iceberg" else None
-    if of_all is None:
-        from lakelog_lake.landing.targets import sink_for
-
-        of_all = sink_for(f"iceberg:{tmp_path / 't'}", "lake.of_topic-1")
-        of_all.prepare()
-    from lakelog_lake.landing.dispatcher import land
-    from lakelog_lake.tasks.engines import in_process
-
+    path, name = (
+        (tmp_path / "t", "lake.of_topic-1")
+        if kind == "iceberg"
+        else (tmp_path / "t" / "of_topic-1", None)
+    )
+    of_all = sink_for(f"{kind}:{path}", name)
+    of_all.prepare()
     land(LandingSource(store_path, "S"), of_all, in_process, SMALL)
     with pytest.raises(TableMismatch, match="holds the messages of all topics"):
         land_spec(LandingSource(store_path, "S"), spec)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from pathlib import Path
 
 import pytest
@@ -14,9 +12,6 @@ from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.program import Orders
 from plugins.lake.tests.landing.program_evidence import landed_to
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make
-from tests.support.waiting import until
-
-_log = logging.getLogger(__name__)
 
 
 @pytest.mark.slow
@@ -36,16 +31,8 @@ def race(kind: str, tmp_path: Path, seconds: float) -> tuple[list[int], list[int
     """Passes that each of them won, and lost."""
     store, table = tmp_path / "s", tmp_path / "t"
     make(kind, table)
-    with runs.producing(store):
-        orders = Orders(store, kind, table, mode="follow")
-        pair = [runs.start(orders) for _ in range(2)]
-        assert all(each.hear("ready") for each in pair)
-        time.sleep(seconds)
-        until(lambda: landed_to(kind, table), "nothing lands", seconds=runs.LONGEST_SECONDS)
-        passes = [each.stop() for each in pair]
-        assert [each.wait() for each in pair] == [0, 0]
+    orders = Orders(store, kind, table, mode="follow")
+    found = runs.race(orders, lambda: landed_to(kind, table), seconds)
     land_all(LandingSource(store, "S"), make(kind, table), TaskLimits())  # what is left, at once
-    expected = keys_of(store, "S")
-    assert_exactly(kind, table, expected)
-    _log.info("%s: %s; %d rows", kind, [dict(each) for each in passes], len(expected))
-    return [each["won"] for each in passes], [each["lost"] for each in passes]
+    assert_exactly(kind, table, keys_of(store, "S"))
+    return found

@@ -91,21 +91,13 @@ def test_manifests_of_one_size_become_one() -> None:
     assert mergeable([one] * 10, 4999) == []
 
 
-def test_rows_and_positions_stay(store_path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("versions", [1, 2])
+def test_rows_and_positions_stay(source: LandingSource, tmp_path: Path, versions: int) -> None:
     path = tmp_path / "t"
-    source, sink = LandingSource(store_path, "S"), iceberg(path, "2")
-    assert len(land_all(source, sink, TINY)) > 10
-    assert len(load(path).metadata.snapshots) == 2
-    assert_exactly("iceberg", path, keys_of(store_path, "S"))
+    assert len(land_all(source, iceberg(path, str(versions)), TINY)) > 10
+    assert len(load(path).metadata.snapshots) == versions
+    assert_exactly("iceberg", path, keys_of(source.path, "S"))
     assert land_all(source, make("iceberg", path)) == []
-
-
-def test_one_version_is_enough(store_path: Path, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    land_all(LandingSource(store_path, "S"), iceberg(path, "1"), TINY)
-    assert len(load(path).metadata.snapshots) == 1
-    assert_exactly("iceberg", path, keys_of(store_path, "S"))
-    assert land_all(LandingSource(store_path, "S"), make("iceberg", path)) == []
 
 
 def test_a_reader_of_an_expired_version_reads_on_for_an_hour(
@@ -340,17 +332,6 @@ def test_delta_keeps_its_log_as_told(
     assert found.metadata().configuration["delta.enableExpiredLogCleanup"] == cleaned
     assert found.metadata().configuration.get("delta.logRetentionDuration") == retention
     assert found.metadata().configuration[HISTORY] == history
-
-
-def test_a_history_that_a_kind_cannot_keep_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="lake expire"):
-        targets_for(TableSpec(f"parquet:{tmp_path / 'p'}", history="100"))
-
-
-@pytest.mark.parametrize("wrong", ["0", "7 days"])
-def test_a_setting_that_says_nothing_is_refused(wrong: str, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="number of versions"):
-        targets_for(TableSpec(f"iceberg:{tmp_path}", history=wrong))
 
 
 def test_settings() -> None:

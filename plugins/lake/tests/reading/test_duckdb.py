@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from lakelog_lake.log.columns import store_name
 from lakelog_lake.queries import by_duckdb
 from lakelog_lake.queries.by_duckdb import answers
 from plugins.lake.tests.landing.test_cli import run
+from plugins.lake.tests.reading.predicates import RandomPredicates, Row
 from plugins.lake.tests.stores import SEGMENT, expected_rows, filled, messages, open_small
 
-Row = dict[str, Any]
 COUNT = 400
 
 
@@ -68,74 +69,20 @@ def test_the_view_may_be_used_twice_in_a_statement(store: Path) -> None:
 
 
 def literal(value: Any) -> str:
-    return f"'{value}'" if isinstance(value, str) else f"timestamptz '{value}'"
-
-
-def shown(value: Any) -> str:
-    return str(value) if isinstance(value, int) else literal(value)
-
-
-Predicate = tuple[str, Callable[[Row], bool | None]]
-COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
-    "=": lambda a, b: a == b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "<>": lambda a, b: a != b,
-}
-COLUMNS = ("topic", "queue_id", "tags", "queue_offset", "physical_offset", "store_timestamp")
-
-
-def predicate(rows: list[Row], chance: random.Random, depth: int = 2) -> Predicate:
-    """Random SQL, and whether it is true of a row; ``None``: unknown."""
-    if depth and chance.random() < 0.6:
-        (one, holds_one), (other, holds_other) = (
-            predicate(rows, chance, depth - 1) for _ in range(2)
-        )
-        if chance.random() < 0.5:
-            return f"({one} AND {other})", lambda row: _and(holds_one(row), holds_other(row))
-        return (
-            f"({one} OR {other})",
-            lambda row: _not(_and(_not(holds_one(row)), _not(holds_other(row)))),
-        )
-    column = chance.choice(COLUMNS)
-    values = [chance.choice(rows)[column] for _ in range(3)]
-    known = [each for each in values if each is not None]
-    if not known:
-        return f"({column} IS NULL)", lambda row: row[column] is None
-    if chance.random() < 0.3:
-        text = ", ".join(map(shown, known))
-        return f"({column} IN ({text}))", lambda row: _known(row[column], lambda v: v in known)
-    operator = chance.choice(list(COMPARE))
-    return (
-        f"({column} {operator} {shown(known[0])})",
-        lambda row: _known(row[column], lambda value: COMPARE[operator](value, known[0])),
-    )
-
-
-def _known(value: Any, holds: Callable[[Any], bool]) -> bool | None:
-    return None if value is None else holds(value)
-
-
-def _not(value: bool | None) -> bool | None:
-    return None if value is None else not value
-
-
-def _and(one: bool | None, other: bool | None) -> bool | None:
-    if one is False or other is False:
-        return False
-    return None if one is None or other is None else True
+    if isinstance(value, datetime):
+        return f"timestamptz '{value}'"
+    return f"'{value}'" if isinstance(value, str) else str(value)
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_random_predicates_find_what_a_scan_finds(store: Path, seed: int) -> None:
-    rows, chance = rows_of(store), random.Random(seed)
-    predicates = [predicate(rows, chance) for _ in range(60 if seed == 1 else 600)]
-    queries = [f"select physical_offset from messages where {sql}" for sql, _ in predicates]
-    for (sql, holds), found in zip(predicates, asked(store, *queries), strict=True):
-        expected = [row["physical_offset"] for row in rows if holds(row)]
-        assert sorted(row["physical_offset"] for row in found) == expected, sql
+    rows = rows_of(store)
+    made = RandomPredicates(rows, random.Random(seed), literal)
+    predicates = [made.predicate() for _ in range(60 if seed == 1 else 600)]
+    queries = [f"select physical_offset from messages where {each.sql}" for each in predicates]
+    for each, found in zip(predicates, asked(store, *queries), strict=True):
+        expected = [row["physical_offset"] for row in each.of(rows)]
+        assert sorted(row["physical_offset"] for row in found) == expected, each.sql
 
 
 def test_a_topic_that_is_named_narrows_what_is_read(store: Path) -> None:

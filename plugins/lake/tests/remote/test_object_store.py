@@ -21,7 +21,7 @@ from plugins.lake.tests.landing.tables import keys_of, land_all
 from plugins.lake.tests.landing.test_cli import LAKELOG, identity, run
 from plugins.lake.tests.remote.servers import BUCKET, Aws
 from plugins.lake.tests.remote.somewhere import Somewhere
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled
 
 TWO = ["delta", "sql"]
 SAMPLES = ["delta", pytest.param("sql", marks=pytest.mark.slow)]
@@ -42,8 +42,7 @@ def snapshots(place: Somewhere, aws: Aws) -> set[str]:
 def test_messages_land_and_are_cared_for(place: Somewhere, store_path: Path, aws: Aws) -> None:
     to, options = ("--to", place.to), place.options
     lakelog_runs("dispatch", store_path, *to, "--once", *options)
-    with open_small(store_path) as store:
-        store.put_batch(list(messages(50)))
+    filled(store_path, 50)
     lakelog_runs("dispatch", store_path, *to, "--once", *options)
     keys = keys_of(store_path, identity(store_path))
     assert len(keys) == 350
@@ -62,8 +61,7 @@ def test_commits_let_history_go_in_any_catalog(place: Somewhere, store_path: Pat
     command = ("dispatch", store_path, "--to", place.to, "--once", *place.options)
     for _ in range(2):
         lakelog_runs(*command, "--history", "1")
-        with open_small(store_path) as store:
-            store.put_batch(list(messages(20)))
+        filled(store_path, 20)
     lakelog_runs(*command)
     assert len(place.iceberg().metadata.snapshots) == 1
     place.assert_exactly(keys_of(store_path, identity(store_path)))
@@ -144,8 +142,7 @@ def test_lost_answers_neither_lose_nor_double(place: Somewhere, store_path: Path
         landed = until_landed(source, sink)
         assert all(each.won for each in landed)
         place.assert_exactly(keys_of(store_path, "S"))
-        with open_small(store_path) as store:
-            store.put_batch(list(messages(60)))
+        filled(store_path, 60)
     aws.lose(0, "none")
     land_all(source, sink)
     place.assert_exactly(keys_of(store_path, "S"))

@@ -16,7 +16,6 @@ from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.tables import keys_of, land_all
 from plugins.lake.tests.remote.servers import Aws
 from plugins.lake.tests.remote.somewhere import Somewhere
-from tests.support.waiting import until
 
 ALL = ["delta", "sql", "glue", pytest.param("rest", marks=pytest.mark.java)]
 ATOMIC = ["delta", "sql", pytest.param("rest", marks=pytest.mark.java)]
@@ -106,16 +105,7 @@ def test_two_dispatchers_for_a_whole_run(place: Somewhere, tmp_path: Path) -> No
 def race(place: Somewhere, store: Path, seconds: float) -> tuple[list[int], list[int]]:
     """Passes that each of them won, and lost."""
     place.made()
-    with runs.producing(store):
-        orders = place.orders(store, mode="follow")
-        pair = [runs.start(orders) for _ in range(2)]
-        assert all(each.hear("ready") for each in pair)
-        time.sleep(seconds)
-        until(place.landed_to, "nothing lands", seconds=runs.LONGEST_SECONDS)
-        passes = [each.stop() for each in pair]
-        assert [each.wait() for each in pair] == [0, 0]
+    found = runs.race(place.orders(store, mode="follow"), place.landed_to, seconds)
     land_all(LandingSource(store, "S"), place.made(), TaskLimits())
-    expected = keys_of(store, "S")
-    place.assert_exactly(expected)
-    _log.info("%s: %s; %d rows", place.prefix, [dict(each) for each in passes], len(expected))
-    return [each["won"] for each in passes], [each["lost"] for each in passes]
+    place.assert_exactly(keys_of(store, "S"))
+    return found

@@ -22,8 +22,8 @@ from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_spark.verify.verify import verify_by_spark
 from plugins.lake.tests.care.planting import change, doubled, moved_behind, with_value, without
 from plugins.lake.tests.landing.tables import assert_ordered, land_all, make
-from plugins.lake.tests.stores import messages, open_small
-from plugins.spark.tests.commands import run
+from plugins.lake.tests.landing.test_cli import run
+from plugins.lake.tests.stores import filled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,8 +62,7 @@ def test_iceberg_after_care(warehouse: Path, store_path: Path) -> None:
     assert land_all(source, sink()) == []
     assert_ordered([Path(str(path).removeprefix("file:")) for path, _ in asked.table.data_files()])
     assert verify_here(asked).is_clean
-    with open_small(store_path) as store:
-        store.put_batch(list(messages(60)))
+    filled(store_path, 60)
     assert sum(each.rows for each in land_all(source, sink())) == 60
     found = verify_here(asked)
     assert found.is_clean

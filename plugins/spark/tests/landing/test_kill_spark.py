@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -67,30 +67,31 @@ class Driver:
 
 
 @contextmanager
-def driving(kind: str, folder: Path, master: str, **more: str) -> Iterator[Driver]:
-    given = {"kind": kind, "master": master, "store": str(folder / "s"), "table": str(folder / "t")}
-    given |= more
-    errors = folder / "errors"
-    command = [sys.executable, "-m", "plugins.spark.tests.landing.program_spark"]
+def driver_of(program: str, folder: Path, given: Mapping[str, object]) -> Iterator[Driver]:
+    """A module of this folder in a process of its own, killed in the end if it is still there."""
+    command = [sys.executable, "-m", f"plugins.spark.tests.landing.{program}", json.dumps(given)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
     with (
-        errors.open("a") as output,
-        subprocess.Popen(
-            [*command, json.dumps(given)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=output,
-            text=True,
-            env=environ,
-        ) as process,
+        (folder / "errors").open("a") as errors,
+        subprocess.Popen(command, stderr=errors, text=True, env=environ, **pipes) as process,  # type: ignore[call-overload]  # of pipes
     ):
-        driver = Driver(process, errors)
+        try:
+            yield Driver(process, folder / "errors")
+        finally:
+            process.kill()
+
+
+@contextmanager
+def driving(kind: str, folder: Path, master: str, **more: str) -> Iterator[Driver]:
+    given = {"kind": kind, "master": master, "store": str(folder / "s"), "table": str(folder / "t")}
+    with driver_of("program_spark", folder, given | more) as driver:
         try:
             driver.hear("ready")
             yield driver
         finally:
-            if process.poll() is None:
-                process.communicate("stop\n", timeout=_START_SECONDS)
+            if driver.process.poll() is None:
+                driver.process.communicate("stop\n", timeout=_START_SECONDS)
 
 
 def children(pid: int) -> list[int]:

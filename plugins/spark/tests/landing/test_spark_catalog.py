@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from lakelog.errors import SettingsError
@@ -20,9 +21,11 @@ from lakelog_lake.tables.topic_names import encoded
 from lakelog_lake.tasks.engines import in_process
 from lakelog_spark.catalog.iceberg import SparkIcebergSink, spark_iceberg_sink
 from lakelog_spark.catalog.location import SparkCatalogLocation, catalog_in
+from plugins.lake.tests.landing.sink_contract import SinkContract
 from plugins.lake.tests.landing.table_specs import all_passes, keys_by_topic
 from plugins.lake.tests.landing.tables import (
     SMALL,
+    SinkTable,
     assert_exactly,
     keys_in,
     keys_of,
@@ -30,7 +33,7 @@ from plugins.lake.tests.landing.tables import (
     read,
 )
 from plugins.lake.tests.landing.tables import TABLE as BY_PYICEBERG
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +52,7 @@ def warehouse(spark: SparkSession) -> Iterator[Path]:
     place = spark.conf.get("spark.sql.catalog.lake.warehouse")
     assert place is not None
     yield Path(place.removeprefix("file://"))
-    spark.sql(f"DROP TABLE IF EXISTS {TABLE}")
+    spark.sql(f"DROP TABLE IF EXISTS {TABLE} PURGE")
 
 
 @pytest.fixture
@@ -66,29 +69,46 @@ def by_pyiceberg(warehouse: Path) -> IcebergSink:
     return made
 
 
+@attrs.frozen
+class SparkSinkTable(SinkTable):
+    """By Java's classes; read back by pyiceberg."""
+
+    session: SparkSession
+
+    def made(self) -> SparkIcebergSink:
+        made = spark_iceberg_sink(self.session, TABLE)
+        made.prepare()
+        return made
+
+
 @pytest.mark.slow
-def test_lands_all_and_others_read_it(
-    spark: SparkSession, sink: SparkIcebergSink, warehouse: Path, store_path: Path
+class TestSparkSink(SinkContract):
+    @pytest.fixture
+    def table(self, spark: SparkSession, warehouse: Path) -> SparkSinkTable:
+        return SparkSinkTable("iceberg", warehouse, spark)
+
+
+@pytest.mark.slow
+def test_a_query_finds_what_landed(
+    spark: SparkSession, sink: SparkIcebergSink, source: LandingSource
 ) -> None:
     assert sink.head("S").position is None
-    land_all(LandingSource(store_path, "S"), sink)
-    assert_exactly("iceberg", warehouse, keys_of(store_path, "S"))
-    assert land_all(LandingSource(store_path, "S"), sink) == []
+    land_all(source, sink)
     assert spark.table(TABLE).count() == 300
     assert spark.table(TABLE).where("topic = 'topic-1' AND queue_offset < 5").count() == sum(
-        each[1] == "topic-1" and each[3] < 5 for each in keys_of(store_path, "S")
+        each[1] == "topic-1" and each[3] < 5 for each in keys_of(source.path, "S")
     )
 
 
 @pytest.mark.slow
 def test_files_are_described_as_pyiceberg_describes_them(
-    sink: SparkIcebergSink, warehouse: Path, store_path: Path
+    sink: SparkIcebergSink, warehouse: Path, source: LandingSource
 ) -> None:
     """One pass of each; the manifests differ in nothing but paths."""
     other = IcebergSink(sqlite_catalog(warehouse), "lakelog.other")
     other.prepare()
-    land(LandingSource(store_path, "S"), sink, in_process, SMALL)
-    land(LandingSource(store_path, "S"), other, in_process, SMALL)
+    land(source, sink, in_process, SMALL)
+    land(source, other, in_process, SMALL)
     ours, theirs = (
         sorted(
             (
@@ -107,29 +127,26 @@ def test_files_are_described_as_pyiceberg_describes_them(
 
 
 def test_both_ways_take_turns(
-    sink: SparkIcebergSink, warehouse: Path, store_path: Path, tmp_path: Path
+    sink: SparkIcebergSink, warehouse: Path, source: LandingSource, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
-    with open_small(other) as store:
-        store.put_batch(list(messages(40)))
+    filled(other, 40)
     sinks: list[Sink] = [sink, by_pyiceberg(warehouse)]
     turns = 0
-    while land(LandingSource(store_path, "S"), sinks[turns % 2], in_process, SMALL) is not None:
+    while land(source, sinks[turns % 2], in_process, SMALL) is not None:
         turns += 1
         assert sinks[0].head("S").position == sinks[1].head("S").position
         land(LandingSource(other, "O"), sinks[turns % 2], in_process, SMALL)
     assert turns > 3
-    assert_exactly("iceberg", warehouse, keys_of(store_path, "S") + keys_of(other, "O"))
+    assert_exactly("iceberg", warehouse, keys_of(source.path, "S") + keys_of(other, "O"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by_java", [True, False])
 def test_who_comes_second_lands_nothing(
-    sink: SparkIcebergSink, warehouse: Path, store_path: Path, *, by_java: bool
+    sink: SparkIcebergSink, warehouse: Path, source: LandingSource
 ) -> None:
-    source = LandingSource(store_path, "S")
-    other = spark_iceberg_sink(sink.session, TABLE) if by_java else by_pyiceberg(warehouse)
-    other.prepare()
+    """The first is pyiceberg; by Java: see the contract."""
+    other = by_pyiceberg(warehouse)
 
     def meanwhile(phase: str) -> None:
         if phase == "written":
@@ -139,7 +156,7 @@ def test_who_comes_second_lands_nothing(
     assert landed is not None
     assert not landed.won
     land_all(source, sink)
-    assert_exactly("iceberg", warehouse, keys_of(store_path, "S"))
+    assert_exactly("iceberg", warehouse, keys_of(source.path, "S"))
 
 
 @pytest.mark.slow
@@ -157,9 +174,8 @@ def test_a_commit_of_a_position_alone_is_a_conflict_too(
 
 @pytest.mark.slow
 def test_a_compaction_in_between_is_no_hindrance(
-    spark: SparkSession, sink: SparkIcebergSink, warehouse: Path, store_path: Path
+    spark: SparkSession, sink: SparkIcebergSink, warehouse: Path, source: LandingSource
 ) -> None:
-    source = LandingSource(store_path, "S")
     land(source, sink, in_process, SMALL)
 
     def meanwhile(phase: str) -> None:
@@ -176,17 +192,16 @@ def test_a_compaction_in_between_is_no_hindrance(
     operations = [each.summary.operation.value for each in found.metadata.snapshots if each.summary]
     assert "replace" in operations
     keys = sorted(map(tuple, spark.table(TABLE).select(*KEYS).collect()))
-    assert keys == keys_of(store_path, "S")
+    assert keys == keys_of(source.path, "S")
 
 
 @pytest.mark.slow
 def test_the_position_outlives_the_snapshots(
-    spark: SparkSession, sink: SparkIcebergSink, store_path: Path, tmp_path: Path
+    spark: SparkSession, sink: SparkIcebergSink, source: LandingSource, tmp_path: Path
 ) -> None:
-    land_all(LandingSource(store_path, "S"), sink)
+    land_all(source, sink)
     before = sink.head("S").position
-    with open_small(tmp_path / "other") as store:
-        store.put_batch(list(messages(10)))
+    filled(tmp_path / "other", 10)
     land_all(LandingSource(tmp_path / "other", "O"), sink)
     spark.sql(
         f"CALL lake.system.expire_snapshots(table => '{BY_PYICEBERG}', "
@@ -198,9 +213,8 @@ def test_the_position_outlives_the_snapshots(
 
 @pytest.mark.slow
 def test_rows_without_a_position_are_refused(
-    spark: SparkSession, sink: SparkIcebergSink, store_path: Path
+    spark: SparkSession, sink: SparkIcebergSink, source: LandingSource
 ) -> None:
-    source = LandingSource(store_path, "S")
     land_all(source, sink)
     spark.sql(f"CREATE OR REPLACE TABLE {TABLE} USING iceberg AS SELECT * FROM {TABLE} LIMIT 9")
     with pytest.raises(PositionMissing, match="land in a new table"):
@@ -209,9 +223,8 @@ def test_rows_without_a_position_are_refused(
 
 @pytest.mark.slow
 def test_it_goes_on_behind_the_last_rows_where_snapshots_have_expired(
-    spark: SparkSession, sink: SparkIcebergSink, store_path: Path
+    spark: SparkSession, sink: SparkIcebergSink, source: LandingSource
 ) -> None:
-    source = LandingSource(store_path, "S")
     land_all(source, sink)
     before = sink.head("S").position
     spark.sql(f"INSERT INTO {TABLE} SELECT * FROM {TABLE} LIMIT 0")
@@ -219,10 +232,8 @@ def test_it_goes_on_behind_the_last_rows_where_snapshots_have_expired(
         f"CALL lake.system.expire_snapshots(table => '{BY_PYICEBERG}', "
         "older_than => current_timestamp(), retain_last => 1)"
     )
-    found = sink.head("S").position
     assert before is not None
-    assert found is not None
-    assert (found.commit, found.end, found.next_offsets) == (0, before.end, before.next_offsets)
+    assert sink.head("S").position == before
     assert land_all(source, sink) == []
 
 
@@ -240,7 +251,7 @@ def test_another_table_is_refused(spark: SparkSession, warehouse: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("partition", [(), ("store", "hour")])
 def test_a_table_of_another_shape(
-    spark: SparkSession, warehouse: Path, store_path: Path, partition: tuple[str, ...]
+    spark: SparkSession, warehouse: Path, source: LandingSource, partition: tuple[str, ...]
 ) -> None:
     """The topic is kept by the table; columns that it lacks are added to it."""
     shape = TableShape(partition=partition, topic="it's one")
@@ -250,7 +261,7 @@ def test_a_table_of_another_shape(
     assert (
         sink.marked() == IcebergSink(sqlite_catalog(warehouse), BY_PYICEBERG).marked() == "it's one"
     )
-    land_all(LandingSource(store_path, "S"), sink)
+    land_all(source, sink)
     wider = TableShape(dead_letter_columns(), partition, "it's one")
     for made in (
         spark_iceberg_sink(spark, TABLE, wider),
@@ -265,14 +276,16 @@ def test_a_table_of_another_shape(
         spark_iceberg_sink(spark, TABLE, TableShape(partition=partition)).prepare()
 
 
-def test_a_table_for_each_topic(spark: SparkSession, warehouse: Path, store_path: Path) -> None:
+def test_a_table_for_each_topic(
+    spark: SparkSession, warehouse: Path, source: LandingSource
+) -> None:
     spec = TableSpec("spark:lake", "topics.of_{topic}")
     for _ in range(2):  # the second time everything is there
         targets = targets_for(spec, SparkCatalogLocation(spark, "lake"))
-        lander = LandingDispatcher(LandingSource(store_path, "S"), targets, in_process, SMALL)
+        lander = LandingDispatcher(source, targets, in_process, SMALL)
         all_passes(lander)
         lander.finish()
-    for topic, expected in keys_by_topic(keys_of(store_path, "S")).items():
+    for topic, expected in keys_by_topic(keys_of(source.path, "S")).items():
         found = read("iceberg", warehouse, f"topics.of_{encoded(topic)}")
         assert keys_in(found) == sorted(expected)
 

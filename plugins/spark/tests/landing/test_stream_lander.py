@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +17,8 @@ from pyspark.errors import StreamingQueryException
 import lakelog_spark
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.tables import assert_exactly, keys_in, keys_of, read
-from plugins.lake.tests.stores import messages, open_small
-from plugins.spark.tests.landing.test_kill_spark import Driver
+from plugins.lake.tests.stores import filled
+from plugins.spark.tests.landing.test_kill_spark import Driver, driver_of
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -33,31 +29,14 @@ _START_SECONDS = 240
 _log = logging.getLogger(__name__)
 
 
-@contextmanager
-def querying(kind: str, folder: Path, *, hold: bool) -> Iterator[Driver]:
+def querying(kind: str, folder: Path, *, hold: bool) -> AbstractContextManager[Driver]:
     given = {
         "store": str(folder / "s"),
         "to": f"{kind}:{folder / 't'}",
         "checkpoint": str(folder / "c"),
         "hold": hold,
     }
-    errors = folder / "errors"
-    command = [sys.executable, "-m", "plugins.spark.tests.landing.program_stream"]
-    with (
-        errors.open("a") as output,
-        subprocess.Popen(
-            [*command, json.dumps(given)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=output,
-            text=True,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-        ) as process,
-    ):
-        try:
-            yield Driver(process, errors)
-        finally:
-            process.kill()
+    return driver_of("program_stream", folder, given)
 
 
 def kill(driver: Driver) -> None:
@@ -82,16 +61,14 @@ def finish(kind: str, folder: Path) -> int:
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_a_batch_that_landed_and_is_not_in_the_checkpoint_lands_once(tmp_path: Path) -> None:
-    with open_small(tmp_path / "s") as store:
-        store.put_batch(list(messages(300)))
+    filled(tmp_path / "s", 300)
     with querying("parquet", tmp_path, hold=True) as driver:
         driver.hear("landed")
         kill(driver)
     assert (tmp_path / "c" / "offsets" / "0").exists()
     assert not (tmp_path / "c" / "commits" / "0").exists()
     assert len(keys_in(read("parquet", tmp_path / "t"))) == 300
-    with open_small(tmp_path / "s") as store:
-        store.put_batch(list(messages(50)))
+    filled(tmp_path / "s", 50)
     assert finish("parquet", tmp_path) == 350
     assert (tmp_path / "c" / "commits" / "0").exists()
 
@@ -126,12 +103,10 @@ def test_each_batch_lands_and_a_stream_that_was_changed_is_refused(
         landing.trigger(availableNow=True).start().awaitTermination()
 
     for _ in range(2):
-        with open_small(path) as owner:
-            owner.put_batch(list(messages(60)))
+        filled(path, 60)
         query()
         assert_exactly("parquet", tmp_path / "t", keys_of(path, "S"))
-    with open_small(path) as owner:
-        owner.put_batch(list(messages(60)))
+    filled(path, 60)
     with pytest.raises(StreamingQueryException, match="has other columns than the store"):
         query("upper(topic) AS shouted")
     assert len(keys_in(read("parquet", tmp_path / "t"))) == 120

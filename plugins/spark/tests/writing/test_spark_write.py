@@ -15,7 +15,7 @@ import lakelog
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_spark.writing.pruning import DEAD_DAYS, prune
 from lakelog_spark.writing.staging import STAGING_DIR
-from plugins.lake.tests.stores import messages, open_small
+from plugins.lake.tests.stores import filled, open_small
 from plugins.spark.tests.writing import retrying
 from tests.support.waiting import until
 
@@ -33,8 +33,7 @@ GIVEN = (
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("spark_write") / "source"
-    with open_small(path) as made:
-        made.put_batch(list(messages(COUNT)))
+    filled(path, COUNT)
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -103,3 +104,12 @@ def store(lakelog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 SEGMENT = "segment_size_bytes=64KiB"
+
+
+def spoil_second(lakelog: Run, store: Path) -> int:
+    """Change the body of the second message; where its record is."""
+    row = json.loads(lakelog("scan", store, "--json").stdout.splitlines()[1])
+    with next((store / "commitlog").iterdir()).open("r+b") as file:
+        file.seek(row["physical_offset"] + 88)
+        file.write(b"!")
+    return int(row["physical_offset"])

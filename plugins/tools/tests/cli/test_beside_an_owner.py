@@ -43,14 +43,18 @@ def test_what_reads_needs_no_owner_and_minds_none(
 
 
 @pytest.mark.parametrize(
-    "command", [["put", "s", "t", "x", "--mode", "exclusive"], ["recover", "s"], ["rebuild", "s"]]
+    "command",
+    [
+        *(["put", "s", "t", "x", "--mode", "exclusive"], ["recover", "s"], ["rebuild", "s"]),
+        *(["repair", "s", "--yes"], ["repair", "s", "--dry-run"]),
+    ],
 )
 def test_what_an_owner_alone_can_do_says_who_owns(
     program: Run, owner: library.Store, command: list[str]
 ) -> None:
     assert owner.role == "owner"
     done = program(*command)
-    assert done.returncode == 3
+    assert (done.returncode, done.stdout) == (3, "")
     assert "has this store open" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 

@@ -101,12 +101,3 @@ def test_refusals(lakelog: Run, args: list[str], code: int, said: str) -> None:
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_company_is_refused_to_who_wants_none(program: Run, store: Path) -> None:
-    import lakelog as library
-
-    with library.open(store):
-        done = program("put", store, "t", "x", "--mode", "exclusive")
-    assert done.returncode == 3
-    assert len(done.stderr.splitlines()) == 1

@@ -88,18 +88,22 @@ def test_get(lakelog: Run, shop: Path, options: list[object], expected: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("args", "said"),
     [
-        (["--offset", 20], "OFFSET_OVERFLOW_ONE: the queue holds offsets 0 to 19"),
-        (["--offset", 21], "OFFSET_OVERFLOW_BADLY"),
-        (["--offset", -1], "OFFSET_TOO_SMALL"),
-        (["--tags", "none"], "NO_MATCHED_MESSAGE"),
+        (
+            ["get", "orders", 0, "--offset", 20],
+            "OFFSET_OVERFLOW_ONE: the queue holds offsets 0 to 19",
+        ),
+        (["get", "orders", 0, "--offset", 21], "OFFSET_OVERFLOW_BADLY"),
+        (["get", "orders", 0, "--offset", -1], "OFFSET_TOO_SMALL"),
+        (["get", "orders", 0, "--tags", "none"], "NO_MATCHED_MESSAGE"),
+        (["query", "orders", "--key", "none"], ""),
     ],
 )
-def test_get_says_why_there_is_nothing(
-    lakelog: Run, shop: Path, options: list[object], said: str
+def test_it_is_said_why_there_is_nothing(
+    lakelog: Run, shop: Path, args: list[object], said: str
 ) -> None:
-    done = lakelog("get", shop, "orders", 0, *options)
+    done = lakelog(args[0], shop, *args[1:])
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(said)
     assert len(done.stderr.splitlines()) == 1
@@ -122,6 +126,7 @@ def test_get_says_why_there_is_nothing(
         (["tail", "shop", "xyz"], "no topic 'xyz'"),
         (["tail", "shop", "orders", 9], "'9' is here"),
         (["groups", "shop", "xyz"], "no group 'xyz' is here; there is no group at all"),
+        (["query", "shop", "xyz", "--key", "k"], "no topic 'xyz'"),
     ],
 )
 def test_what_is_not_there_is_wrong_usage(

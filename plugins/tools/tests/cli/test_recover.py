@@ -120,12 +120,5 @@ def test_refuse_changes_nothing(lakelog: Run, crashed: Path) -> None:
     assert (crashed / "abort").exists()
 
 
-def test_what_is_no_store_or_in_use_is_said(program: Run, store: Path, tmp_path: Path) -> None:
-    missing = program("recover", tmp_path / "nothing")
-    assert (missing.returncode, missing.stdout) == (3, "")
-    assert "no store is here" in missing.stderr
-    with library.open(store, segment_size_bytes=SIZE):
-        used = program("recover", store)
-    assert used.returncode == 3
-    assert "has this store open" in used.stderr
-    assert program("recover", store, "--on-damage", "ignore").returncode == 2
+def test_a_policy_that_is_none_is_wrong_usage(lakelog: Run, store: Path) -> None:
+    assert lakelog("recover", store, "--on-damage", "ignore").returncode == 2

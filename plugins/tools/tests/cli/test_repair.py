@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import lakelog as library
 from plugins.tools.tests.cli.conftest import Run
-from plugins.tools.tests.cli.test_recover import SIZE, _segment, _spoil
+from plugins.tools.tests.cli.test_recover import _segment, _spoil
 
 
 @pytest.fixture
@@ -90,13 +89,3 @@ def test_json_has_all_of_it(lakelog: Run, damaged: Path) -> None:
     assert kept["offset"] == step["offset"]
     assert Path(kept["kept"]).is_file()
     assert done["led"] == [{"topic": "orders", "queue_id": 1}]
-
-
-def test_what_is_no_store_or_in_use_is_said(program: Run, store: Path, tmp_path: Path) -> None:
-    missing = program("repair", tmp_path / "nothing", "--yes")
-    assert (missing.returncode, missing.stdout) == (3, "")
-    with library.open(store, segment_size_bytes=SIZE):
-        for given in (["--yes"], ["--dry-run"]):
-            used = program("repair", store, *given)
-            assert used.returncode == 3
-            assert "has this store open" in used.stderr

@@ -30,19 +30,6 @@ from plugins.tools.tests.doctor.repair_support import (
 )
 
 
-@pytest.fixture
-def puts(tmp_path: Path) -> list[PutResult]:
-    """A closed store with 100 messages in 4 segments."""
-    with open_small(tmp_path / "store") as store:
-        return fill(store, 100)
-
-
-@pytest.fixture
-def path(tmp_path: Path, puts: list[PutResult]) -> Path:
-    assert puts
-    return tmp_path / "store"
-
-
 def test_a_whole_store_stays_as_it_is(path: Path) -> None:
     log = tree(path / "commitlog")
     report = repair_small(path)

@@ -18,19 +18,6 @@ COUNT = 100
 FILLER = (0, 0x7FFFFFFF)
 
 
-@pytest.fixture
-def puts(tmp_path: Path) -> list[PutResult]:
-    """A closed store with 100 messages in 4 segments."""
-    with open_small(tmp_path / "store") as store:
-        return fill(store, COUNT)
-
-
-@pytest.fixture
-def path(tmp_path: Path, puts: list[PutResult]) -> Path:
-    assert puts
-    return tmp_path / "store"
-
-
 def lose(path: Path, puts: list[PutResult], lost: Collection[int]) -> None:
     """Damage records, and build the queue without them."""
     for number in lost:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.store.support import SEGMENT, fill, open_small, segments
+from core.tests.store.support import SEGMENT, segments
 from lakelog import PutResult
 from lakelog.errors import LakelogError
 from lakelog.files.filesystem import File, RealFileSystem
@@ -60,16 +60,8 @@ class _Counted(RealFileSystem):
 
 
 @pytest.fixture
-def puts(tmp_path: Path) -> list[PutResult]:
-    """Of a closed store with 100 messages in 4 segments."""
-    with open_small(tmp_path / "store") as store:
-        return fill(store, 100)
-
-
-@pytest.fixture
-def damaged(tmp_path: Path, puts: list[PutResult]) -> Path:
+def damaged(path: Path, puts: list[PutResult]) -> Path:
     """A stray, a missing segment, damage, and a torn tail."""
-    path = tmp_path / "store"
     (path / "commitlog" / "notes.txt").write_bytes(b"mine")
     segments(path)[1].unlink()
     write(path, puts[10].physical_offset + 200, b"\xff")
