@@ -12,6 +12,7 @@ from lakelog.runtime.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog_queues.consumers.names import check_group, offsets_name
 from lakelog_queues.consumers.places import LATEST, Place, check_place
 from lakelog_queues.finding.tagfilter import tag_filter
+from lakelog_queues.groups.property_filter import PropertyFilter
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 
@@ -20,6 +21,7 @@ class GroupOptions:
     """How a member of a group consumes.
 
     :ivar topics: the tag expression of each topic; ``None`` selects all messages
+    :ivar filter: the parsed ``filter_text``, which selects messages of ``topics``
     :ivar start: the place in a queue for which the group has no offset
     :ivar broadcast: the name of a consumer that shares with nobody
     :ivar max_attempts: the number of hand-outs after which a message is a dead letter; ``None`` is
@@ -28,6 +30,8 @@ class GroupOptions:
 
     group: str
     topics: Mapping[str, str | None]
+    filter_text: str | None = None
+    filter: PropertyFilter | None = None
     start: Place = LATEST
     orderly: bool = False
     broadcast: str | None = None
@@ -43,6 +47,7 @@ class GroupOptions:
         topics: str | Sequence[str] | Mapping[str, str | None],
         *,
         tags: str | None = None,
+        filter: str | None = None,  # noqa: A002  # the word of RocketMQ and of users
         max_attempts: int | None = None,
         **more: object,
     ) -> GroupOptions:
@@ -57,6 +62,8 @@ class GroupOptions:
             offsets_name(topic, group)
             tag_filter(topic, expression)
         made = cls(group=group, topics=chosen, **more)  # type: ignore[arg-type]  # checked below
+        if filter is not None:
+            made = attrs.evolve(made, filter_text=filter, filter=_filter(filter, chosen))
         check_place(made.start)
         for name, least in (("invisible_ms", 1), ("commit_interval_ms", 0), ("idle_ms", 1)):
             if span_ms(name, getattr(made, name)) < least:
@@ -92,7 +99,18 @@ class GroupOptions:
     @property
     def subscription(self) -> str:
         """A text that is equal for members that can share."""
-        return json.dumps({"topics": self.topics, "orderly": self.orderly}, sort_keys=True)
+        chosen = {"topics": self.topics, "orderly": self.orderly}
+        if self.filter_text is not None:
+            chosen["filter"] = self.filter_text
+        return json.dumps(chosen, sort_keys=True)
+
+
+def _filter(text: str, topics: Mapping[str, str | None]) -> PropertyFilter:
+    if not isinstance(text, str):
+        raise wrong_type("filter", text, "a str such as \"region = 'eu'\"")
+    if any(tags is not None for tags in topics.values()):
+        raise SettingsError("give 'tags' or 'filter'; TAGS is a property in it", key="filter")
+    return PropertyFilter(text)
 
 
 def _topics(
