@@ -14,6 +14,7 @@ from lakelog import Delivery, Message
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.groups.set_aside import resent
 from lakelog_replication.address import Address
+from lakelog_replication.remoting import GET_ALL_SUBSCRIPTION_GROUPS, call
 from lakelog_rocketmq.config.consumeroffsets import load_offsets
 from tests.replication.broker import eventually
 from tests.replication.masterbroker import Broker, broker
@@ -35,6 +36,7 @@ from tests.takeover.members import (
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 COUNT: Final = 60
 QUEUES: Final = 4
+MAX_RETRIES: Final = 7
 FAILS_IN_JAVA: Final = 40
 DIES_IN_JAVA: Final = 50
 FAILS_LAST: Final = 70
@@ -48,8 +50,12 @@ Messages: TypeAlias = dict[tuple[str, int], list[int]]
 def fill(path: Path) -> None:
     with open_store(path) as store:
         store.put_batch([Message(TOPIC, b"%d" % n, queue_id=n % QUEUES) for n in range(COUNT)])
-    command = [sys.executable, "-m", "lakelog_cli.main", "topic", "create", str(path), TOPIC]
-    subprocess.run(command, check=True)
+    lakelog = sys.executable, "-m", "lakelog_cli.main"
+    for command in (
+        ("topic", "create", str(path), TOPIC),
+        ("groups", "create", str(path), GROUP, "--max-retries", str(MAX_RETRIES)),
+    ):
+        subprocess.run([*lakelog, *command], check=True)
 
 
 def messages_in(path: Path) -> Messages:
@@ -142,6 +148,8 @@ def test_a_group_goes_on_in_the_broker_and_back(tmp_path: Path, *, killed: bool)
         name_server(tmp_path / "names") as server,
         broker(home, namesrvAddr=str(server), **SETTINGS) as master,
     ):
+        groups = call(master.client, GET_ALL_SUBSCRIPTION_GROUPS).content()
+        assert groups["subscriptionGroupTable"][GROUP]["retryMaxTimes"] == MAX_RETRIES
         go_on_in_java(path, part, server, master, tmp_path)
         for each in LATER:
             master.send(TOPIC, b"%d" % each, each % QUEUES)

@@ -12,6 +12,7 @@ from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.shared.byte_lock import Turn
 from lakelog.format.layout import LOCK_FILE
+from lakelog_rocketmq.config.groups import GroupConfig, load_groups, save_groups
 from lakelog_rocketmq.config.topics import TopicConfig, load_topics, save_topics
 
 _CHANGING: Final = 11
@@ -44,6 +45,17 @@ def change_topics(
         topics = dict(loaded.value)
         change(topics)
         save_topics(files, path, loaded.content, topics, time.time_ns() // 1_000_000)
+
+
+def change_groups(
+    files: FileSystem, path: Path, change: Callable[[dict[str, GroupConfig]], None]
+) -> None:
+    """Replace ``config/subscriptionGroup.json`` durably; as :func:`change_topics`."""
+    with _failing(path), config_turn(files, path):
+        loaded = load_groups(files, path)
+        groups = dict(loaded.value)
+        change(groups)
+        save_groups(files, path, loaded.content, groups, time.time_ns() // 1_000_000)
 
 
 @contextmanager

@@ -381,8 +381,8 @@ class Store(LogStore):
         :param orderly: hand out the messages of each queue one after the other
         :param broadcast: the name of a consumer that gets every message and shares with nobody
         :param invisible_ms: time within which a message is to be acknowledged
-        :param max_attempts: hand-outs after which a message goes to ``%DLQ%group``; ``None`` is 16,
-            or without a limit with ``orderly`` and ``broadcast``
+        :param max_attempts: hand-outs after which a message goes to ``%DLQ%group``; ``None`` is the
+            limit of the group, 17 by default; with ``orderly`` and ``broadcast`` it is none
         :param commit_interval_ms: interval at which the group's offsets are committed
         :param idle_ms: a member that has not polled for so long gets no queues
         """

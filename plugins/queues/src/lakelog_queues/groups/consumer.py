@@ -89,8 +89,9 @@ class GroupConsumer:
         """Join the group.
 
         Raises :class:`~lakelog.errors.StoreReadOnly` in a store that is open for reading,
-        :class:`~lakelog.errors.SettingsError` if a living member has another subscription, and
-        :class:`~lakelog.errors.StoreError` if the state of groups cannot be used.
+        :class:`~lakelog.errors.SettingsError` if a living member has another subscription,
+        :class:`~lakelog.errors.StoreError` if the state of groups cannot be used, and
+        :class:`~lakelog.errors.CorruptConfig` if their configuration cannot.
         """
         if access.offsets.read_only:
             raise StoreReadOnly(
@@ -98,6 +99,7 @@ class GroupConsumer:
                 "it with mode='write', or use consumer()",
                 path=access.path,
             )
+        options = options.configured(access.files, access.path)
         self.group = options.group
         self._options = options
         self._access = access

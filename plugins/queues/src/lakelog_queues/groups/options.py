@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import attrs
 
 from lakelog.errors import SettingsError
+from lakelog.files.filesystem import FileSystem
 from lakelog.runtime.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog_queues.consumers.names import check_group, offsets_name
 from lakelog_queues.consumers.places import LATEST, Place, check_place
 from lakelog_queues.finding.tagfilter import tag_filter
 from lakelog_queues.groups.property_filter import PropertyFilter
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
+from lakelog_rocketmq.config.groups import GroupConfig, load_groups
 
 
 @attrs.frozen(kw_only=True)
@@ -25,7 +28,7 @@ class GroupOptions:
     :ivar start: the place in a queue for which the group has no offset
     :ivar broadcast: the name of a consumer that shares with nobody
     :ivar max_attempts: the number of hand-outs after which a message is a dead letter; ``None`` is
-        without a limit
+        without a limit, or with :attr:`retries_by_topic` that of the group's configuration
     """
 
     group: str
@@ -48,13 +51,11 @@ class GroupOptions:
         *,
         tags: str | None = None,
         filter: str | None = None,  # noqa: A002  # the word of RocketMQ and of users
-        max_attempts: int | None = None,
         **more: object,
     ) -> GroupOptions:
         """Check the arguments; raises ``SettingsError``, ``TypeError`` and ``ValueError``.
 
         :param tags: the tag expression of all topics, unless ``topics`` is a mapping
-        :param max_attempts: ``None`` is 16, or with ``orderly`` or ``broadcast`` without a limit
         """
         check_group(group)
         chosen = _topics(topics, tags)
@@ -70,11 +71,19 @@ class GroupOptions:
                 raise WrongValue(f"{name} is {getattr(made, name)}; give {least} or more")
         if made.broadcast is not None:
             check_group(made.broadcast)
-        if max_attempts is not None:
-            whole("max_attempts", max_attempts, 1)
-        elif not (made.orderly or made.broadcast):
-            max_attempts = 16  # RocketMQ's maxReconsumeTimes
-        return attrs.evolve(made, max_attempts=max_attempts)
+        if made.max_attempts is not None:
+            whole("max_attempts", made.max_attempts, 1)
+        return made
+
+    def configured(self, files: FileSystem, path: Path) -> GroupOptions:
+        """With the group's limit in the store directory ``path``; raises ``CorruptConfig``.
+
+        A message that RocketMQ may retry once is handed out twice.
+        """
+        if self.max_attempts is not None or not self.retries_by_topic:
+            return self
+        known = load_groups(files, path).value.get(self.group) or GroupConfig(self.group)
+        return attrs.evolve(self, max_attempts=max(known.max_retries, 0) + 1)
 
     @property
     def retry_topic(self) -> str:
