@@ -24,6 +24,7 @@ SEGMENT: Final = 1 << 20
 SEND_MESSAGE: Final = 10
 UPDATE_CONSUMER_OFFSET: Final = 15
 CREATE_TOPIC: Final = 17
+GET_MAX_OFFSET: Final = 30
 CREATE_GROUP: Final = 200
 _SMALL: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m", "-XX:TieredStopAtLevel=1")
 _POM: Final = Path(__file__).parent / "pom.xml"
@@ -149,6 +150,13 @@ class Broker:
             self._process.wait()
             self._process = None
 
+    def stop(self) -> None:
+        """End it as an administrator would."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+            self._process = None
+
     def send(self, topic: str, body: bytes, queue: int = 0, keys: str = "") -> int:
         """Put a message; return its physical offset. Raises :class:`BrokerRefused`."""
         answer = self._send(topic, body, queue, keys)
@@ -181,6 +189,11 @@ class Broker:
             "commitOffset": str(offset),
         }
         call(self.client, UPDATE_CONSUMER_OFFSET, fields)
+
+    def max_offset(self, topic: str, queue: int = 0) -> int:
+        """The next offset of a queue."""
+        fields = {"topic": topic, "queueId": str(queue)}
+        return int(call(self.client, GET_MAX_OFFSET, fields).fields["offset"])
 
     def create_topic(self, topic: str, queues: int) -> None:
         """Create a topic with so many queues."""

@@ -364,6 +364,7 @@ class Store(LogStore):
         topics: str | Sequence[str] | Mapping[str, str | None],
         *,
         tags: str | None = None,
+        filter: str | None = None,  # noqa: A002  # the word of RocketMQ and of users
         start: Place = "latest",
         orderly: bool = False,
         broadcast: str | None = None,
@@ -375,12 +376,13 @@ class Store(LogStore):
         """Join a group whose living members share the queues; see core/docs/consumers.md.
 
         :param topics: one or more topics; a mapping has the tags of each
+        :param filter: an SQL92 expression over properties, such as ``"a > 5 AND region = 'eu'"``
         :param start: where a new group begins: ``latest``, ``earliest`` or a time
         :param orderly: hand out the messages of each queue one after the other
         :param broadcast: the name of a consumer that gets every message and shares with nobody
         :param invisible_ms: time within which a message is to be acknowledged
-        :param max_attempts: hand-outs after which a message goes to ``%DLQ%group``; ``None`` is 16,
-            or without a limit with ``orderly`` and ``broadcast``
+        :param max_attempts: hand-outs after which a message goes to ``%DLQ%group``; ``None`` is the
+            limit of the group, 17 by default; with ``orderly`` and ``broadcast`` it is none
         :param commit_interval_ms: interval at which the group's offsets are committed
         :param idle_ms: a member that has not polled for so long gets no queues
         """
@@ -391,6 +393,7 @@ class Store(LogStore):
             group,
             topics,
             tags=tags,
+            filter=filter,
             start=start,
             orderly=orderly,
             broadcast=broadcast,

@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "come.",
     "scan": "Print the messages from one offset up to another; damage is told on stderr.",
     "topics": "List topics, with how many queues and messages each has.",
+    "topic": "List topics with their queues: 'lakelog topic STORE'; create or delete one.",
     "queues": "List queues: the first offset, the next one to come, and where the last record "
     "ends.",
     "groups": "List consumer groups: 'lakelog groups STORE'; set or remove their offsets.",

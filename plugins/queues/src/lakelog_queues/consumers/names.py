@@ -1,4 +1,4 @@
-"""Validates names of consumer groups and topics for which offsets are committed.
+"""Validates names of consumer groups and topics, as RocketMQ does.
 
 Source: RocketMQ 5.3.3, ``Validators`` and ``TopicValidator``.
 """
@@ -14,14 +14,15 @@ from lakelog_queues.arguments import text
 from lakelog_rocketmq.config.consumeroffsets import SEPARATOR
 
 MAX_GROUP_CHARACTERS: Final = 255
-_GROUP: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+MAX_TOPIC_CHARACTERS: Final = 127
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def check_group(group: str) -> str:
     """The name of a group, if RocketMQ accepts it; raises ``SettingsError``."""
     if not isinstance(group, str):
         raise wrong_type("group", group, "a str such as 'billing'")
-    if not _GROUP.fullmatch(group):
+    if not _NAME.fullmatch(group):
         raise SettingsError(
             f"a consumer group's name may contain a-z A-Z 0-9 _ - | % only, but is {group!r}",
             key="group",
@@ -33,6 +34,17 @@ def check_group(group: str) -> str:
             key="group",
         )
     return group
+
+
+def check_topic(topic: str) -> str:
+    """The name of a topic, if RocketMQ's clients accept it; raises ``SettingsError``."""
+    if not _NAME.fullmatch(topic) or len(topic) > MAX_TOPIC_CHARACTERS:
+        raise SettingsError(
+            f"a topic's name has 1 to {MAX_TOPIC_CHARACTERS} characters of a-z A-Z 0-9 _ - | %, "
+            f"but is {topic!r}",
+            key="topic",
+        )
+    return topic
 
 
 def offsets_name(topic: str, group: str) -> str:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Lock, Timer
 from typing import Any, Final
@@ -32,9 +31,9 @@ from lakelog.errors import (
 )
 from lakelog.files.file_identity import identity_at
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.shared.byte_lock import Turn
-from lakelog.format.layout import CONFIG_DIR, LOCK_FILE
+from lakelog.format.layout import CONFIG_DIR
 from lakelog.runtime.threads import started
+from lakelog_queues.configs import config_turn
 from lakelog_queues.consumers.names import offsets_name
 from lakelog_queues.consumers.offsets import Commit
 from lakelog_rocketmq.config.consumeroffsets import (
@@ -47,9 +46,6 @@ from lakelog_rocketmq.config.consumeroffsets import (
 
 _log = logging.getLogger("lakelog")
 
-
-COMMITTING: Final = 11
-"""The byte of ``lock`` that is held while the file is read and replaced."""
 _REMOVED: Final = -1
 _MOST_QUEUE: Final = (1 << 31) - 1
 _MOST_OFFSET: Final = (1 << 63) - 1
@@ -219,7 +215,7 @@ class OffsetTable:
             if self._written >= change:
                 return
             try:
-                with self._turn():
+                with config_turn(self._files, self._path):
                     self._replace()
             except OSError as error:
                 raise StoreError(
@@ -248,16 +244,6 @@ class OffsetTable:
         with self._lock:
             self._loaded = _State(offsets, content, self._identity())
             self._being_written, self._written = {}, reached
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Keep other processes from replacing the file."""
-        file = self._files.open(self._path / LOCK_FILE, write=True, create=True)
-        try:
-            with Turn(file, COMMITTING):
-                yield
-        finally:
-            file.close()
 
     def _write_later(self) -> None:
         with self._lock:

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -88,8 +89,9 @@ class GroupConsumer:
         """Join the group.
 
         Raises :class:`~lakelog.errors.StoreReadOnly` in a store that is open for reading,
-        :class:`~lakelog.errors.SettingsError` if a living member has another subscription, and
-        :class:`~lakelog.errors.StoreError` if the state of groups cannot be used.
+        :class:`~lakelog.errors.SettingsError` if a living member has another subscription,
+        :class:`~lakelog.errors.StoreError` if the state of groups cannot be used, and
+        :class:`~lakelog.errors.CorruptConfig` if their configuration cannot.
         """
         if access.offsets.read_only:
             raise StoreReadOnly(
@@ -97,6 +99,7 @@ class GroupConsumer:
                 "it with mode='write', or use consumer()",
                 path=access.path,
             )
+        options = options.configured(access.files, access.path)
         self.group = options.group
         self._options = options
         self._access = access
@@ -107,6 +110,7 @@ class GroupConsumer:
         self._members: list[int] = []
         self._queues: list[Queue] = []
         self._first = 0
+        self._has_moved = False
         with ExitStack() as opened:
             self._locks = MemberLocks(access.files, access.path)
             opened.callback(self._locks.close)
@@ -147,13 +151,16 @@ class GroupConsumer:
                 return []
 
     def fetch(self, max_messages: int) -> list[Delivery]:
-        """:meth:`poll` without waiting."""
-        with self._fetching:
-            if self._closed:
-                raise StoreClosed(f"the consumer of group {self.group!r} is closed")
-            if time.monotonic() >= self._commit_at:
-                self.commit()
-            return self._fetch(max_messages)
+        """:meth:`poll` without waiting; goes on past messages that tags or the filter exclude."""
+        while True:
+            with self._fetching:
+                if self._closed:
+                    raise StoreClosed(f"the consumer of group {self.group!r} is closed")
+                if time.monotonic() >= self._commit_at:
+                    self.commit()
+                found = self._fetch(max_messages)
+                if found or not self._has_moved:
+                    return found
 
     def _fetch(self, max_messages: int) -> list[Delivery]:
         version = self._access.queues.arrivals.version
@@ -165,6 +172,7 @@ class GroupConsumer:
         now_ms = self._access.now_ms()
         until_ms = now_ms + self._options.invisible_ms
         lease = Lease(secrets.randbits(62) | 1, self.member, now_ms, until_ms)
+        self._has_moved = False
         found = self._again(max_messages, lease)
         if len(found) < max_messages:
             found += self._new(max_messages - len(found), lease)
@@ -303,6 +311,7 @@ class GroupConsumer:
         if not read:
             return []
         taken = self._state.take([each for each, _ in read], lease, orderly=orderly)
+        self._has_moved = any(taken)
         return [
             self._delivery(fresh.queue, at, message, 1, lease)
             for (fresh, messages), done in zip(read, taken, strict=True)
@@ -314,8 +323,7 @@ class GroupConsumer:
         self, queue: Queue, offset: int, most: int
     ) -> tuple[FreshMessages, list[StoredMessage]] | None:
         """Messages of a queue from ``offset`` on; ``None`` at its end."""
-        tags = self._options.all_topics[queue[0]]
-        result = self._access.get(*queue, offset, most, tags=tags)
+        result = self._get(queue, offset, most)
         if result.status in _CORRECTED:
             _log.warning(
                 "queue %d of topic %s holds offsets %d to %d, not %d; group %s continues at %d",
@@ -326,6 +334,13 @@ class GroupConsumer:
         if result.status not in _MOVES_ON or next_offset == offset:
             return None
         return FreshMessages(queue, offset, next_offset, result.queue_offsets), result.messages
+
+    def _get(self, queue: Queue, offset: int, most: int) -> PlacedResult:
+        get = partial(self._access.get, *queue, offset, tags=self._options.all_topics[queue[0]])
+        chosen = self._options.filter
+        if chosen is None or queue[0] not in self._options.topics:  # retries were chosen before
+            return get(most)
+        return chosen.read(get, most)
 
     def _again(self, most: int, lease: Lease) -> list[Delivery]:
         """Hand out messages whose time is over, or set them aside."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import attrs
 
 from lakelog.errors import SettingsError
+from lakelog.files.filesystem import FileSystem
 from lakelog.runtime.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog_queues.consumers.names import check_group, offsets_name
 from lakelog_queues.consumers.places import LATEST, Place, check_place
 from lakelog_queues.finding.tagfilter import tag_filter
+from lakelog_queues.groups.property_filter import PropertyFilter
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
+from lakelog_rocketmq.config.groups import GroupConfig, load_groups
 
 
 @attrs.frozen(kw_only=True)
@@ -20,14 +24,17 @@ class GroupOptions:
     """How a member of a group consumes.
 
     :ivar topics: the tag expression of each topic; ``None`` selects all messages
+    :ivar filter: the parsed ``filter_text``, which selects messages of ``topics``
     :ivar start: the place in a queue for which the group has no offset
     :ivar broadcast: the name of a consumer that shares with nobody
     :ivar max_attempts: the number of hand-outs after which a message is a dead letter; ``None`` is
-        without a limit
+        without a limit, or with :attr:`retries_by_topic` that of the group's configuration
     """
 
     group: str
     topics: Mapping[str, str | None]
+    filter_text: str | None = None
+    filter: PropertyFilter | None = None
     start: Place = LATEST
     orderly: bool = False
     broadcast: str | None = None
@@ -43,13 +50,12 @@ class GroupOptions:
         topics: str | Sequence[str] | Mapping[str, str | None],
         *,
         tags: str | None = None,
-        max_attempts: int | None = None,
+        filter: str | None = None,  # noqa: A002  # the word of RocketMQ and of users
         **more: object,
     ) -> GroupOptions:
         """Check the arguments; raises ``SettingsError``, ``TypeError`` and ``ValueError``.
 
         :param tags: the tag expression of all topics, unless ``topics`` is a mapping
-        :param max_attempts: ``None`` is 16, or with ``orderly`` or ``broadcast`` without a limit
         """
         check_group(group)
         chosen = _topics(topics, tags)
@@ -57,17 +63,27 @@ class GroupOptions:
             offsets_name(topic, group)
             tag_filter(topic, expression)
         made = cls(group=group, topics=chosen, **more)  # type: ignore[arg-type]  # checked below
+        if filter is not None:
+            made = attrs.evolve(made, filter_text=filter, filter=_filter(filter, chosen))
         check_place(made.start)
         for name, least in (("invisible_ms", 1), ("commit_interval_ms", 0), ("idle_ms", 1)):
             if span_ms(name, getattr(made, name)) < least:
                 raise WrongValue(f"{name} is {getattr(made, name)}; give {least} or more")
         if made.broadcast is not None:
             check_group(made.broadcast)
-        if max_attempts is not None:
-            whole("max_attempts", max_attempts, 1)
-        elif not (made.orderly or made.broadcast):
-            max_attempts = 16  # RocketMQ's maxReconsumeTimes
-        return attrs.evolve(made, max_attempts=max_attempts)
+        if made.max_attempts is not None:
+            whole("max_attempts", made.max_attempts, 1)
+        return made
+
+    def configured(self, files: FileSystem, path: Path) -> GroupOptions:
+        """With the group's limit in the store directory ``path``; raises ``CorruptConfig``.
+
+        A message that RocketMQ may retry once is handed out twice.
+        """
+        if self.max_attempts is not None or not self.retries_by_topic:
+            return self
+        known = load_groups(files, path).value.get(self.group) or GroupConfig(self.group)
+        return attrs.evolve(self, max_attempts=max(known.max_retries, 0) + 1)
 
     @property
     def retry_topic(self) -> str:
@@ -92,7 +108,18 @@ class GroupOptions:
     @property
     def subscription(self) -> str:
         """A text that is equal for members that can share."""
-        return json.dumps({"topics": self.topics, "orderly": self.orderly}, sort_keys=True)
+        chosen = {"topics": self.topics, "orderly": self.orderly}
+        if self.filter_text is not None:
+            chosen["filter"] = self.filter_text
+        return json.dumps(chosen, sort_keys=True)
+
+
+def _filter(text: str, topics: Mapping[str, str | None]) -> PropertyFilter:
+    if not isinstance(text, str):
+        raise wrong_type("filter", text, "a str such as \"region = 'eu'\"")
+    if any(tags is not None for tags in topics.values()):
+        raise SettingsError("give 'tags' or 'filter'; TAGS is a property in it", key="filter")
+    return PropertyFilter(text)
 
 
 def _topics(

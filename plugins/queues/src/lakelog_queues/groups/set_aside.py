@@ -10,7 +10,7 @@ from typing import Final
 
 from lakelog.errors import StoreError
 from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
-from lakelog.format.properties import encode_properties
+from lakelog.format.properties import DELAY, encode_properties
 from lakelog.message import Message, StoredMessage
 from lakelog_queues.units.delays import DELAYS_MS
 
@@ -22,6 +22,9 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 _ADDED: Final = {RETRY_TOPIC, ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID}
+REAL_TOPIC: Final = "REAL_TOPIC"
+_OF_A_DELAY: Final = {REAL_TOPIC, "REAL_QID", DELAY, "WAIT"}
+"""What RocketMQ sets in a retry that waits in ``SCHEDULE_TOPIC_XXXX``, and leaves there."""
 _FIRST_LEVEL: Final = 3
 """The delay level of a first retry."""
 
@@ -60,10 +63,11 @@ def resent(dead: StoredMessage) -> Message:
             f"the dead letter at offset {dead.physical_offset} does not say from which topic it "
             f"came: it has no property {DLQ_ORIGIN_TOPIC}"
         )
+    removed = _ADDED | (_OF_A_DELAY if REAL_TOPIC in known else set())
     kept = [
         each + PROPERTY_SEPARATOR
         for each in dead.properties_bytes.split(PROPERTY_SEPARATOR)
-        if each and each.partition(NAME_VALUE_SEPARATOR)[0].decode(errors="replace") not in _ADDED
+        if each and each.partition(NAME_VALUE_SEPARATOR)[0].decode(errors="replace") not in removed
     ]
     return Message(
         topic,

@@ -42,6 +42,9 @@ def consume(  # noqa: PLR0913  # each argument is an option of the command
         bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")
     ] = False,
     tags: Tags = None,
+    chosen: Annotated[
+        str | None, typer.Option("--filter", metavar="SQL", help="\"a > 5 AND region = 'eu'\".")
+    ] = None,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
@@ -53,7 +56,7 @@ def consume(  # noqa: PLR0913  # each argument is an option of the command
     )
     with (
         open_to_change(store, broker_conf, settings, assignments) as opened,
-        opened.subscribe(group, topics, tags=tags, start=place) as consumer,
+        opened.subscribe(group, topics, tags=tags, filter=chosen, start=place) as consumer,
     ):
         opened.wait_dispatched()
         write_messages(_acknowledged(consumer, most, follow=follow), as_json=as_json)

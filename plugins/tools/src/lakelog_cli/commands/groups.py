@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from lakelog import Store
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.group import ListByDefault
 from lakelog_cli.notthere import check_name
 from lakelog_cli.opening import open_for, open_to_change
@@ -21,7 +22,10 @@ from lakelog_cli.options import (
     a_time,
 )
 from lakelog_cli.tables import write_rows
+from lakelog_queues.configs import change_groups
+from lakelog_queues.consumers.names import check_group
 from lakelog_queues.consumers.places import EARLIEST, LATEST, within
+from lakelog_rocketmq.config.groups import MAX_RETRIES, GroupConfig, load_groups
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """A group's next offsets, by topic and queue id."""
@@ -66,6 +70,31 @@ def list_groups(
 
 
 @app.command()
+def create(
+    store: StorePath,
+    group: Group,
+    *,
+    max_retries: Annotated[
+        int, typer.Option(min=0, help="Hand-outs after the first, before a message is dead.")
+    ] = MAX_RETRIES,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Create a group in RocketMQ's config/subscriptionGroup.json, or change its limit.
+
+    Members need no such entry; those that join from now on keep to its limit.
+    """
+    check_group(group)
+    with open_to_change(store, broker_conf, settings, assignments) as opened:
+
+        def change(groups: dict[str, GroupConfig]) -> None:
+            groups[group] = GroupConfig(group, max_retries)
+
+        change_groups(RealFileSystem(), opened.path, change)
+
+
+@app.command()
 def reset(  # each argument is an option of the command
     store: StorePath,
     group: Group,
@@ -93,10 +122,18 @@ def delete(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Remove the offsets of a group; members that run begin anew."""
+    """Remove the offsets of a group; members that run begin anew.
+
+    Without --topic, its entry in config/subscriptionGroup.json goes as well.
+    """
+    files = RealFileSystem()
     with open_to_change(store, broker_conf, settings, assignments) as opened:
-        for topic in _topics(opened, group, topics):
-            opened.forget_offsets(group, topic)
+        is_configured = not topics and group in load_groups(files, opened.path).value
+        if group in opened.groups() or not is_configured:
+            for topic in _topics(opened, group, topics):
+                opened.forget_offsets(group, topic)
+        if is_configured:
+            change_groups(files, opened.path, lambda groups: groups.__delitem__(group))
 
 
 def _topics(store: Store, group: str, topics: list[str] | None) -> list[str]:

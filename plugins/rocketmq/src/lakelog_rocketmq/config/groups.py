@@ -1,0 +1,87 @@
+"""``config/subscriptionGroup.json``: the broker's configuration of each consumer group.
+
+Source: RocketMQ 5.3.3, ``SubscriptionGroupManager`` and ``SubscriptionGroupConfig``, with its
+defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from lakelog.files.filesystem import FileSystem
+from lakelog.format.layout import CONFIG_DIR
+from lakelog_rocketmq.config.configfile import Loaded, load_config, save_config
+from lakelog_rocketmq.config.tables import next_version, object_table
+
+FILE: Final = "subscriptionGroup.json"
+MAX_RETRIES: Final = 16
+_TABLE: Final = "subscriptionGroupTable"
+_RETRIES: Final = "retryMaxTimes"
+_NEW: Final = {
+    "attributes": {},
+    "brokerId": 0,
+    "consumeBroadcastEnable": True,
+    "consumeEnable": True,
+    "consumeFromMinEnable": True,
+    "consumeMessageOrderly": False,
+    "consumeTimeoutMinute": 15,
+    "groupRetryPolicy": {"type": "CUSTOMIZED"},
+    "groupSysFlag": 0,
+    "notifyConsumerIdsChangedEnable": True,
+    "retryQueueNums": 1,
+    "whichBrokerWhenConsumeSlowly": 1,
+}
+"""What RocketMQ writes for a group and lakelog does not use."""
+
+
+@attrs.frozen
+class GroupConfig:
+    """The configuration of one consumer group.
+
+    :ivar max_retries: how often a message is handed out again before it is a dead letter
+    """
+
+    group: str
+    max_retries: int = MAX_RETRIES
+
+
+def load_groups(files: FileSystem, path: Path) -> Loaded[dict[str, GroupConfig]]:
+    """Load the groups of the store directory ``path``; raises ``CorruptConfig``."""
+    return load_config(files, path / CONFIG_DIR / FILE, read_groups)
+
+
+def read_groups(content: Mapping[str, Any]) -> dict[str, GroupConfig]:
+    """Parse the groups in a file's content; raises ``ValueError``."""
+    table = object_table(content, _TABLE)
+    return {
+        group: GroupConfig(group, int(found.get(_RETRIES, MAX_RETRIES)))
+        for group, found in table.items()
+    }
+
+
+def save_groups(
+    files: FileSystem,
+    path: Path,
+    former: Mapping[str, Any],
+    groups: Mapping[str, GroupConfig],
+    now_ms: int,
+) -> None:
+    """Replace the file durably; arguments as those of ``save_topics``.
+
+    Raises ``OSError`` if the file cannot be written.
+    """
+    known = object_table(former, _TABLE)
+    content = {
+        "forbiddenTable": {},
+        **former,
+        "dataVersion": next_version(former.get("dataVersion"), now_ms),
+        _TABLE: {
+            name: {**known.get(name, _NEW), "groupName": name, _RETRIES: each.max_retries}
+            for name, each in groups.items()
+        },
+    }
+    save_config(files, path / CONFIG_DIR / FILE, content)

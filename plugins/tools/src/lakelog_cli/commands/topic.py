@@ -1,0 +1,157 @@
+"""``lakelog topic``: the queues and permission of topics, and their creation and removal."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any, Final
+
+import attrs
+import typer
+
+from lakelog import Store
+from lakelog.files.filesystem import RealFileSystem
+from lakelog_cli.group import ListByDefault
+from lakelog_cli.notthere import check_name
+from lakelog_cli.opening import open_for, open_to_change
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath, Topic
+from lakelog_cli.tables import write_rows
+from lakelog_queues.configs import change_topics
+from lakelog_queues.consumers.names import check_topic
+from lakelog_rocketmq.config.topics import TopicConfig, load_topics
+
+DEFAULT_QUEUES: Final = 8
+"""RocketMQ's ``defaultTopicQueueNums``."""
+_FILES: Final = RealFileSystem()
+
+
+class Permission(Enum):
+    """The permission of a topic, as RocketMQ's numbers mean."""
+
+    READ_WRITE = "rw"
+    READ = "r"
+    WRITE = "w"
+
+    @property
+    def number(self) -> int:
+        """The number in ``topics.json``."""
+        return sum({"r": 4, "w": 2}[letter] for letter in self.value)
+
+
+app = typer.Typer(
+    cls=ListByDefault,
+    help="List topics with their queues: 'lakelog topic STORE'; create or delete one.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command(name="list")
+def list_topics(
+    store: StorePath,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="[TOPIC]", help="Only queues of this topic.")
+    ] = None,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """List the queues of topics: permission, the first offset and the next one to come.
+
+    A topic without a permission is not in RocketMQ's config/topics.json: a broker that takes the
+    store over does not know it, until 'lakelog topic create'.
+    """
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        configs = load_topics(_FILES, opened.path).value
+        bounds = {(q.topic, q.queue_id): (q.min_offset, q.max_offset) for q in opened.queues()}
+    for name, each in configs.items():
+        for queue_id in range(max(each.read_queues, each.write_queues)):
+            bounds.setdefault((name, queue_id), (0, 0))
+    if topic is not None:
+        check_name("topic", topic, sorted({name for name, _ in bounds}))
+    rows = [
+        _row(queue, bounds[queue], configs.get(queue[0]))
+        for queue in sorted(bounds)
+        if topic in (None, queue[0])
+    ]
+    write_rows(rows, as_json=as_json)
+
+
+@app.command()
+def create(
+    store: StorePath,
+    topic: Topic,
+    *,
+    queues: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many; without it those that are there, or else 8."),
+    ] = None,
+    permission: Annotated[
+        Permission, typer.Option(help="What clients of a broker may do.")
+    ] = Permission.READ_WRITE,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Create a topic in RocketMQ's config/topics.json, or change one that is there.
+
+    Messages are put to any queue of any topic, whatever the file says; a broker keeps to it.
+    """
+    check_topic(topic)
+    with open_to_change(store, broker_conf, settings, assignments) as opened:
+        opened.wait_dispatched()
+        least = max((each.queue_id + 1 for each in opened.queues(topic)), default=0)
+        number = queues or least or DEFAULT_QUEUES
+        if number < least:
+            raise typer.BadParameter(
+                f"queue {least - 1} of topic {topic} has messages; give {least} or more",
+                param_hint="--queues",
+            )
+
+        def change(topics: dict[str, TopicConfig]) -> None:
+            known = topics.get(topic) or TopicConfig(topic)
+            counts = {"read_queues": number, "write_queues": number}
+            topics[topic] = attrs.evolve(known, **counts, permission=permission.number)
+
+        change_topics(_FILES, opened.path, change)
+
+
+@app.command()
+def delete(
+    store: StorePath,
+    topic: Topic,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Remove a topic and its queues; its records stay in the log, without a queue."""
+    with open_to_change(store, broker_conf, settings, assignments) as opened:
+        opened.wait_dispatched()
+        _delete(opened, topic)
+
+
+def _delete(store: Store, topic: str) -> None:
+    """Queues go first: if that fails, the next attempt still knows the topic by its file."""
+    configs, queued = load_topics(_FILES, store.path).value, store.topics()
+    check_name("topic", topic, sorted({*configs, *queued}))
+    if topic in queued:
+        store.delete_topic(topic)
+    if topic in configs:
+        change_topics(_FILES, store.path, lambda topics: topics.__delitem__(topic))
+
+
+def _row(
+    queue: tuple[str, int], bounds: tuple[int, int], config: TopicConfig | None
+) -> dict[str, Any]:
+    return {
+        "topic": queue[0],
+        "permission": None if config is None else _letters(config.permission),
+        "queue_id": queue[1],
+        "min_offset": bounds[0],
+        "max_offset": bounds[1],
+    }
+
+
+def _letters(permission: int) -> str:
+    """The permission as ``r`` and ``w``, and ``none`` without both."""
+    return ("r" if permission & 4 else "") + ("w" if permission & 2 else "") or "none"

@@ -1,0 +1,104 @@
+"""Java clients of RocketMQ, compiled against the jars of the broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+import attrs
+
+from lakelog_replication.address import Address
+from tests.replication.masterbroker import jars
+from tests.support import maven, required
+
+PATIENCE_SECONDS: Final = 120.0
+_HERE: Final = Path(__file__).parent
+_LOGBACK: Final = _HERE.parent / "oracle" / "resources" / "logback.xml"
+
+
+def java(program: str, *arguments: str, home: Path) -> list[str]:
+    """The words that run a program of ``java/``; skips the test without a JDK or Maven."""
+    if shutil.which("javac") is None:
+        required.missing("Java clients need javac")
+    library, sources = jars(), sorted((_HERE / "java").glob("*.java"))
+
+    def compile_into(folder: Path) -> None:
+        path = os.fspath(library / "*")
+        maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), *map(str, sources)])
+
+    state = f"{library.name}-{maven.digest(sources)}"
+    classes = maven.once(maven.CACHE / f"takeover-{state}", compile_into)
+    return [
+        *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
+        f"-Drmq.logback.configurationFile={_LOGBACK}",
+        "-Drocketmq.client.rebalance.waitInterval=500",
+        *("-cp", os.pathsep.join([str(library / "*"), str(classes)])),
+        f"lakelog.takeover.{program}",
+        *arguments,
+    ]
+
+
+@attrs.frozen
+class JavaMember:
+    """A running member of a group.
+
+    :ivar lines: the messages that it got and that were not taken from here yet
+    """
+
+    lines: queue.SimpleQueue[dict[str, Any]]
+
+    def next(self, count: int) -> list[dict[str, Any]]:
+        """The next messages, in the order of their arrival."""
+        return [self.lines.get(timeout=PATIENCE_SECONDS) for _ in range(count)]
+
+
+@contextmanager
+def java_member(
+    server: Address,
+    group: str,
+    topic: str,
+    *,
+    home: Path,
+    once: Sequence[int] = (),
+    always: Sequence[int] = (),
+    last: int | None = None,
+) -> Iterator[JavaMember]:
+    """A push consumer that leaves its group, and so commits, at the end.
+
+    :param once: bodies of messages that fail at first; :param always: that fail each time
+    :param last: the body of a message that fails, and after which it handles no other
+    """
+    bodies = (",".join(map(str, each)) or "-" for each in (once, always))
+    arguments = str(server), group, topic, *bodies, "-" if last is None else str(last)
+    with subprocess.Popen(
+        java("GroupMember", *arguments, home=home),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        member = JavaMember(queue.SimpleQueue())
+
+        def read() -> None:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith("{"):  # the client's own notes go there too
+                    member.lines.put(json.loads(line))
+
+        reader = Thread(target=read)
+        reader.start()
+        try:
+            yield member
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(PATIENCE_SECONDS) == 0
+        finally:
+            process.kill()
+            reader.join()
