@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pyarrow as pa
 
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.log.selection import EVERYTHING
-from lakelog_lake.readback.commits import TableCommit
-from lakelog_lake.readback.landed_table import DataFile, LandedTable, TableSize
+from lakelog_lake.readback.landed_table import LandedTable
 from lakelog_lake.readback.open import opened
 from lakelog_lake.sinks.base import Sink
-from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.verify.verify import VerifyRequest, verify_here
 from plugins.lake.tests.landing.tables import SMALL, make
@@ -23,34 +22,18 @@ from plugins.lake.tests.stores import filled
 
 @attrs.frozen
 class Landing:
-    """A pass lands between the look at the position and the first row."""
+    """A table in which a pass lands between the look at the position and the first row."""
 
     table: LandedTable
     source: LandingSource
     sink: Sink
 
-    @property
-    def name(self) -> str:
-        return self.table.name
-
-    def columns(self) -> Mapping[str, str]:
-        return self.table.columns()
-
-    def position(self, store: str) -> Position | None:
-        return self.table.position(store)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.table, name)
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         assert land(self.source, self.sink, in_process, SMALL) is not None
         yield from self.table.batches(store, columns)
-
-    def data_files(self) -> list[DataFile]:
-        return self.table.data_files()
-
-    def size(self) -> TableSize:
-        return self.table.size()
-
-    def commits(self) -> list[TableCommit]:
-        return self.table.commits()
 
 
 def test_what_lands_while_rows_are_read_is_no_difference(
@@ -58,7 +41,7 @@ def test_what_lands_while_rows_are_read_is_no_difference(
 ) -> None:
     source, sink = LandingSource(store_path, "S"), make(kind, tmp_path / "t")
     land(source, sink, in_process, SMALL)
-    table = Landing(opened(f"{kind}:{tmp_path / 't'}"), source, sink)
+    table: Any = Landing(opened(f"{kind}:{tmp_path / 't'}"), source, sink)
     found = verify_here(VerifyRequest(store_path, "S", table, EVERYTHING))
     assert found.is_clean, list(found.differences.each())
     tallies = found.differences.tallies.values()
@@ -74,5 +57,5 @@ def test_rows_of_a_store_that_did_not_move_are_still_told(store_path: Path, tmp_
     filled(other, 300)
     sink = make("parquet", tmp_path / "t")
     land(LandingSource(store_path, "S"), sink, in_process, SMALL)
-    table = Landing(opened(f"parquet:{tmp_path / 't'}"), LandingSource(other, "O"), sink)
+    table: Any = Landing(opened(f"parquet:{tmp_path / 't'}"), LandingSource(other, "O"), sink)
     assert verify_here(VerifyRequest(store_path, "S", table, EVERYTHING)).is_clean

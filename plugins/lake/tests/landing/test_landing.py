@@ -10,6 +10,7 @@ import pytest
 from lakelog_lake.errors import TableMismatch, Unreachable
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.landing.targets import sink_for
+from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.tables.fields import TableShape
 from lakelog_lake.tasks.engines import in_process, processes
 from plugins.lake.tests.landing.sink_contract import LyingSink, SinkContract
@@ -73,3 +74,17 @@ def test_a_table_of_somebody_else_is_refused(kind: str, tmp_path: Path) -> None:
     assert "new table" in said or "new folder" in said
     if kind != "parquet":
         assert read(kind, tmp_path / "t").num_rows == 2
+
+
+def test_files_are_left_out_by_topic_offset_and_time(source: LandingSource, tmp_path: Path) -> None:
+    land_all(source, make("iceberg", tmp_path))
+    table = sqlite_catalog(tmp_path).load_table(TABLE)
+    everything = len(list(table.scan().plan_files()))
+    for condition in ("topic = 'topic-1'", "physical_offset < 2000", "queue_offset > 23"):
+        some = table.scan(row_filter=condition)
+        assert 0 < len(list(some.plan_files())) < everything, condition
+        assert some.to_arrow().num_rows > 0
+    assert (
+        list(table.scan(row_filter="store_timestamp < '2020-01-01T00:00:00+00:00'").plan_files())
+        == []
+    )

@@ -207,6 +207,51 @@ def test_an_iceberg_table_rolled_back_and_expired(
     assert_exactly("iceberg", path, all_keys(sources))
 
 
+def test_the_position_outlives_the_snapshots(sources: list[LandingSource], tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    sink = make("iceberg", path)
+    land_all(sources[0], sink)
+    before = sink.head("S").position
+    land_all(sources[1], sink)
+    expire_all(path)
+    assert len(sqlite_catalog(path).load_table(TABLE).metadata.snapshots) == 1
+    assert sink.head("S").position == before
+    assert land_all(sources[0], sink) == []
+    assert_exactly("iceberg", path, all_keys(sources))
+
+
+def test_a_table_that_was_rolled_back_lands_again_what_it_lost(
+    source: LandingSource, tmp_path: Path
+) -> None:
+    sink = make("iceberg", tmp_path)
+    land_all(source, sink)
+    table = sqlite_catalog(tmp_path).load_table(TABLE)
+    table.manage_snapshots().rollback_to_snapshot(table.metadata.snapshots[1].snapshot_id).commit()
+    assert read("iceberg", tmp_path).num_rows < 300
+    land_all(source, sink)
+    assert_exactly("iceberg", tmp_path, keys_of(source.path, "S"))
+
+
+def test_the_deletes_of_others_are_no_hindrance(source: LandingSource, tmp_path: Path) -> None:
+    sink = make("iceberg", tmp_path)
+
+    def meanwhile(phase: str) -> None:
+        if phase == "written":
+            sqlite_catalog(tmp_path).load_table(TABLE).delete("queue_id = 3")
+
+    first = land(source, sink, in_process, SMALL)
+    second = land(source, sink, in_process, SMALL, meanwhile)
+    assert first is not None
+    assert second is not None
+    assert second.won
+    expected = [
+        each
+        for each in keys_of(source.path, "S", second.end)
+        if each[2] != 3 or each[4] >= first.end
+    ]
+    assert_exactly("iceberg", tmp_path, expected)
+
+
 @slow
 def test_an_iceberg_table_rolled_back_before_a_store(
     sources: list[LandingSource], tmp_path: Path

@@ -1,4 +1,4 @@
-"""Tasks that Spark runs write what tasks here write."""
+"""Tasks that Spark runs write what tasks here write, and Spark reads what others read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from lakelog_lake.errors import TaskFailed
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_spark.engine import spark as by_spark
-from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, make
+from plugins.lake.tests.landing import program_runs as runs
+from plugins.lake.tests.landing.program import Orders
+from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, land_all, make
+from plugins.lake.tests.stores import filled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,3 +61,17 @@ def test_damage_is_told_with_its_place(
         land(
             LandingSource(store_path, "S"), make("parquet", tmp_path / "t"), by_spark(spark), SMALL
         )
+
+
+def test_spark_counts_the_folder_of_a_table_as_others_do(
+    spark: SparkSession, store_path: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "t"
+    land_all(LandingSource(store_path, "S"), make("parquet", table))
+    filled(store_path, 200)
+    assert runs.kill_at(Orders(store_path, "parquet", table, "written"))
+    assert any(each.name.startswith(".") for each in (table / "data").iterdir())
+    assert spark.read.parquet(str(table / "data")).count() == 300
+    make("parquet", table)
+    land_all(LandingSource(store_path, "S"), make("parquet", table))
+    assert spark.read.parquet(str(table / "data")).count() == 500
