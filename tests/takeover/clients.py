@@ -7,7 +7,7 @@ import os
 import queue
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -47,6 +47,20 @@ def java(program: str, *arguments: str, home: Path) -> list[str]:
 
 
 @attrs.frozen
+class Fails:
+    """The bodies of messages that a member cannot handle.
+
+    :ivar once: one that fails at first
+    :ivar always: one that fails each time
+    :ivar last: one that fails, and after which the member handles no other
+    """
+
+    once: int
+    always: int
+    last: int
+
+
+@attrs.frozen
 class JavaMember:
     """A running member of a group.
 
@@ -62,22 +76,10 @@ class JavaMember:
 
 @contextmanager
 def java_member(
-    server: Address,
-    group: str,
-    topic: str,
-    *,
-    home: Path,
-    once: Sequence[int] = (),
-    always: Sequence[int] = (),
-    last: int | None = None,
+    server: Address, group: str, topic: str, fails: Fails, *, home: Path
 ) -> Iterator[JavaMember]:
-    """A push consumer that leaves its group, and so commits, at the end.
-
-    :param once: bodies of messages that fail at first; :param always: that fail each time
-    :param last: the body of a message that fails, and after which it handles no other
-    """
-    bodies = (",".join(map(str, each)) or "-" for each in (once, always))
-    arguments = str(server), group, topic, *bodies, "-" if last is None else str(last)
+    """A push consumer that leaves its group, and so commits, at the end."""
+    arguments = str(server), group, topic, str(fails.once), str(fails.always), str(fails.last)
     with subprocess.Popen(
         java("GroupMember", *arguments, home=home),
         stdin=subprocess.PIPE,

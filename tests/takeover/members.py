@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, Final
@@ -68,12 +69,9 @@ class Part:
 def main(path: Path) -> None:
     """Handle a part of the messages."""
     part, handled = Part(), 0
-    options = {"start": "earliest", "max_attempts": 2, "commit_interval_ms": 0}
-    with (
-        open_store(path) as store,
-        store.subscribe(GROUP, TOPIC, **options) as one,  # type: ignore[arg-type]  # as options
-        store.subscribe(GROUP, TOPIC, **options) as two,  # type: ignore[arg-type]
-    ):
+    with open_store(path) as store, ExitStack() as joined:
+        join = partial(store.subscribe, GROUP, TOPIC, start="earliest", max_attempts=2)
+        one, two = (joined.enter_context(join(commit_interval_ms=0)) for _ in range(2))
         while handled < _PART or not (part.retried and store.queues(DEAD_LETTERS)):
             for consumer in (one, two):
                 for each in consumer.poll(4 if handled < _PART else 1):

@@ -19,7 +19,7 @@ from lakelog_rocketmq.config.consumeroffsets import load_offsets
 from tests.replication.broker import eventually
 from tests.replication.masterbroker import Broker, broker
 from tests.replication.nameserver import name_server
-from tests.takeover.clients import java_member
+from tests.takeover.clients import Fails, java_member
 from tests.takeover.members import (
     DEAD_LETTERS,
     DIES,
@@ -92,9 +92,8 @@ def go_on_in_java(path: Path, part: Part, server: Address, master: Broker, home:
     assert set(range(COUNT)) - new <= {*part.acked, FAILS, DIES}, "a message is lost"
     assert WAITS in new
     assert FAILS in retried
-    once, always = [FAILS_IN_JAVA], [DIES_IN_JAVA]
-    failing = {"once": once, "always": always, "last": FAILS_LAST}
-    with java_member(server, GROUP, TOPIC, home=home, **failing) as member:
+    fails = Fails(FAILS_IN_JAVA, DIES_IN_JAVA, FAILS_LAST)
+    with java_member(server, GROUP, TOPIC, fails, home=home) as member:
         found = member.next(len(new) + len(retried) + 2)
         assert {each["topic"] for each in found} == {TOPIC}
         first = sorted(each["body"] for each in found if each["retries"] == 0)

@@ -1,7 +1,6 @@
 package lakelog.takeover;
 
 import java.nio.charset.StandardCharsets;
-import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -11,8 +10,8 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * A push consumer. It prints a line of JSON for each message, and leaves its group when its standard
- * input ends. Arguments: name server, group, topic, bodies that fail once, bodies
- * that always fail, and a body that fails and is the last that it handles; "-" is none.
+ * input ends. Arguments: name server, group, topic, and three bodies: of a message that fails once, of
+ * one that always fails, and of one that fails and is the last that it handles.
  */
 public final class GroupMember {
     private static final int MOST_RETRIES = 1;
@@ -27,8 +26,8 @@ public final class GroupMember {
         consumer.setMaxReconsumeTimes(MOST_RETRIES);
         consumer.setPollNameServerInterval(500);
         consumer.subscribe(args[2], "*");
-        Set<String> once = Set.of(args[3].split(","));
-        Set<String> always = Set.of(args[4].split(","));
+        String once = args[3];
+        String always = args[4];
         String last = args[5];
         CountDownLatch never = new CountDownLatch(1);
         boolean[] isOver = {false};
@@ -42,8 +41,8 @@ public final class GroupMember {
                             message.getTopic(), message.getQueueId(), message.getQueueOffset(), body,
                             message.getReconsumeTimes());
                     isOver[0] = body.equals(last);
-                    boolean fails = isOver[0] || always.contains(body)
-                            || once.contains(body) && message.getReconsumeTimes() == 0;
+                    boolean fails = isOver[0] || always.equals(body)
+                            || once.equals(body) && message.getReconsumeTimes() == 0;
                     return fails ? ConsumeConcurrentlyStatus.RECONSUME_LATER
                             : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
                 }

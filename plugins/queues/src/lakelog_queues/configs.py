@@ -1,20 +1,23 @@
-"""Changes RocketMQ's files in ``config/``, one process at a time."""
+"""Topics and groups in RocketMQ's files of ``config/``, changed by one process at a time."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+import attrs
 
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.shared.byte_lock import Turn
 from lakelog.format.layout import LOCK_FILE
-from lakelog_rocketmq.config.groups import GroupConfig, load_groups, save_groups
+from lakelog_rocketmq.config.groups import MAX_RETRIES, GroupConfig, load_groups, save_groups
 from lakelog_rocketmq.config.topics import TopicConfig, load_topics, save_topics
 
+DEFAULT_RETRIES: Final = MAX_RETRIES
 _CHANGING: Final = 11
 """The byte of ``lock`` that is held while a file is read and replaced."""
 
@@ -30,40 +33,71 @@ def config_turn(files: FileSystem, path: Path) -> Iterator[None]:
         file.close()
 
 
-def change_topics(
-    files: FileSystem, path: Path, change: Callable[[dict[str, TopicConfig]], None]
-) -> None:
-    """Replace ``config/topics.json`` durably.
+def topics_of(files: FileSystem, path: Path) -> dict[str, TopicConfig]:
+    """The topics in ``config/topics.json``; raises as ``load_topics``."""
+    return load_topics(files, path).value
 
-    :param change: changes the table of topics by name, and may raise
 
-    Raises :class:`~lakelog.errors.CorruptConfig` if the file cannot be parsed, and
-    :class:`~lakelog.errors.StoreError` if it cannot be read or written.
+def set_topic(files: FileSystem, path: Path, topic: str, queues: int, permission: int) -> None:
+    """Add a topic to ``config/topics.json``, or change it; durable on return.
+
+    :param permission: sum of 4 (read) and 2 (write)
+
+    All functions that change a file raise :class:`~lakelog.errors.CorruptConfig` if it cannot be
+    parsed, and :class:`~lakelog.errors.StoreError` if it cannot be read or written.
     """
-    with _failing(path), config_turn(files, path):
+    with _changing(files, path):
         loaded = load_topics(files, path)
         topics = dict(loaded.value)
-        change(topics)
-        save_topics(files, path, loaded.content, topics, time.time_ns() // 1_000_000)
+        topics[topic] = attrs.evolve(
+            topics.get(topic) or TopicConfig(topic),
+            read_queues=queues,
+            write_queues=queues,
+            permission=permission,
+        )
+        save_topics(files, path, loaded.content, topics, _now_ms())
 
 
-def change_groups(
-    files: FileSystem, path: Path, change: Callable[[dict[str, GroupConfig]], None]
-) -> None:
-    """Replace ``config/subscriptionGroup.json`` durably; as :func:`change_topics`."""
-    with _failing(path), config_turn(files, path):
+def remove_topic(files: FileSystem, path: Path, topic: str) -> None:
+    """Remove a topic from ``config/topics.json``, if it is there."""
+    with _changing(files, path):
+        loaded = load_topics(files, path)
+        topics = {name: each for name, each in loaded.value.items() if name != topic}
+        save_topics(files, path, loaded.content, topics, _now_ms())
+
+
+def retry_limits(files: FileSystem, path: Path) -> dict[str, int]:
+    """``retryMaxTimes`` of each group in ``config/subscriptionGroup.json``."""
+    return {name: each.max_retries for name, each in load_groups(files, path).value.items()}
+
+
+def set_retry_limit(files: FileSystem, path: Path, group: str, max_retries: int) -> None:
+    """Add a group to ``config/subscriptionGroup.json``, or change its limit."""
+    with _changing(files, path):
         loaded = load_groups(files, path)
-        groups = dict(loaded.value)
-        change(groups)
-        save_groups(files, path, loaded.content, groups, time.time_ns() // 1_000_000)
+        groups = {**loaded.value, group: GroupConfig(group, max_retries)}
+        save_groups(files, path, loaded.content, groups, _now_ms())
+
+
+def remove_group(files: FileSystem, path: Path, group: str) -> None:
+    """Remove a group from ``config/subscriptionGroup.json``, if it is there."""
+    with _changing(files, path):
+        loaded = load_groups(files, path)
+        groups = {name: each for name, each in loaded.value.items() if name != group}
+        save_groups(files, path, loaded.content, groups, _now_ms())
 
 
 @contextmanager
-def _failing(path: Path) -> Iterator[None]:
+def _changing(files: FileSystem, path: Path) -> Iterator[None]:
     try:
-        yield
+        with config_turn(files, path):
+            yield
     except OSError as error:
         raise StoreError(
             f"the configuration could not be written ({error}); check permissions and free space",
             path=error.filename or path,
         ) from error
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -151,7 +151,8 @@ def test_a_retry_is_not_filtered(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as store:
         fill(store, 1, properties={"n": "1"})
         with store.subscribe("g", "t", start="earliest", filter="n = 1") as one:
-            one.nack(*one.poll(), 0)
+            (delivery,) = one.poll()
+            one.nack(delivery, 0)
             until(lambda: [each.attempt for each in one.poll()] == [2])
 
 

@@ -9,21 +9,14 @@ import pytest
 from lakelog import Store
 from lakelog.errors import CorruptConfig
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_queues.configs import change_groups
-from lakelog_rocketmq.config.groups import GroupConfig
+from lakelog_queues.configs import set_retry_limit
 from plugins.queues.tests.groups.support import Clock, fill, open_store
 
 
-def configure(path: Path, max_retries: int) -> None:
-    change_groups(
-        RealFileSystem(), path, lambda groups: groups.update(g=GroupConfig("g", max_retries))
-    )
-
-
-def hand_outs(store: Store, **options: int) -> int:
+def hand_outs(store: Store, max_attempts: int | None = None) -> int:
     """How often a message that fails each time is handed out, before it is a dead letter."""
     count, clock = 0, Clock()
-    with store.subscribe("g", "t", start="earliest", **options) as member:  # type: ignore[arg-type]
+    with store.subscribe("g", "t", start="earliest", max_attempts=max_attempts) as member:
         clock.set_for(member)
         for _ in range(100):
             found = member.poll()
@@ -44,14 +37,14 @@ def test_a_message_is_handed_out_once_and_so_often_again(
     with open_store(tmp_path / "store") as store:
         fill(store, 1)
         if max_retries is not None:
-            configure(store.path, max_retries)
+            set_retry_limit(RealFileSystem(), store.path, "g", max_retries)
         assert hand_outs(store) == expected
 
 
 def test_an_argument_counts_more_than_the_configuration(tmp_path: Path) -> None:
     with open_store(tmp_path / "store") as store:
         fill(store, 1)
-        configure(store.path, 5)
+        set_retry_limit(RealFileSystem(), store.path, "g", 5)
         assert hand_outs(store, max_attempts=2) == 2
 
 

@@ -11,7 +11,7 @@ from lakelog import Message
 from lakelog import open as lakelog_open
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli import exitcodes
-from lakelog_rocketmq.config.groups import load_groups
+from lakelog_queues.configs import retry_limits
 from plugins.tools.tests.cli.conftest import Run
 
 
@@ -23,8 +23,7 @@ def shop(tmp_path: Path) -> Path:
 
 
 def limits(shop: Path) -> dict[str, int]:
-    found = load_groups(RealFileSystem(), shop).value
-    return {name: each.max_retries for name, each in found.items()}
+    return retry_limits(RealFileSystem(), shop)
 
 
 def test_a_group_is_created_changed_and_deleted(lakelog: Run, shop: Path) -> None:

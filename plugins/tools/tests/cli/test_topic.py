@@ -12,7 +12,7 @@ from lakelog import Message
 from lakelog import open as lakelog_open
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli import exitcodes
-from lakelog_rocketmq.config.topics import TopicConfig, load_topics
+from lakelog_queues.configs import topics_of
 from plugins.tools.tests.cli.conftest import Run
 
 
@@ -29,18 +29,18 @@ def listed(lakelog: Run, shop: Path, *more: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def configured(shop: Path) -> dict[str, TopicConfig]:
-    return load_topics(RealFileSystem(), shop).value
+def configured(shop: Path) -> dict[str, tuple[int, int, int]]:
+    found = topics_of(RealFileSystem(), shop)
+    return {
+        name: (each.read_queues, each.write_queues, each.permission) for name, each in found.items()
+    }
 
 
 def test_a_topic_is_created_listed_and_deleted(lakelog: Run, shop: Path) -> None:
     assert lakelog("topic", shop).stdout == "orders\t-\t0\t0\t3\norders\t-\t1\t0\t3\n"
     assert lakelog("topic", "create", shop, "new", "--queues", 1).returncode == 0
     assert lakelog("topic", "create", shop, "orders", "--permission", "r").returncode == 0
-    assert configured(shop) == {
-        "new": TopicConfig("new", 1, 1, 6),
-        "orders": TopicConfig("orders", 2, 2, 4),
-    }
+    assert configured(shop) == {"new": (1, 1, 6), "orders": (2, 2, 4)}
     row = {"topic": "orders", "permission": "r", "min_offset": 0, "max_offset": 3}
     orders = [row | {"queue_id": each} for each in (0, 1)]
     new = row | {"topic": "new", "permission": "rw", "queue_id": 0, "max_offset": 0}
@@ -60,11 +60,11 @@ def test_a_topic_that_is_there_is_changed(lakelog: Run, shop: Path) -> None:
     table = {"orders": {"topicName": "orders", "perm": 7, "order": True, "readQueueNums": 2}}
     file.write_text(json.dumps({"topicConfigTable": table, "more": 1}))
     assert lakelog("topic", "create", shop, "orders", "--queues", 4).returncode == 0
-    assert configured(shop) == {"orders": TopicConfig("orders", 4, 4, 6)}
+    assert configured(shop) == {"orders": (4, 4, 6)}
     content = json.loads(file.read_text())
     assert (content["more"], content["topicConfigTable"]["orders"]["order"]) == (1, True)
     assert lakelog("topic", "create", shop, "empty").returncode == 0
-    assert configured(shop)["empty"].write_queues == 8
+    assert configured(shop)["empty"] == (8, 8, 6)
 
 
 def test_messages_after_a_deletion_make_the_topic_again(lakelog: Run, shop: Path) -> None:

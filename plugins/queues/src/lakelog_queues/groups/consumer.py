@@ -132,7 +132,7 @@ class GroupConsumer:
     def poll(self, max_messages: int = BATCH_MESSAGES, wait_ms: float = 0) -> list[Delivery]:
         """The next messages of this member's queues.
 
-        :param wait_ms: longest wait for the first message
+        :param wait_ms: longest wait at the end of the queues for the first message
         :returns: at most ``max_messages``; empty on timeout
 
         Raises :class:`~lakelog.errors.StoreClosed` if the consumer or its store is closed.

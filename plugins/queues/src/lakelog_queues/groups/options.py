@@ -11,12 +11,12 @@ import attrs
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import FileSystem
 from lakelog.runtime.arguments import WrongValue, span_ms, whole, wrong_type
+from lakelog_queues.configs import DEFAULT_RETRIES, retry_limits
 from lakelog_queues.consumers.names import check_group, offsets_name
 from lakelog_queues.consumers.places import LATEST, Place, check_place
 from lakelog_queues.finding.tagfilter import tag_filter
 from lakelog_queues.groups.property_filter import PropertyFilter
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
-from lakelog_rocketmq.config.groups import GroupConfig, load_groups
 
 
 @attrs.frozen(kw_only=True)
@@ -82,8 +82,8 @@ class GroupOptions:
         """
         if self.max_attempts is not None or not self.retries_by_topic:
             return self
-        known = load_groups(files, path).value.get(self.group) or GroupConfig(self.group)
-        return attrs.evolve(self, max_attempts=max(known.max_retries, 0) + 1)
+        retries = retry_limits(files, path).get(self.group, DEFAULT_RETRIES)
+        return attrs.evolve(self, max_attempts=max(retries, 0) + 1)
 
     @property
     def retry_topic(self) -> str:

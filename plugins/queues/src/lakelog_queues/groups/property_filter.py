@@ -311,12 +311,15 @@ class _Parser:
         low = self._number(self._unary())
         self._expect("AND", "AND")
         high = self._number(self._unary())
-        fixed = isinstance(low, _Constant) and isinstance(high, _Constant) and not negated
-        if fixed and order(high.value, low.value) < 0:
-            raise self._mistake(f"{low.value} is more than {high.value}")
+        if not negated and isinstance(low, _Constant) and isinstance(high, _Constant):
+            self._check_bounds(low.value, high.value)
         left, signs = self._number(left), ("<", ">") if negated else (">=", "<=")
         pairs = zip((low, high), signs, strict=True)
         return _joined([_ordered(left, each, _ORDERS[sign]) for each, sign in pairs], negated)
+
+    def _check_bounds(self, low: Value, high: Value) -> None:
+        if order(high, low) < 0:
+            raise self._mistake(f"{low} is more than {high}")
 
     def _in_list(self, left: _Term, negated: bool) -> _Term:
         if not isinstance(left, _Property):

@@ -22,10 +22,14 @@ from lakelog_cli.options import (
     a_time,
 )
 from lakelog_cli.tables import write_rows
-from lakelog_queues.configs import change_groups
+from lakelog_queues.configs import (
+    DEFAULT_RETRIES,
+    remove_group,
+    retry_limits,
+    set_retry_limit,
+)
 from lakelog_queues.consumers.names import check_group
 from lakelog_queues.consumers.places import EARLIEST, LATEST, within
-from lakelog_rocketmq.config.groups import MAX_RETRIES, GroupConfig, load_groups
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """A group's next offsets, by topic and queue id."""
@@ -76,7 +80,7 @@ def create(
     *,
     max_retries: Annotated[
         int, typer.Option(min=0, help="Hand-outs after the first, before a message is dead.")
-    ] = MAX_RETRIES,
+    ] = DEFAULT_RETRIES,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
@@ -87,11 +91,7 @@ def create(
     """
     check_group(group)
     with open_to_change(store, broker_conf, settings, assignments) as opened:
-
-        def change(groups: dict[str, GroupConfig]) -> None:
-            groups[group] = GroupConfig(group, max_retries)
-
-        change_groups(RealFileSystem(), opened.path, change)
+        set_retry_limit(RealFileSystem(), opened.path, group, max_retries)
 
 
 @app.command()
@@ -128,12 +128,12 @@ def delete(
     """
     files = RealFileSystem()
     with open_to_change(store, broker_conf, settings, assignments) as opened:
-        is_configured = not topics and group in load_groups(files, opened.path).value
+        is_configured = not topics and group in retry_limits(files, opened.path)
         if group in opened.groups() or not is_configured:
             for topic in _topics(opened, group, topics):
                 opened.forget_offsets(group, topic)
         if is_configured:
-            change_groups(files, opened.path, lambda groups: groups.__delitem__(group))
+            remove_group(files, opened.path, group)
 
 
 def _topics(store: Store, group: str, topics: list[str] | None) -> list[str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-import attrs
 import typer
 
 from lakelog import Store
@@ -15,9 +14,8 @@ from lakelog_cli.notthere import check_name
 from lakelog_cli.opening import open_for, open_to_change
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath, Topic
 from lakelog_cli.tables import write_rows
-from lakelog_queues.configs import change_topics
+from lakelog_queues.configs import remove_topic, set_topic, topics_of
 from lakelog_queues.consumers.names import check_topic
-from lakelog_rocketmq.config.topics import TopicConfig, load_topics
 
 DEFAULT_QUEUES: Final = 8
 """RocketMQ's ``defaultTopicQueueNums``."""
@@ -62,7 +60,7 @@ def list_topics(
     store over does not know it, until 'lakelog topic create'.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:
-        configs = load_topics(_FILES, opened.path).value
+        configs = topics_of(_FILES, opened.path)
         bounds = {(q.topic, q.queue_id): (q.min_offset, q.max_offset) for q in opened.queues()}
     for name, each in configs.items():
         for queue_id in range(max(each.read_queues, each.write_queues)):
@@ -70,9 +68,15 @@ def list_topics(
     if topic is not None:
         check_name("topic", topic, sorted({name for name, _ in bounds}))
     rows = [
-        _row(queue, bounds[queue], configs.get(queue[0]))
-        for queue in sorted(bounds)
-        if topic in (None, queue[0])
+        {
+            "topic": name,
+            "permission": _letters(configs[name].permission) if name in configs else None,
+            "queue_id": queue_id,
+            "min_offset": least,
+            "max_offset": most,
+        }
+        for (name, queue_id), (least, most) in sorted(bounds.items())
+        if topic in (None, name)
     ]
     write_rows(rows, as_json=as_json)
 
@@ -107,13 +111,7 @@ def create(
                 f"queue {least - 1} of topic {topic} has messages; give {least} or more",
                 param_hint="--queues",
             )
-
-        def change(topics: dict[str, TopicConfig]) -> None:
-            known = topics.get(topic) or TopicConfig(topic)
-            counts = {"read_queues": number, "write_queues": number}
-            topics[topic] = attrs.evolve(known, **counts, permission=permission.number)
-
-        change_topics(_FILES, opened.path, change)
+        set_topic(_FILES, opened.path, topic, number, permission.number)
 
 
 @app.command()
@@ -132,24 +130,12 @@ def delete(
 
 def _delete(store: Store, topic: str) -> None:
     """Queues go first: if that fails, the next attempt still knows the topic by its file."""
-    configs, queued = load_topics(_FILES, store.path).value, store.topics()
+    configs, queued = topics_of(_FILES, store.path), store.topics()
     check_name("topic", topic, sorted({*configs, *queued}))
     if topic in queued:
         store.delete_topic(topic)
     if topic in configs:
-        change_topics(_FILES, store.path, lambda topics: topics.__delitem__(topic))
-
-
-def _row(
-    queue: tuple[str, int], bounds: tuple[int, int], config: TopicConfig | None
-) -> dict[str, Any]:
-    return {
-        "topic": queue[0],
-        "permission": None if config is None else _letters(config.permission),
-        "queue_id": queue[1],
-        "min_offset": bounds[0],
-        "max_offset": bounds[1],
-    }
+        remove_topic(_FILES, store.path, topic)
 
 
 def _letters(permission: int) -> str:
