@@ -14,7 +14,8 @@ from lakelog.errors import SettingsError
 from lakelog_queues.groups.property_filter import PropertyFilter
 from lakelog_queues.groups.property_values import NoResult, Value
 from plugins.queues.tests.groups.expressions import EXPRESSIONS, PROPERTIES
-from plugins.queues.tests.groups.support import bodies, fill, open_store, until
+from plugins.queues.tests.groups.support import bodies, fill, open_store
+from tests.support.waiting import until
 
 SOME = {"a": "6", "region": "eu", "text": "it's", "big": "3000000000", "flag": "True"}
 

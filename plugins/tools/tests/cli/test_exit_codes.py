@@ -32,6 +32,7 @@ ON_A_STORE: Final = {
     "groups": (),
     "consume": ("billing", "orders"),
     "dlq": ("list", "billing"),
+    "topic": ("list",),
     "stats": (),
     "dump": (),
     "verify": ("--all",),
@@ -52,7 +53,9 @@ MAKES_A_STORE: Final = ("init", "put", "serve")
 def run(command: str, store: Path, *more: str) -> Result:
     """``lakelog COMMAND STORE ...``."""
     options = ON_A_STORE[command]
-    words = [command, *options[:1]] if command in {"config", "dlq", "plugins"} else [command]
+    words = (
+        [command, *options[:1]] if command in {"config", "dlq", "plugins", "topic"} else [command]
+    )
     rest = options[len(words) - 1 :]
     return CliRunner().invoke(make_app(), [*words, str(store), *rest, *more])
 
