@@ -207,11 +207,11 @@ def test_a_slave_that_asks_for_deleted_bytes_is_refused(
 def test_a_slave_whose_place_is_deleted_meanwhile_is_refused(
     log: FakeReplicatedLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log.append(64 * SEGMENT)
+    log.append(256 * SEGMENT)  # more than the sockets take
     with serving(log, tmp_path) as master, slave(master) as peer:
         peer.report(1)
         peer.frame()
-        for _ in range(63):
+        for _ in range(255):
             log.remove_first()
         with pytest.raises(EOFError):
             peer.bytes_up_to(log.appended)

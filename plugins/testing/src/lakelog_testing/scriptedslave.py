@@ -15,6 +15,8 @@ from typing import Self
 from lakelog_testing.threads import PATIENCE_SECONDS
 
 _CLOSED = "the master closed the connection"
+_BUFFER_BYTES = 1 << 20
+"""Of the socket: a master cannot send far ahead of a slave that does not read."""
 
 
 class ScriptedSlave:
@@ -38,6 +40,7 @@ class ScriptedSlave:
         if tls is not None:
             self._sock = tls.wrap_socket(self._sock, server_hostname="localhost")
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
         self.end = -1
 
     def __enter__(self) -> Self:
