@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from lakelog_queues.aio import AsyncConsumer, AsyncGroupConsumer, AsyncOpening, AsyncStore, open  # noqa: A004  # as there
+from lakelog_queues.aio import AsyncConsumer, AsyncGroupConsumer, AsyncOpening, AsyncStore, open  # noqa: A004  # aio.open, as lakelog.open
 
 __all__ = ["AsyncConsumer", "AsyncGroupConsumer", "AsyncOpening", "AsyncStore", "open"]

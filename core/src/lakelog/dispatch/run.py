@@ -66,7 +66,7 @@ class DispatchCursor:
         try:
             for each in self.dispatchers:
                 each.dispatcher.dispatch(batch)
-        except Exception:  # noqa: BLE001  # a third party's: found again, record by record
+        except Exception:  # noqa: BLE001  # a plugin's, of any type: _singly finds its record and reports it
             self._singly(batch)
         self._reached(batch)
 
