@@ -52,6 +52,10 @@ EXTENSIONS: Final = {
 }
 """Distributions of lakelog itself, of the core's exact version: they may import all of the core."""
 BUILT_ON: Final = {
+    "lakelog_broker": {
+        *("lakelog_cli", "lakelog_daemon", "lakelog_queues", "lakelog_retention"),
+        "lakelog_rocketmq",
+    },
     "lakelog_cli": {"lakelog_daemon", "lakelog_doctor", "lakelog_queues", "lakelog_retention"},
     "lakelog_daemon": {"lakelog_retention"},
     "lakelog_doctor": {"lakelog_queues"},

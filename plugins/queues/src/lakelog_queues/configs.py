@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -46,16 +46,28 @@ def set_topic(files: FileSystem, path: Path, topic: str, queues: int, permission
     All functions that change a file raise :class:`~lakelog.errors.CorruptConfig` if it cannot be
     parsed, and :class:`~lakelog.errors.StoreError` if it cannot be read or written.
     """
+    _change_topic(
+        files,
+        path,
+        topic,
+        lambda found: attrs.evolve(
+            found, read_queues=queues, write_queues=queues, permission=permission
+        ),
+    )
+
+
+def write_topic(files: FileSystem, path: Path, config: TopicConfig) -> None:
+    """Add or replace a topic in ``config/topics.json``; durable on return."""
+    _change_topic(files, path, config.topic, lambda _found: config)
+
+
+def _change_topic(
+    files: FileSystem, path: Path, topic: str, change: Callable[[TopicConfig], TopicConfig]
+) -> None:
     with _changing(files, path):
         loaded = load_topics(files, path)
-        topics = dict(loaded.value)
-        topics[topic] = attrs.evolve(
-            topics.get(topic) or TopicConfig(topic),
-            read_queues=queues,
-            write_queues=queues,
-            permission=permission,
-        )
-        save_topics(files, path, loaded.content, topics, _now_ms())
+        changed = change(loaded.value.get(topic) or TopicConfig(topic))
+        save_topics(files, path, loaded.content, {**loaded.value, topic: changed}, _now_ms())
 
 
 def remove_topic(files: FileSystem, path: Path, topic: str) -> None:

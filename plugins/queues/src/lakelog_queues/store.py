@@ -81,11 +81,11 @@ class Store(LogStore):
     @property
     def _following(self) -> QueueFollower:
         """A follower for waiting reads: it changes to the owner's own queues after a take-over."""
-        getter, arrivals = _CurrentGetter(self._current), self._arrivals
+        getter, arrivals = _CurrentGetter(self._current), self.arrivals
         return attrs.evolve(self._find.follower, getter=getter, arrivals=arrivals)
 
     @property
-    def _arrivals(self) -> CurrentArrivals:
+    def arrivals(self) -> CurrentArrivals:
         """Notifies of new messages, independent of the role."""
         return CurrentArrivals(lambda: queue_parts(self._current.last()).waits.arrivals)
 
@@ -263,7 +263,7 @@ class Store(LogStore):
         """
         from lakelog_queues.readers.growth import QueueGrowth
 
-        return QueueGrowth(self._arrivals, self.queues).watch(topic, since)
+        return QueueGrowth(self.arrivals, self.queues).watch(topic, since)
 
     # --- by time ---
 
@@ -414,7 +414,7 @@ class Store(LogStore):
             lambda name: [each.queue_id for each in self.queues(name)],
             self.queue_bounds,
             self.offset_by_time,
-            self._arrivals,
+            self.arrivals,
         )
 
     @reads

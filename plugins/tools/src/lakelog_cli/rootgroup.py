@@ -17,6 +17,7 @@ _ELSEWHERE: Final = {
     "dispatch": ("lakelog-lake", "lakehouse"),
     "export": ("lakelog-lake", "lakehouse"),
     "lake": ("lakelog-lake", "lakehouse"),
+    "broker": ("lakelog-broker", "broker"),
     "promote": ("lakelog-replication", "replication"),
     "replicate": ("lakelog-replication", "replication"),
     "replication": ("lakelog-replication", "replication"),

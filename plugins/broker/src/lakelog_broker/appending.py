@@ -1,0 +1,146 @@
+"""Puts the messages of clients, and sets those aside that are for a later time.
+
+A message with a delay level goes to ``SCHEDULE_TOPIC_XXXX``, one with a time of delivery to
+``rmq_sys_wheel_timer``, and a half message of a transaction to ``RMQ_SYS_TRANS_HALF_TOPIC``, each
+with its topic and queue as properties. Source: RocketMQ 5.3.3, ``HookUtils`` and
+``TransactionalMessageBridge``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from lakelog import Message, PutResult, Store, StoredMessage
+from lakelog.format.properties import SCHEDULE_TOPIC
+from lakelog.format.sysflag import TRANSACTION_MASK
+from lakelog.log.put_future import BatchFuture, PutFuture
+from lakelog_broker.properties import property_value, with_properties
+from lakelog_queues.units.delays import DELAYS_MS
+
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+REAL_TOPIC: Final = b"REAL_TOPIC"
+REAL_QUEUE: Final = b"REAL_QID"
+_TIMES: Final = ((b"TIMER_DELAY_SEC", 1000), (b"TIMER_DELAY_MS", 1))
+
+
+class Appender:
+    """Appends messages with the properties that a broker adds.
+
+    :ivar store_host: ``host:port`` of this broker, stored in each message
+    """
+
+    def __init__(self, store: Store, cluster: str) -> None:
+        self.store_host: str | None = None
+        self._store = store
+        self._cluster = with_properties(b"", CLUSTER=cluster)
+
+    def append(self, message: Message) -> PutResult | PutFuture:
+        """Append a message of a client; its properties are bytes.
+
+        :returns: the result, or a future where the put waits for a sync or for copies
+
+        Raises :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreFailed`.
+        """
+        properties: Any = message.properties
+        message.properties = properties = terminated(properties) + self._cluster
+        message.store_host = self.store_host
+        if b"DELAY\x01" in properties or b"TIMER_D" in properties or b"TRAN_MSG\x01" in properties:
+            self._set_aside(message, properties)
+        return self._put(message)
+
+    def append_batch(self, messages: Sequence[Message]) -> Sequence[PutResult] | BatchFuture:
+        """Append messages without a time of delivery, all or none."""
+        for message in messages:
+            message.properties = terminated(message.properties) + self._cluster
+            message.store_host = self.store_host
+        return self._store.put_batch(messages)
+
+    def append_real(
+        self, stored: StoredMessage, without: tuple[bytes, ...] = (), **fields: Any
+    ) -> PutResult | PutFuture:
+        """Append a message that was set aside to its own topic and queue.
+
+        :param without: further properties that are removed
+        :param fields: fields of :class:`~lakelog.Message` with other values
+        """
+        message = restored(stored, without)
+        for name, value in fields.items():
+            setattr(message, name, value)
+        message.store_host = self.store_host
+        return self._put(message)
+
+    def _put(self, message: Message) -> PutResult | PutFuture:
+        return self._store.put(message)
+
+    def _set_aside(self, message: Message, properties: bytes) -> None:
+        level = _number(property_value(properties, b"DELAY"))
+        due_ms = None if level > 0 else timer_due_ms(properties)
+        if level > 0:
+            self._move(message, SCHEDULE_TOPIC, min(level, len(DELAYS_MS)) - 1)
+        elif due_ms is not None:
+            message.properties = with_properties(properties, TIMER_OUT_MS=str(due_ms))
+            self._move(message, TIMER_TOPIC, 0)
+        elif property_value(properties, b"TRAN_MSG") == b"true":
+            self._move(message, HALF_TOPIC, 0)
+            # A half message is read through a queue; a message with the bits of a prepared one
+            # gets none.
+            message.sys_flag &= ~TRANSACTION_MASK
+
+    @staticmethod
+    def _move(message: Message, topic: str, queue_id: int) -> None:
+        message.properties = with_properties(
+            message.properties,  # type: ignore[arg-type]  # bytes
+            REAL_TOPIC=message.topic,
+            REAL_QID=str(message.queue_id or 0),
+        )
+        message.topic, message.queue_id = topic, queue_id
+
+
+def restored(stored: StoredMessage, without: tuple[bytes, ...] = ()) -> Message:
+    """The message that was set aside, with its own topic and queue; raises ``ValueError``."""
+    properties = stored.properties_bytes
+    topic = property_value(properties, REAL_TOPIC)
+    if not topic:
+        raise ValueError(
+            f"the message at offset {stored.physical_offset} of {stored.topic} does not say to "
+            "which topic it belongs: it has no property REAL_TOPIC"
+        )
+    return Message(
+        topic.decode(),
+        stored.body,
+        properties=with_properties(properties, (REAL_TOPIC, REAL_QUEUE, *without)),
+        queue_id=_number(property_value(properties, REAL_QUEUE)),
+        flag=stored.flag,
+        sys_flag=stored.sys_flag,
+        born_timestamp_ms=stored.born_timestamp_ms,
+        born_host=stored.born_host,
+        reconsume_times=stored.reconsume_times,
+    )
+
+
+def timer_due_ms(properties: bytes) -> int | None:
+    """The time of delivery of a timer message, in ms since 1970; ``None`` without one."""
+    at = property_value(properties, b"TIMER_DELIVER_MS")
+    if at is not None:
+        return _number(at)
+    for name, unit_ms in _TIMES:
+        span = property_value(properties, name)
+        if span is not None:
+            return time.time_ns() // 1_000_000 + _number(span) * unit_ms
+    return None
+
+
+def terminated(properties: Any) -> bytes:
+    """The property string with its last separator, which clients leave out."""
+    found: bytes = properties or b""
+    return found if not found or found.endswith(b"\x02") else found + b"\x02"
+
+
+def _number(text: bytes | None) -> int:
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0

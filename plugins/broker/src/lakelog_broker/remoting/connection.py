@@ -1,0 +1,168 @@
+"""One connection of a remoting client: cuts frames out of its bytes, and writes responses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias
+
+from lakelog.errors import PutRefused, StoreError
+from lakelog.status import PutStatus
+from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.remoting.frame import (
+    MAX_FRAME_BYTES,
+    ONE_WAY_FLAG,
+    BadFrame,
+    RemotingCommand,
+    decode_frame,
+    encode_frame,
+)
+
+_LOG = logging.getLogger("lakelog.broker")
+_ILLEGAL = {
+    PutStatus.MESSAGE_ILLEGAL,
+    PutStatus.MESSAGE_SIZE_EXCEEDED,
+    PutStatus.PROPERTIES_SIZE_EXCEEDED,
+}
+
+Answer: TypeAlias = RemotingCommand | None
+Handler: TypeAlias = Callable[["Connection", RemotingCommand], Answer | Awaitable[Answer]]
+"""Serves a request; ``None`` is no response. An awaitable may be answered after later requests."""
+
+
+class ConnectionOwner(Protocol):
+    """The server of a connection."""
+
+    handlers: dict[int, Handler]
+
+    def opened(self, connection: Connection) -> None:
+        """Note a new connection."""
+
+    def closed(self, connection: Connection) -> None:
+        """Remove a connection that is closed."""
+
+    def next_opaque(self) -> int:
+        """A number for a request to a client."""
+
+
+class Connection(asyncio.Protocol):
+    """A client's connection.
+
+    :ivar peer: ``address:port`` of the client
+    """
+
+    def __init__(self, server: ConnectionOwner) -> None:
+        self.peer = ""
+        self._server = server
+        self._received = bytearray()
+        self._responses: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the client's address."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        host, port = transport.get_extra_info("peername")[:2]
+        self.peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._server.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """End the requests that are being served."""
+        for task in self._tasks:
+            task.cancel()
+        self._server.closed(self)
+
+    def close(self) -> None:
+        """Close the connection after the responses that were written."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Serve all whole frames; their responses are written together."""
+        received = self._received
+        received += data
+        start = 0
+        try:
+            with memoryview(received) as view:
+                while len(received) - start >= 4:
+                    size = int.from_bytes(view[start : start + 4], "big")
+                    if not 4 <= size <= MAX_FRAME_BYTES:
+                        raise BadFrame(f"a frame of {size} bytes")
+                    end = start + 4 + size
+                    if end > len(received):
+                        break
+                    with view[start + 4 : end] as frame:
+                        command = decode_frame(frame)
+                    self._serve(command)
+                    start = end
+        except BadFrame as error:
+            _LOG.warning("%s is disconnected, as it does not send frames: %s", self.peer, error)
+            self.close()
+            return
+        del received[:start]
+        if self._responses:
+            self._write(b"".join(self._responses))
+            self._responses.clear()
+
+    def _serve(self, request: RemotingCommand) -> None:
+        if request.is_response:
+            return  # of a notification that is not awaited
+        handler = self._server.handlers.get(request.code, _unsupported)
+        try:
+            answer = handler(self, request)
+        except Exception as error:  # noqa: BLE001  # a request must not end the connection
+            answer = failed(request, error)
+        if answer is None or isinstance(answer, RemotingCommand):
+            self._respond(request, answer)
+            return
+        task = asyncio.ensure_future(self._serve_later(request, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve_later(self, request: RemotingCommand, answer: Awaitable[Answer]) -> None:
+        try:
+            found = await answer
+        except Exception as error:  # noqa: BLE001  # as above
+            found = failed(request, error)
+        if found is not None and not request.is_one_way:
+            self._write(encode_frame(found))
+
+    def _respond(self, request: RemotingCommand, answer: Answer) -> None:
+        if answer is not None and not request.is_one_way:
+            self._responses.append(encode_frame(answer))
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def notify(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> None:
+        """Send a request to the client that needs no response."""
+        opaque = self._server.next_opaque()
+        self._write(encode_frame(RemotingCommand(code, opaque, ONE_WAY_FLAG, fields, body)))
+
+    def check_transaction(self, half: Any) -> None:
+        """Ask the client for the outcome of a transaction."""
+        raise NotImplementedError
+
+
+def _unsupported(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    _LOG.warning("%s sent request code %d, which is not served", connection.peer, request.code)
+    remark = f"request type {request.code} not supported"
+    return request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+
+
+def failed(request: RemotingCommand, error: Exception) -> RemotingCommand:
+    """The response to a request that raised ``error``."""
+    if isinstance(error, Refused):
+        return request.response(error.code, error.remark)
+    if isinstance(error, PutRefused):
+        refused = error.status in _ILLEGAL
+        code = ResponseCode.MESSAGE_ILLEGAL if refused else ResponseCode.SERVICE_NOT_AVAILABLE
+        return request.response(code, str(error))
+    if isinstance(error, KeyError):
+        return request.response(ResponseCode.SYSTEM_ERROR, f"the field {error} is missing")
+    level = logging.WARNING if isinstance(error, StoreError | ValueError) else logging.ERROR
+    _LOG.log(level, "request code %d failed", request.code, exc_info=error)
+    return request.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

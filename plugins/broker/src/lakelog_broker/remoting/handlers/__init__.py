@@ -1,0 +1,1 @@
+"""Requests by family; each class has a method per request code."""

@@ -1,0 +1,99 @@
+"""Requests about clients: heartbeats, members of groups, locks of queues."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from lakelog_broker.broker import Broker
+from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.remoting.connection import Connection, Handler
+from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.state.members import Member
+from lakelog_queues.groups.set_aside import RETRY_PREFIX
+
+
+class Clients:
+    """Keeps the members of groups."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The requests that are served."""
+        return {
+            RequestCode.HEART_BEAT: self.heart_beat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumers,
+            RequestCode.LOCK_BATCH_MQ: self.lock,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock,
+            RequestCode.CHECK_CLIENT_CONFIG: self.check_config,
+        }
+
+    def heart_beat(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Renew a client in its groups."""
+        content = body_of(request)
+        members = self._broker.members
+        member = Member(
+            str(content["clientID"]), connection, time.monotonic(), request.language,
+            request.version,
+        )  # fmt: skip
+        for each in content.get("consumerDataSet") or ():
+            name = each["groupName"]
+            self._broker.topics.of_group(RETRY_PREFIX, name)
+            group = members.join(name, member)
+            group.consume_type = each.get("consumeType", group.consume_type)
+            group.message_model = each.get("messageModel", group.message_model)
+            group.consume_from_where = each.get("consumeFromWhere", group.consume_from_where)
+            for data in each.get("subscriptionDataSet") or ():
+                group.subscriptions[data["topic"]] = data
+        for each in content.get("producerDataSet") or ():
+            members.join_producers(each["groupName"], member)
+        return request.response(IS_SUPPORT_HEART_BEAT_V2="true", IS_SUB_CHANGE="true")
+
+    def unregister(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Remove a client from its groups."""
+        fields = request.fields
+        groups = fields.get("consumerGroup"), fields.get("producerGroup")
+        self._broker.members.leave(fields["clientID"], *groups)
+        return request.response()
+
+    def consumers(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """The client ids of a consumer group."""
+        name = request.fields["consumerGroup"]
+        group = self._broker.members.group(name)
+        if group is None or not group.members:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+        return request.response(body=json.dumps({"consumerIdList": list(group.members)}).encode())
+
+    def lock(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Lock queues for an orderly consumer."""
+        content = body_of(request)
+        asked = {(each["topic"], int(each["queueId"])): each for each in content["mqSet"]}
+        locked = self._broker.members.lock(content["consumerGroup"], content["clientId"], asked)
+        queues = [asked[queue] for queue in locked]
+        return request.response(body=json.dumps({"lockOKMQSet": queues}).encode())
+
+    def unlock(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Release locks of queues."""
+        content = body_of(request)
+        queues = [(each["topic"], int(each["queueId"])) for each in content["mqSet"]]
+        self._broker.members.unlock(content["consumerGroup"], content["clientId"], queues)
+        return request.response()
+
+    def check_config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Accept every subscription by tags."""
+        return request.response()
+
+
+def body_of(request: RemotingCommand) -> Any:
+    """The body of a request as a JSON object; raises :class:`Refused`."""
+    try:
+        content = json.loads(request.body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(ResponseCode.INVALID_PARAMETER, f"the body is no JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise Refused(ResponseCode.INVALID_PARAMETER, "the body is no JSON object")
+    return content

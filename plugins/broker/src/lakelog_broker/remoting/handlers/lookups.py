@@ -1,0 +1,54 @@
+"""Requests that find messages by key or by physical offset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from lakelog.errors import StoreError
+from lakelog_broker.broker import Broker
+from lakelog_broker.codes import RequestCode, ResponseCode
+from lakelog_broker.remoting.connection import Connection, Handler
+from lakelog_broker.remoting.frame import RemotingCommand
+
+_MAX_MESSAGES: Final = 64
+"""RocketMQ's ``defaultQueryMaxNum``."""
+_LATEST_MS: Final = 1 << 53
+
+
+class Lookups:
+    """Reads whole records as stored."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._store = broker.store
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The requests that are served."""
+        return {RequestCode.QUERY_MESSAGE: self.query, RequestCode.VIEW_MESSAGE_BY_ID: self.view}
+
+    def query(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """The messages with a key, newest first."""
+        fields = request.fields
+        places = self._store.query_offsets(
+            fields["topic"],
+            fields["key"],
+            since_ms=max(0, int(fields["beginTimestamp"])),
+            until_ms=min(int(fields["endTimestamp"]), _LATEST_MS),
+            max_count=max(1, min(int(fields["maxNum"]), _MAX_MESSAGES)),
+        )
+        if not places:
+            remark = "can not find message, maybe time range not correct"
+            return request.response(ResponseCode.QUERY_NOT_FOUND, remark)
+        body = b"".join([self._store.look_up_record(place) for place in places])
+        return request.response(
+            body=body, indexLastUpdateTimestamp=0, indexLastUpdatePhyoffset=places[0]
+        )
+
+    def view(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """The message at a physical offset."""
+        offset = int(request.fields["offset"])
+        try:
+            return request.response(body=self._store.look_up_record(offset))
+        except StoreError:
+            remark = f"can not find message by the offset, {offset}"
+            return request.response(ResponseCode.SYSTEM_ERROR, remark)

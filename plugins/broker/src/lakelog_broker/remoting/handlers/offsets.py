@@ -1,0 +1,80 @@
+"""Requests about offsets: of groups, of queues, and by time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from lakelog_broker.broker import Broker
+from lakelog_broker.codes import RequestCode, ResponseCode
+from lakelog_broker.remoting.connection import Connection, Handler
+from lakelog_broker.remoting.frame import RemotingCommand
+
+
+class Offsets:
+    """Reads and commits queue offsets."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._store = broker, broker.store
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The requests that are served."""
+        return {
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
+            RequestCode.GET_MAX_OFFSET: self.maximum,
+            RequestCode.GET_MIN_OFFSET: self.minimum,
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.by_time,
+            RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest_time,
+        }
+
+    def query(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """The next offset of a group; a new group begins at 0 where the queue still does."""
+        fields = request.fields
+        topic, queue_id = fields["topic"], int(fields["queueId"])
+        found = self._broker.offsets.get(fields["consumerGroup"], topic, queue_id)
+        if found is None:
+            if fields.get("setZeroIfNotFound") == "false" or self._bounds(topic, queue_id)[0] > 0:
+                remark = "Not found, maybe this group consumer boot first"
+                return request.response(ResponseCode.QUERY_NOT_FOUND, remark)
+            found = 0
+        return request.response(offset=found)
+
+    def update(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Change the next offset of a group."""
+        fields = request.fields
+        group, topic = fields["consumerGroup"], fields["topic"]
+        self._broker.topics.require(topic)
+        offset = int(fields["commitOffset"])
+        self._broker.offsets.set(group, topic, int(fields["queueId"]), offset)
+        return request.response()
+
+    def minimum(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """The first offset of a queue."""
+        topic, queue_id = request.fields["topic"], int(request.fields["queueId"])
+        return request.response(offset=self._bounds(topic, queue_id)[0])
+
+    def maximum(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """The offset of the next message of a queue."""
+        topic, queue_id = request.fields["topic"], int(request.fields["queueId"])
+        return request.response(offset=self._bounds(topic, queue_id)[1])
+
+    def by_time(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """The offset for a store time."""
+        fields = request.fields
+        topic, queue_id = fields["topic"], int(fields["queueId"])
+        if self._store.queue_bounds(topic, queue_id) is None:
+            return request.response(offset=0)
+        upper = fields.get("boundaryType", "").lower() == "upper"
+        side: Literal["upper", "lower"] = "upper" if upper else "lower"
+        time_ms = int(fields["timestamp"])
+        return request.response(offset=self._store.offset_by_time(topic, queue_id, time_ms, side))
+
+    def earliest_time(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """The store time of the first message of a queue, in ms; -1 without one."""
+        topic, queue_id = request.fields["topic"], int(request.fields["queueId"])
+        found = self._store.earliest_time(topic, queue_id)
+        return request.response(timestamp=-1 if found is None else found)
+
+    def _bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        return self._store.queue_bounds(topic, queue_id) or (0, 0)

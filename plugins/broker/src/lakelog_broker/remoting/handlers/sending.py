@@ -1,0 +1,264 @@
+"""Requests that send messages: single ones, batches, and those that a consumer returns."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from lakelog import Message, PutResult
+from lakelog.status import PutStatus
+from lakelog_broker.broker import Broker
+from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.properties import property_value, with_properties
+from lakelog_broker.remoting.connection import Answer, Connection, Handler
+from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.state.topics import WRITABLE
+from lakelog_queues.groups.set_aside import (
+    DEAD_LETTER_PREFIX,
+    RETRY_PREFIX,
+    dead_letter_of,
+    retry_of,
+)
+from lakelog_rocketmq.config.topics import TopicConfig
+
+_BATCHED: Final = struct.Struct(">iiiii")  # size, magic, checksum, flag, length of the body
+_LENGTH: Final = struct.Struct(">h")
+_PUT_CODES: Final = {
+    PutStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+}
+_LONG_NAMES: Final = {
+    "a": "producerGroup",
+    "b": "topic",
+    "c": "defaultTopic",
+    "d": "defaultTopicQueueNums",
+    "e": "queueId",
+    "f": "sysFlag",
+    "g": "bornTimestamp",
+    "h": "flag",
+    "i": "properties",
+    "j": "reconsumeTimes",
+    "l": "maxReconsumeTimes",
+    "m": "batch",
+}
+
+
+@attrs.frozen
+class SendHeader:
+    """The fields of a send request."""
+
+    group: str
+    topic: str
+    default_topic: str
+    default_queues: int
+    queue_id: int
+    sys_flag: int
+    born_timestamp_ms: int
+    flag: int
+    properties: bytes
+    reconsume_times: int
+    max_reconsume_times: int | None
+    is_batch: bool
+
+    @classmethod
+    def of(cls, request: RemotingCommand) -> SendHeader:
+        """Parse the fields, with long names or letters; raises ``KeyError``, ``ValueError``."""
+        fields = request.fields
+        if request.code == RequestCode.SEND_MESSAGE:
+            fields = {name: fields[long] for name, long in _LONG_NAMES.items() if long in fields}
+        most = fields.get("l")
+        return cls(
+            fields.get("a", ""),
+            fields["b"],
+            fields.get("c", ""),
+            int(fields.get("d", 0)),
+            int(fields["e"]),
+            int(fields.get("f", 0)),
+            int(fields["g"]),
+            int(fields.get("h", 0)),
+            fields.get("i", "").encode(),
+            int(fields.get("j") or 0),
+            int(most) if most else None,
+            request.code == RequestCode.SEND_BATCH_MESSAGE or fields.get("m") == "true",
+        )
+
+
+class Sending:
+    """Puts messages of clients."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The requests that are served."""
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.send,
+            RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back,
+        }
+
+    def send(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[Answer]:
+        """Put one message or a batch."""
+        header = SendHeader.of(request)
+        topic = self._topic_of(header)
+        queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queues)
+        if queue_id >= max(topic.read_queues, topic.write_queues):
+            remark = f"request queueId[{queue_id}] is illegal, {topic.topic} has fewer"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        if header.is_batch:
+            return self._send_batch(connection, request, header, queue_id)
+        message = Message(
+            header.topic,
+            request.body,
+            properties=header.properties,
+            queue_id=queue_id,
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+            born_timestamp_ms=header.born_timestamp_ms,
+            born_host=connection.peer,
+            reconsume_times=header.reconsume_times,
+        )
+        if header.topic.startswith(RETRY_PREFIX):
+            self._limit_retries(message, header)
+        self._name_producers(message, header)
+        put = self._broker.appender.append(message)
+        if isinstance(put, PutResult):
+            return self._sent(request, queue_id, [put])
+        return self._sent_later(request, queue_id, put)
+
+    def _topic_of(self, header: SendHeader) -> TopicConfig:
+        topics = self._broker.topics
+        topic = topics.created_by_sending(header.topic, header.default_topic, header.default_queues)
+        if not topic.permission & WRITABLE:
+            raise Refused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._broker.address}] sending message is forbidden "
+                f"for the topic[{header.topic}]",
+            )
+        return topic
+
+    def _limit_retries(self, message: Message, header: SendHeader) -> None:
+        """A retry that an orderly consumer sends is a dead letter after the last attempt."""
+        most = header.max_reconsume_times
+        if most is not None and header.reconsume_times > most:
+            group = header.topic.removeprefix(RETRY_PREFIX)
+            message.topic = self._broker.topics.of_group(DEAD_LETTER_PREFIX, group).topic
+            message.queue_id = 0
+
+    @staticmethod
+    def _name_producers(message: Message, header: SendHeader) -> None:
+        """Checks of a transaction go to producers of this group."""
+        properties = header.properties
+        if b"TRAN_MSG\x01true" in properties and property_value(properties, b"PGROUP") is None:
+            message.properties = with_properties(properties, PGROUP=header.group)
+
+    def _send_batch(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: SendHeader,
+        queue_id: int,
+    ) -> RemotingCommand | Awaitable[Answer]:
+        messages = [
+            Message(
+                header.topic,
+                body,
+                properties=properties,
+                queue_id=queue_id,
+                flag=flag,
+                sys_flag=header.sys_flag,
+                born_timestamp_ms=header.born_timestamp_ms,
+                born_host=connection.peer,
+            )
+            for body, properties, flag in split_batch(request.body)
+        ]
+        puts = self._broker.appender.append_batch(messages)
+        if isinstance(puts, Sequence):
+            return self._sent(request, queue_id, puts)
+        return self._batch_later(request, queue_id, puts)
+
+    async def _sent_later(
+        self, request: RemotingCommand, queue_id: int, put: Awaitable[PutResult]
+    ) -> Answer:
+        return self._sent(request, queue_id, [await put])
+
+    async def _batch_later(
+        self, request: RemotingCommand, queue_id: int, puts: Awaitable[Sequence[PutResult]]
+    ) -> Answer:
+        return self._sent(request, queue_id, await puts)
+
+    def _sent(
+        self, request: RemotingCommand, queue_id: int, puts: Sequence[PutResult]
+    ) -> RemotingCommand:
+        code = _PUT_CODES[max(puts, key=lambda put: _PUT_CODES[put.status]).status]
+        remark = None if code == ResponseCode.SUCCESS else puts[0].status.name
+        return request.response(
+            code,
+            remark,
+            msgId=",".join([put.message_id for put in puts]),
+            queueId=queue_id,
+            queueOffset=puts[0].queue_offset,
+            MSG_REGION=self._broker.settings.region,
+            TRACE_ON="true",
+        )
+
+    def send_back(
+        self, _connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[Answer]:
+        """Put a message that a consumer returns into ``%RETRY%group``, or ``%DLQ%group``."""
+        fields = request.fields
+        group, level = fields["group"], int(fields["delayLevel"])
+        most = fields.get("maxReconsumeTimes")
+        limit = int(most) if most else self._broker.topics.retry_limit(group)
+        stored = self._broker.store.look_up(int(fields["offset"]))
+        times = stored.reconsume_times
+        if times >= limit or level < 0:
+            self._broker.topics.of_group(DEAD_LETTER_PREFIX, group)
+            message = dead_letter_of(stored, group, times + 1)
+        else:
+            self._broker.topics.of_group(RETRY_PREFIX, group)
+            message = retry_of(stored, group, times + 1)
+            delay = str(level or 3 + times)
+            message.properties = with_properties(message.properties, DELAY=delay)  # type: ignore[arg-type]
+        put = self._broker.appender.append(message)
+        if isinstance(put, PutResult):
+            return request.response(_PUT_CODES[put.status])
+        return self._returned_later(request, put)
+
+    async def _returned_later(self, request: RemotingCommand, put: Awaitable[PutResult]) -> Answer:
+        return request.response(_PUT_CODES[(await put).status])
+
+
+def split_batch(body: bytes) -> list[tuple[bytes, bytes, int]]:
+    """Body, property string and flag of each message of a batch; raises :class:`Refused`.
+
+    Each is ``i32 size | i32 magic | i32 checksum | i32 flag | i32 length, body | i16 length,
+    properties``, where the size counts all of it.
+    """
+    found, start = [], 0
+    try:
+        while start < len(body):
+            size, _, _, flag, length = _BATCHED.unpack_from(body, start)
+            first, end = start + _BATCHED.size, start + size
+            (rest,) = _LENGTH.unpack_from(body, first + length)
+            tail = first + length + _LENGTH.size
+            if length < 0 or rest < 0 or tail + rest != end or end > len(body):
+                raise ValueError
+            found.append((body[first : first + length], body[tail:end], flag))
+            start = end
+    except (struct.error, ValueError):
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL, f"the batch is damaged at byte {start} of {len(body)}"
+        ) from None
+    if not found:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
+    return found

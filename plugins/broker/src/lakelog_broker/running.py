@@ -1,0 +1,78 @@
+"""Runs a broker over an open store in the running event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from lakelog import Store
+from lakelog_broker.broker import Broker
+from lakelog_broker.remoting.server import RemotingServer
+from lakelog_broker.settings import BrokerSettings
+
+_LOG: Final = logging.getLogger("lakelog.broker")
+SAVE_INTERVAL_S: Final = 5.0
+"""RocketMQ's ``flushConsumerOffsetInterval``."""
+_SILENCE_INTERVAL_S: Final = 10.0
+_RETRY_S: Final = 1.0
+
+
+@contextlib.asynccontextmanager
+async def running_broker(
+    store: Store, settings: BrokerSettings | None = None
+) -> AsyncIterator[Broker]:
+    """Serve ``store``, which this process owns, while the context lasts.
+
+    Raises ``OSError`` if the port cannot be bound.
+    """
+    broker = Broker.over(store, settings or BrokerSettings())
+    server = RemotingServer(broker)
+    await server.start()
+    tasks = [
+        asyncio.create_task(supervised(name, work))
+        for name, work in (
+            ("arrivals", broker.waits.run),
+            ("offsets", lambda: _every(SAVE_INTERVAL_S, _saving(broker))),
+            ("members", lambda: _every(_SILENCE_INTERVAL_S, _removing(broker))),
+        )
+    ]
+    try:
+        yield broker
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await server.close()
+        broker.offsets.save()
+
+
+async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Run ``work``; after an error it is logged and begins again, so that no work ends silently."""
+    while True:
+        try:
+            await work()
+        except Exception:  # noqa: BLE001  # logged; the work begins again
+            _LOG.exception("the broker's work %r failed; it is started again", name)
+            await asyncio.sleep(_RETRY_S)
+        else:
+            return
+
+
+async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(interval_s)
+        await work()
+
+
+def _saving(broker: Broker) -> Callable[[], Awaitable[None]]:
+    return lambda: asyncio.to_thread(broker.offsets.save)
+
+
+def _removing(broker: Broker) -> Callable[[], Awaitable[None]]:
+    async def remove() -> None:
+        broker.members.remove_silent()
+
+    return remove

@@ -1,0 +1,1 @@
+"""Topics, groups, members and offsets of a running broker, shared by both protocols."""

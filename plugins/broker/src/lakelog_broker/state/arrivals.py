@@ -1,0 +1,64 @@
+"""Wakes requests that wait for messages in a queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from lakelog.format.queue_offsets import Queue
+from lakelog_queues.arrivals import ArrivalSignal
+
+
+class ArrivalWaits:
+    """Waiting requests by queue; used from one event loop.
+
+    After an arrival only the ends of those queues are compared for which a request waits.
+    """
+
+    def __init__(self, arrivals: ArrivalSignal, end_of: Callable[[str, int], int]) -> None:
+        self._arrivals, self._end_of = arrivals, end_of
+        self._waiting: dict[Queue, set[asyncio.Event]] = {}
+        self._ends: dict[Queue, int] = {}
+
+    async def run(self) -> None:
+        """Wake waiting requests until the store is closed."""
+        while not self._arrivals.closed:
+            seen = self._arrivals.version
+            self._wake()
+            await self._arrivals.wait_async(seen)
+
+    def _wake(self) -> None:
+        for queue, events in list(self._waiting.items()):
+            end = self._end_of(*queue)
+            if end != self._ends.get(queue):
+                self._ends[queue] = end
+                for event in events:
+                    event.set()
+
+    async def until(
+        self, queues: Iterable[Queue], timeout_s: float, is_found: Callable[[], bool]
+    ) -> bool:
+        """Call ``is_found`` now and whenever one of ``queues`` grows, until it returns true.
+
+        :returns: its last result, after ``timeout_s`` seconds at the latest
+        """
+        event, end = asyncio.Event(), asyncio.get_running_loop().time() + timeout_s
+        watched = list(queues)
+        for queue in watched:
+            self._waiting.setdefault(queue, set()).add(event)
+            self._ends.setdefault(queue, self._end_of(*queue))
+        try:
+            while not is_found():
+                try:
+                    async with asyncio.timeout_at(end):
+                        await event.wait()
+                except TimeoutError:
+                    return is_found()
+                event.clear()
+            return True
+        finally:
+            for queue in watched:
+                events = self._waiting[queue]
+                events.discard(event)
+                if not events:
+                    del self._waiting[queue], self._ends[queue]

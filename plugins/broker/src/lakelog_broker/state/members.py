@@ -1,0 +1,143 @@
+"""Clients of a broker: members of consumer groups, producers of producer groups, and locks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+import attrs
+
+SILENCE_MS: Final = 120_000
+"""A client without a heartbeat for so long is removed; RocketMQ's ``channelExpiredTimeout``."""
+LOCK_MS: Final = 60_000
+"""A lock of a queue that is not renewed ends after so long."""
+
+
+class Peer(Protocol):
+    """The connection of a client, of either protocol."""
+
+    def check_transaction(self, half: Any) -> None:
+        """Ask the client for the outcome of a transaction, of which ``half`` is the message."""
+
+
+@attrs.define
+class Member:
+    """A client in a group.
+
+    :ivar peer: its connection; :ivar seen_s: monotonic time of its last heartbeat
+    :ivar version: the ordinal of its version; :ivar language: in RocketMQ's spelling
+    """
+
+    client_id: str
+    peer: Any
+    seen_s: float
+    language: str = "JAVA"
+    version: int = 0
+
+
+@attrs.define(eq=False)
+class Group:
+    """The members of a consumer group and its subscriptions.
+
+    :ivar subscriptions: the last ``SubscriptionData`` of each topic, as in a heartbeat
+    :ivar consume_type: ``CONSUME_ACTIVELY`` or ``CONSUME_PASSIVELY``
+    """
+
+    members: dict[str, Member] = attrs.field(factory=dict)
+    subscriptions: dict[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+
+
+class MemberTable:
+    """All members; used from one event loop.
+
+    :ivar on_change: called with the name of a consumer group whose members changed
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.on_change: Callable[[str], None] = lambda _group: None
+        self._clock = clock
+        self._groups: dict[str, Group] = {}
+        self._producers: dict[str, dict[str, Member]] = {}
+        self._locks: dict[tuple[str, str, int], tuple[str, float]] = {}
+
+    def groups(self) -> Mapping[str, Group]:
+        """Every consumer group that has or had a member."""
+        return self._groups
+
+    def group(self, name: str) -> Group | None:
+        """A consumer group, or ``None``."""
+        return self._groups.get(name)
+
+    def producers(self, group: str) -> list[Member]:
+        """The producers of a group."""
+        return list(self._producers.get(group, {}).values())
+
+    def producer_groups(self) -> Mapping[str, Mapping[str, Member]]:
+        """All producers by group and client id."""
+        return self._producers
+
+    def join(self, name: str, member: Member) -> Group:
+        """Add a consumer to a group, or renew it."""
+        group = self._groups.setdefault(name, Group())
+        known = group.members.get(member.client_id)
+        group.members[member.client_id] = member
+        if known is None or known.peer is not member.peer:
+            self.on_change(name)
+        return group
+
+    def join_producers(self, name: str, member: Member) -> None:
+        """Add a producer to a group, or renew it."""
+        self._producers.setdefault(name, {})[member.client_id] = member
+
+    def leave(self, client_id: str, consumer_group: str | None, producer_group: str | None) -> None:
+        """Remove a client from the given groups."""
+        if consumer_group:
+            self._remove(consumer_group, lambda each: each.client_id == client_id)
+        if producer_group:
+            self._producers.get(producer_group, {}).pop(client_id, None)
+
+    def disconnected(self, peer: Any) -> None:
+        """Remove all members of a connection that is closed."""
+        self._remove_all(lambda each: each.peer is peer)
+
+    def remove_silent(self) -> None:
+        """Remove members without a heartbeat for ``SILENCE_MS``."""
+        earliest = self._clock() - SILENCE_MS / 1000
+        self._remove_all(lambda each: each.seen_s < earliest)
+
+    def _remove_all(self, is_gone: Callable[[Member], bool]) -> None:
+        for name in list(self._groups):
+            self._remove(name, is_gone)
+        for table in self._producers.values():
+            for each in [each for each in table.values() if is_gone(each)]:
+                del table[each.client_id]
+
+    def _remove(self, name: str, is_gone: Callable[[Member], bool]) -> None:
+        group = self._groups.get(name)
+        gone = [each for each in group.members.values() if is_gone(each)] if group else []
+        for each in gone:
+            del self._groups[name].members[each.client_id]
+        if gone:
+            self.on_change(name)
+
+    def lock(
+        self, group: str, client_id: str, queues: Iterable[tuple[str, int]]
+    ) -> list[tuple[str, int]]:
+        """Lock queues for a client, or renew its locks; returns the queues that it has now."""
+        now, locked = self._clock(), []
+        for topic, queue_id in queues:
+            owner, until = self._locks.get((group, topic, queue_id), ("", 0.0))
+            if owner == client_id or until < now:
+                self._locks[group, topic, queue_id] = (client_id, now + LOCK_MS / 1000)
+                locked.append((topic, queue_id))
+        return locked
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[tuple[str, int]]) -> None:
+        """Release the locks that a client has."""
+        for topic, queue_id in queues:
+            if self._locks.get((group, topic, queue_id), ("", 0.0))[0] == client_id:
+                del self._locks[group, topic, queue_id]

@@ -1,0 +1,109 @@
+"""The topics of a broker, in memory and in ``config/topics.json``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from lakelog.files.filesystem import FileSystem
+from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.settings import BrokerSettings
+from lakelog_queues.configs import (
+    DEFAULT_RETRIES,
+    remove_topic,
+    retry_limits,
+    topics_of,
+    write_topic,
+)
+from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from lakelog_rocketmq.config.topics import TopicConfig
+
+AUTO_CREATE_TOPIC: Final = "TBW102"
+"""Clients ask for its route when they do not know a topic, and send with its name."""
+READABLE: Final = 4
+WRITABLE: Final = 2
+INHERITED: Final = 1
+_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+
+
+class TopicTable:
+    """All topics by name; a change is in the file before it is visible."""
+
+    def __init__(self, files: FileSystem, path: Path, settings: BrokerSettings) -> None:
+        self._files, self._path, self._settings = files, path, settings
+        self._topics = dict(topics_of(files, path))
+        every = READABLE | WRITABLE | INHERITED
+        queues = settings.default_queues
+        # Tools look brokers up by the routes of topics named as the cluster and the broker.
+        self._builtin = {
+            AUTO_CREATE_TOPIC: TopicConfig(AUTO_CREATE_TOPIC, queues, queues, every),
+            **{name: TopicConfig(name, 1, 1, every) for name in (settings.cluster, settings.name)},
+        }
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        return iter(list(({**self._builtin, **self._topics}).values()))
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """The configuration of ``topic``, or ``None``."""
+        return self._topics.get(topic) or self._builtin.get(topic)
+
+    def require(self, topic: str) -> TopicConfig:
+        """As :meth:`find`; raises :class:`Refused` for an unknown topic."""
+        found = self.find(topic)
+        if found is None:
+            raise Refused(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!"
+            )
+        return found
+
+    def set(self, config: TopicConfig) -> TopicConfig:
+        """Create or change a topic; raises :class:`Refused` for a name that RocketMQ refuses."""
+        if not _LEGAL.fullmatch(config.topic):
+            raise Refused(
+                ResponseCode.INVALID_PARAMETER,
+                f"the topic {config.topic!r} must have 1 to 127 characters of a-z A-Z 0-9 % | _ -",
+            )
+        write_topic(self._files, self._path, config)
+        self._topics[config.topic] = config
+        return config
+
+    def create(self, topic: str, queues: int | None = None, permission: int = 6) -> TopicConfig:
+        """Create a topic with the default number of queues, unless it exists."""
+        count = self._settings.default_queues if queues is None else queues
+        return self.find(topic) or self.set(TopicConfig(topic, count, count, permission))
+
+    def of_group(self, prefix: str, group: str) -> TopicConfig:
+        """The topic of retries (``%RETRY%``) or dead letters (``%DLQ%``) of a group, created."""
+        return self.create(prefix + group, 1)
+
+    def created_by_sending(
+        self, topic: str, default_topic: str = AUTO_CREATE_TOPIC, queues: int | None = None
+    ) -> TopicConfig:
+        """The topic of a message that a client sends; created where RocketMQ does.
+
+        :param default_topic: the topic whose settings the client wants the new one to have
+        :param queues: the number that the client wants; at most ``default_queues``
+
+        Raises :class:`Refused`.
+        """
+        found = self.find(topic)
+        if found is not None:
+            return found
+        if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+            return self.create(topic, 1)
+        if not self._settings.auto_create_topics or default_topic != AUTO_CREATE_TOPIC:
+            return self.require(topic)
+        most = self._settings.default_queues
+        return self.create(topic, most if queues is None else max(1, min(queues, most)))
+
+    def retry_limit(self, group: str) -> int:
+        """How often a message is returned to a group before it is a dead letter."""
+        return retry_limits(self._files, self._path).get(group, DEFAULT_RETRIES)
+
+    def remove(self, topic: str) -> None:
+        """Remove a topic from the table and the file, if it is there."""
+        if topic in self._topics:
+            remove_topic(self._files, self._path, topic)
+            del self._topics[topic]
