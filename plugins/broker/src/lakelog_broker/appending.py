@@ -58,19 +58,24 @@ class Appender:
             message.store_host = self.store_host
         return self._store.put_batch(messages)
 
-    def append_real(
+    def put_real(
         self, stored: StoredMessage, without: tuple[bytes, ...] = (), **fields: Any
-    ) -> PutResult | PutFuture:
-        """Append a message that was set aside to its own topic and queue.
+    ) -> PutResult:
+        """Put a message that was set aside into its own topic and queue.
+
+        It is in the log on return, but perhaps not durable: until its removal from where it waits
+        is saved, it is still there.
 
         :param without: further properties that are removed
         :param fields: fields of :class:`~lakelog.Message` with other values
+
+        Raises ``ValueError`` without a topic, and as ``Store.put``.
         """
         message = restored(stored, without)
         for name, value in fields.items():
             setattr(message, name, value)
-        message.store_host = self.store_host
-        return self._put(message)
+        message.store_host, message.wait_store_ok = self.store_host, False
+        return self._store.put(message)
 
     def _put(self, message: Message) -> PutResult | PutFuture:
         return self._store.put(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import attrs
@@ -9,6 +10,7 @@ import attrs
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.appending import Appender
+from lakelog_broker.scheduled.delays import Delays
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.members import MemberTable
@@ -31,6 +33,7 @@ class Broker:
     members: MemberTable
     waits: ArrivalWaits
     appender: Appender
+    delays: Delays
     address: str = ""
 
     @classmethod
@@ -44,7 +47,25 @@ class Broker:
 
         waits = ArrivalWaits(store.arrivals, end_of)
         appender = Appender(store, settings.cluster)
-        return cls(store, settings, topics, offsets, MemberTable(), waits, appender)
+        delays = Delays(store, appender, waits, RealFileSystem())
+        return cls(store, settings, topics, offsets, MemberTable(), waits, appender, delays)
+
+    async def save(self) -> None:
+        """Save the offsets of groups and the progress of scheduled work.
+
+        Raises :class:`~lakelog.errors.StoreError` and ``OSError``; what was not saved is saved by a
+        later call.
+        """
+        writes = [write for part in (self.delays,) if (write := part.progress())]
+
+        def write_all() -> None:
+            self.offsets.save()
+            if writes:
+                self.store.flush()  # progress must not pass messages that a crash can lose
+                for write in writes:
+                    write()
+
+        await asyncio.to_thread(write_all)
 
     def bound(self, host: str, port: int) -> None:
         """Note the address of the remoting port; stored messages have it as their store host."""

@@ -35,7 +35,8 @@ async def running_broker(
         asyncio.create_task(supervised(name, work))
         for name, work in (
             ("arrivals", broker.waits.run),
-            ("offsets", lambda: _every(SAVE_INTERVAL_S, _saving(broker))),
+            ("offsets", lambda: _every(SAVE_INTERVAL_S, broker.save)),
+            ("delays", broker.delays.run),
             ("members", lambda: _every(_SILENCE_INTERVAL_S, _removing(broker))),
         )
     ]
@@ -46,7 +47,7 @@ async def running_broker(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await server.close()
-        broker.offsets.save()
+        await broker.save()
 
 
 async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -65,10 +66,6 @@ async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None
     while True:
         await asyncio.sleep(interval_s)
         await work()
-
-
-def _saving(broker: Broker) -> Callable[[], Awaitable[None]]:
-    return lambda: asyncio.to_thread(broker.offsets.save)
 
 
 def _removing(broker: Broker) -> Callable[[], Awaitable[None]]:
