@@ -13,5 +13,5 @@ import lakelog
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[lakelog.Store]:
     """An open store, which this process owns."""
-    with lakelog.open(tmp_path / "store", mode="owner") as opened:
+    with lakelog.open(tmp_path / "store", mode="exclusive") as opened:
         yield opened
