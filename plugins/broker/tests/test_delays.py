@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-from plugins.broker.tests.clocks import SetClock, bodies, broker_over, put, save
 
 import lakelog
 from lakelog import PutRefused
@@ -15,6 +14,7 @@ from lakelog.status import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.scheduled.delays import BATCH, Delays
 from lakelog_broker.scheduled.delivering import RETRY_MS
+from plugins.broker.tests.clocks import SetClock, bodies, broker_over, put, save
 
 
 def delays_of(broker: Broker, clock: SetClock) -> Delays:

@@ -11,6 +11,7 @@ from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.appending import Appender
 from lakelog_broker.scheduled.delays import Delays
+from lakelog_broker.scheduled.timers import Timers
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.members import MemberTable
@@ -34,6 +35,7 @@ class Broker:
     waits: ArrivalWaits
     appender: Appender
     delays: Delays
+    timers: Timers
     address: str = ""
 
     @classmethod
@@ -46,9 +48,12 @@ class Broker:
             return (store.queue_bounds(topic, queue_id) or (0, 0))[1]
 
         waits = ArrivalWaits(store.arrivals, end_of)
-        appender = Appender(store, settings.cluster)
-        delays = Delays(store, appender, waits, RealFileSystem())
-        return cls(store, settings, topics, offsets, MemberTable(), waits, appender, delays)
+        files = RealFileSystem()
+        appender = Appender(store, settings.cluster, settings.timer_limit_s * 1000)
+        delays = Delays(store, appender, waits, files)
+        timers = Timers(store, appender, waits, offsets, files)
+        members = MemberTable()
+        return cls(store, settings, topics, offsets, members, waits, appender, delays, timers)
 
     async def save(self) -> None:
         """Save the offsets of groups and the progress of scheduled work.
@@ -56,14 +61,16 @@ class Broker:
         Raises :class:`~lakelog.errors.StoreError` and ``OSError``; what was not saved is saved by a
         later call.
         """
-        writes = [write for part in (self.delays,) if (write := part.progress())]
+        writes = [write for part in (self.delays, self.timers) if (write := part.progress())]
 
         def write_all() -> None:
-            self.offsets.save()
-            if writes:
-                self.store.flush()  # progress must not pass messages that a crash can lose
-                for write in writes:
-                    write()
+            try:
+                if writes:
+                    self.store.flush()  # progress must not pass messages that a crash can lose
+                    for write in writes:
+                        write()
+            finally:
+                self.offsets.save()
 
         await asyncio.to_thread(write_all)
 

@@ -17,6 +17,7 @@ _LOG: Final = logging.getLogger("lakelog.broker")
 SAVE_INTERVAL_S: Final = 5.0
 """RocketMQ's ``flushConsumerOffsetInterval``."""
 _SILENCE_INTERVAL_S: Final = 10.0
+_ROLL_INTERVAL_S: Final = 60.0
 _RETRY_S: Final = 1.0
 
 
@@ -37,6 +38,8 @@ async def running_broker(
             ("arrivals", broker.waits.run),
             ("offsets", lambda: _every(SAVE_INTERVAL_S, broker.save)),
             ("delays", broker.delays.run),
+            ("timers", broker.timers.run),
+            ("old timers", lambda: _every(_ROLL_INTERVAL_S, broker.timers.roll)),
             ("members", lambda: _every(_SILENCE_INTERVAL_S, _removing(broker))),
         )
     ]
