@@ -31,9 +31,15 @@ def broker_over(store: lakelog.Store, **settings: object) -> Broker:
     return Broker.over(store, BrokerSettings(**settings))  # type: ignore[arg-type]
 
 
+def dispatched(store: lakelog.Store) -> None:
+    """Wait until all puts are in their queues, also those that do not wait for a sync."""
+    store.flush()
+    assert store.wait_dispatched()
+
+
 def bodies(store: lakelog.Store, topic: str, queue_id: int = 0) -> list[bytes]:
     """The bodies of all messages of a queue."""
-    assert store.wait_dispatched()
+    dispatched(store)
     if store.queue_bounds(topic, queue_id) is None:
         return []
     return [bytes(each.body) for each in store.read(topic, queue_id)]
@@ -43,7 +49,7 @@ def put(broker: Broker, body: bytes, topic: str = "Orders", **properties: str) -
     """Put a message of a client with these properties."""
     text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
     broker.appender.append(Message(topic, body, properties=text.encode(), queue_id=0))
-    assert broker.store.wait_dispatched()
+    dispatched(broker.store)
 
 
 def save(broker: Broker) -> None:

@@ -15,7 +15,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.scheduled.timer_table import TimerTable
 from lakelog_broker.scheduled.timers import ROLL_MS, Timers
-from plugins.broker.tests.clocks import SetClock, bodies, broker_over, put, save
+from plugins.broker.tests.clocks import SetClock, bodies, broker_over, dispatched, put, save
 
 HOUR_MS = 3_600_000
 
@@ -152,7 +152,7 @@ def test_a_message_that_waits_long_is_appended_again(store: lakelog.Store) -> No
     timers = timers_of(broker, clock)
     settle(timers, clock)
     asyncio.run(timers.roll())
-    assert store.wait_dispatched()
+    dispatched(store)
     settle(timers, clock)
     save(broker)
     assert broker.offsets.get("CID_RMQ_SYS_TIMER", "rmq_sys_wheel_timer", 0) == 1

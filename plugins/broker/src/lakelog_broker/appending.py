@@ -63,7 +63,12 @@ class Appender:
         return self._store.put_batch(messages)
 
     def put_real(
-        self, stored: StoredMessage, without: tuple[bytes, ...] = (), **fields: Any
+        self,
+        stored: StoredMessage,
+        without: tuple[bytes, ...] = (),
+        *,
+        sets_aside: bool = False,
+        **fields: Any,
     ) -> PutResult:
         """Put a message that was set aside into its own topic and queue.
 
@@ -71,11 +76,14 @@ class Appender:
         is saved, it is still there.
 
         :param without: further properties that are removed
+        :param sets_aside: whether a time of delivery among its properties counts
         :param fields: fields of :class:`~lakelog.Message` with other values
 
-        Raises ``ValueError`` without a topic, and as ``Store.put``.
+        Raises ``ValueError`` without a topic, and as :meth:`append`.
         """
         message = restored(stored, without)
+        if sets_aside:
+            self._set_aside(message, message.properties)  # type: ignore[arg-type]  # bytes
         for name, value in fields.items():
             setattr(message, name, value)
         message.store_host, message.wait_store_ok = self.store_host, False
@@ -93,16 +101,18 @@ class Appender:
 
     def _set_aside(self, message: Message, properties: bytes) -> None:
         level = _number(property_value(properties, b"DELAY"))
-        if level > 0:
+        is_timer = not level and b"TIMER_D" in properties
+        due_ms = self._timer_due_ms(properties) if is_timer else None
+        if property_value(properties, b"TRAN_MSG") == b"true":
+            # Its commit sets it aside for the time. A half message is read through a queue; a
+            # message with the bits of a prepared one gets none.
+            self._move(message, HALF_TOPIC, 0)
+            message.sys_flag &= ~TRANSACTION_MASK
+        elif level > 0:
             self._move(message, SCHEDULE_TOPIC, min(level, len(DELAYS_MS)) - 1)
-        elif b"TIMER_D" in properties and (due_ms := self._timer_due_ms(properties)) is not None:
+        elif due_ms is not None:
             message.properties = with_properties(properties, TIMER_OUT_MS=str(due_ms))
             self._move(message, TIMER_TOPIC, 0)
-        elif property_value(properties, b"TRAN_MSG") == b"true":
-            self._move(message, HALF_TOPIC, 0)
-            # A half message is read through a queue; a message with the bits of a prepared one
-            # gets none.
-            message.sys_flag &= ~TRANSACTION_MASK
 
     def _timer_due_ms(self, properties: bytes) -> int | None:
         """When to deliver; ``None`` is now. Raises :class:`Refused`, as RocketMQ refuses it."""

@@ -12,6 +12,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.appending import Appender
 from lakelog_broker.scheduled.delays import Delays
 from lakelog_broker.scheduled.timers import Timers
+from lakelog_broker.scheduled.transactions import Transactions
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.members import MemberTable
@@ -25,6 +26,8 @@ class Broker:
 
     :ivar address: ``host:port`` of the remoting port, once it is bound
     :ivar appender: puts messages of clients
+    :ivar transactions: ends transactions for both protocols; asks producers in ``members`` for
+        outcomes, by ``check_transaction`` of their peers
     """
 
     store: Store
@@ -36,6 +39,7 @@ class Broker:
     appender: Appender
     delays: Delays
     timers: Timers
+    transactions: Transactions
     address: str = ""
 
     @classmethod
@@ -53,7 +57,11 @@ class Broker:
         delays = Delays(store, appender, waits, files)
         timers = Timers(store, appender, waits, offsets, files)
         members = MemberTable()
-        return cls(store, settings, topics, offsets, members, waits, appender, delays, timers)
+        transactions = Transactions(store, appender, waits, offsets, members, settings)
+        return cls(
+            store, settings, topics, offsets, members, waits, appender, delays, timers,
+            transactions,
+        )  # fmt: skip
 
     async def save(self) -> None:
         """Save the offsets of groups and the progress of scheduled work.
@@ -61,7 +69,11 @@ class Broker:
         Raises :class:`~lakelog.errors.StoreError` and ``OSError``; what was not saved is saved by a
         later call.
         """
-        writes = [write for part in (self.delays, self.timers) if (write := part.progress())]
+        writes = [
+            write
+            for part in (self.delays, self.timers, self.transactions)
+            if (write := part.progress())
+        ]
 
         def write_all() -> None:
             try:

@@ -39,6 +39,7 @@ async def running_broker(
             ("offsets", lambda: _every(SAVE_INTERVAL_S, broker.save)),
             ("delays", broker.delays.run),
             ("timers", broker.timers.run),
+            ("transactions", broker.transactions.run),
             ("old timers", lambda: _every(_ROLL_INTERVAL_S, broker.timers.roll)),
             ("members", lambda: _every(_SILENCE_INTERVAL_S, _removing(broker))),
         )
