@@ -18,11 +18,12 @@ import attrs
 
 import lakelog
 from lakelog_replication.address import Address
+from tests.replication.broker import eventually
 from tests.replication.masterbroker import SEGMENT, broker, jars
 from tests.replication.nameserver import name_server
 from tests.support import maven, required
 
-PATIENCE_SECONDS: Final = 90.0
+PATIENCE_SECONDS: Final = 60.0
 _HERE: Final = Path(__file__).parent
 _LOGBACK: Final = _HERE.parent / "oracle" / "resources" / "logback.xml"
 _SETTINGS: Final = {
@@ -144,6 +145,10 @@ class Client:
         found = answer()
         assert found is not None
         return found
+
+    def create_topic(self, body: str) -> None:
+        """Send a message until the topic exists: a broker takes a while to register."""
+        eventually(lambda: self.do(f"delay 0 {body}")["event"] == "sent")
 
     def wait_for(self, is_so: Any) -> None:
         """Wait until a condition over the events holds."""

@@ -1,4 +1,4 @@
-"""Delay levels, timers, transactions and recalls: the same client, the same outcomes of both brokers."""
+"""Delay levels, timers, transactions, recalls: the same outcomes of both brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEVER = {"ended-rollback", "asked-rollback", "recalled"}
 
 def outcome(client: Client) -> dict[str, Any]:
     """Send one of each kind, and see the outcomes."""
-    client.do("delay 0 plain")  # creates the topic
+    client.create_topic("plain")
     client.do("consume")
     client.got({"plain"})
     sent = {
@@ -52,7 +52,6 @@ def outcome(client: Client) -> dict[str, Any]:
         "recalled": recalled["event"],
         "errors": errors,
         "handles": {body: each["handle"] != "null" for body, each in sent.items()},
-        "properties": {body: each["properties"] for body, each in found.items()},
     }
 
 
@@ -63,6 +62,8 @@ def test_both_brokers_have_the_same_outcomes(tmp_path: Path) -> None:
         home.mkdir()
         with serving(home) as broker, java_client(broker.server, "Later", home) as client:
             found[name] = outcome(client)
-    names = {name: each.pop("properties") for name, each in found.items()}
-    print(names)
+    ours, theirs = found["lakelog"].pop("got"), found["rocketmq"].pop("got")
+    assert ours == sorted({*ours})
+    # RocketMQ notes ends every three seconds, and asks again about what it has not noted.
+    assert ours == sorted({*theirs})
     assert found["lakelog"] == found["rocketmq"]
