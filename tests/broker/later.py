@@ -32,20 +32,16 @@ _SETTINGS: Final = {
     "transactionTimeOut": 1_000,
     "transactionCheckInterval": 1_000,
     "flushDelayOffsetInterval": 500,
+    # the defaults of both
+    "mappedFileSizeConsumeQueue": 6_000_000,
+    "maxHashSlotNum": 5_000_000,
+    "maxIndexNum": 20_000_000,
 }
 
 
 def make_store(path: Path) -> None:
-    """A store whose files have the sizes of the tests' RocketMQ broker."""
-    lakelog.open(
-        path,
-        mode="exclusive",
-        segment_size_bytes=SEGMENT,
-        settings={
-            "consume-queue": {"file_entries": 30_000},
-            "hash-index": {"slots": 100_000, "entries": 400_000},
-        },
-    ).close()
+    """A store whose segments have the size of the tests' RocketMQ broker."""
+    lakelog.open(path, mode="exclusive", segment_size_bytes=SEGMENT).close()
 
 
 @attrs.frozen
