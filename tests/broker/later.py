@@ -66,12 +66,12 @@ class Serving:
 
 
 @contextmanager
-def lakelogs_broker(home: Path) -> Iterator[Serving]:
+def lakelogs_broker(home: Path, port: int = 0) -> Iterator[Serving]:
     """``lakelog broker`` on ``home/store``, which is made if it is not there."""
     path = home / "store"
     if not path.exists():
         make_store(path)
-    command = [sys.executable, "-m", "lakelog_cli.main", "broker", str(path), "--port", "0"]
+    command = [sys.executable, "-m", "lakelog_cli.main", "broker", str(path), "--port", str(port)]
     with (
         (home / "lakelog.out").open("ab") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,

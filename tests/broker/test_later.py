@@ -43,7 +43,7 @@ def outcome(client: Client) -> dict[str, Any]:
     found = {each["body"]: each for each in client.of("got")}
     assert not NEVER & found.keys()
     for body, span_ms in EARLIEST_MS.items():
-        due = sent[body]["due"] or sent[body]["at"] - 50 + span_ms
+        due = sent[body]["due"] or sent[body]["begun"] + span_ms
         assert found[body]["stored"] >= due, body
     assert {"asked-commit", "asked-rollback"} <= {each["body"] for each in client.of("checked")}
     return {

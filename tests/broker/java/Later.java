@@ -3,8 +3,6 @@ package lakelog.broker;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.List;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -57,6 +55,7 @@ public final class Later {
         producer.setNamesrvAddr(args[0]);
         producer.setSendMsgTimeout(10_000);
         producer.setPollNameServerInterval(500);
+        producer.setHeartbeatBrokerInterval(500);
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object name) {
@@ -100,6 +99,7 @@ public final class Later {
             throws Exception {
         Message message = new Message(topic, "tag", body, body.getBytes(StandardCharsets.US_ASCII));
         message.putUserProperty("CHECK_IMMUNITY_TIME_IN_SECONDS", "1");
+        long begun = System.currentTimeMillis();
         long due = 0;
         SendResult result;
         if (words[0].equals("transaction")) {
@@ -115,21 +115,21 @@ public final class Later {
         if (result.getSendStatus() != SendStatus.SEND_OK) {
             throw new IllegalStateException(result.getSendStatus().name());
         }
-        say("sent", body, ",\"due\":" + due + ",\"handle\":\"" + result.getRecallHandle() + "\"");
+        say("sent", body, ",\"begun\":" + begun + ",\"due\":" + due
+                + ",\"handle\":\"" + result.getRecallHandle() + "\"");
     }
 
     private static void consume(DefaultMQPushConsumer consumer, String server) throws Exception {
         consumer.setNamesrvAddr(server);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPollNameServerInterval(500);
+        consumer.setHeartbeatBrokerInterval(500);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt each : messages) {
-                List<String> names = new ArrayList<>(each.getProperties().keySet());
-                names.sort(null);
                 say("got", new String(each.getBody(), StandardCharsets.US_ASCII), ",\"stored\":"
-                        + each.getStoreTimestamp() + ",\"properties\":\""
-                        + String.join(" ", names) + "\"");
+                        + each.getStoreTimestamp() + ",\"place\":\"" + each.getQueueId() + " "
+                        + each.getQueueOffset() + "\"");
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
