@@ -26,7 +26,7 @@ from tests.support import maven, required
 PATIENCE_SECONDS: Final = 60.0
 _HERE: Final = Path(__file__).parent
 _LOGBACK: Final = _HERE.parent / "oracle" / "resources" / "logback.xml"
-_SETTINGS: Final = {
+_SETTINGS: Final[dict[str, Any]] = {
     "timerWheelEnable": "true",
     "recallMessageEnable": "true",
     "transactionTimeOut": 1_000,

@@ -92,7 +92,7 @@ class Appender:
     def put_again(self, stored: StoredMessage, **added: str) -> PutResult:
         """Append a message again to the queue in which it waits, with further properties."""
         message = _copied(stored)
-        message.properties = with_properties(stored.properties_bytes, **added)
+        message.properties = with_properties(stored.properties_bytes, (), **added)
         message.store_host, message.wait_store_ok = self.store_host, False
         return self._store.put(message)
 

@@ -27,6 +27,7 @@ CHECKPOINT: Final = "timercheck"
 OWN_FILE: Final = "timerProgress.json"
 _FIELDS: Final = struct.Struct(">7q")
 _FILE_BYTES: Final = 4096
+_OWN_FIELDS: Final = "lowestOffset", "readOffset", "dueBeforeMs"
 _SLOT_MS: Final = 1_000
 """RocketMQ's ``timerPrecisionMs``, to which it rounds ``TIMER_OUT_MS`` down."""
 
@@ -70,8 +71,8 @@ def load_progress(files: FileSystem, path: Path) -> TimerProgress:
 def _read_own(content: Mapping[str, Any]) -> tuple[list[int], TimerProgress] | None:
     if not content:
         return None
-    numbers = content["lowestOffset"], content["readOffset"], content["dueBeforeMs"]
-    return list(content["timercheck"]), TimerProgress(*map(int, numbers), by_slot=False)
+    lowest, read, due = (int(content[name]) for name in _OWN_FIELDS)
+    return list(content["timercheck"]), TimerProgress(lowest, read, due, by_slot=False)
 
 
 def save_progress(files: FileSystem, path: Path, progress: TimerProgress, now_ms: int) -> None:

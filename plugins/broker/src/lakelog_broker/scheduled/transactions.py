@@ -285,7 +285,7 @@ class Transactions:
                     queue_offset=put.queue_offset,
                     physical_offset=put.physical_offset,
                     store_timestamp_ms=put.store_timestamp_ms,
-                    properties_bytes=with_properties(properties, **added),
+                    properties_bytes=with_properties(properties, (), **added),
                 )
             )
 

@@ -211,7 +211,7 @@ class Sending:
     ) -> RemotingCommand:
         code = _PUT_CODES[max(puts, key=lambda put: _PUT_CODES[put.status]).status]
         remark = None if code == ResponseCode.SUCCESS else puts[0].status.name
-        return request.response(
+        response = request.response(
             code,
             remark,
             msgId=",".join([put.message_id for put in puts]),
@@ -219,8 +219,10 @@ class Sending:
             queueOffset=puts[0].queue_offset,
             MSG_REGION=self._broker.settings.region,
             TRACE_ON="true",
-            **({"recallHandle": handle.encode()} if handle else {}),
         )
+        if handle is not None:
+            response.fields["recallHandle"] = handle.encode()
+        return response
 
     def send_back(
         self, _connection: Connection, request: RemotingCommand
