@@ -27,6 +27,7 @@ PATIENCE_SECONDS: Final = 60.0
 _HERE: Final = Path(__file__).parent
 _LOGBACK: Final = _HERE.parent / "oracle" / "resources" / "logback.xml"
 _SETTINGS: Final[dict[str, Any]] = {
+    "enablePropertyFilter": "true",
     "timerWheelEnable": "true",
     "recallMessageEnable": "true",
     "transactionTimeOut": 1_000,
@@ -160,26 +161,34 @@ class Client:
         self._reader.join()
 
 
-@contextmanager
-def java_client(server: Address, topic: str, home: Path) -> Iterator[Client]:
-    """A client that is killed at the end."""
+def java_command(program: str, home: Path) -> list[str]:
+    """The command of a Java client of ``java/``, which is compiled if need be.
+
+    :param home: where the client keeps its files
+    """
     if shutil.which("javac") is None:
         required.missing("Java clients need javac")
-    library, sources = jars(), sorted((_HERE / "java").glob("Later.java"))
+    library, source = jars(), _HERE / "java" / f"{program}.java"
 
     def compile_into(folder: Path) -> None:
         path = os.fspath(library / "*")
-        maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), *map(str, sources)])
+        maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), str(source)])
 
-    state = f"{library.name}-{maven.digest(sources)}"
-    classes = maven.once(maven.CACHE / f"later-{state}", compile_into)
-    command = [
+    state = f"{library.name}-{maven.digest([source])}"
+    classes = maven.once(maven.CACHE / f"{program.lower()}-{state}", compile_into)
+    return [
         *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
         f"-Drmq.logback.configurationFile={_LOGBACK}",
         "-Drocketmq.client.rebalance.waitInterval=500",
         *("-cp", os.pathsep.join([str(library / "*"), str(classes)])),
-        *("lakelog.broker.Later", str(server), topic),
+        f"lakelog.broker.{program}",
     ]
+
+
+@contextmanager
+def java_client(server: Address, topic: str, home: Path) -> Iterator[Client]:
+    """A client that is killed at the end."""
+    command = [*java_command("Later", home), str(server), topic]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

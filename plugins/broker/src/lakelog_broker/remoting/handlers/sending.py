@@ -114,7 +114,7 @@ class Sending:
         queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queues)
         if queue_id >= max(topic.read_queues, topic.write_queues):
             remark = f"request queueId[{queue_id}] is illegal, {topic.topic} has fewer"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
         if header.is_batch:
             return self._send_batch(connection, request, header, queue_id)
         message = Message(
