@@ -16,6 +16,7 @@ from lakelog import Message, PutResult, Store, StoredMessage
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog.format.sysflag import TRANSACTION_MASK
 from lakelog.log.put_future import BatchFuture, PutFuture
+from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_queues.units.delays import DELAYS_MS
 
@@ -23,17 +24,19 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 REAL_TOPIC: Final = b"REAL_TOPIC"
 REAL_QUEUE: Final = b"REAL_QID"
-_TIMES: Final = ((b"TIMER_DELAY_SEC", 1000), (b"TIMER_DELAY_MS", 1))
+_SPANS: Final = ((b"TIMER_DELAY_SEC", 1000), (b"TIMER_DELAY_MS", 1))
 
 
 class Appender:
     """Appends messages with the properties that a broker adds.
 
     :ivar store_host: ``host:port`` of this broker, stored in each message
+    :param timer_limit_ms: how much later a timer message may be due
     """
 
-    def __init__(self, store: Store, cluster: str) -> None:
+    def __init__(self, store: Store, cluster: str, timer_limit_ms: int = 259_200_000) -> None:
         self.store_host: str | None = None
+        self._timer_limit_ms = timer_limit_ms
         self._store = store
         self._cluster = with_properties(b"", CLUSTER=cluster)
 
@@ -42,7 +45,8 @@ class Appender:
 
         :returns: the result, or a future where the put waits for a sync or for copies
 
-        Raises :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreFailed`.
+        Raises :class:`Refused` for a time of delivery beyond the limit,
+        :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreFailed`.
         """
         properties: Any = message.properties
         message.properties = properties = terminated(properties) + self._cluster
@@ -58,36 +62,76 @@ class Appender:
             message.store_host = self.store_host
         return self._store.put_batch(messages)
 
-    def append_real(
-        self, stored: StoredMessage, without: tuple[bytes, ...] = (), **fields: Any
-    ) -> PutResult | PutFuture:
-        """Append a message that was set aside to its own topic and queue.
+    def put_real(
+        self,
+        stored: StoredMessage,
+        without: tuple[bytes, ...] = (),
+        *,
+        sets_aside: bool = False,
+        **fields: Any,
+    ) -> PutResult:
+        """Put a message that was set aside into its own topic and queue.
+
+        It is in the log on return, but perhaps not durable: until its removal from where it waits
+        is saved, it is still there.
 
         :param without: further properties that are removed
+        :param sets_aside: whether a time of delivery among its properties counts
         :param fields: fields of :class:`~lakelog.Message` with other values
+
+        Raises ``ValueError`` without a topic, and as :meth:`append`.
         """
         message = restored(stored, without)
+        if sets_aside:
+            self._set_aside(message, message.properties)  # type: ignore[arg-type]  # bytes
         for name, value in fields.items():
             setattr(message, name, value)
-        message.store_host = self.store_host
-        return self._put(message)
+        message.store_host, message.wait_store_ok = self.store_host, False
+        return self._store.put(message)
+
+    def put_again(self, stored: StoredMessage, **added: str) -> PutResult:
+        """Append a message again to the queue in which it waits, with further properties."""
+        message = _copied(stored)
+        message.properties = with_properties(stored.properties_bytes, (), **added)
+        message.store_host, message.wait_store_ok = self.store_host, False
+        return self._store.put(message)
 
     def _put(self, message: Message) -> PutResult | PutFuture:
         return self._store.put(message)
 
     def _set_aside(self, message: Message, properties: bytes) -> None:
         level = _number(property_value(properties, b"DELAY"))
-        due_ms = None if level > 0 else timer_due_ms(properties)
-        if level > 0:
+        is_timer = not level and b"TIMER_D" in properties
+        due_ms = self._timer_due_ms(properties) if is_timer else None
+        if property_value(properties, b"TRAN_MSG") == b"true":
+            # Its commit sets it aside for the time. A half message is read through a queue; a
+            # message with the bits of a prepared one gets none.
+            self._move(message, HALF_TOPIC, 0)
+            message.sys_flag &= ~TRANSACTION_MASK
+        elif level > 0:
             self._move(message, SCHEDULE_TOPIC, min(level, len(DELAYS_MS)) - 1)
         elif due_ms is not None:
             message.properties = with_properties(properties, TIMER_OUT_MS=str(due_ms))
             self._move(message, TIMER_TOPIC, 0)
-        elif property_value(properties, b"TRAN_MSG") == b"true":
-            self._move(message, HALF_TOPIC, 0)
-            # A half message is read through a queue; a message with the bits of a prepared one
-            # gets none.
-            message.sys_flag &= ~TRANSACTION_MASK
+
+    def _timer_due_ms(self, properties: bytes) -> int | None:
+        """When to deliver; ``None`` is now. Raises :class:`Refused`, as RocketMQ refuses it."""
+        now_ms = time.time_ns() // 1_000_000
+        try:
+            due_ms = timer_due_ms(properties, now_ms)
+        except ValueError:
+            due_ms = now_ms + self._timer_limit_ms + 1
+        if due_ms is None:
+            return None
+        is_late = due_ms <= now_ms and property_value(properties, b"TIMER_DEL_UNIQKEY") is not None
+        if is_late or due_ms > now_ms + self._timer_limit_ms:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "timer message illegal, the delay time should not be bigger than the max delay "
+                f"{self._timer_limit_ms}ms; or if set del msg, the delay time should be bigger "
+                "than the current time",
+            )
+        return due_ms if due_ms > now_ms else None
 
     @staticmethod
     def _move(message: Message, topic: str, queue_id: int) -> None:
@@ -108,11 +152,19 @@ def restored(stored: StoredMessage, without: tuple[bytes, ...] = ()) -> Message:
             f"the message at offset {stored.physical_offset} of {stored.topic} does not say to "
             "which topic it belongs: it has no property REAL_TOPIC"
         )
+    message = _copied(stored)
+    message.topic = topic.decode()
+    message.properties = with_properties(properties, (REAL_TOPIC, REAL_QUEUE, *without))
+    message.queue_id = _number(property_value(properties, REAL_QUEUE))
+    return message
+
+
+def _copied(stored: StoredMessage) -> Message:
     return Message(
-        topic.decode(),
+        stored.topic,
         stored.body,
-        properties=with_properties(properties, (REAL_TOPIC, REAL_QUEUE, *without)),
-        queue_id=_number(property_value(properties, REAL_QUEUE)),
+        properties=stored.properties_bytes,
+        queue_id=stored.queue_id,
         flag=stored.flag,
         sys_flag=stored.sys_flag,
         born_timestamp_ms=stored.born_timestamp_ms,
@@ -121,16 +173,19 @@ def restored(stored: StoredMessage, without: tuple[bytes, ...] = ()) -> Message:
     )
 
 
-def timer_due_ms(properties: bytes) -> int | None:
-    """The time of delivery of a timer message, in ms since 1970; ``None`` without one."""
-    at = property_value(properties, b"TIMER_DELIVER_MS")
-    if at is not None:
-        return _number(at)
-    for name, unit_ms in _TIMES:
+def timer_due_ms(properties: bytes, now_ms: int) -> int | None:
+    """The time of delivery of a timer message, in ms since 1970; ``None`` without one.
+
+    :param now_ms: when a delay begins
+
+    Raises ``ValueError`` if it is no number.
+    """
+    for name, unit_ms in _SPANS:
         span = property_value(properties, name)
         if span is not None:
-            return time.time_ns() // 1_000_000 + _number(span) * unit_ms
-    return None
+            return now_ms + int(span) * unit_ms
+    at = property_value(properties, b"TIMER_DELIVER_MS")
+    return None if at is None else int(at)
 
 
 def terminated(properties: Any) -> bytes:

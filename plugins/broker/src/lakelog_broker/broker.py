@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import attrs
@@ -9,6 +10,9 @@ import attrs
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.appending import Appender
+from lakelog_broker.scheduled.delays import Delays
+from lakelog_broker.scheduled.timers import Timers
+from lakelog_broker.scheduled.transactions import Transactions
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.members import MemberTable
@@ -22,6 +26,8 @@ class Broker:
 
     :ivar address: ``host:port`` of the remoting port, once it is bound
     :ivar appender: puts messages of clients
+    :ivar transactions: ends transactions for both protocols; asks producers in ``members`` for
+        outcomes, by ``check_transaction`` of their peers
     """
 
     store: Store
@@ -31,6 +37,9 @@ class Broker:
     members: MemberTable
     waits: ArrivalWaits
     appender: Appender
+    delays: Delays
+    timers: Timers
+    transactions: Transactions
     address: str = ""
 
     @classmethod
@@ -43,8 +52,39 @@ class Broker:
             return (store.queue_bounds(topic, queue_id) or (0, 0))[1]
 
         waits = ArrivalWaits(store.arrivals, end_of)
-        appender = Appender(store, settings.cluster)
-        return cls(store, settings, topics, offsets, MemberTable(), waits, appender)
+        files = RealFileSystem()
+        appender = Appender(store, settings.cluster, settings.timer_limit_s * 1000)
+        delays = Delays(store, appender, waits, files)
+        timers = Timers(store, appender, waits, offsets, files)
+        members = MemberTable()
+        transactions = Transactions(store, appender, waits, offsets, members, settings)
+        return cls(
+            store, settings, topics, offsets, members, waits, appender, delays, timers,
+            transactions,
+        )  # fmt: skip
+
+    async def save(self) -> None:
+        """Save the offsets of groups and the progress of scheduled work.
+
+        Raises :class:`~lakelog.errors.StoreError` and ``OSError``; what was not saved is saved by a
+        later call.
+        """
+        writes = [
+            write
+            for part in (self.delays, self.timers, self.transactions)
+            if (write := part.progress())
+        ]
+
+        def write_all() -> None:
+            try:
+                if writes:
+                    self.store.flush()  # progress must not pass messages that a crash can lose
+                    for write in writes:
+                        write()
+            finally:
+                self.offsets.save()
+
+        await asyncio.to_thread(write_all)
 
     def bound(self, host: str, port: int) -> None:
         """Note the address of the remoting port; stored messages have it as their store host."""

@@ -42,6 +42,7 @@ class RequestCode(IntEnum):
     SEND_BATCH_MESSAGE = 320
     GET_TOPIC_CONFIG = 351
     LITE_PULL_MESSAGE = 361
+    RECALL_MESSAGE = 370
 
 
 @unique
@@ -68,6 +69,7 @@ class ResponseCode(IntEnum):
     SUBSCRIPTION_NOT_LATEST = 25
     SUBSCRIPTION_GROUP_NOT_EXIST = 26
     INVALID_PARAMETER = 29
+    ILLEGAL_OPERATION = 604
 
 
 class Refused(Exception):  # a response, not a failure of the broker

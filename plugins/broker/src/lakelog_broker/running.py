@@ -17,6 +17,7 @@ _LOG: Final = logging.getLogger("lakelog.broker")
 SAVE_INTERVAL_S: Final = 5.0
 """RocketMQ's ``flushConsumerOffsetInterval``."""
 _SILENCE_INTERVAL_S: Final = 10.0
+_ROLL_INTERVAL_S: Final = 60.0
 _RETRY_S: Final = 1.0
 
 
@@ -35,7 +36,11 @@ async def running_broker(
         asyncio.create_task(supervised(name, work))
         for name, work in (
             ("arrivals", broker.waits.run),
-            ("offsets", lambda: _every(SAVE_INTERVAL_S, _saving(broker))),
+            ("offsets", lambda: _every(SAVE_INTERVAL_S, broker.save)),
+            ("delays", broker.delays.run),
+            ("timers", broker.timers.run),
+            ("transactions", broker.transactions.run),
+            ("old timers", lambda: _every(_ROLL_INTERVAL_S, broker.timers.roll)),
             ("members", lambda: _every(_SILENCE_INTERVAL_S, _removing(broker))),
         )
     ]
@@ -46,7 +51,7 @@ async def running_broker(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await server.close()
-        broker.offsets.save()
+        await broker.save()
 
 
 async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -65,10 +70,6 @@ async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None
     while True:
         await asyncio.sleep(interval_s)
         await work()
-
-
-def _saving(broker: Broker) -> Callable[[], Awaitable[None]]:
-    return lambda: asyncio.to_thread(broker.offsets.save)
 
 
 def _removing(broker: Broker) -> Callable[[], Awaitable[None]]:

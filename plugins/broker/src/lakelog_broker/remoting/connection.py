@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+from lakelog import StoredMessage
 from lakelog.errors import PutRefused, StoreError
 from lakelog.status import PutStatus
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.properties import property_value
 from lakelog_broker.remoting.frame import (
     MAX_FRAME_BYTES,
     ONE_WAY_FLAG,
@@ -18,6 +20,7 @@ from lakelog_broker.remoting.frame import (
     decode_frame,
     encode_frame,
 )
+from lakelog_broker.remoting.records import record_with_own_topic
 
 _LOG = logging.getLogger("lakelog.broker")
 _ILLEGAL = {
@@ -142,9 +145,17 @@ class Connection(asyncio.Protocol):
         opaque = self._server.next_opaque()
         self._write(encode_frame(RemotingCommand(code, opaque, ONE_WAY_FLAG, fields, body)))
 
-    def check_transaction(self, half: Any) -> None:
+    def check_transaction(self, half: StoredMessage) -> None:
         """Ask the client for the outcome of a transaction."""
-        raise NotImplementedError
+        key = (property_value(half.properties_bytes, b"UNIQ_KEY") or b"").decode()
+        fields = {
+            "commitLogOffset": str(half.physical_offset),
+            "tranStateTableOffset": str(half.queue_offset),
+            "msgId": key,
+            "transactionId": key,
+            "offsetMsgId": half.message_id,
+        }
+        self.notify(RequestCode.CHECK_TRANSACTION_STATE, fields, record_with_own_topic(half))
 
 
 def _unsupported(connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -15,6 +15,7 @@ from lakelog_broker.remoting.handlers import (
     offsets,
     pulling,
     routes,
+    scheduling,
     sending,
 )
 
@@ -34,6 +35,7 @@ class RemotingServer:
             clients.Clients(broker),
             offsets.Offsets(broker),
             lookups.Lookups(broker),
+            scheduling.Scheduling(broker),
             administration.Administration(broker),
         ):
             self.handlers.update(family.handlers())

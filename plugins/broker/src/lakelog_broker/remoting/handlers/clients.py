@@ -11,6 +11,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.selection import Selection
 from lakelog_broker.state.members import Member
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
@@ -84,7 +85,9 @@ class Clients:
         return request.response()
 
     def check_config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Accept every subscription by tags."""
+        """Check whether a subscription can be parsed; raises :class:`Refused`."""
+        data = body_of(request).get("subscriptionData") or {}
+        Selection.of(data.get("expressionType") or "TAG", data.get("subString") or "*")
         return request.response()
 
 

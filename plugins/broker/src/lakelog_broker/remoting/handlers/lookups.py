@@ -10,10 +10,10 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.remoting.handlers.offsets import client_time_ms
 
 _MAX_MESSAGES: Final = 64
 """RocketMQ's ``defaultQueryMaxNum``."""
-_LATEST_MS: Final = 1 << 53
 
 
 class Lookups:
@@ -32,8 +32,8 @@ class Lookups:
         places = self._store.query_offsets(
             fields["topic"],
             fields["key"],
-            since_ms=max(0, int(fields["beginTimestamp"])),
-            until_ms=min(int(fields["endTimestamp"]), _LATEST_MS),
+            since_ms=client_time_ms(fields["beginTimestamp"]),
+            until_ms=client_time_ms(fields["endTimestamp"]),
             max_count=max(1, min(int(fields["maxNum"]), _MAX_MESSAGES)),
         )
         if not places:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_queues.arguments import FOREVER_MS
+
+_EARLIEST_MS: Final = 10**11
+_LATEST_MS: Final = 10**13
 
 
 class Offsets:
@@ -67,7 +71,7 @@ class Offsets:
             return request.response(offset=0)
         upper = fields.get("boundaryType", "").lower() == "upper"
         side: Literal["upper", "lower"] = "upper" if upper else "lower"
-        time_ms = int(fields["timestamp"])
+        time_ms = client_time_ms(fields["timestamp"])
         return request.response(offset=self._store.offset_by_time(topic, queue_id, time_ms, side))
 
     def earliest_time(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -78,3 +82,11 @@ class Offsets:
 
     def _bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         return self._store.queue_bounds(topic, queue_id) or (0, 0)
+
+
+def client_time_ms(text: str) -> int:
+    """A time in ms since 1970; clients send 0 and the largest number for no limit."""
+    number = int(text)
+    if number >= _LATEST_MS:
+        return FOREVER_MS
+    return number if number >= _EARLIEST_MS else 0

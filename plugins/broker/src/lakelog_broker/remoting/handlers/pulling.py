@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 import attrs
@@ -11,9 +11,9 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.selection import EVERYTHING, Selection
 from lakelog_broker.state.topics import READABLE
 from lakelog_queues.finding.results import GetStatus, RecordsResult
-from lakelog_queues.units.javahash import java_hash
 
 COMMIT_FLAG: Final = 1
 SUSPEND_FLAG: Final = 2
@@ -98,42 +98,42 @@ class Pulling:
             self._broker.offsets.set(
                 header.group, header.topic, header.queue_id, header.commit_offset
             )
-        codes = self._tags_codes(header)
-        found = self._get(header, codes)
+        selection = self._selection(header)
+        found = self._get(header, selection)
         if header.suspend_s and _is_at_end(found, header):
-            return self._wait(request, header, codes)
+            return self._wait(request, header, selection)
         return _pulled(request, header, found)
 
-    def _tags_codes(self, header: PullHeader) -> Collection[int] | None:
-        """Hashes of the tags of the request, or of the group's last heartbeat."""
-        expression = header.expression
-        if expression is None:
-            group = self._broker.members.group(header.group)
-            known = group.subscriptions.get(header.topic) if group else None
-            expression = known["subString"] if known else "*"
-        if header.expression_type != "TAG" or not expression or expression == "*":
-            return None
-        return {java_hash(tag.strip()) for tag in expression.split("||") if tag.strip()}
+    def _selection(self, header: PullHeader) -> Selection:
+        """The selection of the request, or that of the group's last heartbeat."""
+        if header.expression is not None:
+            return Selection.of(header.expression_type, header.expression)
+        group = self._broker.members.group(header.group)
+        known = group.subscriptions.get(header.topic) if group else None
+        if known is None:
+            return EVERYTHING
+        return Selection.of(known.get("expressionType") or "TAG", known.get("subString") or "*")
 
-    def _get(self, header: PullHeader, codes: Collection[int] | None) -> RecordsResult:
-        return self._broker.store.get_records(
+    def _get(self, header: PullHeader, selection: Selection) -> RecordsResult:
+        found = self._broker.store.get_records(
             header.topic,
             header.queue_id,
             header.offset,
             header.max_messages,
             max_bytes=MAX_PULL_BYTES,
-            tags_codes=codes,
+            tags_codes=selection.tags_codes,
             verify=False,  # the client computes the checksums
         )
+        return found if selection.filter is None else selection.of_records(found)
 
     async def _wait(
-        self, request: RemotingCommand, header: PullHeader, codes: Collection[int] | None
+        self, request: RemotingCommand, header: PullHeader, selection: Selection
     ) -> Answer:
-        found = self._get(header, codes)
+        found = self._get(header, selection)
 
         def is_found() -> bool:
             nonlocal found
-            found = self._get(header, codes)
+            found = self._get(header, selection)
             return not _is_at_end(found, header)
 
         queues = [(header.topic, header.queue_id)]

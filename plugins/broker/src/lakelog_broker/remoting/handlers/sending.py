@@ -16,6 +16,7 @@ from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.scheduled.recall import RecallHandle
 from lakelog_broker.state.topics import WRITABLE
 from lakelog_queues.groups.set_aside import (
     DEAD_LETTER_PREFIX,
@@ -113,7 +114,7 @@ class Sending:
         queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queues)
         if queue_id >= max(topic.read_queues, topic.write_queues):
             remark = f"request queueId[{queue_id}] is illegal, {topic.topic} has fewer"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
         if header.is_batch:
             return self._send_batch(connection, request, header, queue_id)
         message = Message(
@@ -131,9 +132,10 @@ class Sending:
             self._limit_retries(message, header)
         self._name_producers(message, header)
         put = self._broker.appender.append(message)
+        handle = RecallHandle.of(message.properties, self._broker.settings.name)
         if isinstance(put, PutResult):
-            return self._sent(request, queue_id, [put])
-        return self._sent_later(request, queue_id, put)
+            return self._sent(request, queue_id, [put], handle)
+        return self._sent_later(request, queue_id, put, handle)
 
     def _topic_of(self, header: SendHeader) -> TopicConfig:
         topics = self._broker.topics
@@ -187,9 +189,13 @@ class Sending:
         return self._batch_later(request, queue_id, puts)
 
     async def _sent_later(
-        self, request: RemotingCommand, queue_id: int, put: Awaitable[PutResult]
+        self,
+        request: RemotingCommand,
+        queue_id: int,
+        put: Awaitable[PutResult],
+        handle: RecallHandle | None,
     ) -> Answer:
-        return self._sent(request, queue_id, [await put])
+        return self._sent(request, queue_id, [await put], handle)
 
     async def _batch_later(
         self, request: RemotingCommand, queue_id: int, puts: Awaitable[Sequence[PutResult]]
@@ -197,11 +203,15 @@ class Sending:
         return self._sent(request, queue_id, await puts)
 
     def _sent(
-        self, request: RemotingCommand, queue_id: int, puts: Sequence[PutResult]
+        self,
+        request: RemotingCommand,
+        queue_id: int,
+        puts: Sequence[PutResult],
+        handle: RecallHandle | None = None,
     ) -> RemotingCommand:
         code = _PUT_CODES[max(puts, key=lambda put: _PUT_CODES[put.status]).status]
         remark = None if code == ResponseCode.SUCCESS else puts[0].status.name
-        return request.response(
+        response = request.response(
             code,
             remark,
             msgId=",".join([put.message_id for put in puts]),
@@ -210,6 +220,9 @@ class Sending:
             MSG_REGION=self._broker.settings.region,
             TRACE_ON="true",
         )
+        if handle is not None:
+            response.fields["recallHandle"] = handle.encode()
+        return response
 
     def send_back(
         self, _connection: Connection, request: RemotingCommand

@@ -1,0 +1,73 @@
+"""Requests about messages that wait: ends of transactions, and recalls of timer messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Mapping
+
+from lakelog import Message, PutResult
+from lakelog_broker.broker import Broker
+from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.remoting.connection import Answer, Connection, Handler
+from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.scheduled.recall import RecallHandle
+from lakelog_broker.scheduled.transactions import Transactions
+
+_OUTCOMES: Mapping[int, bool | None] = {8: True, 12: False, 0: None}
+
+
+class Scheduling:
+    """Ends transactions and recalls timer messages."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The requests that are served."""
+        return {
+            RequestCode.END_TRANSACTION: self.end_transaction,
+            RequestCode.RECALL_MESSAGE: self.recall,
+        }
+
+    def end_transaction(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Commit a transaction or roll it back; an unknown outcome is asked for later."""
+        fields = request.fields
+        transactions: Transactions = self._broker.transactions
+        outcome = int(fields["commitOrRollback"])
+        if outcome not in _OUTCOMES:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"commitOrRollback must not be {outcome}")
+        places = int(fields["commitLogOffset"]), int(fields["tranStateTableOffset"])
+        if not transactions.end(*places, _OUTCOMES[outcome], fields["producerGroup"]):
+            raise Refused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        return request.response()
+
+    def recall(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[Answer]:
+        """Recall a timer message that waits, by the handle in the response of its send."""
+        fields, broker = request.fields, self._broker
+        topic = fields["topic"]
+        if broker.topics.find(topic) is None:
+            remark = f"recall failed, the topic[{topic}] not exist"
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
+        handle = RecallHandle.parse(fields["recallHandle"])
+        handle.check(topic, broker.settings.name, broker.settings.timer_limit_s * 1000)
+        message = Message(
+            topic,
+            b"0",
+            properties=handle.properties(fields.get("producerGroup", "")),
+            queue_id=0,
+            born_timestamp_ms=time.time_ns() // 1_000_000,
+            born_host=connection.peer,
+        )
+        put = broker.appender.append(message)
+        if isinstance(put, PutResult):
+            return request.response(msgId=handle.message_id)
+        return self._recalled(request, put, handle.message_id)
+
+    @staticmethod
+    async def _recalled(
+        request: RemotingCommand, put: Awaitable[PutResult], message_id: str
+    ) -> Answer:
+        await put
+        return request.response(msgId=message_id)

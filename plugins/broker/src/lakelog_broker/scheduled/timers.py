@@ -1,0 +1,239 @@
+"""Delivers timer messages to the millisecond, and leaves out those that were recalled.
+
+They wait in queue 0 of ``rmq_sys_wheel_timer``. A table in memory has the time and the queue offset
+of each; it is built at start from the lowest offset that waits, which is the offset of the group
+``CID_RMQ_SYS_TIMER``. A message with ``TIMER_DEL_UNIQKEY`` recalls another one. Source: RocketMQ
+5.3.3, ``TimerMessageStore``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from lakelog import Store, StoredMessage
+from lakelog.files.filesystem import FileSystem
+from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, Appender, timer_due_ms
+from lakelog_broker.properties import property_value
+from lakelog_broker.scheduled.delivering import (
+    MAX_DEFERRED,
+    RETRY_MS,
+    Clock,
+    Deliverer,
+    now_ms,
+)
+from lakelog_broker.scheduled.timer_progress import TimerProgress, load_progress, save_progress
+from lakelog_broker.scheduled.timer_table import TimerTable
+from lakelog_broker.state.arrivals import ArrivalWaits
+from lakelog_broker.state.offsets import OffsetTable
+
+GROUP: Final = "CID_RMQ_SYS_TIMER"
+ROLL_MS: Final = 2 * 24 * 3_600_000
+"""A message that waits for so long is appended again, so that the log before it can be deleted;
+RocketMQ's ``timerRollWindowSlot``."""
+BATCH: Final = 128
+_QUEUE: Final = (TIMER_TOPIC, 0)
+_LONGEST_WAIT_MS: Final = 10_000
+"""Of one sleep: the system's clock may be set while it lasts."""
+_SLOT_MS: Final = 1_000
+_RECALL: Final = b"TIMER_DEL_UNIQKEY"
+_RECALL_KEPT_MS: Final = 3_000
+"""A recall is kept for so long after its time, which RocketMQ may have rounded down."""
+_LOG: Final = logging.getLogger("lakelog.broker")
+
+
+class Timers:
+    """Delivers timer messages; used from one event loop.
+
+    Raises :class:`~lakelog.errors.CorruptConfig` if the saved progress cannot be read.
+    """
+
+    def __init__(  # its collaborators
+        self,
+        store: Store,
+        appender: Appender,
+        waits: ArrivalWaits,
+        offsets: OffsetTable,
+        files: FileSystem,
+        *,
+        clock: Clock = now_ms,
+    ) -> None:
+        self._store, self._appender, self._waits, self._offsets = store, appender, waits, offsets
+        self._files, self._path, self._clock = files, Path(store.path), clock
+        self._deliverer = Deliverer("a timer message", store.look_up)
+        self._saved = load_progress(files, self._path)
+        self._at_start = self._saved
+        self._next_offset = offsets.get(GROUP, *_QUEUE) or 0
+        self._table = TimerTable()
+        self._recalled: dict[bytes, int] = {}  # queue offset of the recall, by key of the message
+        self._deferred: dict[int, int] = {}  # time by queue offset, to be tried again
+        self._unread: dict[int, int] = {}  # physical offset by queue offset, to be read again
+        self._retry_at_ms = 0
+        self._changes = self._saved_changes = 0
+        self._saving = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._table) + len(self._deferred) + len(self._unread)
+
+    async def run(self) -> None:
+        """Deliver until the task is cancelled."""
+        while True:
+            wait_ms = min(self.deliver_due() - self._clock(), _LONGEST_WAIT_MS)
+            if wait_ms <= 0:
+                await asyncio.sleep(0)  # more is to be read or due; others have their turn first
+                continue
+            await self._waits.until(
+                [_QUEUE], wait_ms / 1000, lambda: self._bounds()[1] > self._next_offset
+            )
+
+    def deliver_due(self) -> int:
+        """Read new messages, and deliver due ones; at most ``BATCH`` of each.
+
+        :returns: the time of the next delivery, in ms since 1970; the past if more is to be done
+        """
+        now = self._clock()
+        if self._read():
+            return now  # first all of them: one of them may recall another
+        if now >= self._retry_at_ms and (self._deferred or self._unread):
+            self._retry(now)
+        for _ in range(BATCH if len(self._deferred) < MAX_DEFERRED else 0):
+            pair = self._table.take(now)
+            if pair is None:
+                break
+            due_ms, queue_offset = pair
+            self._changes += 1
+            if not self._deliver(queue_offset):
+                self._deferred[queue_offset] = due_ms
+        if len(self._deferred) >= MAX_DEFERRED:
+            return self._retry_at_ms
+        first = self._table.next_ms(now)
+        first = now + _LONGEST_WAIT_MS if first is None else first
+        return min(first, self._retry_at_ms) if self._deferred or self._unread else first
+
+    def _read(self) -> bool:
+        """Read at most ``BATCH`` messages of the queue into the table; whether there were any."""
+        low, high = self._bounds()
+        # RocketMQ corrects an offset outside of the queue in the same way.
+        self._next_offset = min(max(self._next_offset, low), high)
+        if self._next_offset == high or len(self._unread) >= MAX_DEFERRED:
+            return False
+        units = self._store.queue_units(*_QUEUE, self._next_offset, BATCH)
+        columns = units.queue_offsets.tolist(), units.offsets.tolist()
+        for queue_offset, physical_offset in zip(*columns, strict=True):
+            self._next_offset, self._changes = queue_offset + 1, self._changes + 1
+            if not self._deliverer.deliver(physical_offset, self._add):
+                self._unread[queue_offset] = physical_offset
+        return True
+
+    def _add(self, stored: StoredMessage) -> None:
+        queue_offset, properties = stored.queue_offset, stored.properties_bytes
+        due_ms, slot_ms = due_of(stored)
+        recalled = property_value(properties, _RECALL)
+        if self._at_start.is_delivered(queue_offset, due_ms, slot_ms):
+            return
+        if recalled is not None:
+            self._recalled[recalled] = queue_offset
+        self._table.add(due_ms, queue_offset, self._clock())
+
+    def _deliver(self, queue_offset: int) -> bool:
+        units = self._store.queue_units(*_QUEUE, queue_offset, 1)
+        if not len(units):
+            _LOG.error("the timer message %d is left out: its queue has lost it", queue_offset)
+            return True
+        return self._deliverer.deliver(int(units.offsets[0]), self._put)
+
+    def _put(self, stored: StoredMessage) -> None:
+        properties = stored.properties_bytes
+        recalled = property_value(properties, _RECALL)
+        if recalled is not None:
+            if self._recalled.get(recalled) == stored.queue_offset:
+                del self._recalled[recalled]
+            return
+        if self._recalled and recall_key(properties) in self._recalled:
+            return
+        self._appender.put_real(stored)
+
+    def _retry(self, now: int) -> None:
+        for queue_offset, physical_offset in list(self._unread.items()):
+            if self._deliverer.deliver(physical_offset, self._add):
+                del self._unread[queue_offset]
+        for queue_offset in list(self._deferred):
+            if self._deliver(queue_offset):
+                del self._deferred[queue_offset]
+                self._changes += 1
+        self._retry_at_ms = now + RETRY_MS
+
+    async def roll(self) -> None:
+        """Append a message again that has waited for long, so that its log can be deleted.
+
+        Raises :class:`~lakelog.errors.StoreError`, :class:`~lakelog.PutRefused`.
+        """
+        while (lowest := self._table.lowest_offset()) is not None:
+            units = self._store.queue_units(*_QUEUE, lowest, 1)
+            stored = self._store.look_up(int(units.offsets[0]))
+            due_ms, _ = due_of(stored)
+            now = self._clock()
+            if now - stored.store_timestamp_ms < ROLL_MS or due_ms <= now + 60_000:
+                return
+            self._appender.put_again(stored)
+            self._table.remove(due_ms, lowest)
+
+    def _bounds(self) -> tuple[int, int]:
+        return self._store.queue_bounds(*_QUEUE) or (0, 0)
+
+    def progress(self) -> Callable[[], None] | None:
+        """A call that saves the present progress, or ``None`` if it is saved.
+
+        The log must be durable before it is called, in any thread. It raises ``OSError``.
+        """
+        now, changes = self._clock(), self._changes
+        if changes == self._saved_changes:
+            return None
+        progress = self._progress(now)
+
+        def save() -> None:
+            with self._saving:
+                self._offsets.set(GROUP, *_QUEUE, progress.lowest_offset)
+                save_progress(self._files, self._path, progress, now)
+                self._saved, self._saved_changes = progress, changes
+
+        return save
+
+    def _progress(self, now: int) -> TimerProgress:
+        lowest = [self._next_offset, *self._deferred, *self._unread]
+        waiting = self._table.lowest_offset()
+        if waiting is not None:
+            lowest.append(waiting)
+        times = [now + 1, *self._deferred.values()]
+        first = self._table.next_ms(now)
+        if first is not None:
+            times.append(first)
+        if self._unread:  # their times are unknown
+            times.append(self._saved.due_before_ms)
+        return TimerProgress(min(lowest), self._next_offset, min(times), by_slot=False)
+
+
+def due_of(stored: StoredMessage) -> tuple[int, int]:
+    """When a message of the queue is due, exactly and in ``TIMER_OUT_MS``, in ms since 1970.
+
+    RocketMQ rounds ``TIMER_OUT_MS`` down to a second and then waits for its end; the exact time
+    follows from the client's property. A recall stays for a while after its time. Raises
+    ``ValueError`` for a message without a time.
+    """
+    properties = stored.properties_bytes
+    slot_ms = int(property_value(properties, b"TIMER_OUT_MS") or b"none")
+    asked_ms = timer_due_ms(properties, stored.store_timestamp_ms)
+    due_ms = slot_ms if asked_ms is None else max(slot_ms, min(asked_ms, slot_ms + _SLOT_MS))
+    if property_value(properties, _RECALL) is not None:
+        due_ms += _RECALL_KEPT_MS
+    return due_ms, slot_ms
+
+
+def recall_key(properties: bytes) -> bytes:
+    """The key by which a waiting message is recalled."""
+    topic = property_value(properties, REAL_TOPIC) or b""
+    return topic + b"+" + (property_value(properties, b"UNIQ_KEY") or b"")

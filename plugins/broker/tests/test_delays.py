@@ -1,0 +1,167 @@
+"""Delay levels: never early, in order, once while nothing fails, again after a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+import lakelog
+from lakelog import PutRefused
+from lakelog.status import PutStatus
+from lakelog_broker.broker import Broker
+from lakelog_broker.scheduled.delays import BATCH, Delays
+from lakelog_broker.scheduled.delivering import RETRY_MS
+from plugins.broker.tests.clocks import SetClock, bodies, broker_over, put, save
+
+
+def delays_of(broker: Broker, clock: SetClock) -> Delays:
+    """The delays of a broker, with another clock."""
+    broker.delays._clock = clock
+    return broker.delays
+
+
+def due_ms(store: lakelog.Store, level: int, queue_offset: int = 0) -> int:
+    """When a waiting message is due."""
+    units = store.queue_units("SCHEDULE_TOPIC_XXXX", level - 1, queue_offset, 1)
+    return int(units.tags_codes[0])
+
+
+def test_a_message_comes_when_it_is_due_and_not_before(store: lakelog.Store) -> None:
+    broker = broker_over(store)
+    put(broker, b"late", DELAY="2", TAGS="t")
+    due = due_ms(store, 2)
+    clock = SetClock(due - 1)
+    delays = delays_of(broker, clock)
+    assert delays.deliver_due() == due
+    assert bodies(store, "Orders") == []
+    clock.now_ms = due
+    while delays.deliver_due() <= clock.now_ms:
+        pass
+    assert bodies(store, "Orders") == [b"late"]
+    (found,) = store.read("Orders", 0)
+    assert found.tags == "t"
+    assert "DELAY" not in found.properties
+    assert "REAL_TOPIC" not in found.properties
+
+
+def test_batches_of_several_levels_all_come_in_order(store: lakelog.Store) -> None:
+    broker = broker_over(store)
+    count = 2 * BATCH + 3
+    for number in range(count):
+        put(broker, b"%d" % number, DELAY="1")
+        put(broker, b"%d" % number, topic="Others", DELAY="3")
+    clock = SetClock(due_ms(store, 3, count - 1))
+    delays = delays_of(broker, clock)
+    while delays.deliver_due() <= clock.now_ms:
+        pass
+    expected = [b"%d" % number for number in range(count)]
+    assert bodies(store, "Orders") == bodies(store, "Others") == expected
+
+
+def test_progress_is_saved_as_rocketmq_reads_it(store: lakelog.Store) -> None:
+    broker = broker_over(store)
+    put(broker, b"one", DELAY="1")
+    put(broker, b"two", DELAY="18")
+    clock = SetClock(due_ms(store, 1))
+    delays_of(broker, clock).deliver_due()
+    save(broker)
+    content = json.loads((Path(store.path) / "config" / "delayOffset.json").read_text())
+    assert content["offsetTable"] == {"1": 1}
+    again = broker_over(store)
+    delays = delays_of(again, clock)
+    while delays.deliver_due() <= clock.now_ms:
+        pass
+    assert bodies(store, "Orders") == [b"one"]
+
+
+def test_unsaved_progress_delivers_again(store: lakelog.Store) -> None:
+    put(broker_over(store), b"one", DELAY="1")
+    clock = SetClock(due_ms(store, 1))
+    for _ in range(2):
+        delays_of(broker_over(store), clock).deliver_due()
+    assert bodies(store, "Orders") == [b"one", b"one"]
+
+
+def test_a_refused_message_waits_while_others_come(
+    store: lakelog.Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = broker_over(store)
+    for body in (b"big", b"small"):
+        put(broker, body, DELAY="1")
+    clock = SetClock(due_ms(store, 1, 1))
+    delays = delays_of(broker, clock)
+    put_real, is_full = broker.appender.put_real, True
+
+    def refusing(stored, without=(), **fields):  # type: ignore[no-untyped-def]
+        if is_full and bytes(stored.body) == b"big":
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
+        return put_real(stored, without, **fields)
+
+    monkeypatch.setattr(broker.appender, "put_real", refusing)
+    for _ in range(3):
+        delays.deliver_due()
+        clock.now_ms += RETRY_MS
+    assert bodies(store, "Orders") == [b"small"]
+    assert len(caplog.records) == 1
+    save(broker)
+    assert delays._saved.get(1, 0) == 0  # the message that waits counts
+    is_full = False
+    delays.deliver_due()
+    assert bodies(store, "Orders") == [b"small", b"big"]
+    save(broker)
+    assert delays._saved[1] == 2
+
+
+def test_a_damaged_message_is_left_out_and_logged(
+    store: lakelog.Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = broker_over(store)
+    for body in (b"damaged", b"sound"):
+        put(broker, body, DELAY="1")
+    place = int(store.queue_units("SCHEDULE_TOPIC_XXXX", 0, 0, 1).offsets[0])
+    store.flush()
+    segment = min((Path(store.path) / "commitlog").glob("0*"))
+    with segment.open("r+b") as file:
+        data = file.read(4096)
+        file.seek(data.index(b"damaged", place))
+        file.write(b"D")
+    clock = SetClock(due_ms(store, 1, 1))
+    delays = delays_of(broker, clock)
+    while delays.deliver_due() <= clock.now_ms:
+        pass
+    assert bodies(store, "Orders") == [b"sound"]
+    assert len([each for each in caplog.records if "is left out" in each.message]) == 1
+
+
+def test_it_sleeps_until_a_message_arrives(store: lakelog.Store) -> None:
+    asyncio.run(_sleeps(store))
+
+
+async def _sleeps(store: lakelog.Store) -> None:
+    broker = broker_over(store)
+    turns = 0
+    deliver_due = broker.delays.deliver_due
+
+    def counted() -> int:
+        nonlocal turns
+        turns += 1
+        return deliver_due()
+
+    broker.delays.deliver_due = counted  # type: ignore[method-assign]
+    tasks = [asyncio.create_task(work()) for work in (broker.waits.run, broker.delays.run)]
+    try:
+        await asyncio.sleep(0.3)
+        idle_turns = turns
+        put(broker, b"late", DELAY="1")
+        while not store.queue_bounds("Orders", 0):
+            await asyncio.sleep(0.01)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert idle_turns <= 2
+    (found,) = store.read("Orders", 0)
+    assert found.store_timestamp_ms >= due_ms(store, 1)

@@ -1,0 +1,181 @@
+"""Timer messages: to the millisecond, recalled, over restarts, and beside RocketMQ's checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+import lakelog
+from lakelog_broker.broker import Broker
+from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.scheduled.timer_table import TimerTable
+from lakelog_broker.scheduled.timers import ROLL_MS, Timers
+from plugins.broker.tests.clocks import SetClock, bodies, broker_over, dispatched, put, save
+
+HOUR_MS = 3_600_000
+
+
+def now_ms() -> int:
+    """The time of the system."""
+    return time.time_ns() // 1_000_000
+
+
+def timers_of(broker: Broker, clock: SetClock) -> Timers:
+    """The timers of a broker, with another clock."""
+    broker.timers._clock = clock
+    return broker.timers
+
+
+def settle(timers: Timers, clock: SetClock) -> int:
+    """Deliver all that is due; returns when the next is."""
+    while (due := timers.deliver_due()) <= clock.now_ms:
+        pass
+    return due
+
+
+def test_a_message_comes_at_its_millisecond(store: lakelog.Store) -> None:
+    broker, due = broker_over(store), now_ms() + HOUR_MS + 7
+    put(broker, b"late", TIMER_DELIVER_MS=str(due))
+    put(broker, b"later", TIMER_DELIVER_MS=str(due + 1))
+    clock = SetClock(due - 1)
+    timers = timers_of(broker, clock)
+    assert settle(timers, clock) == due
+    assert bodies(store, "Orders") == []
+    clock.now_ms = due
+    assert settle(timers, clock) == due + 1
+    assert bodies(store, "Orders") == [b"late"]
+    assert len(timers) == 1
+
+
+def test_a_delay_begins_when_the_message_is_stored(store: lakelog.Store) -> None:
+    broker = broker_over(store)
+    put(broker, b"ms", TIMER_DELAY_MS="1500")
+    put(broker, b"s", TIMER_DELAY_SEC="2")
+    first, second = store.read("rmq_sys_wheel_timer", 0)
+    clock = SetClock(first.store_timestamp_ms + 1499)
+    timers = timers_of(broker, clock)
+    settle(timers, clock)
+    assert bodies(store, "Orders") == []
+    clock.now_ms += 1
+    settle(timers, clock)
+    assert bodies(store, "Orders") == [b"ms"]
+    clock.now_ms = second.store_timestamp_ms + 2000
+    settle(timers, clock)
+    assert bodies(store, "Orders") == [b"ms", b"s"]
+
+
+def test_a_time_that_has_passed_is_now_and_one_beyond_the_limit_is_refused(
+    store: lakelog.Store,
+) -> None:
+    broker = broker_over(store, timer_limit_s=3600)
+    put(broker, b"now", TIMER_DELIVER_MS=str(now_ms() - 1))
+    assert bodies(store, "Orders") == [b"now"]
+    for wrong in (str(now_ms() + 2 * HOUR_MS), "soon"):
+        with pytest.raises(Refused) as caught:
+            put(broker, b"never", TIMER_DELIVER_MS=wrong)
+        assert caught.value.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+def test_a_recalled_message_does_not_come(store: lakelog.Store) -> None:
+    broker, due = broker_over(store), now_ms() + HOUR_MS
+    for name in ("kept", "recalled"):
+        put(broker, name.encode(), UNIQ_KEY=name, TIMER_DELIVER_MS=str(due))
+    recall = {"TIMER_DEL_UNIQKEY": "Orders+recalled", "TIMER_DELIVER_MS": str(due + 1)}
+    put(broker, b"0", **recall)
+    clock = SetClock(due)
+    timers = timers_of(broker, clock)
+    settle(timers, clock)
+    assert bodies(store, "Orders") == [b"kept"]
+    clock.now_ms += HOUR_MS
+    settle(timers, clock)
+    assert bodies(store, "Orders") == [b"kept"]
+    assert len(timers) == len(timers._recalled) == 0
+
+
+def test_a_restart_delivers_the_rest_and_nothing_again(store: lakelog.Store) -> None:
+    broker, due = broker_over(store), now_ms() + HOUR_MS
+    put(broker, b"last", TIMER_DELIVER_MS=str(due + HOUR_MS))
+    for number in range(5):
+        put(broker, b"%d" % number, TIMER_DELIVER_MS=str(due + number))
+    clock = SetClock(due + 2)
+    settle(timers_of(broker, clock), clock)
+    save(broker)
+    clock.now_ms += 1
+    again = broker_over(store)
+    settle(timers_of(again, clock), clock)
+    assert bodies(store, "Orders") == [b"0", b"1", b"2", b"3"]
+    assert again.offsets.get("CID_RMQ_SYS_TIMER", "rmq_sys_wheel_timer", 0) == 0
+    clock.now_ms = due + HOUR_MS
+    settle(timers_of(again, clock), clock)
+    save(again)
+    assert bodies(store, "Orders") == [b"0", b"1", b"2", b"3", b"4", b"last"]
+    assert again.offsets.get("CID_RMQ_SYS_TIMER", "rmq_sys_wheel_timer", 0) == 6
+
+
+def test_rocketmqs_checkpoint_says_what_waits(store: lakelog.Store) -> None:
+    """Its broker enqueued four messages, and delivered those before its read time."""
+    broker, due = broker_over(store), (now_ms() + HOUR_MS) // 1000 * 1000
+    for number, later in enumerate((0, 1000, 2000, 0, 0)):
+        put(broker, b"%d" % number, TIMER_DELIVER_MS=str(due + later))
+    config = Path(store.path) / "config"
+    config.mkdir(exist_ok=True)
+    fields = struct.pack(">7q", due + 1000, 0, 4, 4, 0, 0, 1)
+    (config / "timercheck").write_bytes(fields.ljust(4096, b"\0"))
+    clock = SetClock(due + HOUR_MS)
+    settle(timers_of(broker_over(store), clock), clock)
+    assert sorted(bodies(store, "Orders")) == [b"1", b"2", b"4"]
+
+
+def test_the_checkpoint_lets_rocketmq_read_from_the_first_that_waits(store: lakelog.Store) -> None:
+    broker, due = broker_over(store), now_ms() + HOUR_MS
+    for later in (0, 9_000, 0):
+        put(broker, b"x", TIMER_DELIVER_MS=str(due + later))
+    clock = SetClock(due)
+    settle(timers_of(broker, clock), clock)
+    save(broker)
+    data = (Path(store.path) / "config" / "timercheck").read_bytes()
+    read_time_ms, _, lowest, masters, *_ = struct.unpack_from(">7q", data)
+    assert (len(data), lowest, masters) == (4096, 1, 3)
+    assert read_time_ms % 1000 == 0
+    assert due - 2000 <= read_time_ms <= due - 1000
+
+
+def test_a_message_that_waits_long_is_appended_again(store: lakelog.Store) -> None:
+    broker, due = broker_over(store), now_ms() + ROLL_MS + 12 * HOUR_MS
+    put(broker, b"old", TIMER_DELIVER_MS=str(due))
+    clock = SetClock(now_ms() + ROLL_MS + 1)
+    timers = timers_of(broker, clock)
+    settle(timers, clock)
+    asyncio.run(timers.roll())
+    dispatched(store)
+    settle(timers, clock)
+    save(broker)
+    assert broker.offsets.get("CID_RMQ_SYS_TIMER", "rmq_sys_wheel_timer", 0) == 1
+    clock.now_ms = due
+    settle(timers, clock)
+    assert bodies(store, "Orders") == [b"old"]
+
+
+def test_the_table_gives_every_pair_in_order() -> None:
+    random_ = random.Random(1)
+    table, now = TimerTable(), 1_700_000_000_000
+    pairs = [(now + random_.randrange(-1000, 600_000), at) for at in range(2000)]
+    for due, at in pairs:
+        table.add(due, at, now)
+    assert table.lowest_offset() == 0
+    taken: list[tuple[int, int]] = []
+    while len(table):
+        left = {at for _, at in pairs} - {at for _, at in taken}
+        assert table.lowest_offset() == min(left)
+        while (pair := table.take(now)) is not None:
+            assert pair[0] <= now
+            taken.append(pair)
+        first = table.next_ms(now)
+        assert first is None or first > now
+        now += 7_777
+    assert taken == sorted(pairs)

@@ -1,0 +1,200 @@
+"""Brokers of both kinds on a directory, and a Java client that sends messages for later."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Any, Final
+
+import attrs
+
+import lakelog
+from lakelog_replication.address import Address
+from tests.replication.broker import eventually
+from tests.replication.masterbroker import SEGMENT, broker, jars
+from tests.replication.nameserver import name_server
+from tests.support import maven, required
+
+PATIENCE_SECONDS: Final = 60.0
+_HERE: Final = Path(__file__).parent
+_LOGBACK: Final = _HERE.parent / "oracle" / "resources" / "logback.xml"
+_SETTINGS: Final[dict[str, Any]] = {
+    "enablePropertyFilter": "true",
+    "timerWheelEnable": "true",
+    "recallMessageEnable": "true",
+    "transactionTimeOut": 1_000,
+    "transactionCheckInterval": 1_000,
+    "flushDelayOffsetInterval": 500,
+    # the defaults of both
+    "mappedFileSizeConsumeQueue": 6_000_000,
+    "maxHashSlotNum": 5_000_000,
+    "maxIndexNum": 20_000_000,
+}
+
+
+def make_store(path: Path) -> None:
+    """A store whose segments have the size of the tests' RocketMQ broker."""
+    lakelog.open(path, mode="exclusive", segment_size_bytes=SEGMENT).close()
+
+
+@attrs.frozen
+class Serving:
+    """A broker that runs.
+
+    :ivar server: where its name server listens
+    """
+
+    server: Address
+    process: Any
+
+    def end(self, *, killed: bool) -> None:
+        """End the broker by SIGKILL or SIGTERM."""
+        if isinstance(self.process, subprocess.Popen):
+            self.process.send_signal(signal.SIGKILL if killed else signal.SIGTERM)
+            assert self.process.wait(PATIENCE_SECONDS) == (-9 if killed else 0)
+        elif killed:
+            self.process.kill()
+        else:
+            self.process.stop()
+
+
+@contextmanager
+def lakelogs_broker(home: Path, port: int = 0) -> Iterator[Serving]:
+    """``lakelog broker`` on ``home/store``, which is made if it is not there."""
+    path = home / "store"
+    if not path.exists():
+        make_store(path)
+    command = [sys.executable, "-m", "lakelog_cli.main", "broker", str(path), "--port", str(port)]
+    with (
+        (home / "lakelog.out").open("ab") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line, (home / "lakelog.out").read_text()[-2000:]
+            yield Serving(Address("127.0.0.1", int(line.rpartition(":")[2])), process)
+        finally:
+            process.kill()
+
+
+@contextmanager
+def rocketmqs_broker(home: Path) -> Iterator[Serving]:
+    """RocketMQ's broker on ``home/store``, with a name server."""
+    names = home / f"names-{len(list(home.glob('names-*')))}"
+    with name_server(names) as server, broker(home, namesrvAddr=str(server), **_SETTINGS) as made:
+        yield Serving(server, made)
+
+
+BROKERS: Final = {"lakelog": lakelogs_broker, "rocketmq": rocketmqs_broker}
+
+
+class Client:
+    """A running Java client; its events are noted as they come."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._process, self._changed = process, Condition()
+        self._reader = Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith('{"event"'):  # the client's own notes go there too
+                with self._changed:
+                    self.events.append(json.loads(line))
+                    self._changed.notify_all()
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """All events of a kind until now."""
+        with self._changed:
+            return [each for each in self.events if each["event"] == event]
+
+    def write(self, *lines: str) -> None:
+        """Give it commands."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("".join(f"{line}\n" for line in lines))
+        self._process.stdin.flush()
+
+    def do(self, line: str) -> dict[str, Any]:
+        """Give it a command; returns the event that answers it."""
+        body = "" if line == "consume" else line.rsplit(maxsplit=1)[-1]
+        answers = {"sent", "refused", "recalled", "consuming"}
+        known = len(self.events)
+        self.write(line)
+
+        def answer() -> dict[str, Any] | None:
+            for each in self.events[known:]:
+                if each["event"] in answers and each["body"] == body:
+                    return each
+            return None
+
+        self.wait_for(answer)
+        found = answer()
+        assert found is not None
+        return found
+
+    def create_topic(self, body: str) -> None:
+        """Send a message until the topic exists: a broker takes a while to register."""
+        eventually(lambda: self.do(f"delay 0 {body}")["event"] == "sent")
+
+    def wait_for(self, is_so: Any) -> None:
+        """Wait until a condition over the events holds."""
+        with self._changed:
+            assert self._changed.wait_for(is_so, PATIENCE_SECONDS), self.events
+
+    def got(self, bodies: set[str]) -> None:
+        """Wait until all these bodies were consumed."""
+        self.wait_for(lambda: bodies <= {e["body"] for e in self.events if e["event"] == "got"})
+
+    def join(self) -> None:
+        """Wait until the process has ended."""
+        self._reader.join()
+
+
+def java_command(program: str, home: Path) -> list[str]:
+    """The command of a Java client of ``java/``, which is compiled if need be.
+
+    :param home: where the client keeps its files
+    """
+    if shutil.which("javac") is None:
+        required.missing("Java clients need javac")
+    library, source = jars(), _HERE / "java" / f"{program}.java"
+
+    def compile_into(folder: Path) -> None:
+        path = os.fspath(library / "*")
+        maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), str(source)])
+
+    state = f"{library.name}-{maven.digest([source])}"
+    classes = maven.once(maven.CACHE / f"{program.lower()}-{state}", compile_into)
+    return [
+        *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
+        f"-Drmq.logback.configurationFile={_LOGBACK}",
+        "-Drocketmq.client.rebalance.waitInterval=500",
+        *("-cp", os.pathsep.join([str(library / "*"), str(classes)])),
+        f"lakelog.broker.{program}",
+    ]
+
+
+@contextmanager
+def java_client(server: Address, topic: str, home: Path) -> Iterator[Client]:
+    """A client that is killed at the end."""
+    command = [*java_command("Later", home), str(server), topic]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        client = Client(process)
+        try:
+            yield client
+        finally:
+            process.kill()
+            client.join()

@@ -1,0 +1,85 @@
+"""The broker is killed while messages wait: all come, none early, and none rolled back."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.broker.later import Client, java_client, lakelogs_broker
+from tests.replication.masterbroker import free_ports
+from tests.support.sampling import chance
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+TOPIC = "Kills"
+KINDS = {
+    "delay": "delay 1",
+    "timer": "timer 900",
+    "commit": "transaction commit",
+    "rollback": "transaction rollback",
+    "asked": "transaction unknown",
+    "never": "transaction unknown",
+}
+OUTCOMES = {"asked": "-commit", "commit": "-commit", "rollback": "-rollback", "never": "-rollback"}
+PER_ROUND = 20
+_LOG = logging.getLogger(__name__)
+
+
+def commands(round_number: int) -> list[str]:
+    """Messages of each kind; the outcome of a transaction stands in its body too."""
+    return [
+        f"{command} {kind}-{round_number}-{number}{OUTCOMES.get(kind, '')}"
+        for number in range(PER_ROUND)
+        for kind, command in KINDS.items()
+    ]
+
+
+def kill_rounds(tmp_path: Path, rounds: int) -> dict[str, int]:
+    """Send in each round, and kill the broker on the way; returns counts of messages."""
+    random, (port,) = chance(), free_ports(1)
+    with ExitStack() as stack:
+        broker = stack.enter_context(lakelogs_broker(tmp_path, port))
+        client = stack.enter_context(java_client(broker.server, TOPIC, tmp_path))
+        client.create_topic("first")
+        client.do("consume")
+        client.got({"first"})
+        for number in range(rounds):
+            client.write(*commands(number))
+            client.wait_for(lambda n=number: any(f"-{n}-" in e["body"] for e in client.events))
+            time.sleep(random.uniform(0, 1.5))
+            broker.end(killed=True)
+            broker = stack.enter_context(lakelogs_broker(tmp_path, port))
+        client.do("delay 0 last")  # behind all others
+        return check(client)
+
+
+def check(client: Client) -> dict[str, int]:
+    """Nothing acknowledged is lost, nothing is early, nothing rolled back came."""
+    sent = {each["body"]: each for each in client.of("sent")}
+    due = {body for body in sent if not body.endswith("-rollback")}
+    client.got(due)
+    got = client.of("got")
+    assert not [each["body"] for each in got if each["body"].endswith("-rollback")]
+    for each in got:
+        first = sent.get(each["body"])
+        if first is not None and each["body"].startswith(("delay", "timer")):
+            assert each["stored"] >= (first["due"] or first["begun"] + 1_000), each
+    places = {(each["body"], each["place"]) for each in got}
+    copies = Counter(body for body, _ in places)
+    return {
+        "acknowledged": len(sent),
+        "due": len(due),
+        "delivered again": sum(copies.values()) - len(copies),
+        "consumed again": len(got) - len(places),
+    }
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_kills_lose_nothing(tmp_path: Path, rounds: int) -> None:
+    counts = kill_rounds(tmp_path, rounds)
+    _LOG.info("%d rounds: %s", rounds, counts)
+    assert counts["acknowledged"] > rounds * PER_ROUND
