@@ -95,7 +95,7 @@ def test_a_refused_message_waits_while_others_come(
     delays = delays_of(broker, clock)
     put_real, is_full = broker.appender.put_real, True
 
-    def refusing(stored, without=(), **fields):  # type: ignore[no-untyped-def]
+    def refusing(stored, without=(), **fields):  # type: ignore[no-untyped-def]  # as put_real
         if is_full and bytes(stored.body) == b"big":
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
         return put_real(stored, without, **fields)
@@ -150,7 +150,7 @@ async def _sleeps(store: lakelog.Store) -> None:
         turns += 1
         return deliver_due()
 
-    broker.delays.deliver_due = counted  # type: ignore[method-assign]
+    broker.delays.deliver_due = counted  # type: ignore[method-assign]  # counts
     tasks = [asyncio.create_task(work()) for work in (broker.waits.run, broker.delays.run)]
     try:
         await asyncio.sleep(0.3)

@@ -21,6 +21,7 @@ import attrs
 from lakelog import Message, Store, StoredMessage
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.sysflag import COMMIT, TRANSACTION_MASK
+from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import HALF_TOPIC, Appender
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled.delivering import MAX_DEFERRED, RETRY_MS, Clock, Deliverer, now_ms
@@ -173,7 +174,7 @@ class Transactions:
             wait_ms = min(self.check_due() - self._clock(), _LONGEST_WAIT_MS)
             if self._to_ask:
                 # The answer has the place of the new half message, which must be readable.
-                await asyncio.to_thread(self._store.flush)
+                await in_thread(self._store.flush)
                 self.ask()
             if wait_ms <= 0:
                 await asyncio.sleep(0)  # more is to be read or due; others have their turn first
