@@ -86,11 +86,7 @@ def check(client: Client) -> dict[str, int]:
 
 @pytest.mark.parametrize(
     ("rounds", "life_s"),
-    [
-        (2, 1.5),
-        pytest.param(20, 1.5, marks=pytest.mark.slow),
-        pytest.param(20, 8, marks=pytest.mark.slow),
-    ],
+    [(2, 1.5), *(pytest.param(20, life_s, marks=pytest.mark.slow) for life_s in (1.5, 8))],
 )
 def test_kills_lose_nothing(tmp_path: Path, rounds: int, life_s: float) -> None:
     counts = kill_rounds(tmp_path, rounds, life_s)

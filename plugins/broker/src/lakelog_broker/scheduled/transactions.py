@@ -266,8 +266,7 @@ class Transactions:
         times = int(property_value(properties, b"TRANSACTION_CHECK_TIMES") or 0)
         if times >= self._settings.transaction_check_limit:
             self._give_up(stored, times)
-            del self._open[offset]
-            self._current.pop(waiting.first_offset, None)
+            self._put_end(offset)
             return
         first_ms = stored.born_timestamp_ms + self._immunity_ms(properties)
         is_asked = times > 0 or now >= first_ms
@@ -275,7 +274,7 @@ class Transactions:
         if is_asked:
             added["TRANSACTION_CHECK_TIMES"] = str(times + 1)
         put = self._appender.put_again(stored, **added)
-        del self._open[offset]
+        self._put_end(offset)  # or a restart before the next save would ask about it too
         self._current[waiting.first_offset] = put.queue_offset
         due_ms = now + self._interval_ms if is_asked else first_ms
         self._wait(put.queue_offset, _Open(put.physical_offset, waiting.first_offset, due_ms))
