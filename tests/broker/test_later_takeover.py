@@ -39,8 +39,15 @@ def leave_waiting(client: Client) -> dict[str, dict[str, Any]]:
     return sent
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
-@pytest.mark.parametrize("first", ["lakelog", "rocketmq"])
+@pytest.mark.parametrize(
+    ("first", "killed"),
+    [
+        ("lakelog", True),
+        ("rocketmq", False),
+        pytest.param("lakelog", False, marks=pytest.mark.slow),
+        pytest.param("rocketmq", True, marks=pytest.mark.slow),
+    ],
+)
 def test_what_waits_comes_from_the_other_broker(
     tmp_path: Path, first: str, *, killed: bool
 ) -> None:
