@@ -39,8 +39,15 @@ def leave_waiting(client: Client) -> dict[str, dict[str, Any]]:
     return sent
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
-@pytest.mark.parametrize("first", ["lakelog", "rocketmq"])
+@pytest.mark.parametrize(
+    ("first", "killed"),
+    [
+        ("lakelog", True),
+        ("rocketmq", False),
+        pytest.param("lakelog", False, marks=pytest.mark.slow),
+        pytest.param("rocketmq", True, marks=pytest.mark.slow),
+    ],
+)
 def test_what_waits_comes_from_the_other_broker(
     tmp_path: Path, first: str, *, killed: bool
 ) -> None:
@@ -49,15 +56,20 @@ def test_what_waits_comes_from_the_other_broker(
     with BROKERS[first](tmp_path) as broker:
         with java_client(broker.server, topic, tmp_path) as client:
             sent = leave_waiting(client)
-            before = {each["body"] for each in client.of("got")}
+            before = {each["body"]: each["place"] for each in client.of("got")}
         broker.end(killed=killed)
     with (
         BROKERS[second](tmp_path) as broker,
         java_client(broker.server, topic, tmp_path) as client,
     ):
         client.do("consume")
-        client.got({"timer-late", "delay-10"} | ({"half-commit"} - before))
+        client.got({"timer-late", "delay-10"} | ({"half-commit"} - before.keys()))
         found = {each["body"]: each for each in client.of("got")}
-        assert not {"timer-recalled", "half-rollback", "ended-rollback"} & (found.keys() | before)
+        assert not {"timer-recalled", "half-rollback", "ended-rollback"} & (
+            found.keys() | before.keys()
+        )
+        if first == "rocketmq" and not killed:  # what came before a clean end does not come again
+            places = {(each["body"], each["place"]) for each in client.of("got")}
+            assert [body for body, place in places if before.get(body, place) != place] == []
         assert found["timer-late"]["stored"] >= sent["timer-late"]["due"]
         assert found["delay-10"]["stored"] >= sent["delay-10"]["begun"] + 10_000

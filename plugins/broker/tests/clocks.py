@@ -28,7 +28,7 @@ class SetClock:
 
 def broker_over(store: lakelog.Store, **settings: object) -> Broker:
     """A broker that delivers only on request."""
-    return Broker.over(store, BrokerSettings(**settings))  # type: ignore[arg-type]
+    return Broker.over(store, BrokerSettings(**settings))  # type: ignore[arg-type]  # any settings
 
 
 def dispatched(store: lakelog.Store) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import lakelog
 from lakelog import PutRefused
+from lakelog.errors import StoreFailed
 from lakelog.status import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.scheduled.delays import BATCH, Delays
@@ -95,7 +96,7 @@ def test_a_refused_message_waits_while_others_come(
     delays = delays_of(broker, clock)
     put_real, is_full = broker.appender.put_real, True
 
-    def refusing(stored, without=(), **fields):  # type: ignore[no-untyped-def]
+    def refusing(stored, without=(), **fields):  # type: ignore[no-untyped-def]  # as put_real
         if is_full and bytes(stored.body) == b"big":
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
         return put_real(stored, without, **fields)
@@ -136,6 +137,45 @@ def test_a_damaged_message_is_left_out_and_logged(
     assert len([each for each in caplog.records if "is left out" in each.message]) == 1
 
 
+def test_progress_is_not_saved_if_the_log_is_not_durable(
+    store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = broker_over(store)
+    put(broker, b"one", DELAY="1")
+    put(broker, b"timer", TIMER_DELAY_MS="1")
+    clock = SetClock(due_ms(store, 1) + 1000)
+    broker.timers._clock = clock
+    for part in (delays_of(broker, clock), broker.timers):
+        while part.deliver_due() <= clock.now_ms:
+            pass
+
+    def fail() -> int:
+        raise StoreFailed("no sync", path=store.path)
+
+    monkeypatch.setattr(store, "flush", fail)
+    with pytest.raises(StoreFailed):
+        save(broker)
+    config = Path(store.path) / "config"
+    assert not (config / "delayOffset.json").exists()
+    assert not (config / "timercheck").exists()
+    assert broker.offsets.get("CID_RMQ_SYS_TIMER", "rmq_sys_wheel_timer", 0) is None
+    monkeypatch.undo()
+    save(broker)
+    assert (config / "delayOffset.json").exists()
+    assert (config / "timercheck").exists()
+
+
+def test_a_message_of_a_removed_topic_still_comes(store: lakelog.Store) -> None:
+    """As from RocketMQ's broker, which asks no configuration here."""
+    broker = broker_over(store)
+    put(broker, b"early")
+    put(broker, b"late", DELAY="1")
+    clock = SetClock(due_ms(store, 1))
+    store.delete_topic("Orders")
+    delays_of(broker, clock).deliver_due()
+    assert bodies(store, "Orders") == [b"late"]
+
+
 def test_it_sleeps_until_a_message_arrives(store: lakelog.Store) -> None:
     asyncio.run(_sleeps(store))
 
@@ -150,7 +190,7 @@ async def _sleeps(store: lakelog.Store) -> None:
         turns += 1
         return deliver_due()
 
-    broker.delays.deliver_due = counted  # type: ignore[method-assign]
+    broker.delays.deliver_due = counted  # type: ignore[method-assign]  # counts
     tasks = [asyncio.create_task(work()) for work in (broker.waits.run, broker.delays.run)]
     try:
         await asyncio.sleep(0.3)

@@ -7,12 +7,16 @@ import random
 import struct
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import lakelog
+from lakelog import PutRefused, PutResult, StoredMessage
+from lakelog.status import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.scheduled.delivering import RETRY_MS
 from lakelog_broker.scheduled.timer_table import TimerTable
 from lakelog_broker.scheduled.timers import ROLL_MS, Timers
 from plugins.broker.tests.clocks import SetClock, bodies, broker_over, dispatched, put, save
@@ -115,6 +119,32 @@ def test_a_restart_delivers_the_rest_and_nothing_again(store: lakelog.Store) -> 
     save(again)
     assert bodies(store, "Orders") == [b"0", b"1", b"2", b"3", b"4", b"last"]
     assert again.offsets.get("CID_RMQ_SYS_TIMER", "rmq_sys_wheel_timer", 0) == 6
+
+
+def test_a_refused_message_waits_over_a_restart_while_others_come(
+    store: lakelog.Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker, due = broker_over(store), now_ms() + HOUR_MS
+    for number, body in enumerate((b"big", b"small")):
+        put(broker, body, TIMER_DELIVER_MS=str(due + number))
+    clock, put_real = SetClock(due + 10), broker.appender.put_real
+
+    def refusing(stored: StoredMessage, *arguments: Any, **named: Any) -> PutResult:
+        if bytes(stored.body) == b"big":
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
+        return put_real(stored, *arguments, **named)
+
+    monkeypatch.setattr(broker.appender, "put_real", refusing)
+    timers = timers_of(broker, clock)
+    for _ in range(3):
+        settle(timers, clock)
+        clock.now_ms += RETRY_MS
+    assert bodies(store, "Orders") == [b"small"]
+    assert len(caplog.records) == len(timers) == 1
+    save(broker)
+    again = broker_over(store)
+    settle(timers_of(again, clock), clock)
+    assert b"big" in bodies(store, "Orders")
 
 
 def test_rocketmqs_checkpoint_says_what_waits(store: lakelog.Store) -> None:

@@ -163,6 +163,24 @@ def test_a_restart_keeps_what_is_open_and_ended(store: lakelog.Store, clock: Set
     assert bodies(store, "Orders") == [b"ended", b"later"]
 
 
+def test_a_crash_after_an_asked_end_does_not_ask_again(
+    store: lakelog.Store, clock: SetClock
+) -> None:
+    broker, asked = transactional(store, clock)
+    put_half(broker, b"x")
+    for _ in range(2):
+        clock.now_ms += TIMEOUT_MS + INTERVAL_MS
+        settle(broker.transactions, clock, store)
+    assert end(broker, asked.halves[-1], True)
+    again, asked_again = transactional(store, clock)  # nothing was saved
+    clock.now_ms += INTERVAL_MS
+    settle(again.transactions, clock, store)
+    assert asked_again.halves == []
+    assert bodies(store, "Orders") == [b"x"]
+    save(again)
+    assert again.offsets.get(GROUP, HALF_TOPIC, 0) == 3
+
+
 def test_immunity_delays_the_first_request(store: lakelog.Store, clock: SetClock) -> None:
     broker, asked = transactional(store, clock)
     put_half(broker, b"x", CHECK_IMMUNITY_TIME_IN_SECONDS="60")

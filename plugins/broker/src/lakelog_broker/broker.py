@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import attrs
 
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import Appender
 from lakelog_broker.scheduled.delays import Delays
 from lakelog_broker.scheduled.timers import Timers
@@ -61,7 +61,7 @@ class Broker:
         return cls(
             store, settings, topics, offsets, members, waits, appender, delays, timers,
             transactions,
-        )  # fmt: skip
+        )  # fmt: skip  # in the order of the class
 
     async def save(self) -> None:
         """Save the offsets of groups and the progress of scheduled work.
@@ -84,7 +84,7 @@ class Broker:
             finally:
                 self.offsets.save()
 
-        await asyncio.to_thread(write_all)
+        await in_thread(write_all)
 
     def bound(self, host: str, port: int) -> None:
         """Note the address of the remoting port; stored messages have it as their store host."""

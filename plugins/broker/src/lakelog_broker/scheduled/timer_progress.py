@@ -88,7 +88,7 @@ def save_progress(files: FileSystem, path: Path, progress: TimerProgress, now_ms
     fields = [
         slot_ms, log_position, progress.lowest_offset, progress.read_offset, state, now_ms,
         version + 1,
-    ]  # fmt: skip
+    ]  # fmt: skip  # in the order of the format
     files.make_dir(path / CONFIG_DIR)
     overwrite_file(
         files, path / CONFIG_DIR / CHECKPOINT, _FIELDS.pack(*fields).ljust(_FILE_BYTES, b"\0")

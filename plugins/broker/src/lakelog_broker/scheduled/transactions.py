@@ -21,6 +21,7 @@ import attrs
 from lakelog import Message, Store, StoredMessage
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.sysflag import COMMIT, TRANSACTION_MASK
+from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import HALF_TOPIC, Appender
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled.delivering import MAX_DEFERRED, RETRY_MS, Clock, Deliverer, now_ms
@@ -173,7 +174,7 @@ class Transactions:
             wait_ms = min(self.check_due() - self._clock(), _LONGEST_WAIT_MS)
             if self._to_ask:
                 # The answer has the place of the new half message, which must be readable.
-                await asyncio.to_thread(self._store.flush)
+                await in_thread(self._store.flush)
                 self.ask()
             if wait_ms <= 0:
                 await asyncio.sleep(0)  # more is to be read or due; others have their turn first
@@ -265,8 +266,7 @@ class Transactions:
         times = int(property_value(properties, b"TRANSACTION_CHECK_TIMES") or 0)
         if times >= self._settings.transaction_check_limit:
             self._give_up(stored, times)
-            del self._open[offset]
-            self._current.pop(waiting.first_offset, None)
+            self._put_end(offset)
             return
         first_ms = stored.born_timestamp_ms + self._immunity_ms(properties)
         is_asked = times > 0 or now >= first_ms
@@ -274,7 +274,7 @@ class Transactions:
         if is_asked:
             added["TRANSACTION_CHECK_TIMES"] = str(times + 1)
         put = self._appender.put_again(stored, **added)
-        del self._open[offset]
+        self._put_end(offset)  # or a restart before the next save would ask about it too
         self._current[waiting.first_offset] = put.queue_offset
         due_ms = now + self._interval_ms if is_asked else first_ms
         self._wait(put.queue_offset, _Open(put.physical_offset, waiting.first_offset, due_ms))

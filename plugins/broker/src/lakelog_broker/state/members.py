@@ -8,6 +8,8 @@ from typing import Any, Final, Protocol
 
 import attrs
 
+from lakelog import StoredMessage
+
 SILENCE_MS: Final = 120_000
 """A client without a heartbeat for so long is removed; RocketMQ's ``channelExpiredTimeout``."""
 LOCK_MS: Final = 60_000
@@ -17,8 +19,12 @@ LOCK_MS: Final = 60_000
 class Peer(Protocol):
     """The connection of a client, of either protocol."""
 
-    def check_transaction(self, half: Any) -> None:
-        """Ask the client for the outcome of a transaction, of which ``half`` is the message."""
+    def check_transaction(self, half: StoredMessage) -> None:
+        """Ask the client for the outcome of a transaction.
+
+        :param half: its message at its present place, which the answer is to name; its own topic
+            and queue are properties, see :func:`lakelog_broker.appending.restored`
+        """
 
 
 @attrs.define

@@ -1,0 +1,64 @@
+"""A running broker: a failure ends no work, and a clean end saves all progress."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import lakelog
+from lakelog import Message
+from lakelog_broker.running import running_broker
+from lakelog_broker.settings import BrokerSettings
+from plugins.broker.tests.clocks import bodies, dispatched
+
+
+def waiting(body: bytes, **properties: str) -> Message:
+    """A message of a client with these properties."""
+    text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
+    return Message("Orders", body, properties=text.encode(), queue_id=0)
+
+
+async def _delivered(store: lakelog.Store, count: int, **properties: str) -> None:
+    async with running_broker(store, BrokerSettings(port=0)) as broker:
+        present = (store.queue_bounds("Orders", 0) or (0, 0))[1]
+        for number in range(count):
+            broker.appender.append(waiting(b"%d" % number, **properties))
+        while (store.queue_bounds("Orders", 0) or (0, 0))[1] < present + count:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("properties", [{"DELAY": "1"}, {"TIMER_DELAY_MS": "300"}])
+def test_delivery_goes_on_after_an_error(
+    store: lakelog.Store,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    properties: dict[str, str],
+) -> None:
+    read, errors = store.queue_units, iter([OSError("the disk is away")])
+
+    def failing_once(*arguments: Any) -> Any:
+        for error in errors:
+            raise error
+        return read(*arguments)
+
+    monkeypatch.setattr(store, "queue_units", failing_once)
+    asyncio.run(_delivered(store, 2, **properties))
+    assert bodies(store, "Orders") == [b"0", b"1"]
+    assert "is started again" in caplog.text
+
+
+def test_a_clean_end_saves_all_progress(store: lakelog.Store) -> None:
+    asyncio.run(_delivered(store, 3, DELAY="1"))
+    asyncio.run(_delivered(store, 3, TIMER_DELAY_MS="200"))
+    dispatched(store)
+    first = bodies(store, "Orders")
+
+    async def again() -> None:
+        async with running_broker(store, BrokerSettings(port=0)):
+            await asyncio.sleep(0.5)  # were there more, it would be due
+
+    asyncio.run(again())
+    assert bodies(store, "Orders") == first
+    assert len(first) == 6
