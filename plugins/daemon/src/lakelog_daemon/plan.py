@@ -81,6 +81,21 @@ def follower(name: str, path: Path, given: Mapping[str, Any]) -> Spec:
     return Spec(name, "follower", (sys.executable, "-m", FOLLOWER_PROGRAM, str(path), name, told))
 
 
+def landing(to: str | None, table: str | None) -> dict[str, Any]:
+    """The settings that land a store in tables while it is served; none without ``to``.
+
+    :param to: ``KIND:PATH``; :param table: ``NAMESPACE.TABLE``
+
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
+    if not to:
+        if table:
+            raise SettingsError("it needs --to", key="--table")
+        return {}
+    more = {"lake.options": ["--table", table]} if table else {}
+    return {"followers": ["lake"], "lake.to": to, **more}
+
+
 def check_names(specs: Iterable[Spec]) -> tuple[Spec, ...]:
     """Return ``specs``, or raise if a name repeats."""
     found: dict[str, Spec] = {}
