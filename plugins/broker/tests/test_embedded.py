@@ -11,6 +11,7 @@ import pytest
 
 import lakelog
 from lakelog.errors import SettingsError, StoreLocked
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.codes import Refused
 from lakelog_broker.embedded import EmbeddedBroker
 from lakelog_broker.running import PortUnavailable
@@ -45,8 +46,7 @@ def test_a_topic_is_created_with_its_type(tmp_path: Path) -> None:
         assert send(broker.namesrv, "orders", b"a", 1) == 0
         with pytest.raises(Refused, match="characters"):
             broker.create_topic("no topic")
-        files = broker.broker.topics._files
-    found = topics_of(files, path)["orders"]
+    found = topics_of(RealFileSystem(), path)["orders"]
     assert (found.read_queues, found.write_queues) == (2, 2)
     assert found.attributes == {"message.type": "FIFO"}
 
