@@ -79,7 +79,7 @@ def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
     manager.tell(READY, WATCHDOG)  # from now on serve expects notifications
     seconds = manager.watchdog_seconds
     try:
-        # A signal that arrives just before a wait begins does not interrupt it: none is without end.
+        # A signal just before a wait begins does not interrupt it, so no wait is without end.
         while not stop.wait(LONGEST_WAIT_S if seconds is None else seconds / BEATS):
             if seconds is None:
                 continue
