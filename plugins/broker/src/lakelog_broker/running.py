@@ -54,7 +54,7 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
     try:
         await server.start()
     except OSError as error:
-        why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise PortUnavailable(
             f"{settings.host}:{settings.port} cannot be bound: {why}; give another host or port"
         ) from error
