@@ -53,11 +53,12 @@ class Block:
 
 def blocks(language: str) -> list[Block]:
     """The runnable blocks in one language, of all pages."""
-    found = []
-    for page in PAGES:
-        text = page.read_text()
-        for m in BLOCK.finditer(text):
-            found.append(Block(m[1], m[2], text.count("\n", 0, m.start()) + 2, page.name))
+    texts = {page.name: page.read_text() for page in PAGES}
+    found = [
+        Block(m[1], m[2], text.count("\n", 0, m.start()) + 2, name)
+        for name, text in texts.items()
+        for m in BLOCK.finditer(text)
+    ]
     return [each for each in found if each.language == language]
 
 

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -92,6 +93,8 @@ def landing(to: str | None, table: str | None) -> dict[str, Any]:
         if table:
             raise SettingsError("it needs --to", key="--table")
         return {}
+    if find_spec("lakelog_lake") is None:
+        raise SettingsError("it needs `pip install 'lakelog[lakehouse]'`", key="--to")
     more = {"lake.options": ["--table", table]} if table else {}
     return {"followers": ["lake"], "lake.to": to, **more}
 
