@@ -89,7 +89,7 @@ def test_a_signal_saves_the_offsets_and_closes_the_store(
         assert running.process.wait(60) == 0
     assert not (store / "abort").exists()
     with lakelog.open(store, mode="read") as found:
-        assert found.groups() == {"billing": {"orders": {0: 1}}}
+        assert found.groups()["billing"] == {"orders": {0: 1}}
         assert [bytes(each.body) for each in found.read("orders", 0)] == [b"a"]
 
 
