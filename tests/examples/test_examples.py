@@ -1,4 +1,4 @@
-"""Every example runs, and so does every block of README.md that says so.
+"""Every example runs, and so does every block of README.md and of core/docs that says so.
 
 A block runs if the line before its fence is ``<!-- run -->``. Python blocks are executed in a
 folder of their own; of shell blocks, lines that start with ``lakelog`` run there one after the
@@ -40,18 +40,26 @@ PAGES: Final = (README, ROOT / "contrib" / "README.md", *(ROOT / "core" / "docs"
 
 @attrs.frozen
 class Block:
-    """One fenced block of the README."""
+    """One fenced block of a page."""
 
     language: str
     text: str
     line: int
+    page: str = README.name
+
+    def __str__(self) -> str:
+        return f"{self.page} line {self.line}"
 
 
 def blocks(language: str) -> list[Block]:
-    """The runnable blocks in one language."""
-    text = README.read_text()
-    found = [(m[1], m[2], text.count("\n", 0, m.start()) + 2) for m in BLOCK.finditer(text)]
-    return [Block(*each) for each in found if each[0] == language]
+    """The runnable blocks in one language, of all pages."""
+    texts = {page.name: page.read_text() for page in PAGES}
+    found = [
+        Block(m[1], m[2], text.count("\n", 0, m.start()) + 2, name)
+        for name, text in texts.items()
+        for m in BLOCK.finditer(text)
+    ]
+    return [each for each in found if each.language == language]
 
 
 def run(command: list[str], cwd: Path) -> str:
@@ -99,24 +107,24 @@ def test_two_machines_trust_each_other_by_certificates(tmp_path: Path) -> None:
     assert "PUT_OK" in said
 
 
-@pytest.mark.parametrize("block", blocks("python"), ids=lambda block: f"line {block.line}")
-def test_python_in_the_readme_runs(block: Block, tmp_path: Path) -> None:
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python_in_a_page_runs(block: Block, tmp_path: Path) -> None:
     script = tmp_path / "block.py"  # a file, as a user's: processes that it spawns import it
     script.write_text(block.text)
     run([sys.executable, str(script)], tmp_path)
 
 
-@pytest.mark.parametrize("block", blocks("sh"), ids=lambda block: f"line {block.line}")
-def test_shell_in_the_readme_runs(block: Block, tmp_path: Path) -> None:
+@pytest.mark.parametrize("block", blocks("sh"), ids=str)
+def test_shell_in_a_page_runs(block: Block, tmp_path: Path) -> None:
     lines = [line for line in block.text.splitlines() if line and not line.startswith("#")]
     assert lines
     for line in lines:
         run(["bash", "-o", "pipefail", "-c", line], tmp_path)
 
 
-def test_the_readme_has_blocks_that_run() -> None:
-    assert blocks("python")
-    assert blocks("sh")
+def test_pages_have_blocks_that_run() -> None:
+    assert {README.name, "broker.md"} <= {each.page for each in blocks("python")}
+    assert README.name in {each.page for each in blocks("sh")}
 
 
 def test_targets_that_the_readme_names_exist() -> None:

@@ -136,6 +136,48 @@ def test_lakelog_spark_goes_with_anybodys_pyspark(extra: Environment, tmp_path: 
             extra.run("-c", f"import lakelog_spark; lakelog_spark.{name}", cwd=tmp_path)
 
 
+OF_A_USER = """
+import json, socket, struct
+
+def send(broker, topic, body):
+    host, _, port = broker.namesrv.rpartition(":")
+    fields = dict(a="p", b=topic, c="TBW102", d="4", e="0", f="0", g="1", h="0", i="", j="0")
+    header = json.dumps(dict(code=310, language="PYTHON", version=479, opaque=1, flag=0,
+                             extFields=fields)).encode()
+    with socket.create_connection((host, int(port)), 60) as sock, sock.makefile("rb") as stream:
+        sock.sendall(struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body)
+        length, of_header = struct.unpack(">ii", stream.read(8))
+        assert json.loads(stream.read(length - 4)[:of_header])["code"] == 0
+
+def test_one(rocketmq_broker):
+    send(rocketmq_broker, "orders", b"espresso")
+    assert [bytes(each.body) for each in rocketmq_broker.messages("orders")] == [b"espresso"]
+
+def test_session(rocketmq_broker_session):
+    send(rocketmq_broker_session, "orders", b"cake")
+    assert len(rocketmq_broker_session.messages("orders")) == 1
+"""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("extra", ["lakelog-broker[pytest]"], indirect=True)
+def test_the_broker_brings_fixtures_for_pytest(extra: Environment, tmp_path: Path) -> None:
+    (tmp_path / "test_of_a_user.py").write_text(OF_A_USER)
+    said = extra.run("-m", "pytest", "-q", cwd=tmp_path)
+    assert "2 passed" in said
+    for heavy in ("grpc", "pyarrow", "lakelog_lake"):
+        assert not has(extra, heavy), heavy
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("extra", ["broker"], indirect=True)
+def test_the_extra_broker_brings_the_command(extra: Environment, tmp_path: Path) -> None:
+    assert "--no-auto-create" in lakelog(extra, tmp_path, "broker", "--help")
+    with pytest.raises(AssertionError, match=r"returned 2") as failed:
+        lakelog(extra, tmp_path, "broker", "shop", "--to", "iceberg:lake")
+    assert "pip install 'lakelog[lakehouse]'" in str(failed.value)
+
+
 def test_the_readme_begins_with_how_to_install_and_names_every_extra() -> None:
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     first = "\n".join(README.read_text().splitlines()[:40])

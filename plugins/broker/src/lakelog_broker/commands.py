@@ -2,44 +2,124 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
+import logging
+import os
 import signal
-from pathlib import Path
-from typing import Annotated
+from threading import Event
+from types import FrameType
+from typing import Annotated, Any
 
 import typer
 
-import lakelog
-from lakelog.errors import LakelogError
-from lakelog_broker.settings import DEFAULT_PORT, BrokerSettings
+from lakelog.runtime.signals import soon
+from lakelog_broker.follower import SECTION, BrokerFollower
+from lakelog_cli.commands.serve import served
+from lakelog_cli.opening import assignment
+from lakelog_cli.options import (
+    Assignments,
+    BrokerConf,
+    LandTable,
+    LandTo,
+    SettingsFile,
+    StorePath,
+)
+from lakelog_daemon.follower import follow
+from lakelog_daemon.logs import LogTarget, start_log
+from lakelog_daemon.notify import Notifier
+from lakelog_daemon.plan import ServePlan, landing
 
 
-def broker(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
-    host: Annotated[str, typer.Option(help="Address to bind; routes give it to clients.")] = (
-        "127.0.0.1"
-    ),
+def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
+    store: StorePath,
+    host: Annotated[
+        str | None, typer.Option(help="Address to bind; routes give it to clients. [127.0.0.1]")
+    ] = None,
     port: Annotated[
-        int, typer.Option(help="Port of name server and broker; 0 is any free one.")
-    ] = DEFAULT_PORT,
+        int | None,
+        typer.Option(min=0, max=65535, help="Of name server and broker; 0 is any free. [9876]"),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The broker's name. [broker-a]")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="The cluster's name. [DefaultCluster]")
+    ] = None,
+    queues: Annotated[
+        int | None, typer.Option(min=1, help="Queues of a topic that a client creates. [8]")
+    ] = None,
+    no_auto_create: Annotated[
+        bool, typer.Option("--no-auto-create", help="Refuse messages to unknown topics.")
+    ] = False,
+    to: LandTo = None,
+    table: LandTable = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the address, and the log of --to, as JSON.")
+    ] = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
 ) -> None:
-    """Serve a store to RocketMQ's clients, as broker and name server, until SIGTERM or SIGINT."""
-    asyncio.run(_serve(store, BrokerSettings(host=host, port=port)))
+    """Serve a store to RocketMQ's clients, as broker and name server, until SIGTERM or Ctrl-C.
+
+    A store is made where there is none; a directory of RocketMQ is taken over. Options beat the
+    section [broker] of the settings. The store's other writers and readers go on beside it, and a
+    store has one broker. A second signal ends the program at once, and the next open recovers.
+
+    With --to, what clients send lands in tables while they send it: as lakelog serve with the
+    followers broker and lake, in a process each.
+
+    Exit codes: 0 stopped; 3 the store cannot be opened, has a broker, or the port is in use; with
+    --to those of lakelog serve.
+    """
+    given = {
+        "host": host,
+        "port": port,
+        "name": name,
+        "cluster": cluster,
+        "default_queues": queues,
+        "auto_create_topics": False if no_auto_create else None,
+    }
+    arguments: dict[str, Any] = {
+        f"{SECTION}.{key}": value for key, value in given.items() if value is not None
+    }
+    arguments |= landing(to, table)
+    if to:
+        arguments["followers"] = [SECTION, *arguments["followers"]]
+    arguments |= dict(map(assignment, assignments or ()))
+    plan = ServePlan.make(store, settings=settings, broker_conf=broker_conf, arguments=arguments)
+    if to:
+        raise typer.Exit(served(plan, start_log(LogTarget(None), "INFO", as_json=as_json)))
+    opening = {"settings": settings, "broker_conf": broker_conf, **arguments}
+    _serve(plan, opening, as_json=as_json)
 
 
-async def _serve(path: Path, settings: BrokerSettings) -> None:
-    from lakelog_broker.running import running_broker
+def _serve(plan: ServePlan, opening: dict[str, Any], *, as_json: bool) -> None:
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    served_by = _Announced(plan.path, plan.opening.settings.section(SECTION), **opening)
+    served_by.as_json = as_json
+    follow(served_by, Notifier.of(os.environ), _stopped_once())
 
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    with lakelog.open(path, mode="owner") as store:
-        try:
-            async with running_broker(store, settings) as running:
-                typer.echo(f"name server and broker: {running.address}")
-                await stop.wait()
-        except OSError as error:
-            raise LakelogError(
-                f"{settings.host}:{settings.port} cannot be bound ({error}); is another name "
-                "server running? Give another --port"
-            ) from error
+
+class _Announced(BrokerFollower):
+    """Prints its address once clients can connect."""
+
+    as_json = False
+
+    def start(self) -> None:
+        super().start()
+        address = self.broker.namesrv
+        said = {"namesrv": address, "store": str(self.broker.store.path), "pid": os.getpid()}
+        typer.echo(json.dumps(said) if self.as_json else f"name server and broker: {address}")
+
+
+def _stopped_once() -> Event:
+    """An event that the first SIGTERM or SIGINT sets; the second one ends the process."""
+    stop, numbers = Event(), (signal.SIGTERM, signal.SIGINT)
+
+    def told(_number: int, _frame: FrameType | None) -> Any:
+        for each in numbers:
+            signal.signal(each, signal.SIG_DFL)
+        soon(stop.set)
+
+    for each in numbers:
+        signal.signal(each, told)
+    return stop

@@ -1,10 +1,19 @@
-"""The plugin that adds ``lakelog broker``."""
+"""The hooks of this package: a command and a follower. Heavy imports wait until one is used."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lakelog.hookspecs import hookimpl
+from lakelog.interfaces import Factory
+from lakelog_broker.follower import BROKER
+
+
+@hookimpl
+def lakelog_followers() -> Sequence[Factory]:
+    """Offer ``broker``."""
+    return [BROKER]
 
 
 @hookimpl

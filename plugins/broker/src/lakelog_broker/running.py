@@ -5,20 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 from lakelog import Store
+from lakelog.errors import LakelogError
 from lakelog_broker.broker import Broker
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
+from lakelog_daemon.file_lock import locked
 
 _LOG: Final = logging.getLogger("lakelog.broker")
 SAVE_INTERVAL_S: Final = 5.0
 """RocketMQ's ``flushConsumerOffsetInterval``."""
+LOCK_FILE: Final = "broker.lock"
+_NOT_OPENED: Final = 3
 _SILENCE_INTERVAL_S: Final = 10.0
 _ROLL_INTERVAL_S: Final = 60.0
 _RETRY_S: Final = 1.0
+
+
+class PortUnavailable(LakelogError):
+    """A port of the broker cannot be bound."""
+
+    exit_code = _NOT_OPENED
 
 
 @contextlib.asynccontextmanager
@@ -27,11 +39,26 @@ async def running_broker(
 ) -> AsyncIterator[Broker]:
     """Serve ``store``, which this process owns, while the context lasts.
 
-    Raises ``OSError`` if the port cannot be bound.
+    Raises :class:`~lakelog.errors.StoreLocked` if the store has a broker, here or in another
+    process, and :class:`PortUnavailable`.
     """
-    broker = Broker.over(store, settings or BrokerSettings())
+    what = "another broker serves this store to RocketMQ's clients, and a store has one; stop it"
+    with locked(Path(store.path), LOCK_FILE, what):
+        async with _serving(store, settings or BrokerSettings()) as broker:
+            yield broker
+
+
+@contextlib.asynccontextmanager
+async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Broker]:
+    broker = Broker.over(store, settings)
     server = RemotingServer(broker)
-    await server.start()
+    try:
+        await server.start()
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise PortUnavailable(
+            f"{settings.host}:{settings.port} cannot be bound: {why}; give another host or port"
+        ) from error
     tasks = [
         asyncio.create_task(supervised(name, work))
         for name, work in (

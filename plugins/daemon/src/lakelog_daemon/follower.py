@@ -32,6 +32,7 @@ from lakelog_daemon.notify import READY, STOPPING, WATCHDOG, Notifier
 
 BEATS: Final = 3
 """Number of watchdog notifications per period."""
+LONGEST_WAIT_S: Final = 1.0
 UNUSABLE: Final = 2
 
 
@@ -78,7 +79,10 @@ def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
     manager.tell(READY, WATCHDOG)  # from now on serve expects notifications
     seconds = manager.watchdog_seconds
     try:
-        while not stop.wait(None if seconds is None else seconds / BEATS):
+        # A signal just before a wait begins does not interrupt it, so no wait is without end.
+        while not stop.wait(LONGEST_WAIT_S if seconds is None else seconds / BEATS):
+            if seconds is None:
+                continue
             if not isinstance(follower, WatchedFollower) or follower.is_well():
                 manager.tell(WATCHDOG)
     finally:

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -79,6 +80,23 @@ def follower(name: str, path: Path, given: Mapping[str, Any]) -> Spec:
     """
     told = json.dumps(dict(given), default=os.fspath)
     return Spec(name, "follower", (sys.executable, "-m", FOLLOWER_PROGRAM, str(path), name, told))
+
+
+def landing(to: str | None, table: str | None) -> dict[str, Any]:
+    """The settings that land a store in tables while it is served; none without ``to``.
+
+    :param to: ``KIND:PATH``; :param table: ``NAMESPACE.TABLE``
+
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
+    if not to:
+        if table:
+            raise SettingsError("it needs --to", key="--table")
+        return {}
+    if find_spec("lakelog_lake") is None:
+        raise SettingsError("it needs `pip install 'lakelog[lakehouse]'`", key="--to")
+    more = {"lake.options": ["--table", table]} if table else {}
+    return {"followers": ["lake"], "lake.to": to, **more}
 
 
 def check_names(specs: Iterable[Spec]) -> tuple[Spec, ...]:

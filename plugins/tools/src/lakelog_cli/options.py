@@ -23,6 +23,14 @@ Assignments: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="One setting; may be repeated."),
 ]
+LandTo: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--to", metavar="KIND:PATH", help="Land it in tables, as lakelog dispatch --to."),
+]
+LandTable: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--table", metavar="NAMESPACE.TABLE", help="The table, for --to."),
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 
 

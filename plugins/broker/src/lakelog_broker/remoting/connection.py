@@ -77,6 +77,12 @@ class Connection(asyncio.Protocol):
             task.cancel()
         self._server.closed(self)
 
+    def fileno(self) -> int:
+        """The descriptor of its socket; -1 if it is closed."""
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        number: int = -1 if sock is None else sock.fileno()
+        return number
+
     def close(self) -> None:
         """Close the connection after the responses that were written."""
         if self._transport is not None:

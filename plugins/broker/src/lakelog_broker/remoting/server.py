@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+from typing import Final
+from weakref import WeakSet
 
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
@@ -44,6 +47,7 @@ class RemotingServer:
         self._opaque = itertools.count(1)
         self._server: asyncio.Server | None = None
         broker.members.on_change = self._members_changed
+        _ALL.add(self)
 
     async def start(self) -> int:
         """Bind the port and serve; returns the port. Raises ``OSError``."""
@@ -62,6 +66,18 @@ class RemotingServer:
         for connection in list(self._connections):
             connection.close()
         await asyncio.sleep(0)
+
+    def forked(self) -> None:
+        """Give up the sockets in a forked child, where nobody serves them.
+
+        Their descriptors stay open, on nothing, until the objects that have them are collected.
+        """
+        sockets = [] if self._server is None else [each.fileno() for each in self._server.sockets]
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for each in (*sockets, *(each.fileno() for each in self._connections)):
+            if each >= 0:
+                os.dup2(nothing, each, inheritable=False)
+        os.close(nothing)
 
     def opened(self, connection: Connection) -> None:
         """Note a new connection."""
@@ -82,3 +98,14 @@ class RemotingServer:
             if isinstance(member.peer, Connection):
                 fields = {"consumerGroup": name}
                 member.peer.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields)
+
+
+_ALL: Final = WeakSet[RemotingServer]()
+
+
+def _forked() -> None:
+    for each in [*_ALL]:
+        each.forked()
+
+
+os.register_at_fork(after_in_child=_forked)

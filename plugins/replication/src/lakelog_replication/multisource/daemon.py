@@ -8,21 +8,20 @@ name servers, and from the file that remembers the latter; one that is no longer
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from pathlib import Path
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from lakelog.errors import SettingsError, StoreError, StoreLocked
+from lakelog.errors import SettingsError, StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import OWN_DIR
 from lakelog_daemon.child import end_leftovers
 from lakelog_daemon.daemon import Deadline, Ending, every, log_failure, signals_in
+from lakelog_daemon.file_lock import locked
 from lakelog_daemon.logs import LogWriter, fields
 from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier
 from lakelog_daemon.plan import ServePlan
@@ -98,7 +97,7 @@ class MultiSourceDaemon:
                 what = f"the folder cannot be made: {error.strerror}"
                 raise StoreError(what, path=path) from error
             with (
-                locked(path / OWN_DIR / _LOCK_FILE),
+                locked(path, _LOCK_FILE, "another process copies masters to this folder"),
                 signals_in(self._loop, (*_STOP, signal.SIGHUP), self._signalled),
             ):
                 known = read_masters(self._files, path) if self._settings.name_servers else []
@@ -239,23 +238,3 @@ def fixed_masters(settings: SlaveSettings) -> list[SourceMaster]:
             raise SettingsError(what, key=key)
         found[each.name] = each
     return list(found.values())
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file.
-
-    Raises :class:`~lakelog.errors.StoreLocked`, and :class:`~lakelog.errors.StoreError` if the file
-    cannot be opened.
-    """
-    try:
-        file = path.open("ab")
-    except OSError as error:
-        raise StoreError(f"no lock can be had: {error.strerror}", path=path) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            what = "another process copies masters to this folder"
-            raise StoreLocked(what, path=path.parent.parent) from None
-        yield

@@ -17,10 +17,10 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.replica import read_replica
 from lakelog_cli import exitcodes
 from lakelog_cli.opening import assignment
-from lakelog_cli.options import Assignments, SettingsFile, StorePath
+from lakelog_cli.options import Assignments, LandTable, LandTo, SettingsFile, StorePath
 from lakelog_daemon.daemon import Daemon, Ending, runner_of
 from lakelog_daemon.logs import LogTarget, fields, start_log, stop_log
-from lakelog_daemon.plan import ServePlan
+from lakelog_daemon.plan import ServePlan, landing
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, broker_config
 
@@ -79,13 +79,8 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     counts: Annotated[
         bool, typer.Option("--counts", help="Count for inSyncReplicas of the master.")
     ] = False,
-    to: Annotated[
-        str | None,
-        typer.Option(metavar="KIND:PATH", help="Land it in tables, as lakelog dispatch --to."),
-    ] = None,
-    table: Annotated[
-        str | None, typer.Option(metavar="NAMESPACE.TABLE", help="The table, for --to.")
-    ] = None,
+    to: LandTo = None,
+    table: LandTable = None,
     cut_to: Annotated[
         int | None,
         typer.Option(metavar="OFFSET", help="Only cut the replica there, and keep what goes."),
@@ -114,12 +109,7 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     arguments |= {f"{_SECTION}.{key}": value for key, value in given.items()}
     if counts:
         arguments[f"{_SECTION}.learner"] = False
-    if to:
-        arguments |= {"followers": ["lake"], "lake.to": to}
-        if table:
-            arguments["lake.options"] = ["--table", table]
-    elif table:
-        raise SettingsError("it needs --to", key="--table")
+    arguments |= landing(to, table)
     arguments |= dict(map(assignment, assignments or ()))
     arguments = _with_segment_size(store, given.get("broker", ""), arguments)
     raise typer.Exit(_served(ServePlan.make(store, settings=settings, arguments=arguments)))

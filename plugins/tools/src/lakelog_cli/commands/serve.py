@@ -76,17 +76,21 @@ def serve(
         arguments=dict(map(assignment, assignments or ())),
     )
     log = _start_log(log_file, log_level, log_format)
+    raise typer.Exit(served(plan, log))
+
+
+def served(plan: ServePlan, log: LogWriter) -> int:
+    """Serve until a stop is requested; the exit code."""
     try:
-        code = _CODES[runner_of(plan, log, exitcodes.LATE).run()]
+        return _CODES[runner_of(plan, log, exitcodes.LATE).run()]
     except LakelogError as error:
         _LOG.critical("%s", error, extra=fields("not_served"))
-        code = exitcodes.of(error)
+        return exitcodes.of(error)
     except Exception as error:
         _LOG.critical("%s", error, exc_info=error, extra=fields("broken"))
         raise
     finally:
         stop_log(log)
-    raise typer.Exit(code)
 
 
 def _start_log(file: Path | None, level: LogLevel, log_format: LogFormat) -> LogWriter:

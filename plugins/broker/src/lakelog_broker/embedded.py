@@ -1,0 +1,196 @@
+"""A broker in a thread of this process, with an event loop of its own, used without ``async``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from types import TracebackType
+from typing import Any, Final, Self
+
+import lakelog
+from lakelog import Store, StoredMessage
+from lakelog.runtime.threads import started
+from lakelog_broker.broker import Broker
+from lakelog_broker.running import running_broker
+from lakelog_broker.settings import BrokerSettings
+from lakelog_rocketmq.config.topics import TopicConfig
+
+_MESSAGE_TYPE: Final = "message.type"
+_DISPATCH_MS: Final = 60_000
+_ANSWER_S: Final = 60.0
+
+
+class EmbeddedBroker:
+    """A broker over the store in a folder, from :meth:`start` to :meth:`close`.
+
+    ::
+
+        with EmbeddedBroker("/data/store") as broker:
+            print(broker.namesrv)
+
+    A forked child has no part of it: there its ports are closed, and :meth:`close` does nothing
+    more than to close the store's copy.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        broker: BrokerSettings | None = None,
+        /,
+        **opening: Any,
+    ) -> None:
+        """Prepare; nothing is opened yet.
+
+        :param path: the store directory; created if it is missing
+        :param broker: the broker's settings; by default any free port of this machine alone
+        :param opening: further arguments of :func:`lakelog.open`
+        """
+        self._path = Path(path)
+        self._settings = BrokerSettings(port=0) if broker is None else broker
+        self._opening = opening
+        self._pid = os.getpid()
+        self._store: Store | None = None
+        self._broker: Broker | None = None
+        self._thread: Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._answered = True
+
+    def start(self) -> None:
+        """Open the store and serve it; returns when clients can connect.
+
+        Raises what :func:`lakelog.open` raises, :class:`~lakelog.errors.StoreLocked` if the store
+        has a broker, and :class:`~lakelog_broker.running.PortUnavailable`. Nothing is open then.
+        """
+        self._pid, self._stop = os.getpid(), asyncio.Event()
+        self._store = lakelog.open(self._path, **self._opening)
+        try:
+            loop, ready = asyncio.new_event_loop(), Future[Broker]()
+            self._loop = loop
+            thread = Thread(
+                target=self._run, args=(loop, ready), name="lakelog-broker", daemon=True
+            )
+            try:
+                self._thread = started(thread)
+            except BaseException:
+                loop.close()
+                raise
+            self._broker = ready.result()
+        except BaseException:  # Ctrl-C too
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop serving, save the offsets of groups and close the store; may be called again.
+
+        Raises as :meth:`lakelog.Store.close`.
+        """
+        thread, loop, store = self._thread, self._loop, self._store
+        if thread is not None and loop is not None and self._pid == os.getpid():
+            with suppress(RuntimeError):  # the loop has ended by itself
+                loop.call_soon_threadsafe(self._stop.set)
+            thread.join()
+        if store is not None:
+            store.close()
+        self._thread = self._loop = self._store = self._broker = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, loop: asyncio.AbstractEventLoop, ready: Future[Broker]) -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            try:
+                runner.run(self._serve(ready))
+            except BaseException as error:
+                if ready.done():
+                    raise  # printed with the name of this thread
+                ready.set_exception(error)
+
+    async def _serve(self, ready: Future[Broker]) -> None:
+        async with running_broker(self.store, self._settings) as broker:
+            ready.set_result(broker)
+            await self._stop.wait()
+
+    # --- while it serves ---
+
+    @property
+    def store(self) -> Store:
+        """The open store."""
+        if self._store is None:
+            raise RuntimeError("this broker is not running; use it in a with statement")
+        return self._store
+
+    @property
+    def broker(self) -> Broker:
+        """The broker, whose parts belong to its own event loop."""
+        if self._broker is None:
+            raise RuntimeError("this broker is not running; use it in a with statement")
+        return self._broker
+
+    @property
+    def namesrv(self) -> str:
+        """``host:port`` of name server and broker, for remoting clients."""
+        return self.broker.address
+
+    @property
+    def endpoints(self) -> str | None:
+        """``host:port`` for gRPC clients; ``None`` if they are not served."""
+        return getattr(self.broker, "endpoints", "") or None
+
+    def is_well(self) -> bool:
+        """Whether the event loop has run since the last call; returns at once."""
+        answered, self._answered = self._answered, False
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return False
+        with suppress(RuntimeError):  # closed meanwhile
+            loop.call_soon_threadsafe(self._answer)
+        return answered
+
+    def _answer(self) -> None:
+        self._answered = True
+
+    def create_topic(self, name: str, queues: int = 4, message_type: str | None = None) -> None:
+        """Create or change a topic.
+
+        :param message_type: ``NORMAL``, ``FIFO``, ``DELAY`` or ``TRANSACTION``; clients of gRPC ask
+
+        Raises :class:`~lakelog_broker.codes.Refused` for a name that RocketMQ refuses.
+        """
+        attributes = {} if message_type is None else {_MESSAGE_TYPE: message_type}
+        config = TopicConfig(name, queues, queues, attributes=attributes)
+
+        async def create() -> None:
+            self.broker.topics.set(config)
+
+        assert self._loop is not None, "self.broker raised otherwise"
+        asyncio.run_coroutine_threadsafe(create(), self._loop).result(_ANSWER_S)
+
+    def messages(self, topic: str) -> list[StoredMessage]:
+        """All messages in the queues of a topic, in the order of the log.
+
+        Every message that was acknowledged before the call is among them. Raises ``TimeoutError``
+        if queues do not follow the log.
+        """
+        store = self.store
+        if not store.wait_dispatched(timeout_ms=_DISPATCH_MS):
+            raise TimeoutError(f"the queues of {store.path} did not reach the end of the log")
+        found = [
+            message
+            for queue in store.queues(topic)
+            for message in store.read(topic, queue.queue_id)
+        ]
+        return sorted(found, key=lambda each: each.physical_offset)

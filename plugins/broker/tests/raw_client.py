@@ -1,0 +1,27 @@
+"""A client of a broker that sends single requests of the remoting protocol."""
+
+from __future__ import annotations
+
+import time
+
+from lakelog_broker.codes import RequestCode
+from lakelog_replication.address import Address
+from lakelog_replication.remoting import call
+
+
+def send(address: str, topic: str, body: bytes, queue_id: int = 0) -> int:
+    """Send a message; its queue offset. Raises ``BrokerRefused``."""
+    fields = {
+        "a": "producers",
+        "b": topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(queue_id),
+        "f": "0",
+        "g": str(time.time_ns() // 1_000_000),
+        "h": "0",
+        "i": "",
+        "j": "0",
+    }
+    response = call(Address.parse(address), RequestCode.SEND_MESSAGE_V2, fields, body)
+    return int(response.fields["queueOffset"])

@@ -1,0 +1,122 @@
+"""A broker in a thread of this process."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import lakelog
+from lakelog.errors import SettingsError, StoreLocked
+from lakelog.files.filesystem import RealFileSystem
+from lakelog_broker.codes import Refused
+from lakelog_broker.embedded import EmbeddedBroker
+from lakelog_broker.running import PortUnavailable
+from lakelog_broker.settings import BrokerSettings
+from lakelog_queues.configs import topics_of
+from lakelog_replication.address import Address
+from lakelog_replication.remoting import BrokerRefused
+from plugins.broker.tests.raw_client import send
+
+SMALL: Final[dict[str, Any]] = {"segment_size_bytes": "1MiB", "preallocate": False}
+
+
+def test_messages_are_those_acknowledged_in_the_order_of_the_log(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "store", **SMALL) as broker:
+        for number in range(20):
+            send(broker.namesrv, "orders", b"%d" % number, number % 4)
+        assert [bytes(each.body) for each in broker.messages("orders")] == [
+            b"%d" % number for number in range(20)
+        ]
+        assert {each.store_host for each in broker.messages("orders")} == {broker.namesrv}
+        assert broker.messages("others") == []
+    with lakelog.open(tmp_path / "store", mode="read") as store:
+        assert len(list(store.scan())) == 20
+
+
+def test_a_topic_is_created_with_its_type(tmp_path: Path) -> None:
+    path, settings = tmp_path / "store", BrokerSettings(port=0, auto_create_topics=False)
+    with EmbeddedBroker(path, settings, **SMALL) as broker:
+        with pytest.raises(BrokerRefused, match="not exist"):
+            send(broker.namesrv, "orders", b"a")
+        broker.create_topic("orders", queues=2, message_type="FIFO")
+        assert send(broker.namesrv, "orders", b"a", 1) == 0
+        with pytest.raises(Refused, match="characters"):
+            broker.create_topic("no topic")
+    found = topics_of(RealFileSystem(), path)["orders"]
+    assert (found.read_queues, found.write_queues) == (2, 2)
+    assert found.attributes == {"message.type": "FIFO"}
+
+
+def test_an_error_at_the_start_is_raised_and_leaves_nothing_open(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for settings in (BrokerSettings(port=port), BrokerSettings(port=0, host="192.0.2.1")):
+            with pytest.raises(PortUnavailable, match="cannot be bound"):
+                EmbeddedBroker(path, settings, **SMALL).start()
+    with pytest.raises(SettingsError, match="segment_size"):
+        EmbeddedBroker(path, segment_size_byte=1).start()
+    with lakelog.open(path, mode="exclusive"):
+        pass
+
+
+def test_a_store_has_one_broker_and_other_writers(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with EmbeddedBroker(path, **SMALL) as broker:
+        with pytest.raises(StoreLocked, match="another broker serves this store"):
+            EmbeddedBroker(path, **SMALL).start()
+        with lakelog.open(path) as beside:
+            beside.put(lakelog.Message("orders", b"beside"))
+        send(broker.namesrv, "orders", b"by a client")
+        assert {bytes(each.body) for each in broker.messages("orders")} == {
+            b"beside",
+            b"by a client",
+        }
+    with EmbeddedBroker(path, **SMALL) as broker:
+        assert len(broker.messages("orders")) == 2
+
+
+def test_it_can_be_closed_twice_and_started_again(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(tmp_path / "store", **SMALL)
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = broker.namesrv
+    for _ in range(2):
+        broker.start()
+        address = Address.parse(broker.namesrv)
+        with socket.create_connection((address.host, address.port)) as client:
+            broker.close()
+            assert client.recv(1) == b"", "connections are closed, and not left to a timeout"
+        broker.close()
+        assert not broker.is_well()
+
+
+def test_a_forked_child_keeps_neither_port_nor_lock(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    release, stay = os.pipe()
+    broker = EmbeddedBroker(path, **SMALL)
+    broker.start()
+    address = Address.parse(broker.namesrv)
+    client = socket.create_connection((address.host, address.port))
+    send(broker.namesrv, "orders", b"before")  # so that the server has seen the first connection
+    child = os.fork()
+    if not child:
+        os.close(stay)
+        os.read(release, 1)  # until the parent has seen all
+        broker.close()
+        os._exit(0)
+    try:
+        send(broker.namesrv, "orders", b"after")
+        broker.close()
+        with client:
+            assert client.recv(1) == b"", "the child has a copy of the connection"
+        with EmbeddedBroker(path, BrokerSettings(port=address.port), **SMALL) as again:
+            assert [bytes(each.body) for each in again.messages("orders")] == [b"before", b"after"]
+    finally:
+        os.close(stay)
+        _, status = os.waitpid(child, 0)
+        os.close(release)
+    assert os.waitstatus_to_exitcode(status) == 0
