@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from pathlib import Path
+from typing import Final, Literal
 
 import attrs
 
@@ -20,6 +21,12 @@ class BrokerSettings:
     :ivar default_queues: queues of a topic that a client creates by sending to it
     :ivar auto_create_topics: whether a send or a query of a route creates a missing topic
     :ivar region: the property ``MSG_REGION`` of responses
+    :ivar users: the file of users (see :mod:`lakelog_broker.security.users`)
+    :ivar allow_anonymous: whether an address that others reach may be bound without users
+    :ivar tls: ``permissive`` takes clients with and without TLS, ``required`` only those with it
+    :ivar certificate: a PEM file of the certificate and its chain; :ivar key: of its private key
+    :ivar max_connections: a further connection is closed at once
+    :ivar first_byte_timeout_s: a connection without a byte, or in a TLS handshake, ends after it
     """
 
     host: str = "127.0.0.1"
@@ -29,3 +36,10 @@ class BrokerSettings:
     default_queues: int = 8
     auto_create_topics: bool = True
     region: str = "DefaultRegion"
+    users: Path | None = None
+    allow_anonymous: bool = False
+    tls: Literal["off", "permissive", "required"] = "off"
+    certificate: Path | None = None
+    key: Path | None = None
+    max_connections: int = 10_000
+    first_byte_timeout_s: float = 30.0

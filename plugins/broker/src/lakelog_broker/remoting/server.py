@@ -8,6 +8,7 @@ import itertools
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
 from lakelog_broker.remoting.connection import Connection, Handler
+from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.handlers import (
     administration,
     clients,
@@ -17,6 +18,8 @@ from lakelog_broker.remoting.handlers import (
     routes,
     sending,
 )
+from lakelog_broker.remoting.listener import Listener
+from lakelog_broker.security.access import Access
 
 
 class RemotingServer:
@@ -40,26 +43,28 @@ class RemotingServer:
         self._broker = broker
         self._connections: set[Connection] = set()
         self._opaque = itertools.count(1)
-        self._server: asyncio.Server | None = None
+        self._access = Access.of(broker.settings)
+        self._listener = Listener(
+            broker.settings, lambda: Connection(self), lambda: len(self._connections)
+        )
         broker.members.on_change = self._members_changed
 
     async def start(self) -> int:
         """Bind the port and serve; returns the port. Raises ``OSError``."""
-        settings = self._broker.settings
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self), settings.host, settings.port, backlog=1024
-        )
-        port: int = self._server.sockets[0].getsockname()[1]
-        self._broker.bound(settings.host, port)
+        port = self._listener.start()
+        self._broker.bound(self._broker.settings.host, port)
         return port
 
     async def close(self) -> None:
         """Close the port and all connections."""
-        if self._server is not None:
-            self._server.close()
+        await self._listener.close()
         for connection in list(self._connections):
             connection.close()
         await asyncio.sleep(0)
+
+    def check(self, request: RemotingCommand) -> None:
+        """Raise :class:`~lakelog_broker.codes.Refused` if its user may not send a request."""
+        self._access.check_remoting(request)
 
     def opened(self, connection: Connection) -> None:
         """Note a new connection."""
