@@ -64,11 +64,12 @@ class Client:
         return await self.call(310, body, **{**fields, **more})
 
     async def ended(self) -> bool:
-        """Wait until the broker closes the connection."""
+        """Wait until the broker closes the connection, and close this side."""
         with contextlib.suppress(ConnectionError):
             async with asyncio.timeout(PATIENCE_S):
                 while await self.reader.read(1 << 16):
                     pass
+        self.close()
         return True
 
     def close(self) -> None:
