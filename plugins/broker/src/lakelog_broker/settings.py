@@ -43,3 +43,8 @@ class BrokerSettings:
     key: Path | None = None
     max_connections: int = 10_000
     first_byte_timeout_s: float = 30.0
+
+    @property
+    def reply_topic(self) -> str:
+        """The topic of replies to requests of producers; clients derive it from the cluster."""
+        return f"{self.cluster}_REPLY_TOPIC"

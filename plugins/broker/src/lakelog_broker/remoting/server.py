@@ -12,11 +12,14 @@ from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.handlers import (
     administration,
     clients,
+    groups,
     lookups,
     offsets,
     pulling,
+    replies,
     routes,
     sending,
+    status,
 )
 from lakelog_broker.remoting.listener import Listener
 from lakelog_broker.security.access import Access
@@ -38,6 +41,9 @@ class RemotingServer:
             offsets.Offsets(broker),
             lookups.Lookups(broker),
             administration.Administration(broker),
+            groups.Groups(broker),
+            replies.Replies(broker),
+            status.Status(broker),
         ):
             self.handlers.update(family.handlers())
         self._broker = broker

@@ -113,6 +113,8 @@ _USES: Final[Mapping[int, _Uses]] = {
     RequestCode.SEND_MESSAGE: _sends("topic"),
     RequestCode.SEND_MESSAGE_V2: _sends("b"),
     RequestCode.SEND_BATCH_MESSAGE: _sends("b"),
+    RequestCode.SEND_REPLY_MESSAGE: _sends("topic"),
+    RequestCode.SEND_REPLY_MESSAGE_V2: _sends("b"),
     RequestCode.CONSUMER_SEND_MSG_BACK: _sends_back,
     RequestCode.PULL_MESSAGE: _reads("topic", "consumerGroup"),
     RequestCode.LITE_PULL_MESSAGE: _reads("topic", "consumerGroup"),
