@@ -49,7 +49,7 @@ class Client:
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             return decode_frame(memoryview(await self.reader.readexactly(size)))
 
-    async def call(self, code: int, body: bytes = b"", **fields: str) -> RemotingCommand:
+    async def call(self, code: int, body: bytes = b"", /, **fields: str) -> RemotingCommand:
         """Send a request and return its response."""
         self._opaque += 1
         self.writer.write(encode_frame(RemotingCommand(code, self._opaque, 0, fields, body)))
