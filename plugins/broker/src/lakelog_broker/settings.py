@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from pathlib import Path
+from typing import Final, Literal
 
 import attrs
 
@@ -24,6 +25,12 @@ class BrokerSettings:
     :ivar transaction_check_interval_s: seconds between further requests
     :ivar transaction_check_limit: requests after which a transaction is given up
     :ivar region: the property ``MSG_REGION`` of responses
+    :ivar users: the file of users (see :mod:`lakelog_broker.security.users`)
+    :ivar allow_anonymous: whether an address that others reach may be bound without users
+    :ivar tls: ``permissive`` takes clients with and without TLS, ``required`` only those with it
+    :ivar certificate: a PEM file of the certificate and its chain; :ivar key: of its private key
+    :ivar max_connections: a further connection is closed at once
+    :ivar first_byte_timeout_s: a connection without a byte, or in a TLS handshake, ends after it
     """
 
     host: str = "127.0.0.1"
@@ -37,3 +44,15 @@ class BrokerSettings:
     transaction_check_interval_s: float = 30.0
     transaction_check_limit: int = 15
     region: str = "DefaultRegion"
+    users: Path | None = None
+    allow_anonymous: bool = False
+    tls: Literal["off", "permissive", "required"] = "off"
+    certificate: Path | None = None
+    key: Path | None = None
+    max_connections: int = 10_000
+    first_byte_timeout_s: float = 30.0
+
+    @property
+    def reply_topic(self) -> str:
+        """The topic of replies to requests of producers; clients derive it from the cluster."""
+        return f"{self.cluster}_REPLY_TOPIC"

@@ -39,6 +39,9 @@ class ConnectionOwner(Protocol):
 
     handlers: dict[int, Handler]
 
+    def check(self, request: RemotingCommand) -> None:
+        """Raise :class:`Refused` if the request's user may not send it."""
+
     def opened(self, connection: Connection) -> None:
         """Note a new connection."""
 
@@ -120,6 +123,7 @@ class Connection(asyncio.Protocol):
             return  # of a notification that is not awaited
         handler = self._server.handlers.get(request.code, _unsupported)
         try:
+            self._server.check(request)
             answer = handler(self, request)
         except Exception as error:  # noqa: BLE001  # a request must not end the connection
             answer = failed(request, error)

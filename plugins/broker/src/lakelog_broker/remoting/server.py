@@ -11,16 +11,22 @@ from weakref import WeakSet
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
 from lakelog_broker.remoting.connection import Connection, Handler
+from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.handlers import (
     administration,
     clients,
+    groups,
     lookups,
     offsets,
     pulling,
+    replies,
     routes,
     scheduling,
     sending,
+    status,
 )
+from lakelog_broker.remoting.listener import Listener
+from lakelog_broker.security.access import Access
 
 
 class RemotingServer:
@@ -40,29 +46,30 @@ class RemotingServer:
             lookups.Lookups(broker),
             scheduling.Scheduling(broker),
             administration.Administration(broker),
+            groups.Groups(broker),
+            replies.Replies(broker),
+            status.Status(broker),
         ):
             self.handlers.update(family.handlers())
         self._broker = broker
         self._connections: set[Connection] = set()
         self._opaque = itertools.count(1)
-        self._server: asyncio.Server | None = None
+        self._access = Access.of(broker.settings)
+        self._listener = Listener(
+            broker.settings, lambda: Connection(self), lambda: len(self._connections)
+        )
         broker.members.on_change = self._members_changed
         _ALL.add(self)
 
     async def start(self) -> int:
         """Bind the port and serve; returns the port. Raises ``OSError``."""
-        settings = self._broker.settings
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self), settings.host, settings.port, backlog=1024
-        )
-        port: int = self._server.sockets[0].getsockname()[1]
-        self._broker.bound(settings.host, port)
+        port = self._listener.start()
+        self._broker.bound(self._broker.settings.host, port)
         return port
 
     async def close(self) -> None:
         """Close the port and all connections."""
-        if self._server is not None:
-            self._server.close()
+        await self._listener.close()
         for connection in list(self._connections):
             connection.close()
         await asyncio.sleep(0)
@@ -72,12 +79,15 @@ class RemotingServer:
 
         Their descriptors stay open, on nothing, until the objects that have them are collected.
         """
-        sockets = [] if self._server is None else [each.fileno() for each in self._server.sockets]
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        for each in (*sockets, *(each.fileno() for each in self._connections)):
+        for each in (self._listener.fileno(), *(each.fileno() for each in self._connections)):
             if each >= 0:
                 os.dup2(nothing, each, inheritable=False)
         os.close(nothing)
+
+    def check(self, request: RemotingCommand) -> None:
+        """Raise :class:`~lakelog_broker.codes.Refused` if its user may not send a request."""
+        self._access.check_remoting(request)
 
     def opened(self, connection: Connection) -> None:
         """Note a new connection."""

@@ -40,6 +40,7 @@ class TopicTable:
         self._builtin = {
             AUTO_CREATE_TOPIC: TopicConfig(AUTO_CREATE_TOPIC, queues, queues, every),
             **{name: TopicConfig(name, 1, 1, every) for name in (settings.cluster, settings.name)},
+            settings.reply_topic: TopicConfig(settings.reply_topic, 1, 1),
         }
 
     def __iter__(self) -> Iterator[TopicConfig]:

@@ -10,6 +10,7 @@ import attrs
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
 from lakelog_broker.remoting.connection import Connection, Handler
+from lakelog_broker.remoting.fastjson import object_keys, queue_object
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_rocketmq.config.topics import TopicConfig
 
@@ -65,14 +66,9 @@ class Administration:
         rows = []
         for queue_id in range(max(topic.read_queues, topic.write_queues)):
             low, high = self._broker.store.queue_bounds(topic.topic, queue_id) or (0, 0)
-            queue = {
-                "brokerName": self._broker.settings.name,
-                "queueId": queue_id,
-                "topic": topic.topic,
-            }
-            value = {"lastUpdateTimestamp": 0, "maxOffset": high, "minOffset": low}
-            rows.append(f"{json.dumps(queue)}:{json.dumps(value)}")
-        return request.response(body=f'{{"offsetTable":{{{",".join(rows)}}}}}'.encode())
+            queue = queue_object(self._broker.settings.name, topic.topic, queue_id)
+            rows.append((queue, {"lastUpdateTimestamp": 0, "maxOffset": high, "minOffset": low}))
+        return request.response(body=f'{{"offsetTable":{object_keys(rows)}}}'.encode())
 
     def delete_topic(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Remove a topic from the configuration; its queues stay until they are unused."""

@@ -71,7 +71,7 @@ class SendHeader:
     def of(cls, request: RemotingCommand) -> SendHeader:
         """Parse the fields, with long names or letters; raises ``KeyError``, ``ValueError``."""
         fields = request.fields
-        if request.code == RequestCode.SEND_MESSAGE:
+        if request.code in {RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE}:
             fields = {name: fields[long] for name, long in _LONG_NAMES.items() if long in fields}
         most = fields.get("l")
         return cls(

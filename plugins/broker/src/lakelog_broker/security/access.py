@@ -1,0 +1,130 @@
+"""Checks the signature of a request and the permissions of its user, of either protocol.
+
+Sources: RocketMQ 5.3.3, ``AclClientRPCHook``, ``AclUtils`` and
+``DefaultAuthenticationContextBuilder``; rocketmq-clients, ``Signature``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from lakelog.errors import SettingsError
+from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.security.requests import Request, uses_of
+from lakelog_broker.security.users import Permission, User, read_users
+from lakelog_broker.settings import BrokerSettings
+
+MAX_CLOCK_SKEW_S: Final = 300
+"""A gRPC signature is refused that is so much older or younger than now."""
+_LAST_WITHOUT_FLAG: Final = 399
+"""The ordinal of 4.9.3 in ``MQVersion``: up to it, clients do not sign ``_UNIQUE_KEY_QUERY``."""
+_UNIQUE_FLAG: Final = "_UNIQUE_KEY_QUERY"
+_GRPC: Final = re.compile(
+    r"MQv2-HMAC-SHA1 Credential=(?P<key>[^,/\s]+)[^,]*, *SignedHeaders=x-mq-date-time, *"
+    r"Signature=(?P<signature>[0-9a-fA-F]{40})"
+)
+_ANONYMOUS: Final = User(access_key="anonymous", secret_key="", admin=True)
+
+
+class Access:
+    """Users by access key; without users, every client may do everything."""
+
+    def __init__(
+        self,
+        users: Mapping[str, User],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._users, self._now = users, now
+
+    @classmethod
+    def of(cls, settings: BrokerSettings) -> Access:
+        """The access that settings grant.
+
+        Raises :class:`~lakelog.errors.SettingsError` if the users file is damaged, and for an
+        address that other machines reach where everybody would be an administrator.
+        """
+        if settings.users is not None:
+            return cls(read_users(settings.users))
+        if not settings.allow_anonymous and not is_loopback(settings.host):
+            raise SettingsError(
+                f"the broker would serve everybody at {settings.host}: give a users file, "
+                "or set allow_anonymous = true, or bind 127.0.0.1"
+            )
+        return cls({})
+
+    def check_remoting(self, request: Request) -> User:
+        """The user of a request that is allowed; raises :class:`Refused` with NO_PERMISSION."""
+        if not self._users:
+            return _ANONYMOUS
+        fields = request.fields
+        user = self._users.get(fields.get("AccessKey", ""))
+        expected = remoting_signature(user.secret_key if user else "", request)
+        given = fields.get("Signature", "").encode("utf-8", "replace")
+        if not hmac.compare_digest(expected, given) or user is None:
+            raise Refused(ResponseCode.NO_PERMISSION, "the access key or the signature is wrong")
+        if user.admin:
+            return user
+        uses = uses_of(request)
+        if uses is None:
+            remark = f"{user.access_key} is no administrator, as request {request.code} needs"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        for use in uses:
+            if not use.allowed_to(user):
+                remark = f"{user.access_key} has no permission for {use}"
+                raise Refused(ResponseCode.NO_PERMISSION, remark)
+        return user
+
+    def check_grpc(self, metadata: Mapping[str, str]) -> User:
+        """The user of a call with a right and recent signature; raises :class:`Refused`.
+
+        :param metadata: ``authorization`` and ``x-mq-date-time`` (``yyyyMMddTHHmmssZ``)
+        """
+        if not self._users:
+            return _ANONYMOUS
+        found = _GRPC.fullmatch(metadata.get("authorization", ""))
+        text = metadata.get("x-mq-date-time", "")
+        user = self._users.get(found["key"]) if found else None
+        secret = user.secret_key if user else ""
+        expected = hmac.digest(secret.encode(), text.encode(), "sha1").hex()
+        given = found["signature"].lower() if found else ""
+        if not hmac.compare_digest(expected, given) or user is None:
+            raise Refused(ResponseCode.NO_PERMISSION, "the access key or the signature is wrong")
+        try:
+            signed = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        except ValueError:
+            remark = f"x-mq-date-time is no time: {text!r}"
+            raise Refused(ResponseCode.NO_PERMISSION, remark) from None
+        if abs((self._now() - signed).total_seconds()) > MAX_CLOCK_SKEW_S:
+            remark = f"the signature is of {text}, more than {MAX_CLOCK_SKEW_S} s from now"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        return user
+
+    @staticmethod
+    def allows(user: User, operation: Permission, *, topic: str = "", group: str = "") -> bool:
+        """Whether ``user`` may do ``operation`` on a topic, or else on a group."""
+        return user.allows(operation, topic=topic, group=group)
+
+
+def remoting_signature(secret: str, request: Request) -> bytes:
+    """The signature that a remoting request must have, in base64."""
+    left_out = {"Signature"}
+    if request.version <= _LAST_WITHOUT_FLAG:
+        left_out.add(_UNIQUE_FLAG)
+    # Java sorts by UTF-16 units; the names of fields are ASCII.
+    values = [value for name, value in sorted(request.fields.items()) if name not in left_out]
+    content = "".join(values).encode("utf-8", "replace") + request.body
+    return base64.b64encode(hmac.digest(secret.encode(), content, "sha1"))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches ``host``."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
