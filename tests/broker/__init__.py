@@ -1,0 +1,1 @@
+"""Unmodified clients against lakelog's broker and RocketMQ's."""
