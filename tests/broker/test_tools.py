@@ -55,7 +55,8 @@ def _tools(home: Path, *arguments: str, flags: tuple[str, ...] = ()) -> list[str
 @contextmanager
 def _lakelogs_broker(home: Path, **settings: Any) -> Iterator[Address]:
     """A broker in a thread of this process."""
-    started, found = Event(), []
+    started = Event()
+    found: list[Any] = []
 
     async def serve() -> None:
         stop = asyncio.Event()
