@@ -13,7 +13,7 @@ from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.security.access import MAX_CLOCK_SKEW_S, Access, remoting_signature
 from lakelog_broker.security.requests import uses_of
-from lakelog_broker.security.users import Permission, User, read_users
+from lakelog_broker.security.users import AccessRight, User, read_users
 from lakelog_broker.settings import BrokerSettings
 
 _SECRET = "secret-of-ann"
@@ -144,12 +144,12 @@ def test_grpc_signatures(access: Access) -> None:
 def test_permissions_of_topics_and_groups(access: Access) -> None:
     """An administrator may do everything."""
     ann = access.check_grpc(_grpc(_NOW))
-    assert access.allows(ann, Permission.PUB, topic="orders")
-    assert not access.allows(ann, Permission.PUB, topic="unlisted")
-    assert access.allows(ann, Permission.SUB, group="billing")
-    assert not access.allows(ann, Permission.SUB, group="other")
+    assert access.allows(ann, AccessRight.PUB, topic="orders")
+    assert not access.allows(ann, AccessRight.PUB, topic="unlisted")
+    assert access.allows(ann, AccessRight.SUB, group="billing")
+    assert not access.allows(ann, AccessRight.SUB, group="other")
     root = User(access_key="root-key", secret_key="x", admin=True)
-    assert access.allows(root, Permission.PUB, topic="closed")
+    assert access.allows(root, AccessRight.PUB, topic="closed")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class RemotingServer:
             administration.Administration(broker),
             groups.Groups(broker),
             replies.Replies(broker),
-            status.Status(broker),
+            status.BrokerStatus(broker),
         ):
             self.handlers.update(family.handlers())
         self._broker = broker

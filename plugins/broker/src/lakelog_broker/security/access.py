@@ -17,7 +17,7 @@ from typing import Final
 from lakelog.errors import SettingsError
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.security.requests import Request, uses_of
-from lakelog_broker.security.users import Permission, User, read_users
+from lakelog_broker.security.users import AccessRight, User, read_users
 from lakelog_broker.settings import BrokerSettings
 
 MAX_CLOCK_SKEW_S: Final = 300
@@ -106,7 +106,7 @@ class Access:
         return user
 
     @staticmethod
-    def allows(user: User, operation: Permission, *, topic: str = "", group: str = "") -> bool:
+    def allows(user: User, operation: AccessRight, *, topic: str = "", group: str = "") -> bool:
         """Whether ``user`` may do ``operation`` on a topic, or else on a group."""
         return user.allows(operation, topic=topic, group=group)
 

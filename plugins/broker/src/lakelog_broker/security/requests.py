@@ -12,10 +12,10 @@ from typing import Any, Final, Protocol, TypeAlias
 import attrs
 
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
-from lakelog_broker.security.users import Permission, User
+from lakelog_broker.security.users import AccessRight, User
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
-_PUB, _SUB = Permission.PUB, Permission.SUB
+_PUB, _SUB = AccessRight.PUB, AccessRight.SUB
 
 
 class Request(Protocol):
@@ -31,7 +31,7 @@ class Request(Protocol):
 class Use:
     """An operation on a topic, or on a group."""
 
-    operation: Permission
+    operation: AccessRight
     topic: str = ""
     group: str = ""
 

@@ -28,7 +28,7 @@ MIN_KEY_LENGTH: Final = 6
 """RocketMQ's least length of an access key and of a secret."""
 
 
-class Permission(Flag):
+class AccessRight(Flag):
     """Operations on a topic or a group."""
 
     DENY = 0
@@ -37,11 +37,11 @@ class Permission(Flag):
 
 
 _PERMISSIONS: Final = {
-    "DENY": Permission.DENY,
-    "PUB": Permission.PUB,
-    "SUB": Permission.SUB,
-    "PUB|SUB": Permission.PUB | Permission.SUB,
-    "SUB|PUB": Permission.PUB | Permission.SUB,
+    "DENY": AccessRight.DENY,
+    "PUB": AccessRight.PUB,
+    "SUB": AccessRight.SUB,
+    "PUB|SUB": AccessRight.PUB | AccessRight.SUB,
+    "SUB|PUB": AccessRight.PUB | AccessRight.SUB,
 }
 
 
@@ -56,12 +56,12 @@ class User:
     access_key: str
     secret_key: str = attrs.field(repr=False)
     admin: bool = False
-    default_topic_perm: Permission = Permission.DENY
-    default_group_perm: Permission = Permission.DENY
-    topic_perms: Mapping[str, Permission] = attrs.field(factory=dict)
-    group_perms: Mapping[str, Permission] = attrs.field(factory=dict)
+    default_topic_perm: AccessRight = AccessRight.DENY
+    default_group_perm: AccessRight = AccessRight.DENY
+    topic_perms: Mapping[str, AccessRight] = attrs.field(factory=dict)
+    group_perms: Mapping[str, AccessRight] = attrs.field(factory=dict)
 
-    def allows(self, operation: Permission, *, topic: str = "", group: str = "") -> bool:
+    def allows(self, operation: AccessRight, *, topic: str = "", group: str = "") -> bool:
         """Whether the user may do ``operation`` on a topic, or else on a group."""
         if self.admin:
             return True
@@ -112,7 +112,7 @@ def _user(account: Any) -> User:
     return User(**fields)
 
 
-def _permission(text: object) -> Permission:
+def _permission(text: object) -> AccessRight:
     if not isinstance(text, str) or text.replace(" ", "") not in _PERMISSIONS:
         raise ValueError(f"{text!r} is no permission; use PUB, SUB, PUB|SUB or DENY")
     return _PERMISSIONS[text.replace(" ", "")]

@@ -1,0 +1,113 @@
+package lakelog.broker;
+
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.utils.MessageUtil;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.remoting.RPCHook;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
+
+/** Runs commands of mqadmin, sends with users, or requests a reply; one result a line or block. */
+public final class Tools {
+    private static final PrintStream OUT = System.out;
+
+    public static void main(String[] args) throws Exception {
+        String[] rest = Arrays.copyOfRange(args, 2, args.length);
+        switch (args[0]) {
+            case "mqadmin":
+                for (String line : rest) {
+                    command(line, args[1]);
+                }
+                break;
+            case "send":
+                for (String user : rest) {
+                    send(args[1], user);
+                }
+                break;
+            default:
+                request(args[1]);
+        }
+        OUT.flush();
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static void command(String line, String server) {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        PrintStream stream = new PrintStream(bytes);
+        System.setOut(stream);
+        System.setErr(stream);
+        String[] words = (line + " -n " + server).split(" ");
+        MQAdminStartup.main0(words, null);
+        stream.flush();
+        OUT.println("### " + line);
+        OUT.println(new String(bytes.toByteArray(), StandardCharsets.UTF_8).trim());
+    }
+
+    /** Sends as "key:secret:topic", without a user if the key is empty. */
+    private static void send(String server, String user) throws Exception {
+        String[] parts = user.split(":");
+        RPCHook hook = parts[0].isEmpty()
+            ? null : new AclClientRPCHook(new SessionCredentials(parts[0], parts[1]));
+        DefaultMQProducer producer = new DefaultMQProducer("senders", hook);
+        producer.setInstanceName(user);
+        producer.setNamesrvAddr(server);
+        producer.setRetryTimesWhenSendFailed(0);
+        producer.setSendMsgTimeout(60_000);
+        producer.start();
+        String outcome;
+        try {
+            Message message = new Message(parts[2], "TagA", "key", "body".getBytes());
+            outcome = producer.send(message).getSendStatus().name();
+        } catch (Exception error) {
+            Throwable cause = error.getCause() == null ? error : error.getCause();
+            if (cause instanceof MQBrokerException) {
+                outcome = "code " + ((MQBrokerException) cause).getResponseCode();
+            } else {
+                boolean unknown = error.getMessage().startsWith("No route info");
+                outcome = unknown ? "no route" : error.toString();
+            }
+        }
+        OUT.println("sent " + user + " " + outcome);
+        producer.shutdown();
+    }
+
+    private static void request(String server) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("asking");
+        producer.setNamesrvAddr(server);
+        producer.start();
+        producer.send(new Message("questions", "ignored".getBytes()), 60_000);
+        DefaultMQProducer replying = new DefaultMQProducer("replying");
+        replying.setInstanceName("replying");
+        replying.setNamesrvAddr(server);
+        replying.start();
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("answering");
+        consumer.setNamesrvAddr(server);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe("questions", "asked");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (Message each : messages) {
+                try {
+                    byte[] body = ("reply to " + new String(each.getBody())).getBytes();
+                    replying.send(MessageUtil.createReplyMessage(each, body), 60_000);
+                } catch (Exception error) {
+                    OUT.println("reply failed " + error);
+                }
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        Message answer = producer.request(
+            new Message("questions", "asked", "question".getBytes()), 90_000);
+        OUT.println("answer " + new String(answer.getBody()));
+    }
+}

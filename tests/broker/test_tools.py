@@ -1,0 +1,120 @@
+"""Users and TLS with RocketMQ's Java programs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Final
+
+import pytest
+
+import lakelog
+from lakelog_broker.running import running_broker
+from lakelog_broker.settings import BrokerSettings
+from lakelog_replication.address import Address
+from lakelog_replication.remoting import runtime_info
+from tests.replication.masterbroker import jars
+from tests.support import maven, required
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+_SOURCE: Final = Path(__file__).parent / "java" / "Tools.java"
+_LOGBACK: Final = Path(__file__).parents[1] / "oracle" / "resources" / "logback.xml"
+_PATIENCE_S: Final = 300
+
+
+def _tools(home: Path, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
+    """The lines that the Java program prints."""
+    if shutil.which("javac") is None:
+        required.missing("Java clients need javac")
+    library = jars()
+
+    def compile_into(folder: Path) -> None:
+        path = os.fspath(library / "*")
+        maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), str(_SOURCE)])
+
+    state = f"{library.name}-{maven.digest([_SOURCE])}"
+    classes = maven.once(maven.CACHE / f"tools-{state}", compile_into)
+    command = [
+        *("java", "-Xmx192m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
+        f"-Drmq.logback.configurationFile={_LOGBACK}",
+        *flags,
+        *("-cp", os.pathsep.join([str(library / "*"), str(classes)]), "lakelog.broker.Tools"),
+        *arguments,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+@contextmanager
+def _lakelogs_broker(home: Path, **settings: Any) -> Iterator[Address]:
+    """A broker in a thread of this process."""
+    started = Event()
+    found: list[Any] = []
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        with lakelog.open(home / "store", segment_size_bytes=1 << 20) as store:
+            async with running_broker(store, BrokerSettings(port=0, **settings)) as running:
+                found.extend([asyncio.get_running_loop(), stop, running.address])
+                started.set()
+                await stop.wait()
+
+    thread = Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert started.wait(60)
+    loop, stop, address = found
+    try:
+        yield Address.parse(address)
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+
+
+def test_users_of_java_clients(tmp_path: Path) -> None:
+    """The right secret, a topic that is not allowed, a wrong secret, an unknown user, and none.
+
+    The last three get no route, as the name server is part of the broker.
+    """
+    users = tmp_path / "users.toml"
+    users.write_text(
+        "[[accounts]]\naccess_key = 'ann-key'\nsecret_key = 'ann-secret'\n"
+        "topic_perms = { orders = 'PUB' }\n"
+    )
+    cases = {
+        "ann-key:ann-secret:orders": "SEND_OK",
+        "ann-key:ann-secret:audit": "code 16",
+        "ann-key:bad-secret:orders": "no route",
+        "bob-key:ann-secret:orders": "no route",
+        "::orders": "no route",
+    }
+    with _lakelogs_broker(tmp_path, users=users) as server:
+        lines = _tools(tmp_path, "send", str(server), *cases)
+    assert dict(each.split(" ", 2)[1:] for each in lines if each.startswith("sent ")) == cases
+
+
+def test_tls_of_java_clients(tmp_path: Path) -> None:
+    """A client with TLS is served where TLS is required."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    pem, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    subject = ("-nodes", "-days", "2", "-subj", "/CN=tests", "-newkey", "rsa:2048")
+    command = ["openssl", "req", "-x509", *subject, "-out", str(pem), "-keyout", str(key)]
+    subprocess.run(command, check=True, capture_output=True)
+    with _lakelogs_broker(tmp_path, tls="required", certificate=pem, key=key) as server:
+        lines = _tools(tmp_path, "send", str(server), "::orders", flags=("-Dtls.enable=true",))
+    assert "sent ::orders SEND_OK" in lines
+
+
+def test_runtime_info_for_replicas(tmp_path: Path) -> None:
+    """As a replica reads it."""
+    with _lakelogs_broker(tmp_path) as server:
+        found = runtime_info(server)
+    assert found.minimum == 0
+    assert found.flushed <= found.end
