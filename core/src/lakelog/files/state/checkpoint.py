@@ -42,17 +42,26 @@ def read_checkpoint(files: FileSystem, path: Path) -> StoreCheckpoint:
     return StoreCheckpoint(*CHECKPOINT.unpack_from(data))
 
 
-def write_checkpoint(files: FileSystem, path: Path, checkpoint: StoreCheckpoint) -> None:
-    """Write and sync; everything claimed by ``checkpoint`` must be durable already."""
+def write_checkpoint(
+    files: FileSystem, path: Path, checkpoint: StoreCheckpoint, *, is_there: bool = False
+) -> None:
+    """Write and sync; everything claimed by ``checkpoint`` must be durable already.
+
+    :param is_there: whether the file was written before and its folder synced, so that both are
+        done without
+    """
     content = CHECKPOINT.pack(*attrs.astuple(checkpoint)).ljust(CHECKPOINT_BYTES, b"\x00")
     file = files.open(path / CHECKPOINT_FILE, write=True, create=True)
     try:
+        is_whole = is_there and file.size() == CHECKPOINT_BYTES  # nobody has removed it since
         file.write_at(0, content)
-        file.truncate(CHECKPOINT_BYTES)
+        if not is_whole:
+            file.truncate(CHECKPOINT_BYTES)
         file.sync()
     finally:
         file.close()
-    files.sync_dir(path)
+    if not is_whole:
+        files.sync_dir(path)
 
 
 class CheckpointKeeper:
@@ -68,6 +77,7 @@ class CheckpointKeeper:
         self._path = path
         self._lock = Lock()
         self._frozen = False
+        self._is_there = False
         self._sources: list[Callable[[], StoreCheckpoint]] = []
 
     def read(self) -> StoreCheckpoint:
@@ -104,11 +114,12 @@ class CheckpointKeeper:
 
     def _write(self, checkpoint: StoreCheckpoint) -> None:
         try:
-            write_checkpoint(self._files, self._path, checkpoint)
+            write_checkpoint(self._files, self._path, checkpoint, is_there=self._is_there)
         except OSError as error:
             self.freeze()
             self.on_failure(error)
             raise
+        self._is_there = True
 
 
 def _highest(*given: StoreCheckpoint) -> StoreCheckpoint:
