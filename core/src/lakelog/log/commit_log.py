@@ -378,14 +378,26 @@ class CommitLog:
         """Let no sync claim more than ``vouched`` from now on; it never goes back."""
         self._files.vouched = vouched
 
-    def sync_all(self) -> None:
-        """Sync what nobody vouches for, and claim nothing; for a log that is being closed."""
-        if self._files.vouched is None:
-            return
+    @property
+    def is_replica(self) -> bool:
+        """Whether its bytes are those of a master."""
+        return self._files.vouched is not None
+
+    def sync_received(self) -> int:
+        """Sync what was received, though nobody may vouch for it, and claim nothing.
+
+        :returns: the end of the bytes that are durable here
+
+        Raises :class:`~lakelog.errors.StoreFailed`.
+        """
+        if self._health.failure is not None:
+            raise self._health.failed()
+        end = self.positions.appended
         try:
-            self.segments.sync(self.positions.flushed, self.positions.appended)
+            self._files.sync_received(self.positions.flushed, end)
         except OSError as error:
             raise self._failed(error) from error
+        return end
 
     @property
     def syncable(self) -> int:
