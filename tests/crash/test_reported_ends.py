@@ -110,10 +110,10 @@ def test_what_was_reported_outlives_a_power_cut_before_its_note(tmp_path: Path, 
 def unsynced_reports(patch: pytest.MonkeyPatch) -> None:
     """It reports what it has written."""
 
-    def sync_received(self: LogFiles, _start: int, end: int) -> None:
+    def sync_bytes(self: LogFiles, _start: int, end: int) -> None:
         self.synced = end
 
-    patch.setattr(LogFiles, "sync_received", sync_received)
+    patch.setattr(LogFiles, "sync_bytes", sync_bytes)
 
 
 def unnoted_ends(patch: pytest.MonkeyPatch) -> None:

@@ -128,30 +128,25 @@ class LogFiles:
 
     def sync(self, start: int, end: int) -> None:
         """Make the bytes from ``start`` to ``end`` durable; raises ``OSError``."""
-        stamp, vouched = self._stamp_ms, self.vouched
-        if vouched is None:
-            self._sync(start, end)
-        else:
-            self.sync_received(start, end)
+        stamp = self._stamp_ms
+        self.sync_bytes(start, end)
         self.positions.words[FLUSHED_TIMESTAMP] = stamp
-        if vouched is not None:
-            vouched.store(end)
+        if self.vouched is not None:
+            self.vouched.store(end)
 
-    def sync_received(self, start: int, end: int) -> None:
-        """Make the bytes of a replica durable, and claim nothing; those that are, are left out.
+    def sync_bytes(self, start: int, end: int) -> None:
+        """Sync, and claim nothing; what is known to be synced on a replica is left out.
 
-        For any thread, beside :meth:`sync`. Raises ``OSError``.
+        For any thread. Raises ``OSError``.
         """
         with self._syncing:  # a signal's handler may interrupt a sync with one
-            if end > self.synced:
-                self._sync(max(start, self.synced), end)
-                self.synced = end
-
-    def _sync(self, start: int, end: int) -> None:
-        self.commit()
-        begun = time.perf_counter_ns()
-        self.segments.sync(start, end)
-        self.positions.count_sync((time.perf_counter_ns() - begun) // 1000)
+            start = max(start, self.synced)
+            if start < end:
+                self.commit()
+                begun = time.perf_counter_ns()
+                self.segments.sync(start, end)
+                self.positions.count_sync((time.perf_counter_ns() - begun) // 1000)
+                self.synced = 0 if self.vouched is None else end
 
     def write_again(self, start: int, end: int) -> None:
         """Read the records from ``start`` to ``end``, check them, and write the same bytes again.

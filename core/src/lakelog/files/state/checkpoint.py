@@ -7,6 +7,7 @@ sector, so a torn write leaves the old or the new ones.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from threading import Lock
 
@@ -51,16 +52,13 @@ def write_checkpoint(
         done without
     """
     content = CHECKPOINT.pack(*attrs.astuple(checkpoint)).ljust(CHECKPOINT_BYTES, b"\x00")
-    file = files.open(path / CHECKPOINT_FILE, write=True, create=True)
-    try:
-        is_whole = is_there and file.size() == CHECKPOINT_BYTES  # nobody has removed it since
+    with closing(files.open(path / CHECKPOINT_FILE, write=True, create=True)) as file:
+        is_there &= file.size() == CHECKPOINT_BYTES  # nobody has removed it since
         file.write_at(0, content)
-        if not is_whole:
+        if not is_there:
             file.truncate(CHECKPOINT_BYTES)
         file.sync()
-    finally:
-        file.close()
-    if not is_whole:
+    if not is_there:
         files.sync_dir(path)
 
 
@@ -72,7 +70,7 @@ class CheckpointKeeper:
     """
 
     def __init__(self, files: FileSystem, path: Path) -> None:
-        self.on_failure: Callable[[OSError], object] = _ignore
+        self.on_failure: Callable[[OSError], object] = lambda _error: None  # the caller receives it
         self._files = files
         self._path = path
         self._lock = Lock()
@@ -124,7 +122,3 @@ class CheckpointKeeper:
 
 def _highest(*given: StoreCheckpoint) -> StoreCheckpoint:
     return StoreCheckpoint(*map(max, zip(*map(attrs.astuple, given), strict=True)))
-
-
-def _ignore(_error: OSError) -> None:
-    """Ignore the error: the caller receives it."""
