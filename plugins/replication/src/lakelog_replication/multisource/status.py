@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from lakelog.files.pages.page_view import process_start
 from lakelog_daemon.processes import Usage
 from lakelog_daemon.status import VERSION, disks, now_ms
 from lakelog_replication.multisource.source import SourceMaster
@@ -49,6 +50,7 @@ class FolderStatus:
             "version": VERSION,
             "path": str(self.path),
             "pid": os.getpid(),
+            "start_ticks": process_start(os.getpid()),
             "started_ms": self._started_ms,
             "heartbeat_ms": now_ms(),
             "state": state,
