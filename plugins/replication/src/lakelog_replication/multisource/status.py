@@ -15,9 +15,8 @@ from typing import Any
 
 import attrs
 
-from lakelog.files.pages.page_view import process_start
 from lakelog_daemon.processes import Usage
-from lakelog_daemon.status import VERSION, disks, now_ms
+from lakelog_daemon.status import VERSION, disks, now_ms, writer
 from lakelog_replication.multisource.source import SourceMaster
 
 
@@ -49,8 +48,7 @@ class FolderStatus:
         return {
             "version": VERSION,
             "path": str(self.path),
-            "pid": os.getpid(),
-            "start_ticks": process_start(os.getpid()),
+            **writer(),
             "started_ms": self._started_ms,
             "heartbeat_ms": now_ms(),
             "state": state,
