@@ -1,4 +1,4 @@
-"""A replica on a disk that is full: it waits, keeps what it has, and goes on when there is room."""
+"""Replicas on a disk that is full: they wait, keep what they have, and go on when there is room."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Final
 
 import pytest
 
+import lakelog
+from lakelog_cli.copylags import copy_lags
 from lakelog_testing.scriptedmaster import ScriptedMaster
+from plugins.replication.tests.multisource.programs import end_of, program, reaches
 from plugins.replication.tests.replica.copies import (
     SEGMENT,
     bodies,
@@ -25,6 +28,8 @@ from tests.support.smalldisk import tmpfs
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 COUNT: Final = 3000
+STATUS_BYTES: Final = 48 << 10
+"""Room for the small files of a copy, and for no segment."""
 
 
 @pytest.fixture(params=["tmpfs", "ext4", "xfs"])
@@ -77,3 +82,51 @@ def test_a_copy_waits_for_room_and_goes_on(tmp_path: Path, disk: Path, segments:
         assert store.wait_dispatched()
         assert len(bodies(store)) == COUNT == sum(map(len, queued(store).values()))
     assert log_of(path, len(log)) == log
+
+
+@pytest.mark.parametrize("segments", [1, 8])
+def test_a_full_disk_under_one_of_several_copies_stops_no_other(
+    tmp_path: Path, disk: Path, segments: int
+) -> None:
+    logs = {name: make_log(tmp_path / f"master-{name}", COUNT) for name in "ab"}
+    few, folder = len(logs["a"]) // 30, tmp_path / "copies"
+    folder.mkdir()
+    (disk / "a").mkdir()
+    (folder / "a").symlink_to(disk / "a")
+    with (
+        ScriptedMaster(logs["a"][:few], segment_bytes=SEGMENT) as full,
+        ScriptedMaster(logs["b"][:few], segment_bytes=SEGMENT) as other,
+        program(
+            folder, "replicate", "--from", f"a={full.address}", "--from", f"b={other.address}"
+        ) as copying,
+    ):
+        reaches(folder / "a", few - 1000)
+        reaches(folder / "b", few - 1000)
+        until(lambda: "receives from" in said_of(folder / "a"))  # the files of its status are there
+        eaten = eat(disk, segments * SEGMENT + STATUS_BYTES)
+        full.append(logs["a"][few:])
+        until(lambda: "no room for" in said_of(folder / "a"))
+        other.append(logs["b"][few:])
+        reaches(folder / "b", other.end)
+        pid = copying.row("b")["pid"]
+        assert "no room for" in said_of(folder / "a")
+        end = end_of(folder / "a")
+        assert end < full.end
+        eaten.unlink()
+        reaches(folder / "a", full.end)
+        until(lambda: "no room for" not in said_of(folder / "a"))
+        until(lambda: copying.row("a")["health"] == copying.row("b")["health"] == "ok")
+        assert copying.row("b")["pid"] == pid
+        assert copying.row("b")["restarts"] == 0
+        assert copying.stop() == 0, copying.said()
+    for name, log in logs.items():
+        assert log_of(folder / name, len(log)) == log
+        lakelog.recover(folder / name)
+        with lakelog.open(folder / name, mode="read") as store:
+            assert len(bodies(store)) == COUNT == sum(map(len, queued(store).values()))
+
+
+def said_of(copy: Path) -> str:
+    """What a copy says of itself, as `lakelog replication status` shows it."""
+    lags = copy_lags(copy)
+    return "" if lags is None else str(lags["says"])

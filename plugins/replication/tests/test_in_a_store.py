@@ -21,13 +21,17 @@ import lakelog_replication.plugin
 from lakelog import Message, Store
 from lakelog.errors import PutRefused, SettingsError, StoreError
 from lakelog.status import PutStatus
+from lakelog_replication.master import server
+from lakelog_replication.master.server import HaServer
 from lakelog_replication.status import read_status
 from lakelog_testing import ScriptedSlave
-from plugins.replication.tests.masters import eventually
+from plugins.replication.tests.masters import PATIENCE_SECONDS, eventually
 
 PLUGINS = [lakelog_replication.plugin, lakelog_flush.plugin, lakelog_hash_index.plugin]
 SEGMENT = 1 << 16
 SLOW_MS = 60_000
+BEATLESS = {"heartbeat_interval_ms": 600_000, "silence_timeout_ms": 3_600_000}
+"""Heartbeats would send the log too."""
 
 
 def open_master(path: Path, *, flush: str = "none", **section: Any) -> Store:
@@ -154,6 +158,64 @@ def copies(store: Store) -> int:
     """The end that enough connected slaves have."""
     assert store._owned is not None
     return store._owned.log.copies.reachable_end
+
+
+def test_a_sync_of_the_store_wakes_the_sender(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other thread looks at the log, and no heartbeat is due."""
+    monkeypatch.setattr(server, "_TURN_SECONDS", float(SLOW_MS))
+    monkeypatch.setattr(HaServer, "_watch", lambda server, log: server._look(log, -SLOW_MS))
+    section: dict[str, Any] = {"in_sync_replicas": 2, **BEATLESS}
+    with open_master(tmp_path / "s", flush="group-commit", **section) as store:
+        store.put(message())
+        with replica(tmp_path / "s") as copy:
+            for _ in range(20):
+                eventually(lambda: copies(store) == store.max_offset)
+                assert (
+                    store.put_async(message()).result(PATIENCE_SECONDS).status is PutStatus.PUT_OK
+                )
+            assert len(copy.bytes) == store.max_offset - 1
+
+
+ONE_PUT = """
+import sys
+from plugins.replication.tests.test_in_a_store import BEATLESS, Path, message, open_master
+section = {"in_sync_replicas": 2, **BEATLESS}
+with open_master(Path(sys.argv[1]), flush="group-commit", **section) as store:
+    for line in sys.stdin:
+        print(store.put(message()).status.name, flush=True)
+"""
+
+
+def test_a_put_of_another_process_wakes_the_sender_after_a_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No look at an interval happens meanwhile."""
+    monkeypatch.setattr(server, "_TURN_SECONDS", float(SLOW_MS))
+    monkeypatch.setattr(server, "_REST_SECONDS", 0.1)
+    monkeypatch.setattr(HaServer, "_poll", lambda server, _log: server._over.wait(0.01))
+    section: dict[str, Any] = {"in_sync_replicas": 2, **BEATLESS}
+    with open_master(tmp_path / "s", flush="group-commit", **section) as store:
+        store.put(message())
+        with (
+            replica(tmp_path / "s"),
+            subprocess.Popen(
+                [sys.executable, "-c", ONE_PUT, str(tmp_path / "s")],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            ) as other,
+        ):
+            assert other.stdin is not None
+            assert other.stdout is not None
+            for _ in range(3):
+                eventually(lambda: copies(store) == store.max_offset)
+                other.stdin.write("put\n")
+                other.stdin.flush()
+                assert other.stdout.readline() == "PUT_OK\n"
+                Event().wait(0.5)  # a rest, so that the next put is not expected
+            other.stdin.close()
 
 
 def test_refusing_without_a_wait_is_an_error(tmp_path: Path) -> None:

@@ -167,8 +167,7 @@ class DispatchRunner:
                 raise self.failure
             if self.arrivals.closed:
                 raise StoreClosed("the store was closed meanwhile")
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if (left := deadline - time.monotonic()) <= 0:
                 return False
             self.arrivals.wait(seen, left)
 

@@ -20,7 +20,7 @@ class ReplicaLog:
     """The log of a replica; offsets in bytes from its start. For one thread at a time.
 
     :ivar log: its ends; ``flushed`` is the end of that which the master cannot lose, and is synced
-        here. ``sync`` moves it
+        here. Its own ``sync`` moves it
     :ivar last_record: where a record starts that only few bytes follow, often the last one; -1
         without one
     :ivar last_timestamp_ms: store time of the last record, in ms since 1970
@@ -30,6 +30,8 @@ class ReplicaLog:
         ms. These must be whole, checked records, or a blank record up to the end of a segment,
         within one segment. Raises :class:`~lakelog.errors.PutRefused` if the log cannot grow now,
         and :class:`~lakelog.errors.StoreFailed`
+    :ivar sync: makes all that was appended durable here, and claims nothing; returns its end.
+        Raises :class:`~lakelog.errors.StoreFailed`
     :ivar vouch: lets the next ``sync`` claim the bytes before an offset, where a record ends, with
         its store time: the master cannot lose them. The offset is noted durably before it is
         published; it never goes back
@@ -42,6 +44,7 @@ class ReplicaLog:
     view: Callable[[int, int], memoryview]
     records: Callable[[int, int], Iterator[RecordBatch]]
     append: Callable[[int, Body, int], object]
+    sync: Callable[[], int]
     vouch: Callable[[int, int], None]
     fail: Callable[[Exception], Exception]
 

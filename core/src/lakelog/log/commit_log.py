@@ -99,10 +99,6 @@ class LogParts:
     failed: Callable[[OSError], Exception]
 
 
-def _ignore() -> None:
-    """Do nothing."""
-
-
 class CommitLog:
     """The log of one store, as one process appends to it.
 
@@ -148,7 +144,7 @@ class CommitLog:
         self.copies: CopyProgress = CopiedEnd(page.memory, COPIED_AT)
         self._page = page
         self._is_read_at_once = not page.words[FLAGS] & DURABLE
-        self.on_synced: Callable[[], None] = _ignore
+        self.on_synced: Callable[[], None] = lambda: None
 
     def putting(self, accelerator: Accelerator, encoder: Encoder) -> Putting | None:
         """A function of compiled code that encodes and appends a message; see ``accelerate``."""
@@ -334,14 +330,11 @@ class CommitLog:
 
     def settle(self) -> None:
         """Wait for an append in progress; none follows once puts are refused."""
-        while True:
-            try:
-                self._inside(lambda: None)  # which repairs what a signal's handler has cut short
-            except PutRefused:  # somebody takes long
-                continue
-            except StoreFailed:
-                return
-            return
+        with suppress(StoreFailed):
+            while True:
+                with suppress(PutRefused):  # somebody takes long
+                    self._inside(lambda: None)  # repairs what a signal's handler has cut short
+                    return
 
     # --- a replica ---
 
@@ -378,14 +371,19 @@ class CommitLog:
         """Let no sync claim more than ``vouched`` from now on; it never goes back."""
         self._files.vouched = vouched
 
-    def sync_all(self) -> None:
-        """Sync what nobody vouches for, and claim nothing; for a log that is being closed."""
+    def sync_received(self) -> int:
+        """On a replica, sync what nobody may vouch for, too, and claim nothing.
+
+        :returns: the end of the bytes that are durable here
+
+        Raises :class:`~lakelog.errors.StoreFailed`.
+        """
         if self._files.vouched is None:
-            return
-        try:
-            self.segments.sync(self.positions.flushed, self.positions.appended)
-        except OSError as error:
-            raise self._failed(error) from error
+            return self.positions.flushed
+        end = self.positions.appended
+        with self._failing():
+            self._files.sync_bytes(self.positions.flushed, end)
+        return end
 
     @property
     def syncable(self) -> int:
@@ -407,12 +405,8 @@ class CommitLog:
 
     def commit(self) -> int:
         """Hand staged bytes to the page cache; return the end visible to other processes."""
-        if self._health.failure is not None:
-            raise self._health.failed()
-        try:
+        with self._failing():
             end = self._files.commit()
-        except OSError as error:
-            raise self._failed(error) from error
         if self.staged:
             self.positions.moved()
         return end
@@ -422,28 +416,28 @@ class CommitLog:
 
         After one failure all later calls fail: bytes not durable by then never count as durable.
         """
-        if self._health.failure is not None:
-            raise self._health.failed()
-        before = self.positions.flushed
-        self._sync.reach(self.syncable, math.inf)
-        flushed = self.positions.flushed
-        if flushed > before:
-            self._synced()
-        return flushed
+        with self._failing():
+            self._sync.reach(self.syncable, math.inf)
+        return self.positions.flushed
 
     def try_sync(self) -> bool:
         """As :meth:`sync`, unless another sync is running; ``True`` if done or not needed."""
+        with self._failing():
+            return self._sync.lead(self.syncable)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Let an ``OSError`` fail the store; call ``on_synced`` if the durable end has moved."""
         if self._health.failure is not None:
             raise self._health.failed()
         before = self.positions.flushed
-        led = self._sync.lead(self.syncable)
+        try:
+            yield
+        except OSError as error:
+            raise self._failed(error) from error
         if self.positions.flushed > before:
-            self._synced()
-        return led
-
-    def _synced(self) -> None:
-        self.positions.moved()
-        self.on_synced()
+            self.positions.moved()
+            self.on_synced()
 
     def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
         """Wait until the log is durable up to ``end_offset``; ``False`` on timeout."""
@@ -482,8 +476,7 @@ class CommitLog:
             asked = self.sleeper.ask() if self.sleeper is not None else None
             if positions.flushed > durable_end or positions.committed > committed_end:
                 break
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if (left := deadline - time.monotonic()) <= 0:
                 return False
             if asked is None or self.sleeper is None or not self.sleeper.sleep(asked, left):
                 time.sleep(min(left, _POLL_S))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Iterator
-from threading import Lock
+from threading import Lock, RLock
 from typing import TYPE_CHECKING
 
 import attrs
@@ -48,12 +48,15 @@ class LogFiles:
     """Implements the protocols ``RepairedLog`` and ``SyncedLog`` of ``lakelog.files.shared``.
 
     :ivar vouched: on a replica, the most that counts as durable
+    :ivar synced: on a replica, the end of the bytes that syncs of this process have covered
     """
 
     segments: Segments
     positions: Positions
     table: QueueTable
     vouched: VouchedEnd | None = attrs.field(default=None, init=False)
+    synced: int = attrs.field(default=0, init=False)
+    _syncing: RLock = attrs.field(factory=RLock, init=False)
     _stamp_ms: int = attrs.field(default=0, init=False)
     _committing: Lock = attrs.field(factory=Lock, init=False)
 
@@ -126,13 +129,24 @@ class LogFiles:
     def sync(self, start: int, end: int) -> None:
         """Make the bytes from ``start`` to ``end`` durable; raises ``OSError``."""
         stamp = self._stamp_ms
-        self.commit()
-        begun = time.perf_counter_ns()
-        self.segments.sync(start, end)
-        self.positions.count_sync((time.perf_counter_ns() - begun) // 1000)
+        self.sync_bytes(start, end)
         self.positions.words[FLUSHED_TIMESTAMP] = stamp
         if self.vouched is not None:
             self.vouched.store(end)
+
+    def sync_bytes(self, start: int, end: int) -> None:
+        """Sync, and claim nothing; what is known to be synced on a replica is left out.
+
+        For any thread. Raises ``OSError``.
+        """
+        with self._syncing:  # a signal's handler may interrupt a sync with one
+            start = max(start, self.synced)
+            if start < end:
+                self.commit()
+                begun = time.perf_counter_ns()
+                self.segments.sync(start, end)
+                self.positions.count_sync((time.perf_counter_ns() - begun) // 1000)
+                self.synced = 0 if self.vouched is None else end
 
     def write_again(self, start: int, end: int) -> None:
         """Read the records from ``start`` to ``end``, check them, and write the same bytes again.

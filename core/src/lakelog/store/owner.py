@@ -136,7 +136,7 @@ class OwnedStore(OpenLog):
                 "closed in the middle of a sync of the same thread; the next open recovers it",
                 path=self.directory.path,
             )
-        self.log.sync_all()
+        self.log.sync_received()
         self.checkpoint.advance()  # the log is one of its sources
 
 

@@ -89,6 +89,7 @@ def replica_log(owned: OwnedStore) -> ReplicaLog:
         view=owned.segments.view,
         records=records,
         append=owned.log.receive,
+        sync=owned.log.sync_received,
         vouch=lambda end, timestamp_ms: owned.log.vouch(VouchedEnd(end, timestamp_ms, store)),
         fail=owned.health.fail,
     )

@@ -69,6 +69,11 @@ RATED: Final = ("appended", "flushed", "dispatched", "records", "syncs")
 """The counters with a meaningful rate."""
 
 
+def writer() -> dict[str, Any]:
+    """``pid`` and ``start_ticks`` of this process."""
+    return {"pid": os.getpid(), "start_ticks": process_start(os.getpid())}
+
+
 def now_ms() -> int:
     """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
@@ -130,8 +135,7 @@ class StatusReporter:
             "version": VERSION,
             "lakelog": _version(),
             "path": str(self.store.path),
-            "pid": os.getpid(),
-            "start_ticks": process_start(os.getpid()),
+            **writer(),
             "started_ms": self._started_ms,
             "heartbeat_ms": now_ms(),
             "state": FAILED if failed else state,

@@ -72,11 +72,16 @@ class Watcher:
         Without ``serve`` there are no followers. Problems are then a missing heartbeat, or services
         that no process runs. If RocketMQ owns the store, there are no positions either.
 
+        Of a folder of copies of several masters, the view is its status.
+
         Raises :class:`~lakelog.errors.NoOwner` and :class:`~lakelog.errors.NotAStore`.
         """
         if not self.path.is_dir():
             raise NotAStore("no store is here; is the path right?", path=self.path)
         if not is_owned(self.files, self.path):
+            folder = self._fresh()
+            if folder is not None and "masters" in folder:
+                return {"served_by": "serve", **folder}
             raise NoOwner("nobody has this store open; nothing is at work", path=self.path)
         page, served = self._reader.page(), self._served()
         if served is not None:
@@ -113,13 +118,19 @@ class Watcher:
         return None if time.monotonic_ns() // 1_000_000 - appender[1] < LONG_MS else appender
 
     def _served(self) -> dict[str, Any] | None:
-        """The status of a running ``serve``, if any."""
+        """The status of a running ``serve`` that owns the store, if any."""
+        said = self._fresh()
+        is_owner = said is not None and said["pid"] == owner_pid(self.files, self.path)
+        return said if is_owner else None
+
+    def _fresh(self) -> dict[str, Any] | None:
+        """The status of a process that runs and has written it recently."""
         said = read_status(self.files, self.path)
         if said is None or said.get("version") != VERSION or not _is_fresh(said):
             return None
         start = process_start(said["pid"])
         is_there = start is not None and start == said.get("start_ticks")
-        return said if is_there and said["pid"] == owner_pid(self.files, self.path) else None
+        return said if is_there else None
 
     def _plain(self, page: PageView | None) -> dict[str, Any]:
         pid = page.owner[0] if page is not None else owner_pid(self.files, self.path)

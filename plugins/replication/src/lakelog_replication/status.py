@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,13 +99,13 @@ class ReplicaStatus:
 def _write(files: FileSystem, path: Path, content: Mapping[str, Any]) -> None:
     target = path / OWN_DIR / STATUS_FILE
     temporary = target.with_name(f"{STATUS_FILE}.tmp")  # one process replicates, and writes it
-    file = files.open(temporary, write=True, create=True)
-    try:
-        file.truncate(0)
-        file.write_at(0, json.dumps({"version": _VERSION, **content}, indent=1).encode())
-    finally:
-        file.close()
-    files.rename(temporary, target)
+    data = json.dumps({"version": _VERSION, **content}, indent=1).encode()
+    with closing(files.open(temporary, write=True, create=True)) as file:
+        file.write_at(0, data)
+        file.truncate(len(data))
+    # Both files stay, with their blocks: a full disk may have no room for a new one.
+    if not (target.exists() and files.exchange(temporary, target)):
+        files.rename(temporary, target)
 
 
 def read_status(path: Path) -> MasterStatus | None:

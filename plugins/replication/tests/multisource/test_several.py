@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,8 +37,18 @@ def test_each_master_has_a_store_of_its_own(tmp_path: Path) -> None:
         reaches(folder / "a", one.end)
         reaches(folder / "b", other.end)
         until(lambda: copying.row("b").get("health") == "ok")
+        shown = json.loads(top(folder, "--json"))
+        assert shown["masters"]["b"]["slaves"] == other.address
+        assert {"a", "b"} <= {each["name"] for each in shown["processes"]}
+        assert "no positions" not in top(folder, "--once")
         assert copying.stop() == 0, copying.said()
     assert [log_of(folder / name, len(log)) for name, log in zip("ab", logs, strict=True)] == logs
+
+
+def top(folder: Path, *words: str) -> str:
+    """The output of ``lakelog top``."""
+    command = [sys.executable, "-m", "lakelog", "top", str(folder), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def test_a_master_whose_log_differs_stops_alone(tmp_path: Path) -> None:

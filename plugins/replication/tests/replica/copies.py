@@ -79,6 +79,13 @@ def failure(store: lakelog.Store) -> BaseException | None:
     return None if owned is None else owned.health.failure
 
 
+def synced_end(store: lakelog.Store) -> int:
+    """The end of the bytes of a replica that a cut of the power leaves."""
+    owned = store._owned
+    assert owned is not None
+    return owned.log._files.synced
+
+
 def stopped(path: Path, master: str, **more: Any) -> ReplicaStopped:
     """The error by which a replica stops."""
     with pytest.raises(ReplicaStopped) as found, replica(path, master, **more) as store:

@@ -19,6 +19,7 @@ from plugins.replication.tests.replica.copies import (
     queued,
     replica,
     stopped,
+    synced_end,
     until,
 )
 
@@ -96,7 +97,8 @@ def test_a_learner_repeats_its_first_report_and_others_report_what_is_synced(
         assert set(master.reports[1:]) == {1}
     with replica(tmp_path / "counted", master.address, learner=False) as store:
         master.await_report(master.end)
-        assert store.flushed_offset == master.end
+        assert synced_end(store) == master.end
+        until(lambda: store.flushed_offset == master.end)
 
 
 def test_puts_are_refused_in_every_way(tmp_path: Path, master: ScriptedMaster) -> None:

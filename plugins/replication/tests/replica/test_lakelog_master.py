@@ -24,6 +24,7 @@ from plugins.replication.tests.replica.copies import (
     queued,
     replica,
     stopped,
+    synced_end,
     until,
 )
 
@@ -61,7 +62,8 @@ def test_a_put_waits_until_a_replica_has_it_durably(tmp_path: Path) -> None:
             for number in range(1, 30):
                 result = store.put(message(number))
                 assert result.status is PutStatus.PUT_OK
-                assert copy.flushed_offset >= result.end_offset
+                assert synced_end(copy) >= result.end_offset
+            until(lambda: copy.flushed_offset == store.max_offset)
             assert bodies(copy) == bodies(store)
             assert copy.wait_dispatched()
             assert store.wait_dispatched()

@@ -20,6 +20,7 @@ class FakeReceivedLog:
 
     :ivar data: the log from 0 on
     :ivar flushed: the durable end
+    :ivar synced: end of the bytes that a cut of the power leaves
     :ivar error: raised by the next ``append``, in place of an append
     :ivar failure: the error that the receiver has stopped the store with
     """
@@ -30,7 +31,7 @@ class FakeReceivedLog:
     def __init__(self, data: bytes = b"") -> None:
         """Begin with whole records, none of which is durable."""
         self.data = bytearray(data)
-        self.flushed = self._vouched = 0
+        self.flushed = self.synced = self._vouched = 0
         self.error: Exception | None = None
         self.failure: Exception | None = None
         self._changed = Condition()
@@ -45,6 +46,7 @@ class FakeReceivedLog:
             view=self._view,
             records=self._records,
             append=self._append,
+            sync=self._sync,
             vouch=self._vouch,
             fail=self._fail,
         )
@@ -63,8 +65,14 @@ class FakeReceivedLog:
         """Count as durable the bytes that the receiver has vouched for."""
         with self._changed:
             self.flushed = self._vouched
+            self.synced = max(self.synced, self.flushed)
             self._changed.notify_all()
         return self.flushed
+
+    def _sync(self) -> int:
+        """Sync all, and count nothing."""
+        self.synced = self.appended
+        return self.synced
 
     def _view(self, offset: int, length: int) -> memoryview:
         """At most ``length`` bytes at ``offset``; a copy."""

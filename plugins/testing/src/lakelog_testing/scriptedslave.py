@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -93,7 +94,9 @@ class ScriptedSlave:
             return True
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; ends a read of another thread, too."""
+        with suppress(OSError):  # the master was faster
+            self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
     def _read(self, size: int) -> bytes:

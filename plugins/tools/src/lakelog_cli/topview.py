@@ -46,7 +46,7 @@ def _head(view: View) -> Text:
 def _problems(view: View) -> Iterator[Text]:
     for each in view["problems"]:
         yield Text(f"! {shown(each)}", "yellow")
-    if not view.get("positions"):
+    if not view.get("positions") and "masters" not in view:
         yield Text("no positions are there; it is no lakelog")
 
 

@@ -99,8 +99,7 @@ class ByteLock:
             seen = self.ask()
             if not take():
                 return True
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if (left := deadline - time.monotonic()) <= 0:
                 return False
             self.sleep(seen, min(left, LONGEST_SLEEP_S))
             if not take():

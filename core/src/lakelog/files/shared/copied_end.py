@@ -63,8 +63,7 @@ class CopiedEnd:
             seen = self._halves[_SEQUENCE]
             if self._words[_COPIED] >= end_offset:
                 break
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if (left := deadline - time.monotonic()) <= 0:
                 return False
             if self._futex is None or not self._futex.wait(seen, min(left, _LONGEST_NAP_S)):
                 time.sleep(min(left, _POLL_S))

@@ -101,8 +101,7 @@ class GroupSync:
             seen = self._halves[_SEQUENCE]
             if words[FLUSHED] >= end_offset or words[FAILED] or self._lead(end_offset):
                 continue
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if (left := deadline - time.monotonic()) <= 0:
                 return False
             self._futex.sleep(seen, min(left, LONGEST_SLEEP_S))
         return True

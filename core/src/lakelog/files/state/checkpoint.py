@@ -7,6 +7,7 @@ sector, so a torn write leaves the old or the new ones.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from threading import Lock
 
@@ -42,17 +43,23 @@ def read_checkpoint(files: FileSystem, path: Path) -> StoreCheckpoint:
     return StoreCheckpoint(*CHECKPOINT.unpack_from(data))
 
 
-def write_checkpoint(files: FileSystem, path: Path, checkpoint: StoreCheckpoint) -> None:
-    """Write and sync; everything claimed by ``checkpoint`` must be durable already."""
+def write_checkpoint(
+    files: FileSystem, path: Path, checkpoint: StoreCheckpoint, *, is_there: bool = False
+) -> None:
+    """Write and sync; everything claimed by ``checkpoint`` must be durable already.
+
+    :param is_there: whether the file was written before and its folder synced, so that both are
+        done without
+    """
     content = CHECKPOINT.pack(*attrs.astuple(checkpoint)).ljust(CHECKPOINT_BYTES, b"\x00")
-    file = files.open(path / CHECKPOINT_FILE, write=True, create=True)
-    try:
+    with closing(files.open(path / CHECKPOINT_FILE, write=True, create=True)) as file:
+        is_there &= file.size() == CHECKPOINT_BYTES  # nobody has removed it since
         file.write_at(0, content)
-        file.truncate(CHECKPOINT_BYTES)
+        if not is_there:
+            file.truncate(CHECKPOINT_BYTES)
         file.sync()
-    finally:
-        file.close()
-    files.sync_dir(path)
+    if not is_there:
+        files.sync_dir(path)
 
 
 class CheckpointKeeper:
@@ -63,11 +70,12 @@ class CheckpointKeeper:
     """
 
     def __init__(self, files: FileSystem, path: Path) -> None:
-        self.on_failure: Callable[[OSError], object] = _ignore
+        self.on_failure: Callable[[OSError], object] = lambda _error: None  # the caller receives it
         self._files = files
         self._path = path
         self._lock = Lock()
         self._frozen = False
+        self._is_there = False
         self._sources: list[Callable[[], StoreCheckpoint]] = []
 
     def read(self) -> StoreCheckpoint:
@@ -104,16 +112,13 @@ class CheckpointKeeper:
 
     def _write(self, checkpoint: StoreCheckpoint) -> None:
         try:
-            write_checkpoint(self._files, self._path, checkpoint)
+            write_checkpoint(self._files, self._path, checkpoint, is_there=self._is_there)
         except OSError as error:
             self.freeze()
             self.on_failure(error)
             raise
+        self._is_there = True
 
 
 def _highest(*given: StoreCheckpoint) -> StoreCheckpoint:
     return StoreCheckpoint(*map(max, zip(*map(attrs.astuple, given), strict=True)))
-
-
-def _ignore(_error: OSError) -> None:
-    """Ignore the error: the caller receives it."""

@@ -30,6 +30,8 @@ _TURN_SECONDS: Final = 1.0
 """Longest pause between two looks at pins, status, and a port that was taken."""
 _WATCH_SECONDS: Final = 0.05
 _POLL_SECONDS: Final = 0.005
+_REST_SECONDS: Final = 1.0
+"""Time after which a process that moved the log is taken to rest."""
 _LONE_SECONDS: Final = 0.0005
 """Time in which a thread that has moved the log wakes the sender itself."""
 _NEVER: Final = 1 << 62
@@ -331,10 +333,14 @@ class HaServer:
 
     def _watch(self, log: ReplicatedLog) -> None:
         looked = self._look(log, -_TURN_SECONDS)
+        rings, rung = self._rings, -_REST_SECONDS
         while not self._closing:
-            # To wake this thread for each put costs as much as the put. So it waits for the log
-            # only while other processes move it, and looks at intervals otherwise.
-            if time.monotonic() < self._watched_until:
+            now = time.monotonic()
+            if rings != self._rings:
+                rings, rung = self._rings, now
+            # To wake this thread for each put costs as much as the put. So it looks at intervals
+            # while only this process moves the log, and waits for the log otherwise.
+            if now < self._watched_until or now - rung >= _REST_SECONDS:
                 self._await_move(log)
             else:
                 self._poll(log)
@@ -347,7 +353,7 @@ class HaServer:
         if 0 <= end < self._end(log):
             time.sleep(_LONE_SECONDS)
             if (rings, end) == (self._rings, self._idle_end):
-                self._watched_until = time.monotonic() + _TURN_SECONDS
+                self._watched_until = time.monotonic() + _REST_SECONDS
                 self._wake_for_more()
 
     def _await_move(self, log: ReplicatedLog) -> None:
@@ -360,8 +366,10 @@ class HaServer:
         durable, committed = (end, _NEVER) if self._settings.send == "flushed" else (_NEVER, end)
         if log.wait_moved(durable, committed, _WATCH_SECONDS):
             self._wake_for_more()
+            if time.monotonic() >= self._watched_until:
+                time.sleep(_LONE_SECONDS)
             if rings == self._rings:
-                self._watched_until = time.monotonic() + _TURN_SECONDS
+                self._watched_until = time.monotonic() + _REST_SECONDS
 
     def _look(self, log: ReplicatedLog, looked: float) -> float:
         """Move pins and write the status, about once a second; return when that was."""

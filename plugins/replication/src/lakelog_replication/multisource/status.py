@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from lakelog_daemon.processes import Usage
-from lakelog_daemon.status import VERSION, disks, now_ms
+from lakelog_daemon.status import VERSION, disks, now_ms, writer
 from lakelog_replication.multisource.source import SourceMaster
 
 
@@ -48,7 +48,7 @@ class FolderStatus:
         return {
             "version": VERSION,
             "path": str(self.path),
-            "pid": os.getpid(),
+            **writer(),
             "started_ms": self._started_ms,
             "heartbeat_ms": now_ms(),
             "state": state,

@@ -33,6 +33,7 @@ class RunEnd(NamedTuple):
     """Where a run of records ends.
 
     :ivar end_offset: end of the last record
+    :ivar synced: end of the bytes that are durable here, as far as :meth:`sync` was called
     :ivar last_record: where it starts; both are physical offsets in bytes
     :ivar last_timestamp_ms: its store time
     """
@@ -98,6 +99,7 @@ class Receivable:
     """The log of a replica; offsets in bytes from its start. For one thread at a time.
 
     :ivar segment_size_bytes: length of each segment; the master must have the same
+    :ivar synced: end of the bytes that are durable here, as far as :meth:`sync` was called
     :ivar last_record: where a record starts that only few bytes follow, often the last one; -1
         without one
     """
@@ -113,6 +115,7 @@ class Receivable:
         self.last_record = log.last_record
         self.view, self.records = log.view, log.records
         self._last_ms = log.last_timestamp_ms
+        self.synced = log.log.flushed
         self._ends = deque([(log.log.appended, self._last_ms)])  # not vouched for yet
 
     @property
@@ -203,6 +206,11 @@ class Receivable:
         )
 
     # --- durability ---
+
+    def sync(self) -> None:
+        """Make all that was received durable here; raises ``StoreFailed``."""
+        if self.synced < self.appended:
+            self.synced = self._opened.sync()
 
     def vouch(self, offset: int) -> int:
         """Sync, and publish as durable, what the master cannot lose: all before ``offset``.

@@ -34,6 +34,8 @@ from lakelog_replication.wire import HaFrame, WireError
 _LOG: Final = logging.getLogger("lakelog")
 _IDLE_S: Final = 0.5
 """Longest wait for bytes of the master, and so the delay of a stop."""
+_QUIET_S: Final = 0.005
+"""A pause of the master in which the durable end is noted: no put waits for that."""
 _FIRST: Final = b"\x00"
 """The first byte of a log: that of the length of a record below 16 MiB."""
 
@@ -219,7 +221,8 @@ class Following:
         self._tell = tell
         self._rest = b""  # the start of a record, behind the end of the log
         self._at = 0  # where the next frame must start
-        self._synced_s = 0.0
+        self._vouched_s = 0.0
+        self._counts_synced = settings.vouch == "received" and not settings.learner
 
     def run(self, progress: MasterProgress) -> None:
         """Receive until the store is closed; raises ``OSError``, :class:`Differs` and more."""
@@ -234,9 +237,9 @@ class Following:
                     progress.heard(frames)
                     self._take(frames)
                     self._tell(f"receives from {settings.master}")
-                if self._at >= log.appended:
-                    self._vouch(connection.heard_s)
                 connection.report(asked if settings.learner else self._mark(asked))
+                if self._at >= log.appended:
+                    self._vouch(connection.heard_s, is_quiet=not frames)
 
     def _received(self, connection: MasterConnection) -> list[HaFrame]:
         try:
@@ -259,8 +262,10 @@ class Following:
         return max(log.minimum, last - last % log.segment_size_bytes, len(_FIRST))
 
     def _patience_s(self) -> float:
-        is_waiting = self._log.flushed < self._log.appended
-        return min(_IDLE_S, self._settings.sync_interval_ms / 1000) if is_waiting else _IDLE_S
+        if self._log.flushed >= self._log.appended:
+            return _IDLE_S
+        interval_s = self._settings.sync_interval_ms / 1000
+        return min(_QUIET_S if self._counts_synced else _IDLE_S, interval_s)
 
     def _take(self, frames: list[HaFrame]) -> None:
         """Compare what is here, and append the rest."""
@@ -291,18 +296,28 @@ class Following:
             at += len(mine)
             body = body[len(mine) :]
 
-    def _vouch(self, heard_s: float) -> None:
-        """Sync what the master cannot lose; at intervals, unless the master waits for it."""
+    def _vouch(self, heard_s: float, *, is_quiet: bool) -> None:
+        """Sync, and note as durable, what the master cannot lose; at intervals.
+
+        Where the bytes are synced already, also once the master sends nothing.
+        """
         log, now = self._log, time.monotonic()
         end = self._voucher.offset(log.appended, heard_s)
-        is_due = now - self._synced_s >= self._settings.sync_interval_ms / 1000
-        if end > log.flushed and (is_due or not self._settings.learner):
+        is_due = now - self._vouched_s >= self._settings.sync_interval_ms / 1000
+        if end > log.flushed and (is_due or (is_quiet and self._counts_synced)):
             log.vouch(end)
-            self._synced_s = now
+            self._vouched_s = now
 
     def _mark(self, asked: int) -> int:
-        """How far the copy counts: synced, or written where the master's own sync is waited for."""
+        """How far the copy counts: synced, or written where the master's own sync is waited for.
+
+        No put waits for the note of the durable end: it limits tables, and a cut of the power takes
+        nothing that is synced.
+        """
         log = self._log
         if self._at < log.appended:
             return asked
-        return log.flushed if self._settings.vouch == "received" else log.appended
+        if not self._counts_synced:
+            return log.appended
+        log.sync()
+        return log.synced

@@ -60,6 +60,7 @@ class ReplicaReporter:
         self._context = context
         self._progress = progress
         self._former: ReplicaStatus | None = None
+        self._why = ""
         self._over = Event()
         thread = Thread(target=self._run, name="lakelog-replica-status", daemon=True)
         self._thread = started(thread)
@@ -95,9 +96,13 @@ class ReplicaReporter:
         )
         if status == self._former:
             return
-        self._former = status
         try:
             now_ms = time.time_ns() // 1_000_000
             attrs.evolve(status, time_ms=now_ms).write(context.files, context.path)
-        except OSError as error:
-            _LOG.warning("%s: the replication status cannot be written: %s", context.path, error)
+            self._former, self._why = status, ""
+        except OSError as error:  # tried again after a second: a full disk may have room by then
+            if str(error) != self._why:
+                self._why = str(error)
+                _LOG.warning(
+                    "%s: the replication status cannot be written: %s", context.path, error
+                )

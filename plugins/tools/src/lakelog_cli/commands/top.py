@@ -35,6 +35,7 @@ def top(
     Works beside any living owner; 'lakelog serve' tells most. Ctrl-C ends it. With --json, with
     --once, and where the output is no terminal, one view is printed; its fields are those of
     lakelog/serve.json, and who has the store open: of other users' processes only root sees that.
+    Of a folder of copies of several masters, it shows their programs; each copy has its own view.
     Exit code 3 if nobody has the store open.
     """
     arguments = dict(map(assignment, assignments or ()))
