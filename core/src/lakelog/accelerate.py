@@ -62,7 +62,7 @@ class Accelerator(Protocol):
     def putting(self, encoder: Any, log: Any) -> Putting | None:
         """An object that appends single messages to ``log``; ``None`` if unsupported.
 
-        :param log: a ``LogParts``
+        :param log: a ``CommitLog``, whose public attributes are used
         """
 
     def lookups(self, parts: Any) -> Any:
