@@ -1,4 +1,4 @@
-"""Checksums: CRC-32 on a fast path, crcmod's other polynomials, fingerprints of records.
+"""Checksums: CRC-32 on a fast path, and fingerprints of records.
 
 Records hold zlib's CRC-32 without its highest bit (Java's ``int`` kept positive).
 """
@@ -6,12 +6,9 @@ Records hold zlib's CRC-32 without its highest bit (Java's ``int`` kept positive
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
-
-Crc: TypeAlias = "Callable[[Any], int]"
-"""A checksum function for contiguous bytes."""
 
 CRC31_MASK = 0x7FFFFFFF
 
@@ -31,22 +28,6 @@ crc32: Callable[..., int] = _fast_crc32()
 def body_crc(body: Any) -> int:
     """The checksum of a body as stored in its record: 31 bits, 0 for an empty body."""
     return crc32(body) & CRC31_MASK
-
-
-def named_crc(name: str) -> Crc:
-    """The checksum that crcmod registers as ``name``, such as ``crc-32c`` or ``crc-64-we``.
-
-    Raises ``ValueError`` if crcmod has no such name.
-    """
-    if name == "crc-32":
-        return crc32
-    import crcmod.predefined
-
-    try:
-        function: Crc = crcmod.predefined.mkPredefinedCrcFun(name)
-    except (KeyError, ValueError):
-        raise ValueError(f"crcmod knows no checksum {name!r}") from None
-    return function
 
 
 def is_whole(_instance: object, attribute: attrs.Attribute[int], value: int) -> None:

@@ -66,10 +66,11 @@ from lakelog.interfaces.maintaining import (
     ServedLog as ServedLog,
     StoreMaintenance as StoreMaintenance,
 )
-from lakelog.interfaces.receiving import Receiver as Receiver, ReplicaLog as ReplicaLog
 from lakelog.interfaces.replicating import (
     CopyProgress as CopyProgress,
     LeadingReplicator as LeadingReplicator,
+    Receiver as Receiver,
+    ReplicaLog as ReplicaLog,
     ReplicatedLog as ReplicatedLog,
     Replicator as Replicator,
 )
