@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from core.tests.codec.handmade import record, run
 from lakelog.codec import RecordBatch
-from lakelog.codec.queue_groups import LEAST_BYTES
 from lakelog.format.sysflag import PREPARED
 from lakelog.log.queue_survey import QueueOffsetSurvey
 
 DISPATCHED = b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02INNER_MULTI_QUEUE_OFFSET\x016,8\x02"
 BODY_BYTES = 1_000
+WINDOW_BYTES = 1 << 16
 
 
 def one_after_the_other(records: list[tuple[str, int, int, int]]) -> RecordBatch:
@@ -113,7 +113,7 @@ def test_units_tell_more_than_a_single_record(end: int, reached: int, then: int)
     assert found.next_offsets == {("a", 0): then}
 
 
-@pytest.mark.parametrize("count", [2, 2 * LEAST_BYTES // BODY_BYTES])
+@pytest.mark.parametrize("count", [2, 2 * WINDOW_BYTES // BODY_BYTES])
 @pytest.mark.parametrize("text", ["", "KEYS\x01"])
 @pytest.mark.parametrize("other_lengths", [1, 100])
 def test_light_queues_are_found_among_few_records_and_many(

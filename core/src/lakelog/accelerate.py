@@ -62,7 +62,7 @@ class Accelerator(Protocol):
     def putting(self, encoder: Any, log: Any) -> Putting | None:
         """An object that appends single messages to ``log``; ``None`` if unsupported.
 
-        :param log: a ``LogParts``
+        :param log: a ``CommitLog``, whose public attributes are used
         """
 
     def lookups(self, parts: Any) -> Any:
@@ -138,7 +138,7 @@ class Accelerator(Protocol):
     def queue_units(
         self, view: memoryview, starts: NDArray[np.int64]
     ) -> tuple[memoryview, memoryview, list[tuple[str, int, int, int | None]]] | None:
-        """The result of :func:`lakelog.codec.queue_groups.queue_groups`.
+        """The result of :func:`lakelog_queues.dispatching.grouping.queue_groups`.
 
         :returns: ``int64`` index of each record, grouped by queue; its unit in file format; and for
             each queue its topic, queue id, number of records, and first queue offset

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pluggy
 
@@ -23,7 +23,7 @@ hookimpl: Final = pluggy.HookimplMarker(PROJECT)
 """Marks a plugin's implementation of a hook."""
 
 
-class Hooks:
+class Hooks(Protocol):
     """All hooks; an implementation may omit arguments, but not rename them."""
 
     # --- strategies: each hook returns the factories of one kind ---
@@ -31,72 +31,58 @@ class Hooks:
     @hookspec
     def lakelog_append_callbacks(self) -> Sequence[Factory]:
         """Offer append callbacks."""
-        raise NotImplementedError
 
     @hookspec
     def lakelog_writers(self) -> Sequence[Factory]:
         """Offer writers."""
-        raise NotImplementedError
 
     @hookspec
     def lakelog_flush_strategies(self) -> Sequence[Factory]:
         """Offer flush strategies."""
-        raise NotImplementedError
 
     @hookspec
     def lakelog_replicators(self) -> Sequence[Factory]:
         """Offer replicators."""
-        raise NotImplementedError
 
     @hookspec
     def lakelog_dispatchers(self) -> Sequence[Factory]:
         """Offer dispatchers."""
-        raise NotImplementedError
 
     @hookspec
     def lakelog_followers(self) -> Sequence[Factory]:
         """Offer followers."""
-        raise NotImplementedError
 
     @hookspec
     def lakelog_cleaners(self) -> Sequence[Factory]:
         """Offer cleaners."""
-        raise NotImplementedError
 
     @hookspec
     def lakelog_disk_watchers(self) -> Sequence[Factory]:
         """Offer disk-space watchers."""
-        raise NotImplementedError
 
     @hookspec
     def lakelog_segment_sources(self) -> Sequence[Factory]:
         """Offer sources of segments that are no longer in the log."""
-        raise NotImplementedError
 
     @hookspec
     def lakelog_accelerators(self) -> Sequence[Factory]:
         """Offer accelerators: compiled code for work done for every message."""
-        raise NotImplementedError
 
     @hookspec
     def lakelog_settings_formats(self) -> Sequence[Factory]:
         """Offer readers of settings files in formats other than TOML."""
-        raise NotImplementedError
 
     @hookspec
     def lakelog_store_extensions(self) -> Sequence[Factory]:
         """Offer an extension of open stores: methods to find messages by queue, time and key."""
-        raise NotImplementedError
 
     @hookspec
     def lakelog_store_maintenance(self) -> Sequence[Factory]:
         """Offer the maintenance of stores: it deletes what a cleaner chooses, and pauses puts."""
-        raise NotImplementedError
 
     @hookspec
     def lakelog_store_sharing(self) -> Sequence[Factory]:
         """Offer the sharing of stores: several processes have one open for writing."""
-        raise NotImplementedError
 
     # --- lifecycle: each hook is notified of an event ---
 

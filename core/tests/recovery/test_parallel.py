@@ -73,8 +73,12 @@ def test_a_file_that_cannot_be_read_ends_them(tmp_path: Path, results: list[PutR
     assert results
 
 
-def test_one_segment_is_not_worth_a_thread(tmp_path: Path, results: list[PutResult]) -> None:
-    assert not list(sound_segments(FILES, tmp_path / "commitlog", [0], SEGMENT, sealed=False))
+def test_one_segment_is_read_by_one_thread(
+    tmp_path: Path, results: list[PutResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    found = list(sound_segments(FILES, tmp_path / "commitlog", [0], SEGMENT, sealed=False))
+    assert found == segments(tmp_path)[:1]
     assert results
 
 

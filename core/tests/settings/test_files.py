@@ -13,7 +13,8 @@ import pytest
 
 from core.tests.settings.samples import Resolve
 from lakelog.errors import SettingsError, UnknownSetting
-from lakelog.settings.toml import embedded, package_of
+from lakelog.registry import Registry
+from lakelog.settings.toml import embedded, from_toml, package_of
 
 Write = Callable[[str, str], Path]
 
@@ -164,3 +165,12 @@ def test_the_innermost_package_is_named(tmp_path: Path) -> None:
     assert package_of(file, modules) == "a.b"  # type: ignore[arg-type]  # stands in for sys.modules
     assert package_of(tmp_path / "x.toml", modules) == "a"  # type: ignore[arg-type]  # stands in for sys.modules
     assert package_of(tmp_path.parent / "x.toml", modules) is None  # type: ignore[arg-type]  # stands in for sys.modules
+
+
+def test_a_value_of_a_file_is_not_shared_between_opens(tmp_path: Path) -> None:
+    file, catalog = tmp_path / "own.toml", Registry.load([], {}).installed(tmp_path)
+    file.write_text('dispatchers = ["one"]')
+    values = [next(from_toml(file, catalog, "own.toml")).value for _ in range(2)]
+    assert isinstance(values[0], list)
+    values[0].append("two")
+    assert values[1] == next(from_toml(file, catalog, "own.toml")).value == ["one"]

@@ -138,7 +138,7 @@ def refused(
 def nobody_appends(store: Store) -> Iterator[None]:
     """Be in the append section meanwhile."""
     assert store._owned is not None
-    section = store._owned.log._section
+    section = store._owned.log.section
     section.enter()
     try:
         yield

@@ -41,7 +41,7 @@ def test_what_was_not_committed_is_zeroed(tmp_path: Path, written: str) -> None:
     with open_small(tmp_path) as store:
         first, lost = fill(store, 2, body_bytes=4000)
         log, words = owned_by(store).log, owned_by(store).positions.words
-        log._table._words[log._table._known["t", 0]] = 1  # as if the second had not come
+        log.table._words[log.table._known["t", 0]] = 1  # as if the second had not come
         words[APPENDED] = first.end_offset
         if written != "all":
             log.segments.overwrite(first.end_offset, bytes(lost.size // 2))
@@ -62,7 +62,7 @@ def test_queues_end_behind_what_was_committed(tmp_path: Path) -> None:
         first, *_, last = fill(store, 60)
         assert len(segments(tmp_path)) == 2
         log = owned_by(store).log
-        log._table._words[log._table._known["t", 0]] = 1
+        log.table._words[log.table._known["t", 0]] = 1
         begun(store, first.end_offset, last.end_offset)
         assert store.put(NEXT).queue_offset == 60
         assert len(list(store.scan())) == 61

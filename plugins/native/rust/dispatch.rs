@@ -1,5 +1,5 @@
 //! Extracts data of many records for queues and index: units by queue, and hashes of keys. As
-//! `lakelog/codec/queue_groups.py` and `lakelog_hash_index/keys.py`.
+//! `lakelog_queues/dispatching/grouping.py` and `lakelog_hash_index/keys.py`.
 
 use std::collections::HashMap;
 

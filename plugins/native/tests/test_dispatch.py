@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 from core.tests.codec.examples import MESSAGES
 from core.tests.codec.support import log_of
 from lakelog.codec import RecordBatch, decode_run
-from lakelog.codec.queue_groups import queue_groups
 from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
 from lakelog.message import Message
 from lakelog_hash_index.filewriter import IndexFileWriter
 from lakelog_hash_index.keys import find_keys
 from lakelog_hash_index.settings import HashIndexSettings
 from lakelog_native.accelerator import Native
-from lakelog_queues.dispatching.grouping import Grouping
+from lakelog_queues.dispatching.grouping import Grouping, queue_groups
 from lakelog_queues.settings import ConsumeQueueSettings
 from plugins.hash_index.tests.support import NOW_MS, Rec, owner, snapshot
 from plugins.hash_index.tests.support import batch_of as index_batch_of

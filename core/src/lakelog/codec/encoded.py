@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from lakelog.codec.limits import Limits
 from lakelog.codec.message_properties import ended
@@ -25,8 +26,6 @@ from lakelog.status import AppendStatus, PutStatus
 
 if TYPE_CHECKING:
     from lakelog.codec.record_parts import HostPair
-    from lakelog.format.queue_offsets import QueueOffsets
-    from lakelog.results import PutResult
 
 
 class EncodedBatch(ABC):
@@ -58,42 +57,27 @@ class EncodedBatch(ABC):
         """The result of each message, in order; valid only after :meth:`place`."""
 
 
-_pack_offsets: Final = struct.Struct(">qq").pack_into
-_pack_long: Final = struct.Struct(">q").pack_into
+_pack_offsets: Final = Struct(">qq").pack_into
+_pack_long: Final = Struct(">q").pack_into
 # Access to enum members costs a tenth of a microsecond each in Python 3.11.
 _PUT_OK: Final = AppendStatus.PUT_OK
 _END_OF_FILE: Final = AppendStatus.END_OF_FILE
 
 
+@attrs.define(slots=True, weakref_slot=False, eq=False)
 class EncodedRecord(EncodedBatch):
     """One record."""
 
-    __slots__ = (
-        "_hosts",
-        "_sealed",
-        "physical_offset",
-        "queue",
-        "queue_offset",
-        "queued",
-        "store_timestamp_ms",
-    )
-
-    def __init__(
-        self,
-        buffer: bytearray,
-        queue: Queue,
-        queued: bool,
-        wait: bool,
-        hosts: HostPair,
-        sealed: bool,
-    ) -> None:
-        self.buffer = buffer
-        self.count = 1
-        self.wait = wait
-        self.queue = queue
-        self.queued = queued
-        self._hosts = hosts
-        self._sealed = sealed
+    buffer: bytearray
+    queue: Queue
+    queued: bool
+    wait: bool
+    hosts: HostPair
+    sealed: bool
+    count: int = attrs.field(default=1, init=False)
+    queue_offset: int = attrs.field(init=False)
+    physical_offset: int = attrs.field(init=False)
+    store_timestamp_ms: int = attrs.field(init=False)
 
     def place(
         self, position: int, remaining: int, queue_offsets: QueueOffsets, now_ms: int
@@ -104,8 +88,8 @@ class EncodedRecord(EncodedBatch):
             return _END_OF_FILE
         queue_offset = queue_offsets.next(self.queue) if self.queued else 0
         _pack_offsets(buffer, AT_QUEUE_OFFSET, queue_offset, position)
-        _pack_long(buffer, self._hosts.store_time_at, now_ms)
-        if self._sealed:
+        _pack_long(buffer, self.hosts.store_time_at, now_ms)
+        if self.sealed:
             seal(buffer, 0, len(buffer))
         self.queue_offset = queue_offset
         self.physical_offset = position
@@ -120,7 +104,7 @@ class EncodedRecord(EncodedBatch):
     @property
     def store_host(self) -> str:
         """The host in the message's id."""
-        return self._hosts.store_host
+        return self.hosts.store_host
 
     def result(self, status: PutStatus) -> PutResult:
         """The result of the put."""
@@ -133,7 +117,7 @@ class EncodedRecord(EncodedBatch):
             self.physical_offset,
             len(self.buffer),
             self.store_timestamp_ms,
-            self._hosts.store_host,
+            self.hosts.store_host,
         )
 
     def results(self, status: PutStatus) -> list[PutResult]:
@@ -241,7 +225,7 @@ class EncodedLightQueueRecord(EncodedRecord):
         limits: Limits,
         max_light_queues: int,
     ) -> None:
-        super().__init__(one.buffer, one.queue, one.queued, one.wait, one._hosts, one._sealed)
+        super().__init__(one.buffer, one.queue, one.queued, one.wait, one.hosts, one.sealed)
         split = len(one.buffer) - properties_bytes
         self._front = bytes(one.buffer[: split - _SHORT.size])
         self._properties = bytes(one.buffer[split:]).removesuffix(PLACEHOLDER)
@@ -259,7 +243,7 @@ class EncodedLightQueueRecord(EncodedRecord):
             {INNER_MULTI_QUEUE_OFFSET: MULTI_DISPATCH_SEPARATOR.join(numbers)}
         )
         try:
-            self._finish(properties + PLACEHOLDER if self._sealed else properties)
+            self._finish(properties + PLACEHOLDER if self.sealed else properties)
         except IllegalMessage as error:
             return _APPEND_STATUS[error.status]
         return super().place(position, remaining, queue_offsets, now_ms)

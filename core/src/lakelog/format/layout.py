@@ -58,11 +58,9 @@ AT_SIZE: Final = 0
 AT_MAGIC: Final = 4
 AT_BODY_CRC: Final = 8
 AT_QUEUE_ID: Final = 12
-AT_FLAG: Final = 16
 AT_QUEUE_OFFSET: Final = 20
 AT_PHYSICAL_OFFSET: Final = 28
 AT_SYS_FLAG: Final = 36
-AT_BORN_TIMESTAMP: Final = 40
 AT_BORN_HOST: Final = 48
 
 HOST_V4_BYTES: Final = 8

@@ -11,10 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import ModuleType
 from typing import Final
-
-import attrs
 
 from lakelog.accelerate import Accelerator, Putting
 from lakelog.codec.encoded import EncodedBatch
@@ -76,29 +73,6 @@ _REFUSALS = {
 }
 
 
-@attrs.frozen
-class LogParts:
-    """The parts of a log that compiled code needs to append.
-
-    :ivar memory: the shared page; :ivar layout: the places of its words, by name
-    :ivar lock: of the append section, as the accelerator made it
-    :ivar section: the append section; :ivar segments: with the ``window`` to write to
-    :ivar table: of queue ends; :ivar positions: whose ``moved`` wakes the waiters
-    :ivar health: puts are accepted while its ``refusal`` is ``None``
-    :ivar failed: fails the store with an ``OSError``; returns the error to raise
-    """
-
-    memory: memoryview
-    layout: ModuleType
-    lock: SectionLock
-    section: AppendSection
-    segments: Segments
-    table: QueueTable
-    positions: Positions
-    health: Health
-    failed: Callable[[OSError], Exception]
-
-
 class CommitLog:
     """The log of one store, as one process appends to it.
 
@@ -107,6 +81,10 @@ class CommitLog:
     :ivar copies: how far copies have the log
     :ivar sleeper: wakes :meth:`wait_moved` for appends and syncs of any process
     :ivar on_synced: called when a sync of this process has moved the durable end
+    :ivar memory: the shared page; :ivar layout: the places of its words, by name
+    :ivar lock: of the append section, as the accelerator made it
+    :ivar section: the append section; :ivar segments: with the ``window`` to write to
+    :ivar table: of queue ends; :ivar health: puts are accepted while its ``refusal`` is ``None``
     """
 
     sleeper: Sleeper | None = None
@@ -132,17 +110,19 @@ class CommitLog:
         self.staged = segments.staged
         self._words = page.words
         self._files = files = LogFiles(segments, positions, table)
-        self._table = table
+        self.table = table
         self._place = callback.place
-        self._health = health
+        self.health = health
         self._lock = lock
         health.elsewhere = self._paused
-        self._append_lock = append_lock = _append_lock(callback, lock, page)
-        self._section = AppendSection(page, append_lock, files, self._failed, busy_timeout_ms)
+        self.lock = append_lock = _append_lock(callback, lock, page)
+        self.section = AppendSection(page, append_lock, files, self.failed, busy_timeout_ms)
         sync_lock = ByteLock(lock, SYNCING, page.memory, SYNC_LOCK_AT)
-        self._sync = GroupSync(files, sync_lock, page.memory, GROUP_SYNC_AT, self._failed)
+        self._sync = GroupSync(files, sync_lock, page.memory, GROUP_SYNC_AT, self.failed)
         self.copies: CopyProgress = CopiedEnd(page.memory, COPIED_AT)
         self._page = page
+        self.memory = page.memory
+        self.layout = sharedpage
         self._is_read_at_once = not page.words[FLAGS] & DURABLE
         self.on_synced: Callable[[], None] = lambda: None
 
@@ -150,18 +130,7 @@ class CommitLog:
         """A function of compiled code that encodes and appends a message; see ``accelerate``."""
         if self.staged:
             return None
-        parts = LogParts(
-            memory=self._page.memory,
-            layout=sharedpage,
-            lock=self._append_lock,
-            section=self._section,
-            segments=self.segments,
-            table=self._table,
-            positions=self.positions,
-            health=self._health,
-            failed=self._failed,
-        )
-        return accelerator.putting(encoder, parts)
+        return accelerator.putting(encoder, self)
 
     def _paused(self) -> str | None:
         """Why puts are paused by the process with the services, if that is another process.
@@ -172,11 +141,11 @@ class CommitLog:
             return self._page.pause
         return None
 
-    def _failed(self, error: OSError | None) -> Exception:
+    def failed(self, error: OSError | None) -> Exception:
         """Fail the store with an error of this process, or report another process's failure."""
         if error is not None:
             self._page.fail(str(error))
-        return self._health.fail(error or RuntimeError(self._page.failure or "unknown"))
+        return self.health.fail(error or RuntimeError(self._page.failure or "unknown"))
 
     # --- append ---
 
@@ -188,14 +157,14 @@ class CommitLog:
         Raises :class:`~lakelog.errors.PutRefused` if nothing of it is in the log, and
         :class:`~lakelog.errors.StoreFailed` if that is unknown.
         """
-        section = self._section
+        section = self.section
         section.check()
         try:
             section.enter()
-            if self._health.refusal is not None:
-                raise self._health.refused()
+            if self.health.refusal is not None:
+                raise self.health.refused()
             if self._words[PAUSED]:
-                self._health.check_elsewhere()
+                self.health.check_elsewhere()
             end = self._append(batch)
             section.leave()
             if self._is_read_at_once:
@@ -208,7 +177,7 @@ class CommitLog:
         return end
 
     def _append(self, batch: EncodedBatch) -> int:
-        words, segments, table = self._words, self.segments, self._table
+        words, segments, table = self._words, self.segments, self.table
         if table.generation != words[TABLE_GENERATION]:
             self._files.follow_table()
         now_ms = time.time_ns() // 1_000_000
@@ -228,7 +197,7 @@ class CommitLog:
         # The intent comes before the first byte, the end offset after the last one, and the queue
         # ends after that. A process that dies in between leaves enough to undo or finish it, and
         # everything that can be refused is checked before the intent.
-        end, section = position + len(batch.buffer), self._section
+        end, section = position + len(batch.buffer), self.section
         if end > segments.reserved_offset:
             self._reserve(position, end)
         section.begin(end)
@@ -245,7 +214,7 @@ class CommitLog:
         try:
             segments.active.write(position - segments.active_offset, data)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self.failed(error) from error
 
     def _roll_and_place(self, batch: EncodedBatch, now_ms: int) -> tuple[AppendStatus, int]:
         """Place in the next segment; roll only if ``batch`` fits into it."""
@@ -253,14 +222,14 @@ class CommitLog:
         end = segments.active_offset + segments.size_bytes
         if len(batch.buffer) + BLANK.size > segments.size_bytes:
             return AppendStatus.END_OF_FILE, end
-        status = self._place(batch, end, segments.size_bytes, self._table, now_ms)
+        status = self._place(batch, end, segments.size_bytes, self.table, now_ms)
         if status is AppendStatus.PUT_OK:
             self._roll(end, len(batch.buffer))
         return status, end
 
     def _roll(self, end: int, length: int) -> None:
         """Close the segment by a blank record: an append of its own, up to the border ``end``."""
-        segments, section, position = self.segments, self._section, self.positions.appended
+        segments, section, position = self.segments, self.section, self.positions.appended
         self._reserve(position, position + BLANK.size)
         self._prepare_roll(length)
         section.begin(end)
@@ -272,27 +241,27 @@ class CommitLog:
     def _prepare_roll(self, length: int) -> None:
         with self._room_for(f"the next segment of {self.segments.size_bytes} bytes"):
             self.segments.prepare_roll(length)
-        self._health.has_room()
+        self.health.has_room()
 
     def _follow(self, position: int) -> int:
         """Continue in the segment begun by another process's roll; return the space left in it."""
         segments = self.segments
         if position < segments.active_offset:
             what = f"the log cannot end at {position}, before its last segment"
-            raise self._failed(OSError(errno.EIO, what))
+            raise self.failed(OSError(errno.EIO, what))
         with self._room_for(f"the segment at {position}"):
             segments.follow(position)
         return segments.active_offset + segments.size_bytes - position
 
     def next_offsets(self) -> dict[Queue, int]:
         """The next queue offset of each queue; only valid while no append runs."""
-        return self._table.snapshot()
+        return self.table.snapshot()
 
     def _reserve(self, position: int, end: int) -> None:
         """Allocate blocks up to ``end`` before anything is written."""
         with self._room_for(f"{end - position} more bytes of the log"):
             if self.segments.reserve(position, end):
-                self._health.has_room()
+                self.health.has_room()
 
     @contextmanager
     def _room_for(self, what: str) -> Iterator[None]:
@@ -301,7 +270,7 @@ class CommitLog:
             yield
         except OSError as error:
             why = f"no room for {what}: {error}"
-            self._health.lacks_room(why)
+            self.health.lacks_room(why)
             raise PutRefused(PutStatus.CREATE_MAPPED_FILE_FAILED, why) from error
 
     def let_go(self) -> None:
@@ -309,7 +278,7 @@ class CommitLog:
 
         An idle process would otherwise keep deleted segments on the disk.
         """
-        self._section.let_go()
+        self.section.let_go()
         self.positions.moved()  # who waits in this process alone is to wait for all
         segments = self.segments
         if self.positions.appended > segments.active_offset + segments.size_bytes:
@@ -319,7 +288,7 @@ class CommitLog:
 
     def _inside(self, work: Callable[[], object]) -> None:
         """Call ``work`` in the append section."""
-        section = self._section
+        section = self.section
         section.check()
         try:
             section.enter()
@@ -352,9 +321,9 @@ class CommitLog:
         return offset + len(data)
 
     def _receive(self, offset: int, data: Body, timestamp_ms: int) -> None:
-        segments, section, end = self.segments, self._section, offset + len(data)
-        if self._health.refusal is not None:
-            raise self._health.refused()
+        segments, section, end = self.segments, self.section, offset + len(data)
+        if self.health.refusal is not None:
+            raise self.health.refused()
         if offset != self.positions.appended:
             raise ValueError(f"the log ends at {self.positions.appended}, not at {offset}")
         if offset == segments.active_offset + segments.size_bytes:
@@ -428,13 +397,13 @@ class CommitLog:
     @contextmanager
     def _failing(self) -> Iterator[None]:
         """Let an ``OSError`` fail the store; call ``on_synced`` if the durable end has moved."""
-        if self._health.failure is not None:
-            raise self._health.failed()
+        if self.health.failure is not None:
+            raise self.health.failed()
         before = self.positions.flushed
         try:
             yield
         except OSError as error:
-            raise self._failed(error) from error
+            raise self.failed(error) from error
         if self.positions.flushed > before:
             self.positions.moved()
             self.on_synced()

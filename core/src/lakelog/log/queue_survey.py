@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -16,11 +16,9 @@ from lakelog.format.properties import (
     light_queues,
 )
 from lakelog.format.queue_offsets import Queue
-from lakelog.format.sysflag import INNER_BATCH
+from lakelog.format.sysflag import INNER_BATCH, PREPARED
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from lakelog.accelerate import PlainRecords
     from lakelog.codec.record_batch import RecordBatch
 
@@ -190,8 +188,6 @@ class QueueOffsetSurvey:
 
     def count(self, batch: RecordBatch) -> None:
         """Add a run of records; prepared transaction messages take no queue offset."""
-        from lakelog.codec.queue_groups import queue_groups  # brings NumPy
-
         self.end_offset = batch.end_offset
         times = batch.store_timestamps_ms
         if not self.records:
@@ -200,9 +196,21 @@ class QueueOffsetSurvey:
         self.last_offset = int(batch.physical_offsets[-1])
         self._raise_time(int(times.max()))
         self.records += len(batch)
-        for group in queue_groups(batch):
-            self._follow(batch, group.queue, group.records)
-        self._count_light_queues(batch)
+        rows = zip(
+            batch.topics,
+            batch.queue_ids.tolist(),
+            batch.queue_offsets.tolist(),
+            batch.sys_flags.tolist(),
+            strict=True,
+        )
+        for at, (topic, queue_id, stated, flags) in enumerate(rows):
+            if not flags & PREPARED:
+                inner = bool(flags & INNER_BATCH)
+                taken = _taken(batch, at) if inner else 1
+                self._take(batch, (topic, queue_id), at, stated, taken, free=inner)
+        held = batch.buffer[int(batch.starts[0]) : int(batch.ends[-1])]
+        if _DISPATCHED in bytes(held):  # one search in all bytes is cheap
+            self._count_light_queues(batch)
 
     def count_plain(self, plain: PlainRecords) -> None:
         """Start with the records that compiled code found."""
@@ -217,26 +225,6 @@ class QueueOffsetSurvey:
 
     def _raise_time(self, found_ms: int) -> None:
         self.highest_timestamp_ms = max(self.highest_timestamp_ms, found_ms)
-
-    def _follow(self, batch: RecordBatch, queue: Queue, rows: NDArray[Any]) -> None:
-        """Add the records of one queue, by their positions in a run."""
-        chain, stated = self.chains.get(queue), batch.queue_offsets[rows]
-        first, last = int(stated[0]), int(stated[-1])
-        flags = batch.sys_flags[rows] & INNER_BATCH
-        known = chain is not None or (len(rows) > 1 and first >= 0)
-        plain = known and not flags.any() and last - first == len(rows) - 1
-        if plain and (chain is None or chain.next == first) and (stated[1:] > stated[:-1]).all():
-            end = int(batch.physical_offsets[rows[-1]]) + int(batch.sizes[rows[-1]])
-            if chain is None:
-                self.chains[queue] = chain = QueueOffsetChain(last + 1, end)
-            chain.next, chain.end, chain.alone = last + 1, end, False
-            self.next_offsets[queue] = last + 1
-            return
-        for at, queue_offset, inner in zip(
-            rows.tolist(), stated.tolist(), flags.tolist(), strict=True
-        ):
-            taken = _taken(batch, at) if inner else 1
-            self._take(batch, queue, at, queue_offset, taken, free=bool(inner))
 
     def _take(
         self,
@@ -258,8 +246,6 @@ class QueueOffsetSurvey:
         self.next_offsets[queue] = chain.next
 
     def _count_light_queues(self, batch: RecordBatch) -> None:
-        if not _has_light_queues(batch):
-            return
         for at, raw in enumerate(batch.property_strings):
             if _DISPATCHED in raw:
                 properties = decode_properties(raw)
@@ -275,13 +261,3 @@ def _taken(batch: RecordBatch, at: int) -> int:
     """The number of queue offsets that an inner batch takes."""
     number = batch.properties[at].get(INNER_NUMBER, "1")
     return int(number) if number.isdigit() else 1
-
-
-def _has_light_queues(batch: RecordBatch) -> bool:
-    """Whether any record may feed a light queue; one search in all bytes is cheap."""
-    from lakelog.codec.queue_groups import pays, property_blocks
-
-    if pays(batch):
-        return any(_DISPATCHED in block.tobytes() for _, block in property_blocks(batch))
-    held = batch.buffer.obj
-    return not isinstance(held, bytes) or _DISPATCHED in held

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from lakelog.errors import BadSegment, StoreError
-from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.pages.shared_page import MAGIC, OWNER_PID, page_path
 from lakelog.files.shared.ownership import owner_pid
 from lakelog.files.state.checkpoint import StoreCheckpoint
 from lakelog.files.state.durable_queue_ends import DurableQueueEnds, by_topic, read_kept
+from lakelog.files.state.identity import write_own
 from lakelog.files.state.queue_ends import QueueEnd
 from lakelog.format.layout import CHECKPOINT_FILE, CONSUMEQUEUE_DIR, OWN_DIR
 from lakelog.format.queue_offsets import Queue
@@ -167,11 +168,8 @@ def keep_missing(
         before = [row for row in _content(files, path)["missing"] if row not in rows]
     except (ValueError, KeyError, TypeError):
         before = []
-    content = json.dumps(
-        {"missing": before + rows, "next_offsets": by_topic(next_offsets)}, indent=1
-    )
-    files.make_dir(path / OWN_DIR)
-    write_file(files, path / OWN_DIR / MISSING_FILE, content.encode() + b"\n")
+    content = {"missing": before + rows, "next_offsets": by_topic(next_offsets)}
+    write_own(files, path, MISSING_FILE, content, indent=1)
 
 
 def _content(files: FileSystem, path: Path) -> dict[str, Any]:

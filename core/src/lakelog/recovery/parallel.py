@@ -35,13 +35,13 @@ def sound_segments(
 ) -> Iterator[QueueOffsetSurvey]:
     """Yield the sound part of the segments at ``starts``, in order; ends early on any failure.
 
-    Yields nothing where it would not save time: for one segment, one processor, or plain Python.
+    Yields nothing without compiled code.
 
     :param sealed: whether a record without a record checksum is not sound
     """
-    count = min(len(starts), len(os.sched_getaffinity(0)), _MOST_THREADS)
-    if count < 2 or accelerate.current() is None or type(files) is not RealFileSystem:
+    if accelerate.current() is None or type(files) is not RealFileSystem:
         return
+    count = min(len(starts), len(os.sched_getaffinity(0)), _MOST_THREADS)
     pool = ThreadPoolExecutor(count, "lakelog-recovery")
     try:
         works = [

@@ -8,51 +8,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
+from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-FORMER: Final = {
-    "lakelog.cached": "lakelog.runtime.cached",
-    "lakelog.checksum": "lakelog.format.checksum",
-    "lakelog.cli": "lakelog_cli",
-    "lakelog.config": "lakelog_rocketmq.config",
-    "lakelog.consumers": "lakelog_queues.consumers",
-    "lakelog.codec.bodycolumn": "lakelog.codec.body_column",
-    "lakelog.codec.callback": "lakelog.codec.encoder",
-    "lakelog.codec.dtypes": "lakelog.codec.record_batch",
-    "lakelog.codec.head": "lakelog.codec.frame",
-    "lakelog.codec.hostpair": "lakelog.codec.record_parts",
-    "lakelog.codec.light": "lakelog.codec.encoded",
-    "lakelog.codec.losttext": "lakelog.codec.frame",
-    "lakelog.codec.messageproperties": "lakelog.codec.message_properties",
-    "lakelog.codec.one": "lakelog.codec.encoded",
-    "lakelog.codec.pieces": "lakelog.codec.encoded",
-    "lakelog.codec.propertyblocks": "lakelog.codec.queue_groups",
-    "lakelog.codec.queuechoice": "lakelog.codec.encoder",
-    "lakelog.codec.recordbatch": "lakelog.codec.record_batch",
-    "lakelog.codec.recordcrc": "lakelog.codec.record_crc",
-    "lakelog.codec.topicblock": "lakelog.codec.record_parts",
-    "lakelog.compression": "lakelog.format.compression",
-    "lakelog.files.state.pins": "lakelog_retention.pins",
-    "lakelog.format.fingerprint": "lakelog.format.checksum",
-    "lakelog.hosts": "lakelog.format.hosts",
-    "lakelog.housekeeping": "lakelog_retention.maintenance",
-    "lakelog.identity": "lakelog.files.state.identity",
-    "lakelog.layout": "lakelog.format.layout",
-    "lakelog.msgid": "lakelog.format.message_id",
-    "lakelog.pieces": "lakelog.log.reading.pieces",
-    "lakelog.pins": "lakelog_retention.pins",
-    "lakelog.properties": "lakelog.format.properties",
-    "lakelog.reading": "lakelog_queues.finding",
-    "lakelog.queueoffsets": "lakelog.format.queue_offsets",
-    "lakelog.serving": "lakelog_daemon",
-    "lakelog.signals": "lakelog.runtime.signals",
-    "lakelog.sysflag": "lakelog.format.sysflag",
-    "lakelog.testing": "lakelog_testing",
-    "lakelog.threads": "lakelog.runtime.threads",
-    "lakelog.units": "lakelog.format.units",
-    "lakelog.verifying": "lakelog.interfaces.verifying",
-}
+_TABLE: Final = Path(__file__).with_suffix(".txt").read_text()
+FORMER: Final = dict(line.split() for line in _TABLE.splitlines())
 """Present name by former name; submodules moved along."""
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -87,7 +88,7 @@ def _places(module: ModuleType | None) -> list[str]:
 
 def from_toml(file: Traversable, catalog: Catalog, origin: str) -> Iterator[Given]:
     """The settings of a TOML file, which must exist."""
-    return from_table(_parsed(read_bytes(file, origin), origin), catalog, origin)
+    return from_table(deepcopy(_parsed(read_bytes(file, origin), origin)), catalog, origin)
 
 
 def from_store(path: Path, catalog: Catalog) -> Iterator[Given]:
@@ -97,7 +98,7 @@ def from_store(path: Path, catalog: Catalog) -> Iterator[Given]:
         data = read_file(RealFileSystem(), file) or b""
     except OSError as error:
         raise _unreadable(error, str(file)) from error
-    return from_table(_parsed(data, str(file)), catalog, str(file))
+    return from_table(deepcopy(_parsed(data, str(file))), catalog, str(file))
 
 
 def from_pyproject(cwd: Path, catalog: Catalog) -> Iterator[Given]:
@@ -112,7 +113,7 @@ def from_pyproject(cwd: Path, catalog: Catalog) -> Iterator[Given]:
         table = table.get(name, {}) if isinstance(table, Mapping) else table
     if not isinstance(table, Mapping):
         raise SettingsError("tool.lakelog must be a table", source=str(file))
-    return from_table(table, catalog, f"{file} [tool.lakelog]")
+    return from_table(deepcopy(table), catalog, f"{file} [tool.lakelog]")
 
 
 def read_bytes(file: Traversable, origin: str) -> bytes:
@@ -123,7 +124,7 @@ def read_bytes(file: Traversable, origin: str) -> bytes:
         raise _unreadable(error, origin) from error
 
 
-@lru_cache(maxsize=8)  # for a process that opens many stores
+@lru_cache(maxsize=8)  # for a process that opens many stores; callers copy the result
 def _parsed(data: bytes, origin: str) -> Mapping[str, Any]:
     if not data:
         return {}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.codec.queue_groups import queue_groups
+from lakelog_queues.dispatching.grouping import queue_groups
 from lakelog_queues.units.javahash import java_hash
 from lakelog_queues.units.tags import tags_codes
 from plugins.queues.tests.consumequeue.support import batch_of

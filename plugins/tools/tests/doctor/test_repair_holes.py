@@ -10,8 +10,8 @@ import pytest
 
 from core.tests.store.support import fill, open_small, read_small, tree
 from lakelog import Message, PutResult, Store
-from lakelog.format.queue_units import UNIT, UNIT_BYTES
 from lakelog.recovery.filler import FILLER_TOPIC
+from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES
 from plugins.tools.tests.doctor.repair_support import repair_small, sound, write
 
 COUNT = 100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,6 +19,14 @@ def identity_of(path: Path, least_bytes: int) -> Identity | None:
     except OSError:
         return None
     return (found.st_dev, found.st_ino) if found.st_size >= least_bytes else None
+
+
+def open_mapped(files: FileSystem, path: Path, length: int, *, writable: bool) -> memoryview | None:
+    """Map the start of a file; ``None`` if it is shorter; raises ``OSError``, ``ValueError``."""
+    with closing(files.open(path, write=writable)) as file:
+        if file.size() < length:
+            return None
+        return memoryview(file.map(length, writable=writable))
 
 
 def make_mapped(files: FileSystem, path: Path, length: int) -> memoryview:

@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 
 from lakelog.files.filesystem import FileSystem, read_file
-from lakelog.files.pages.mapped_file import Identity, identity_of
+from lakelog.files.pages.mapped_file import Identity, identity_of, open_mapped
 from lakelog.files.pages.shared_page import (
     APPENDED,
     COMMITTED,
@@ -130,17 +130,10 @@ class PageView:
     def open(cls, files: FileSystem, path: Path) -> PageView | None:
         """Map the page of the store directory ``path``; ``None`` without a valid page."""
         try:
-            file = files.open(page_path(path))
-        except OSError:
-            return None
-        try:
-            if file.size() < PAGE_BYTES:
-                return None
-            return cls(memoryview(file.map(PAGE_BYTES, writable=False)).cast("Q"))
+            memory = open_mapped(files, page_path(path), PAGE_BYTES, writable=False)
         except (OSError, ValueError):
             return None
-        finally:
-            file.close()
+        return None if memory is None else cls(memory.cast("Q"))
 
     @property
     def owner(self) -> tuple[int, int]:

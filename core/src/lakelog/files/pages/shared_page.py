@@ -45,6 +45,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import IntEnum, unique
 from pathlib import Path
 from typing import Any, Final
@@ -53,7 +54,7 @@ import attrs
 
 from lakelog.errors import SettingsError, StoreError, StoreLocked
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.pages.mapped_file import make_mapped
+from lakelog.files.pages.mapped_file import make_mapped, open_mapped
 from lakelog.format.layout import OWN_DIR
 
 PAGE_FILE: Final = "shared"
@@ -210,16 +211,12 @@ class SharedPage:
         :class:`~lakelog.errors.StoreLocked` if another host has the store open.
         """
         target = page_path(path)
-        try:
-            file = files.open(target, write=True)
-        except FileNotFoundError:
-            raise _not_there(target) from None
-        try:
-            if file.size() < PAGE_BYTES:
-                raise _not_there(target)
-            page = cls._of(memoryview(file.map(PAGE_BYTES, writable=True)))
-        finally:
-            file.close()
+        memory = None
+        with suppress(FileNotFoundError):
+            memory = open_mapped(files, target, PAGE_BYTES, writable=True)
+        if memory is None:
+            raise _not_there(target)
+        page = cls._of(memory)
         if page.words[0] != MAGIC:
             raise StoreError(
                 "the processes that have this store open are of another version of lakelog, or its "

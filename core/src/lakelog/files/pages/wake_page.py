@@ -32,9 +32,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from lakelog.files.filesystem import File, FileSystem
+from lakelog.files.filesystem import FileSystem
 from lakelog.files.pages.futex import futex
-from lakelog.files.pages.mapped_file import Identity, identity_of, make_mapped
+from lakelog.files.pages.mapped_file import Identity, identity_of, make_mapped, open_mapped
 from lakelog.files.shared.ownership import is_published
 from lakelog.format.layout import OWN_DIR
 
@@ -81,22 +81,13 @@ class WakePage:
     @classmethod
     def open(cls, files: FileSystem, path: Path) -> WakePage | None:
         """Map the page to wait at; ``None`` if it is missing or not writable."""
+        target = wake_path(path)
         try:
-            file = files.open(wake_path(path), write=True)
-        except OSError:
-            return None
-        try:
-            page = cls._of(file) if file.size() >= WAKE_BYTES else None
+            memory = open_mapped(files, target, WAKE_BYTES, writable=True)
         except (OSError, ValueError):
             return None
-        finally:
-            file.close()
+        page = None if memory is None else cls(memory, identity_of(target, WAKE_BYTES))
         return page if page is not None and page.is_whole else None
-
-    @classmethod
-    def _of(cls, file: File) -> WakePage:
-        memory = memoryview(file.map(WAKE_BYTES, writable=True)).cast("B")
-        return cls(memory, identity_of(file.path, WAKE_BYTES))
 
     @property
     def is_whole(self) -> bool:

@@ -53,8 +53,7 @@ class CopiedEnd:
         words[_COPIED] = max(words[_COPIED], reachable_end)
         words[_REACHABLE] = reachable_end + 1
         halves[_SEQUENCE] = (halves[_SEQUENCE] + 1) & _MOST
-        if self._futex is not None:
-            self._futex.wake()
+        self._futex.wake()
 
     def wait(self, end_offset: int, timeout_s: float) -> bool:
         """Wait until enough copies have the log up to ``end_offset``; ``False`` on timeout."""
@@ -65,6 +64,6 @@ class CopiedEnd:
                 break
             if (left := deadline - time.monotonic()) <= 0:
                 return False
-            if self._futex is None or not self._futex.wait(seen, min(left, _LONGEST_NAP_S)):
+            if not self._futex.wait(seen, min(left, _LONGEST_NAP_S)):
                 time.sleep(min(left, _POLL_S))
         return True

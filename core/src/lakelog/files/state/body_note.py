@@ -5,13 +5,12 @@ An open without one of them logs a warning, since it would return the encoded bo
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Final
 
-from lakelog.files.filesystem import FileSystem, read_file, write_file
-from lakelog.files.state.identity import parsed
+from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.files.state.identity import parsed, write_own
 from lakelog.format.layout import APPEND_FILE, OWN_DIR
 
 _VERSION: Final = 1
@@ -23,7 +22,7 @@ def note_callback(files: FileSystem, path: Path, name: str) -> None:
     known = _noted(files, path)
     if name not in known:
         content = {"version": _VERSION, "append": [*known, name]}
-        write_file(files, path / OWN_DIR / APPEND_FILE, json.dumps(content).encode() + b"\n")
+        write_own(files, path, APPEND_FILE, content)
 
 
 def warn_of_others(files: FileSystem, path: Path, name: str) -> None:

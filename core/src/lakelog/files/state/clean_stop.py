@@ -30,10 +30,10 @@ from typing import Any, Final
 import attrs
 
 from lakelog.files.file_identity import FileIdentity, identity_at
-from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.state.durable_queue_ends import by_queue, by_topic
-from lakelog.files.state.identity import parsed
+from lakelog.files.state.identity import parsed, write_own
 from lakelog.format.layout import ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR, segment_name
 from lakelog.format.queue_offsets import Queue
 
@@ -177,8 +177,8 @@ def write_clean_stop(  # what is known of a log that was closed
         "lock_file": attrs.asdict(lock),
         "next_offsets": by_topic(next_offsets),
     }
-    content = json.dumps({"version": _VERSION, "crc": _crc(row), "stop": row})
-    write_file(files, path / OWN_DIR / CLEAN_STOP_FILE, content.encode() + b"\n")
+    content = {"version": _VERSION, "crc": _crc(row), "stop": row}
+    write_own(files, path, CLEAN_STOP_FILE, content)
 
 
 def forget_clean_stop(files: FileSystem, path: Path) -> None:

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.files.state.identity import write_own
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.queue_offsets import Queue
 
@@ -122,8 +123,7 @@ def write_kept(files: FileSystem, path: Path, kept: DurableQueueEnds) -> None:
         "file_entries": kept.file_entries,
         "synced": [mark.head.hex() for mark in kept.marks],
     }
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    write_file(files, path / OWN_DIR / QUEUES_FILE, text.encode() + b"\n")
+    write_own(files, path, QUEUES_FILE, content, ensure_ascii=False, separators=(",", ":"))
 
 
 def by_topic(numbers: Mapping[Queue, int]) -> dict[str, dict[str, int]]:

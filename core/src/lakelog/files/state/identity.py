@@ -54,6 +54,15 @@ def parsed(content: bytes) -> Any:
         return None
 
 
+def write_own(files: FileSystem, path: Path, name: str, content: Any, **style: Any) -> None:
+    """Write a file of JSON in the folder ``lakelog`` of the store ``path``; makes the folder.
+
+    :param style: for ``json.dumps``
+    """
+    files.make_dir(path / OWN_DIR)
+    write_file(files, path / OWN_DIR / name, json.dumps(content, **style).encode() + b"\n")
+
+
 def shown(content: bytes) -> str:
     """The content of such a file, shortened for an error."""
     if not content:
@@ -69,6 +78,5 @@ def make_identity(files: FileSystem, path: Path, *, new: bool) -> StoreIdentity:
     """
     identity = StoreIdentity(str(uuid4()), new)
     content = {"version": FORMAT_VERSION, **attrs.asdict(identity)}
-    files.make_dir(path / OWN_DIR)
-    write_file(files, path / OWN_DIR / STORE_FILE, json.dumps(content, indent=2).encode() + b"\n")
+    write_own(files, path, STORE_FILE, content, indent=2)
     return identity

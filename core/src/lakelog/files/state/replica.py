@@ -8,15 +8,14 @@ checkpoint's ``confirm_offset``; for readers of a replica it is the durable end.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from lakelog.errors import StoreError
-from lakelog.files.filesystem import FileSystem, read_file, write_file
-from lakelog.files.state.identity import parsed, shown
+from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.files.state.identity import parsed, shown, write_own
 from lakelog.format.layout import OWN_DIR
 
 REPLICA_FILE: Final = "replica.json"
@@ -56,8 +55,7 @@ def read_replica(files: FileSystem, path: Path) -> ReplicaState | None:
 def write_replica(files: FileSystem, path: Path, state: ReplicaState) -> None:
     """Note durably that the store is a replica."""
     content = {"version": _VERSION, **attrs.asdict(state)}
-    files.make_dir(path / OWN_DIR)
-    write_file(files, path / OWN_DIR / REPLICA_FILE, json.dumps(content).encode() + b"\n")
+    write_own(files, path, REPLICA_FILE, content)
 
 
 def remove_replica(files: FileSystem, path: Path) -> None:

@@ -21,7 +21,8 @@ from typing import Any, Final
 import attrs
 
 from lakelog.errors import CorruptRecord
-from lakelog.files.filesystem import FileSystem, read_file, write_file
+from lakelog.files.filesystem import FileSystem, read_file
+from lakelog.files.state.identity import write_own
 from lakelog.format.layout import OWN_DIR
 from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.sources import Source
@@ -77,9 +78,7 @@ def keep_damage(
     known += found
     if [_row(each) for each in known] == [_row(each) for each in before]:
         return
-    content = json.dumps({"damage": [_row(each) for each in known]}, indent=1)
-    files.make_dir(path / OWN_DIR)
-    write_file(files, path / OWN_DIR / DAMAGE_FILE, content.encode() + b"\n")
+    write_own(files, path, DAMAGE_FILE, {"damage": [_row(each) for each in known]}, indent=1)
 
 
 def _row(damage: Damage) -> dict[str, Any]:

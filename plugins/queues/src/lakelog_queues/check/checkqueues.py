@@ -23,7 +23,6 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
 from lakelog.format.properties import LIGHT_QUEUE_PREFIX, REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue
-from lakelog.format.queue_units import UNIT, UNIT_BYTES
 from lakelog.format.units import Units
 from lakelog.interfaces.verifying import DamagedRanges, Problem
 from lakelog_queues.check.checkext import ext_resolver
@@ -34,7 +33,7 @@ from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.files.replaced import NO_REPLACEMENTS, Replacements
 from lakelog_queues.settings import ConsumeQueueSettings
 from lakelog_queues.units import batchunits
-from lakelog_queues.units.simpleunits import pack
+from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES, pack
 
 _SIMPLE: Final = ("size", "tags_code")
 _BATCH: Final = ("size", "tags_code", "store_time", "base_offset", "batch_size", "compacted_offset")

@@ -13,12 +13,11 @@ from lakelog.files.segment_files import segment_files
 from lakelog.format.layout import CONSUMEQUEUE_DIR
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue
-from lakelog.format.queue_units import UNIT, UNIT_BYTES
 from lakelog_queues.check.checkfiles import CheckedFiles, RawUnits
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.files.replaced import Replacements
 from lakelog_queues.files.search import first_behind
-from lakelog_queues.units.simpleunits import unpack
+from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES, unpack
 
 _MOST_OPEN: Final = 64
 

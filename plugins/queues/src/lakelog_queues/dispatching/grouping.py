@@ -1,7 +1,8 @@
 """Builds the units of each queue from a batch of records; the result depends on nothing else.
 
-Records whose topic cannot name a folder get no unit. Neither do records that
-:mod:`lakelog.codec.queue_groups` omits.
+Prepared and rolled back messages belong to no queue. Records whose topic cannot name a folder get
+no unit. Source: RocketMQ's ``CommitLog`` and
+``DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue``.
 """
 
 from __future__ import annotations
@@ -15,22 +16,65 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.codec.queue_groups import QueueGroup, queue_groups
+from lakelog.accelerate import current
 from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.properties import DELAY, REPAIRED_TOPIC, SCHEDULE_TOPIC
 from lakelog.format.queue_offsets import Queue
-from lakelog.format.queue_units import RawUnits
 from lakelog.format.sysflag import PREPARED
 from lakelog.format.units import Units
 from lakelog_queues.units.batchunits import inner_batches
 from lakelog_queues.units.delays import delivery_time_ms
 from lakelog_queues.units.foldernames import without_folders
 from lakelog_queues.units.lights import light_units
+from lakelog_queues.units.simpleunits import UNIT, RawUnits
 from lakelog_queues.units.tags import tags_codes
 
 _LOG: Final = logging.getLogger(__name__)
 
 Longs = NDArray[np.int64]
+
+
+@attrs.frozen(eq=False)
+class QueueGroup:
+    """The records of one queue, in log order.
+
+    :ivar records: ``int64``, their indices in the batch
+    :ivar raw: their units in file format, with tag codes, if the accelerator built them
+    :ivar first: queue offset of the first record if the offsets are known to be consecutive, else
+        ``None``
+    """
+
+    queue: Queue
+    records: Longs
+    raw: RawUnits | None = None
+    first: int | None = None
+
+
+def queue_groups(batch: RecordBatch) -> list[QueueGroup]:
+    """The queues of a batch, in order of first appearance."""
+    accelerator = current()
+    if accelerator is not None:
+        found = accelerator.queue_units(batch.buffer, batch.starts)
+        if found is not None:
+            return _groups(*found)
+    places: dict[Queue, list[int]] = {}
+    rows = zip(batch.topics, batch.queue_ids.tolist(), batch.sys_flags.tolist(), strict=True)
+    for at, (topic, queue_id, flags) in enumerate(rows):
+        if not flags & PREPARED:
+            places.setdefault((topic, queue_id), []).append(at)
+    return [QueueGroup(queue, np.array(found, np.int64)) for queue, found in places.items()]
+
+
+def _groups(
+    places: memoryview, units: memoryview, queues: list[tuple[str, int, int, int | None]]
+) -> list[QueueGroup]:
+    records, raw = np.frombuffer(places, np.int64), np.frombuffer(units, UNIT)
+    groups, at = [], 0
+    for topic, queue_id, count, first in queues:
+        part = slice(at, at + count)
+        groups.append(QueueGroup((topic, queue_id), records[part], raw[part], first))
+        at += count
+    return groups
 
 
 @attrs.frozen(eq=False)

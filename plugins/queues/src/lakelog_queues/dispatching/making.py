@@ -12,7 +12,6 @@ from lakelog.files.filesystem import FileSystem, folders_in
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue
-from lakelog.format.queue_units import UNIT_BYTES
 from lakelog_queues.dispatching.dirty import DirtyFiles
 from lakelog_queues.dispatching.grouping import PackedUnits, QueueUnits
 from lakelog_queues.files.aside import QueueFolderKind, queues_with_odd, set_odd_aside
@@ -22,6 +21,7 @@ from lakelog_queues.files.replaced import ReplacedPlaces
 from lakelog_queues.files.simplequeue import SimpleQueue
 from lakelog_queues.files.unitfiles import UnitFiles
 from lakelog_queues.settings import BATCH_UNIT_BYTES, ConsumeQueueSettings
+from lakelog_queues.units.simpleunits import UNIT_BYTES
 
 DIRECTORIES: Final = (CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR, BATCHCONSUMEQUEUE_DIR)
 

@@ -6,10 +6,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lakelog.format.queue_units import UNIT, RawUnits
 from lakelog_queues.files.openfiles import Place
 from lakelog_queues.files.unitfiles import UnitFiles
-from lakelog_queues.units.simpleunits import NONE, alike
+from lakelog_queues.units.simpleunits import NONE, UNIT, RawUnits, alike
 
 Held: TypeAlias = tuple[int, RawUnits]
 

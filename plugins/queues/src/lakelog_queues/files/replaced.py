@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.format.queue_offsets import Queue
-from lakelog.format.queue_units import RawUnits
 from lakelog.format.units import Units
 from lakelog_queues.dispatching.placement import is_explained
+from lakelog_queues.units.simpleunits import RawUnits
 
 Longs = NDArray[np.int64]
 

@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.format.queue_units import RawUnits
-from lakelog_queues.units.simpleunits import is_filler
+from lakelog_queues.units.simpleunits import RawUnits, is_filler
 
 _FEW: Final = 256
 """Largest number of units that are read and compared at once, instead of a further bisection."""

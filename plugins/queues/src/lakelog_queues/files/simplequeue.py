@@ -13,14 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog.format.queue_offsets import Queue
-from lakelog.format.queue_units import RawUnits
 from lakelog.format.units import Units
 from lakelog_queues.dispatching.overlay import Overlay
 from lakelog_queues.dispatching.placement import placed
 from lakelog_queues.files.openfiles import PlainUnits
 from lakelog_queues.files.search import end_of_last, first_behind, first_real, last_real
 from lakelog_queues.files.unitfiles import UnitFiles
-from lakelog_queues.units.simpleunits import NONE, alike, filler, is_filler, join, pack, unpack
+from lakelog_queues.units.simpleunits import (
+    NONE,
+    RawUnits,
+    alike,
+    filler,
+    is_filler,
+    join,
+    pack,
+    unpack,
+)
 
 if TYPE_CHECKING:
     from lakelog_queues.files.ext import ExtFiles

@@ -17,10 +17,17 @@ from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import segment_name
-from lakelog.format.queue_units import UNIT, UNIT_BYTES, RawUnits
 from lakelog_queues.dispatching.dirty import DirtyFiles
 from lakelog_queues.files.openfiles import NOT_HELD, CachedFile, OpenFiles, Place
-from lakelog_queues.units.simpleunits import NONE, join, ordered_length, valid_length
+from lakelog_queues.units.simpleunits import (
+    NONE,
+    UNIT,
+    UNIT_BYTES,
+    RawUnits,
+    join,
+    ordered_length,
+    valid_length,
+)
 
 _FIRST_LOOK: Final = 512
 _LONGEST_LOOK: Final = 1 << 16

@@ -1,14 +1,22 @@
-"""Units of a simple queue, in file format and as columns; what of them is in order."""
+"""Units of a simple queue, in file format and as columns; what of them is in order.
+
+In file format: ``offset i64 | size i32 | tagsCode i64``, big-endian. Source: RocketMQ's
+``ConsumeQueue``.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.format.queue_units import UNIT, RawUnits
 from lakelog.format.units import Units
+
+UNIT: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+UNIT_BYTES: Final = UNIT.itemsize
+
+RawUnits = NDArray[Any]
 
 FILLER_SIZE: Final = 0x7FFFFFFF
 """Size field of the filler units before the first unit of a queue that starts above 0."""
