@@ -21,6 +21,7 @@ class Broker:
     """A broker over an open store; used from one event loop.
 
     :ivar address: ``host:port`` of the remoting port, once it is bound
+    :ivar grpc_address: ``host:port`` of the gRPC port; empty without one
     :ivar appender: puts messages of clients
     """
 
@@ -32,6 +33,7 @@ class Broker:
     waits: ArrivalWaits
     appender: Appender
     address: str = ""
+    grpc_address: str = ""
 
     @classmethod
     def over(cls, store: Store, settings: BrokerSettings) -> Broker:

@@ -6,12 +6,17 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lakelog import Store
+from lakelog.errors import SettingsError
 from lakelog_broker.broker import Broker
+from lakelog_broker.popping.service import Popping
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
+
+if TYPE_CHECKING:
+    from lakelog_broker.grpc.server import GrpcServer
 
 _LOG: Final = logging.getLogger("lakelog.broker")
 SAVE_INTERVAL_S: Final = 5.0
@@ -26,11 +31,14 @@ async def running_broker(
 ) -> AsyncIterator[Broker]:
     """Serve ``store``, which this process owns, while the context lasts.
 
-    Raises ``OSError`` if the port cannot be bound.
+    Raises ``OSError`` if a port cannot be bound, and :class:`~lakelog.errors.SettingsError` if a
+    gRPC port is wanted and grpcio is missing.
     """
     broker = Broker.over(store, settings or BrokerSettings())
-    server = RemotingServer(broker)
+    popping = Popping(broker)
+    server = RemotingServer(broker, popping)
     await server.start()
+    grpc_server = await _grpc_server(broker, popping)
     tasks = [
         asyncio.create_task(supervised(name, work))
         for name, work in (
@@ -39,14 +47,33 @@ async def running_broker(
             ("members", lambda: _every(_SILENCE_INTERVAL_S, _removing(broker))),
         )
     ]
+    if grpc_server is not None:
+        tasks.append(asyncio.create_task(supervised("renewals", grpc_server.renew)))
     try:
         yield broker
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if grpc_server is not None:
+            await grpc_server.close()
         await server.close()
         broker.offsets.save()
+
+
+async def _grpc_server(broker: Broker, popping: Popping) -> GrpcServer | None:
+    if broker.settings.grpc_port is None:
+        return None
+    try:
+        from lakelog_broker.grpc.server import GrpcServer
+    except ImportError as error:
+        raise SettingsError(
+            f"the gRPC port needs lakelog-broker[grpc] ({error}): install it, or give no grpc_port"
+        ) from error
+    server = GrpcServer(broker, popping)
+    await server.start(broker.settings.grpc_port)
+    broker.grpc_address = f"{broker.settings.host}:{server.port}"
+    return server
 
 
 async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:

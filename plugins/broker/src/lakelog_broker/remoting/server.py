@@ -7,6 +7,7 @@ import itertools
 
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
+from lakelog_broker.popping.service import Popping
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.handlers import (
     administration,
@@ -17,6 +18,9 @@ from lakelog_broker.remoting.handlers import (
     routes,
     sending,
 )
+from lakelog_broker.remoting.handlers import (
+    popping as pops,
+)
 
 
 class RemotingServer:
@@ -25,12 +29,13 @@ class RemotingServer:
     :ivar handlers: by request code
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, popping: Popping) -> None:
         self.handlers: dict[int, Handler] = {}
         for family in (
             routes.Routes(broker),
             sending.Sending(broker),
             pulling.Pulling(broker),
+            pops.Pops(broker, popping),
             clients.Clients(broker),
             offsets.Offsets(broker),
             lookups.Lookups(broker),
