@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog import Store
 from lakelog.errors import SettingsError
 from lakelog_broker.broker import Broker
+from lakelog_broker.popping.checkpoints import honour_checkpoints
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
@@ -35,10 +36,15 @@ async def running_broker(
     gRPC port is wanted and grpcio is missing.
     """
     broker = Broker.over(store, settings or BrokerSettings())
+    await honour_checkpoints(broker)
     popping = Popping(broker)
     server = RemotingServer(broker, popping)
     await server.start()
-    grpc_server = await _grpc_server(broker, popping)
+    try:
+        grpc_server = await _grpc_server(broker, popping)
+    except BaseException:
+        await server.close()
+        raise
     tasks = [
         asyncio.create_task(supervised(name, work))
         for name, work in (
@@ -71,7 +77,11 @@ async def _grpc_server(broker: Broker, popping: Popping) -> GrpcServer | None:
             f"the gRPC port needs lakelog-broker[grpc] ({error}): install it, or give no grpc_port"
         ) from error
     server = GrpcServer(broker, popping)
-    await server.start(broker.settings.grpc_port)
+    try:
+        await server.start(broker.settings.grpc_port)
+    except BaseException:
+        await server.close()
+        raise
     broker.grpc_address = f"{broker.settings.host}:{server.port}"
     return server
 

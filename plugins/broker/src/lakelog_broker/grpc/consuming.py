@@ -90,12 +90,11 @@ class Consuming:
         invisible_ms = RENEWED_MS if request.auto_renew else _invisible(request)
         kind = "SQL92" if request.filter_expression.type == _SQL else "TAG"
         line = self._clients.find(client_id)
-        queue_id = request.message_queue.id
-        is_one = 0 <= queue_id < topic.read_queues
         return PopRequest(
             group=group,
             topic=name,
-            queues=[queue_id] if is_one else range(topic.read_queues),
+            # As the proxy: clients name any queue of a broker, and mean the broker.
+            queues=range(topic.read_queues),
             max_messages=max(1, min(request.batch_size, _MAX_BATCH)),
             invisible_ms=invisible_ms,
             selection=Selection.of(request.filter_expression.expression, kind),

@@ -28,8 +28,7 @@ def _filled_pool() -> descriptor_pool.DescriptorPool:
 _POOL: Final = _filled_pool()
 SERVICE: Final[Any] = _POOL.FindServiceByName(f"{_PACKAGE}.MessagingService")
 CODES: Final[dict[str, int]] = {
-    each.name: each.number
-    for each in _POOL.FindEnumTypeByName(f"{_PACKAGE}.Code").values
+    each.name: each.number for each in _POOL.FindEnumTypeByName(f"{_PACKAGE}.Code").values
 }
 """Numbers of the codes of a status, by name."""
 

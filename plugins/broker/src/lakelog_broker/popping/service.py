@@ -22,6 +22,7 @@ import attrs
 
 from lakelog import Message, PutRefused, PutResult, StoredMessage
 from lakelog.errors import LakelogError
+from lakelog.format.properties import encode_properties
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.popping.handles import (
@@ -31,9 +32,9 @@ from lakelog_broker.popping.handles import (
     ReceiptHandle,
     retry_topic,
 )
+from lakelog_broker.popping.moving import append_moved
 from lakelog_broker.popping.queues import HandOut, PopQueue
 from lakelog_broker.popping.selection import ALL, Selection
-from lakelog_broker.properties import with_properties
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, dead_letter_of, retry_of
 
 _LOG: Final = logging.getLogger("lakelog.broker")
@@ -235,11 +236,8 @@ class Popping:
         message = retry_of(stored, request.group, former.attempt)
         message.topic = self._broker.topics.create(name, 1).topic
         if b"1ST_POP_TIME\x01" not in stored.properties_bytes:
-            first = str(former.pop_time_ms)
-            message.properties = with_properties(
-                message.properties,  # type: ignore[arg-type]  # bytes
-                **{"1ST_POP_TIME": first},
-            )
+            added = encode_properties({"1ST_POP_TIME": str(former.pop_time_ms)})
+            message.properties += added  # type: ignore[operator]  # bytes
         return message
 
     def _move(self, group: str, queue: PopQueue, stored: StoredMessage, message: Message) -> bool:
@@ -250,7 +248,7 @@ class Popping:
         if message.topic.startswith(DEAD_LETTER_PREFIX):
             self._broker.topics.of_group(DEAD_LETTER_PREFIX, group)
         try:
-            put = self._broker.appender.append(message)
+            put = append_moved(self._broker.appender, message)
         except PutRefused as error:
             _LOG.warning("%s of %s was refused: %s", message.topic, stored.topic, error)
             return False

@@ -120,10 +120,12 @@ class Pops:
                 offset = self._broker.offsets.get(wanted.group, *place) or 0
                 records += self._broker.store.get_records(*place, offset, left).records
         now_ms = time.time_ns() // 1_000_000
-        fields = {"popTime": now_ms, "invisibleTime": 0, "reviveQid": 0, "restNum": 0}
-        if not records:
-            return request.response(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", **fields)
-        return request.response(0, "FOUND", b"".join(records), **fields)
+        code = ResponseCode.SUCCESS if records else ResponseCode.PULL_NOT_FOUND
+        remark = "FOUND" if records else "NO_MESSAGE_IN_QUEUE"
+        body = b"".join(records)
+        return request.response(
+            code, remark, body, popTime=now_ms, invisibleTime=0, reviveQid=0, restNum=0
+        )
 
     def acknowledge(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Count a message as done."""
