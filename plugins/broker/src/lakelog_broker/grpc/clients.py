@@ -27,11 +27,13 @@ class Line:
     """The telemetry stream of one client.
 
     :ivar settings: the client's last ``Settings``
+    :ivar is_ordered: whether its group gets the messages of a queue in order
     """
 
     def __init__(self, client_id: str) -> None:
         self.client_id = client_id
         self.settings: Any = None
+        self.is_ordered = False
         self.commands: asyncio.Queue[Any] = asyncio.Queue()
 
     def check_transaction(self, half: Any) -> None:
@@ -92,6 +94,7 @@ class Clients:
                     self._lines[line.client_id] = line
                     self._join(line)
                     settings = self.completed(command.settings)
+                    line.is_ordered = settings.subscription.fifo
                     answer = proto("TelemetryCommand")(status=status(), settings=settings)
                     line.commands.put_nowait(answer)
         finally:
@@ -142,10 +145,12 @@ class Clients:
             exponential.multiplier = 2
         elif settings.HasField("subscription"):
             subscription = settings.subscription
+            group = name_of(subscription.group)
+            subscription.fifo = subscription.fifo or self._broker.topics.is_ordered(group)
             subscription.receive_batch_size = _BATCH
             subscription.long_polling_timeout.seconds = _POLLING_S
             if settings.client_type in _PUSH_CONSUMERS:
-                limit = self._broker.topics.retry_limit(name_of(subscription.group))
+                limit = self._broker.topics.retry_limit(group)
                 backoff.max_attempts = limit + 1
                 backoff.customized_backoff.ClearField("next")
                 for delay_ms in DELAYS_MS:

@@ -98,7 +98,7 @@ class Consuming:
             max_messages=max(1, min(request.batch_size, _MAX_BATCH)),
             invisible_ms=invisible_ms,
             selection=Selection.of(request.filter_expression.expression, kind),
-            is_ordered=bool(line and line.settings.subscription.fifo),
+            is_ordered=bool(line and line.is_ordered),
             attempt_id=request.attempt_id,
         )
 
