@@ -104,7 +104,8 @@ public class GrpcClient {
     private static void push(ClientConfiguration configuration, Set<String> sent) throws Exception {
         Set<String> got = ConcurrentHashMap.newKeySet();
         Set<String> failed = ConcurrentHashMap.newKeySet();
-        try (PushConsumer consumer = PROVIDER.newPushConsumerBuilder().setClientConfiguration(configuration)
+        // It is not closed: that waits for the end of the requests that poll.
+        PushConsumer consumer = PROVIDER.newPushConsumerBuilder().setClientConfiguration(configuration)
             .setConsumerGroup("pushing").setSubscriptionExpressions(subscription("normal", "*", FilterExpressionType.TAG))
             .setMessageListener(message -> {
                 if (text(message).equals("m3") && message.getDeliveryAttempt() == 1) {
@@ -116,9 +117,8 @@ public class GrpcClient {
                 }
                 got.add(message.getMessageId().toString());
                 return ConsumeResult.SUCCESS;
-            }).build()) {
-            await(() -> got.size() == sent.size());
-        }
+            }).build();
+        await(() -> got.size() == sent.size());
         say("push consumer", got.equals(sent) + " " + new TreeSet<>(failed));
     }
 
@@ -170,14 +170,14 @@ public class GrpcClient {
         for (int i = 0; i < 20; i++) {
             producer.send(message("ordered", "" + i).setMessageGroup("one").build());
         }
-        try (PushConsumer consumer = PROVIDER.newPushConsumerBuilder().setClientConfiguration(configuration)
+        // It is not closed: that waits for the end of the requests that poll.
+        PushConsumer consumer = PROVIDER.newPushConsumerBuilder().setClientConfiguration(configuration)
             .setConsumerGroup("ordering").setSubscriptionExpressions(subscription("ordered", "*", FilterExpressionType.TAG))
             .setMessageListener(message -> {
                 order.add(text(message));
                 return ConsumeResult.SUCCESS;
-            }).build()) {
-            await(() -> order.size() >= 20);
-        }
+            }).build();
+        await(() -> order.size() >= 20);
         say("ordered", order);
     }
 }
