@@ -16,6 +16,7 @@ import lakelog
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.configs import write_group, write_topic
+from lakelog_replication.remoting import BrokerRefused, call
 from lakelog_rocketmq.config.groups import GroupConfig
 from lakelog_rocketmq.config.topics import TopicConfig
 from tests.broker.grpcclient import outcomes
@@ -29,6 +30,7 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 _HERE: Final = Path(__file__).parent
 _ORACLE: Final = _HERE.parent / "oracle"
+GET_ROUTE: Final = 105
 EXPECTED: Final = {
     "sent": "40",
     "push consumer": "true [again 2, m3]",
@@ -87,7 +89,7 @@ def proxy(folder: Path) -> Iterator[str]:
             "storePathCommitLog": home / "store" / "commitlog",
             "mappedFileSizeCommitLog": 1 << 24,
             "enablePropertyFilter": "true",
-            "timerWheelEnable": "false",
+            "timerWheelEnable": "true",
             "enableCompaction": "false",
             "diskMaxUsedSpaceRatio": 95,
         }
@@ -114,7 +116,8 @@ def proxy(folder: Path) -> Iterator[str]:
             assert process.poll() is None, (home / "out").read_text(errors="replace")[-3000:]
             try:
                 socket.create_connection(("127.0.0.1", grpc), 1).close()
-            except OSError:
+                call(names, GET_ROUTE, {"topic": "ordered"})
+            except (OSError, BrokerRefused):
                 return False
             return True
 

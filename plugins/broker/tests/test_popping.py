@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from lakelog import Message, Store
+from lakelog_broker.appending import TIMER_TOPIC
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
 from lakelog_broker.popping import queues
@@ -282,5 +283,25 @@ def test_open_checkpoints_of_rocketmq_are_put_into_the_retry_topic(table: Table)
     asyncio.run(honour_checkpoints(table.broker))
     assert sorted(bodies(table.pop())) == ["b", "c", "e"]
     assert table.broker.offsets.get(REVIVE_GROUP, topic, 0) == 6
+    asyncio.run(honour_checkpoints(table.broker))
+    assert table.pop() == []
+
+
+def test_a_checkpoint_that_the_timer_delivers_later_is_honoured_once(table: Table) -> None:
+    table.put("a", "b")
+    topic = f"{REVIVE_TOPIC}DefaultCluster"
+    table.broker.topics.create(topic, 1)
+    common = {"so": 0, "pt": 1_700_000_000_000, "q": 0, "t": TOPIC, "c": GROUP, "bn": "broker-a"}
+    sent = (("ck", checkpoint(2, **common)), ("ack", {**common, "ao": 1}))
+    for tag, content in sent:
+        body, properties = json.dumps(content).encode(), {"REAL_TOPIC": topic, "REAL_QID": "0"}
+        waiting = Message(TIMER_TOPIC, body, tags=tag, properties=properties, queue_id=0)
+        table.broker.store.put(waiting)
+    table.broker.store.wait_dispatched(timeout_ms=60_000)
+    table.broker.offsets.set(GROUP, TOPIC, 0, 2)
+    asyncio.run(honour_checkpoints(table.broker))
+    assert bodies(table.pop()) == ["a"]
+    table.broker.store.put(Message(topic, json.dumps(sent[0][1]).encode(), tags="ck", queue_id=0))
+    table.broker.store.wait_dispatched(timeout_ms=60_000)
     asyncio.run(honour_checkpoints(table.broker))
     assert table.pop() == []

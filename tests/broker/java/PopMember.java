@@ -59,9 +59,10 @@ public class PopMember {
         while (done.size() < 40 && System.currentTimeMillis() < end) {
             Thread.sleep(10);
         }
+        // Neither is shut down: that waits for the end of the requests that poll.
         System.out.println("= done: " + done.size());
         System.out.println("= attempts: " + new TreeSet<>(attempts));
-        consumer.shutdown();
-        producer.shutdown();
+        System.out.flush();
+        System.in.read(); // the last acknowledgement may be on its way
     }
 }

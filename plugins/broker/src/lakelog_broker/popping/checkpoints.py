@@ -1,9 +1,10 @@
 """Open checkpoints of a RocketMQ broker whose directory is taken over.
 
 RocketMQ moves a group's offset when it hands messages out, and puts a checkpoint ``ck`` into
-``rmq_sys_REVIVE_LOG_<cluster>``; ``ack`` and ``bAck`` follow there. What is not acknowledged is
+``rmq_sys_REVIVE_LOG_<cluster>``; ``ack`` and ``bAck`` follow. They are timer messages: until the
+time of the hand-out is over, they are in ``rmq_sys_wheel_timer``. What is not acknowledged is
 behind the group's offset, and would be lost: it is put into the group's retry topic, as RocketMQ
-does when its time is over. Source: RocketMQ 5.3.3, ``PopReviveService``, ``PopCheckPoint``.
+does in the end. Source: RocketMQ 5.3.3, ``PopReviveService``, ``PopCheckPoint``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog import PutResult, Store, StoredMessage
+from lakelog import PutResult, StoredMessage
+from lakelog_broker.appending import TIMER_TOPIC
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.handles import retry_topic
 from lakelog_broker.popping.moving import append_moved
@@ -23,6 +25,8 @@ from lakelog_queues.groups.set_aside import RETRY_PREFIX, retry_of
 
 REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+_OF_REVIVE: Final = f"REAL_TOPIC\x01{REVIVE_TOPIC}".encode()
+_READ: Final = 1024
 _LOG: Final = logging.getLogger("lakelog.broker")
 _Key: TypeAlias = tuple[object, ...]
 
@@ -57,45 +61,72 @@ async def honour_checkpoints(broker: Broker) -> None:
 
     A crash in between puts messages twice and loses none. Raises as ``Store.put``.
     """
-    for config in list(broker.topics):
-        if not config.topic.startswith(REVIVE_TOPIC):
-            continue
-        for queue_id in range(config.read_queues):
-            start = broker.offsets.get(REVIVE_GROUP, config.topic, queue_id) or 0
-            points, end = open_checkpoints(broker.store, config.topic, queue_id, start)
-            for point in points:
-                await _put_again(broker, point)
-            if points:  # the offset must not pass messages that a crash can lose
-                await asyncio.to_thread(broker.store.flush)
-            if end > start:
-                broker.offsets.set(REVIVE_GROUP, config.topic, queue_id, end)
+    topics = [each for each in broker.topics if each.topic.startswith(REVIVE_TOPIC)]
+    if not topics:
+        return
+    reader = _Reader(broker)
+    for each in topics:
+        for queue_id in range(each.read_queues):
+            reader.read(each.topic, queue_id)
+    reader.read(TIMER_TOPIC, 0)
+    for point in reader.points.values():
+        await _put_again(broker, point)
+    if reader.points:  # the offsets must not pass messages that a crash can lose
+        await asyncio.to_thread(broker.store.flush)
+    for (topic, queue_id), end in reader.ends.items():
+        broker.offsets.set(REVIVE_GROUP, topic, queue_id, end)
 
 
-def open_checkpoints(
-    store: Store, topic: str, queue_id: int, start: int
-) -> tuple[list[Checkpoint], int]:
-    """The checkpoints with messages that are not acknowledged, and the end of the queue."""
-    points: dict[_Key, Checkpoint] = {}
-    while True:
-        got = store.get(topic, queue_id, start, 1024)
-        for message in got.messages:
-            try:
-                _read(points, message)
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
-                _LOG.warning(
-                    "%s, queue %d, offset %d is no checkpoint (%r) and is left out",
-                    topic, queue_id, message.queue_offset, error,
-                )  # fmt: skip
-        if not got.messages and got.next_offset <= start:
-            return [each for each in points.values() if each.offsets], start
-        start = got.next_offset
+class _Reader:
+    """Reads checkpoints and their acknowledgements.
+
+    :ivar ends: the ends of the queues that were read
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self.points: dict[_Key, Checkpoint] = {}
+        self.ends: dict[tuple[str, int], int] = {}
+        self._store, self._offsets = broker.store, broker.offsets
+        self._honoured_ms = self._last_honoured_ms()
+
+    def _last_honoured_ms(self) -> int:
+        """The time up to which checkpoints were honoured; they come to their topic later on."""
+        end = self._offsets.get(REVIVE_GROUP, TIMER_TOPIC, 0) or 0
+        last = self._store.get(TIMER_TOPIC, 0, end - 1, 1).messages if end > 0 else []
+        return last[0].store_timestamp_ms if last else -1
+
+    def read(self, topic: str, queue_id: int) -> None:
+        """Read a queue from its committed offset to its end."""
+        start = self._offsets.get(REVIVE_GROUP, topic, queue_id) or 0
+        while True:
+            got = self._store.get(topic, queue_id, start, _READ)
+            for message in got.messages:
+                self._add(message)
+            if not got.messages and got.next_offset <= start:
+                self.ends[topic, queue_id] = start
+                return
+            start = got.next_offset
+
+    def _add(self, message: StoredMessage) -> None:
+        properties = message.properties_bytes
+        if message.topic == TIMER_TOPIC and _OF_REVIVE not in properties:
+            return
+        try:
+            _read(self.points, message, self._honoured_ms)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            _LOG.warning(
+                "%s, queue %d, offset %d is no checkpoint (%r) and is left out",
+                message.topic, message.queue_id, message.queue_offset, error,
+            )  # fmt: skip
 
 
-def _read(points: dict[_Key, Checkpoint], message: StoredMessage) -> None:
+def _read(points: dict[_Key, Checkpoint], message: StoredMessage, honoured_ms: int) -> None:
     content, tag = json.loads(message.body), message.tags
     key = tuple(content.get(name) for name in ("t", "c", "q", "so", "pt", "bn"))
     if tag == "ck":
-        points[key] = Checkpoint.of(content)
+        found = Checkpoint.of(content)
+        if found.pop_time_ms > honoured_ms:
+            points[key] = found
         return
     point = points.get(key)
     if point is not None:
