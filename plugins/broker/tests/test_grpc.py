@@ -28,6 +28,7 @@ from lakelog_broker.grpc.protos import CODES, SERVICE, class_of, proto
 from lakelog_broker.running import running_broker
 from lakelog_broker.settings import BrokerSettings
 from lakelog_rocketmq.config.topics import TopicConfig
+from tests.broker.serving import served
 
 PATIENCE_S: Final = 120
 TOPIC: Final = "orders"
@@ -36,25 +37,8 @@ TOPIC: Final = "orders"
 @pytest.fixture
 def broker(store: Store) -> Iterator[Broker]:
     """A broker in another thread, since the client blocks."""
-    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-    running: list[Broker] = []
-
-    async def serve() -> None:
-        settings = BrokerSettings(port=0, grpc_port=0, default_queues=2)
-        async with running_broker(store, settings) as found:
-            running.append(found)
-            ready.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=[serve()])
-    thread.start()
-    try:
-        assert ready.wait(PATIENCE_S)
-        yield running[0]
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(PATIENCE_S)
-        loop.close()
+    with served(store, BrokerSettings(port=0, grpc_port=0, default_queues=2)) as running:
+        yield running
 
 
 @pytest.fixture

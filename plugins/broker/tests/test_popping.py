@@ -19,8 +19,8 @@ from lakelog_broker.popping.checkpoints import (
     REVIVE_TOPIC,
     honour_checkpoints,
 )
+from lakelog_broker.popping.filters import MessageFilter
 from lakelog_broker.popping.handles import ReceiptHandle, retry_topic
-from lakelog_broker.popping.selection import Selection
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
 from lakelog_broker.settings import BrokerSettings
 
@@ -213,18 +213,18 @@ def test_filters_of_tags_and_of_properties(table: Table) -> None:
     table.put("a", TAGS="x", n="1")
     table.put("b", TAGS="y", n="2")
     table.put("c", TAGS="x", n="3")
-    assert bodies(table.pop(selection=Selection.of("x || z", "TAG"))) == ["a", "c"]
+    assert bodies(table.pop(selection=MessageFilter.of("x || z", "TAG"))) == ["a", "c"]
     table.restarted()
-    found = table.pop(1, selection=Selection.of("n > 1", "SQL92"), group="other")
+    found = table.pop(1, selection=MessageFilter.of("n > 1", "SQL92"), group="other")
     assert bodies(found) == ["b"]
-    assert bodies(table.pop(selection=Selection.of("n > 1", "SQL92"), group="other")) == ["c"]
+    assert bodies(table.pop(selection=MessageFilter.of("n > 1", "SQL92"), group="other")) == ["c"]
     with pytest.raises(Refused):
-        Selection.of("n >", "SQL92")
+        MessageFilter.of("n >", "SQL92")
 
 
 def test_messages_without_a_match_do_not_hold_the_offset_back(table: Table) -> None:
     table.put("a", "b", TAGS="x")
-    assert table.pop(selection=Selection.of("none", "TAG")) == []
+    assert table.pop(selection=MessageFilter.of("none", "TAG")) == []
     assert table.committed == 2
 
 
@@ -259,8 +259,18 @@ def test_a_handle_has_the_form_of_rocketmq() -> None:
 
 
 def checkpoint(offsets: int, **more: object) -> dict[str, object]:
-    return {"so": 0, "pt": 1, "it": 60000, "bm": 0, "n": offsets, "q": 0, "t": TOPIC, "c": GROUP,
-            "bn": "broker-a", **more}  # fmt: skip
+    return {
+        "so": 0,
+        "pt": 1,
+        "it": 60000,
+        "bm": 0,
+        "n": offsets,
+        "q": 0,
+        "t": TOPIC,
+        "c": GROUP,
+        "bn": "broker-a",
+        **more,
+    }
 
 
 def test_open_checkpoints_of_rocketmq_are_put_into_the_retry_topic(table: Table) -> None:

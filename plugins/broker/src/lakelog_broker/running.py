@@ -72,7 +72,7 @@ async def _grpc_server(broker: Broker, popping: Popping) -> GrpcServer | None:
         return None
     try:
         from lakelog_broker.grpc.server import GrpcServer
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise SettingsError(
             f"the gRPC port needs lakelog-broker[grpc] ({error}): install it, or give no grpc_port"
         ) from error

@@ -23,7 +23,7 @@ _PUSH_CONSUMERS: Final = (2, 5)  # ClientType
 _FILTER_NAMES: Final = {2: "SQL92"}
 
 
-class Line:
+class TelemetryStream:
     """The telemetry stream of one client.
 
     :ivar settings: the client's last ``Settings``
@@ -59,7 +59,7 @@ def client_id_of(context: Any) -> str:
     return str(found)
 
 
-class Clients:
+class GrpcClients:
     """The clients that have a telemetry stream.
 
     :ivar on_gone: called with the id of a client that left
@@ -67,16 +67,16 @@ class Clients:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, TelemetryStream] = {}
         self.on_gone: Callable[[str], None] = lambda _client_id: None
 
-    def find(self, client_id: str) -> Line | None:
+    def find(self, client_id: str) -> TelemetryStream | None:
         """The stream of a client, or ``None``."""
         return self._lines.get(client_id)
 
     async def telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Serve a client's stream: its settings are completed, and commands are sent to it."""
-        line = Line(client_id_of(context))
+        line = TelemetryStream(client_id_of(context))
         listening = asyncio.create_task(self._listen(line, requests))
         try:
             while (command := await line.commands.get()) is not None:
@@ -86,7 +86,7 @@ class Clients:
             if self._lines.get(line.client_id) is line:
                 self._remove(line.client_id)
 
-    async def _listen(self, line: Line, requests: Any) -> None:
+    async def _listen(self, line: TelemetryStream, requests: Any) -> None:
         try:
             async for command in requests:
                 if command.HasField("settings"):
@@ -110,7 +110,7 @@ class Clients:
         """Remove a client that says that it ends."""
         self._remove(client_id)
 
-    def _join(self, line: Line) -> None:
+    def _join(self, line: TelemetryStream) -> None:
         settings, members = line.settings, self._broker.members
         language = str(settings.user_agent.language)
         member = Member(line.client_id, line, time.monotonic(), language)

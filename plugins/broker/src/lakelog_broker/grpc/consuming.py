@@ -10,13 +10,13 @@ from typing import Any, Final
 import attrs
 
 from lakelog_broker.codes import Refused
-from lakelog_broker.grpc.clients import Clients, client_id_of
+from lakelog_broker.grpc.clients import GrpcClients, client_id_of
 from lakelog_broker.grpc.mapping import milliseconds, name_of, popped_form
 from lakelog_broker.grpc.protos import proto
 from lakelog_broker.grpc.routing import Routing
 from lakelog_broker.grpc.statuses import IllegalRequest, common_status, status, status_of
+from lakelog_broker.popping.filters import MessageFilter
 from lakelog_broker.popping.handles import ReceiptHandle
-from lakelog_broker.popping.selection import Selection
 from lakelog_broker.popping.service import Popping, PopRequest
 from lakelog_broker.state.topics import READABLE
 
@@ -48,7 +48,7 @@ class Renewal:
 class Consuming:
     """Hands out messages to consumers."""
 
-    def __init__(self, popping: Popping, routing: Routing, clients: Clients) -> None:
+    def __init__(self, popping: Popping, routing: Routing, clients: GrpcClients) -> None:
         self._popping, self._routing, self._clients = popping, routing, clients
         self._renewals: dict[tuple[str, str, str], Renewal] = {}
         clients.on_gone = self._client_gone
@@ -97,7 +97,7 @@ class Consuming:
             queues=range(topic.read_queues),
             max_messages=max(1, min(request.batch_size, _MAX_BATCH)),
             invisible_ms=invisible_ms,
-            selection=Selection.of(request.filter_expression.expression, kind),
+            selection=MessageFilter.of(request.filter_expression.expression, kind),
             is_ordered=bool(line and line.is_ordered),
             attempt_id=request.attempt_id,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ from lakelog_broker.grpc.statuses import (
 )
 from lakelog_broker.state.topics import WRITABLE
 
-_COMMIT: Final = 1
+_OUTCOMES: Final = {1: True, 2: False}
 _SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_", SCHEDULE_TOPIC, HALF_TOPIC)
 
 
@@ -83,9 +82,7 @@ class Producing:
         transactions = getattr(self._broker, "transactions", None)
         if transactions is None:
             raise IllegalRequest("UNSUPPORTED", "this broker does not end transactions")
-        done = transactions.end(place, half, request.resolution == _COMMIT)
-        done = await done if inspect.isawaitable(done) else done
-        if done is False:
+        if not transactions.end(place, half, _OUTCOMES.get(request.resolution)):
             text = f"there is no transaction {request.transaction_id}"
             raise IllegalRequest("INVALID_TRANSACTION_ID", text)
         return proto("EndTransactionResponse")(status=status())

@@ -13,7 +13,7 @@ import grpc.aio
 
 from lakelog_broker.broker import Broker
 from lakelog_broker.grpc.certificates import key_and_certificate
-from lakelog_broker.grpc.clients import Clients, client_id_of
+from lakelog_broker.grpc.clients import GrpcClients, client_id_of
 from lakelog_broker.grpc.consuming import Consuming
 from lakelog_broker.grpc.producing import Producing
 from lakelog_broker.grpc.protos import SERVICE, class_of, proto
@@ -35,7 +35,7 @@ class GrpcServer:
         self.port = 0
         self._broker = broker
         self._routing = Routing(broker)
-        self._clients = Clients(broker)
+        self._clients = GrpcClients(broker)
         self._producing = Producing(broker, self._routing)
         self._consuming = Consuming(popping, self._routing, self._clients)
         self._folder = tempfile.TemporaryDirectory(prefix="lakelog-grpc-")

@@ -36,7 +36,7 @@ class _Copier(asyncio.Protocol):
         if self.peer is not None and self.peer.transport is not None:
             self.peer.transport.resume_reading()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the protocol's
         if self.peer is not None and self.peer.transport is not None:
             self.peer.transport.close()
 

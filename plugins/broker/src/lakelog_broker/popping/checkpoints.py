@@ -9,7 +9,6 @@ does in the end. Source: RocketMQ 5.3.3, ``PopReviveService``, ``PopCheckPoint``
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from typing import Any, Final, TypeAlias
@@ -72,7 +71,7 @@ async def honour_checkpoints(broker: Broker) -> None:
     for point in reader.points.values():
         await _put_again(broker, point)
     if reader.points:  # the offsets must not pass messages that a crash can lose
-        await asyncio.to_thread(broker.store.flush)
+        broker.store.flush()
     for (topic, queue_id), end in reader.ends.items():
         broker.offsets.set(REVIVE_GROUP, topic, queue_id, end)
 
@@ -116,8 +115,11 @@ class _Reader:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             _LOG.warning(
                 "%s, queue %d, offset %d is no checkpoint (%r) and is left out",
-                message.topic, message.queue_id, message.queue_offset, error,
-            )  # fmt: skip
+                message.topic,
+                message.queue_id,
+                message.queue_offset,
+                error,
+            )
 
 
 def _read(points: dict[_Key, Checkpoint], message: StoredMessage, honoured_ms: int) -> None:

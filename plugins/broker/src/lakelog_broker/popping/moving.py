@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Final
 
 from lakelog import Message, PutResult
-from lakelog.log.put_future import PutFuture
 from lakelog_broker.appending import Appender, terminated
 from lakelog_broker.properties import with_properties
 
@@ -16,7 +16,7 @@ _REMOVED: Final = (
 """Properties that the appender adds, or for which it would set the message aside once more."""
 
 
-def append_moved(appender: Appender, message: Message) -> PutResult | PutFuture:
+def append_moved(appender: Appender, message: Message) -> PutResult | Awaitable[PutResult]:
     """Append a copy of a stored message; raises as :meth:`Appender.append`."""
     message.properties = with_properties(terminated(message.properties), _REMOVED)
     return appender.append(message)

@@ -25,6 +25,7 @@ from lakelog.errors import LakelogError
 from lakelog.format.properties import encode_properties
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.popping.filters import ALL, MessageFilter
 from lakelog_broker.popping.handles import (
     OWN_TOPIC,
     RETRY_TOPIC,
@@ -34,7 +35,6 @@ from lakelog_broker.popping.handles import (
 )
 from lakelog_broker.popping.moving import append_moved
 from lakelog_broker.popping.queues import HandOut, PopQueue
-from lakelog_broker.popping.selection import ALL, Selection
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, dead_letter_of, retry_of
 
 _LOG: Final = logging.getLogger("lakelog.broker")
@@ -59,7 +59,7 @@ class PopRequest:
     queues: Sequence[int]
     max_messages: int
     invisible_ms: int
-    selection: Selection = ALL
+    selection: MessageFilter = ALL
     is_ordered: bool = False
     attempt_id: str = ""
     from_first: bool = False
@@ -166,7 +166,7 @@ class Popping:
         return found
 
     def _read(
-        self, selection: Selection, topic: str, queue_id: int, queue: PopQueue, most: int
+        self, selection: MessageFilter, topic: str, queue_id: int, queue: PopQueue, most: int
     ) -> list[StoredMessage]:
         if most <= 0:
             return []
@@ -282,9 +282,14 @@ class Popping:
 
     def _popped(self, flag: int, message: StoredMessage, out: HandOut) -> Popped:
         handle = ReceiptHandle(
-            out.start_offset, out.pop_time_ms, out.invisible_ms, flag,
-            self._broker.settings.name, message.queue_id, message.queue_offset,
-        )  # fmt: skip
+            out.start_offset,
+            out.pop_time_ms,
+            out.invisible_ms,
+            flag,
+            self._broker.settings.name,
+            message.queue_id,
+            message.queue_offset,
+        )
         return Popped(message, handle, out.attempt)
 
     def acknowledge(self, group: str, topic: str, handle: ReceiptHandle) -> bool:

@@ -18,8 +18,8 @@ import attrs
 
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.popping.filters import MessageFilter
 from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
-from lakelog_broker.popping.selection import Selection
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
@@ -79,7 +79,7 @@ class Pops:
             queues=range(topic.read_queues) if queue_id < 0 else [queue_id],
             max_messages=max(1, most),
             invisible_ms=int(fields.get("invisibleTime", 0)),
-            selection=Selection.of(fields.get("exp"), fields.get("expType")),
+            selection=MessageFilter.of(fields.get("exp"), fields.get("expType")),
             is_ordered=fields.get("order") == "true",
             attempt_id=fields.get("attemptId", ""),
             from_first=fields.get("initMode") == _FROM_FIRST,
@@ -140,9 +140,14 @@ class Pops:
         for each in body_of(request).get("acks") or ():
             name = self._broker.settings.name
             first = ReceiptHandle(
-                int(each["so"]), int(each["pt"]), int(each["it"]), int(each.get("r") or 0),
-                name, int(each["q"]), int(each["so"]),
-            )  # fmt: skip
+                int(each["so"]),
+                int(each["pt"]),
+                int(each["it"]),
+                int(each.get("r") or 0),
+                name,
+                int(each["q"]),
+                int(each["so"]),
+            )
             for bit in _bits(each.get("b") or ""):
                 handle = attrs.evolve(first, offset=first.start_offset + bit)
                 self._popping.acknowledge(each["c"], each["t"], handle)

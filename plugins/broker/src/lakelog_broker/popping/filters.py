@@ -17,7 +17,7 @@ _MAX_BYTES: Final = 4 << 20
 
 
 @attrs.frozen
-class Selection:
+class MessageFilter:
     """A subscription's expression.
 
     :ivar tags: ``"TagA || TagB"``; ``None`` matches all
@@ -28,7 +28,7 @@ class Selection:
     properties: PropertyFilter | None = None
 
     @classmethod
-    def of(cls, expression: str | None, expression_type: str | None) -> Selection:
+    def of(cls, expression: str | None, expression_type: str | None) -> MessageFilter:
         """Parse a client's expression, of type ``TAG`` or ``SQL92``; raises :class:`Refused`."""
         if not expression or expression == "*":
             return ALL
@@ -60,4 +60,4 @@ class Selection:
         return kept, got.next_offset
 
 
-ALL: Final = Selection()
+ALL: Final = MessageFilter()
