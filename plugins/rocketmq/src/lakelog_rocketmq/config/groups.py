@@ -28,6 +28,7 @@ _NEW: Final = {
     "consumeBroadcastEnable": True,
     "consumeEnable": True,
     "consumeFromMinEnable": True,
+    _ORDERED: False,
     "consumeTimeoutMinute": 15,
     "groupRetryPolicy": {"type": "CUSTOMIZED"},
     "groupSysFlag": 0,
@@ -87,10 +88,17 @@ def save_groups(
             name: {
                 **known.get(name, _NEW),
                 "groupName": name,
-                _RETRIES: each.max_retries,
-                _ORDERED: each.is_ordered,
+                **_fields(each, known.get(name, _NEW)),
             }
             for name, each in groups.items()
         },
     }
     save_config(files, path / CONFIG_DIR / FILE, content)
+
+
+def _fields(config: GroupConfig, former: Mapping[str, Any]) -> dict[str, Any]:
+    """What is written of a group; an order that is not in the file is added only if it is set."""
+    fields: dict[str, Any] = {_RETRIES: config.max_retries}
+    if config.is_ordered != bool(former.get(_ORDERED, False)):
+        fields[_ORDERED] = config.is_ordered
+    return fields
