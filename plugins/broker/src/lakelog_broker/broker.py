@@ -25,6 +25,7 @@ class Broker:
     """A broker over an open store; used from one event loop.
 
     :ivar address: ``host:port`` of the remoting port, once it is bound
+    :ivar grpc_address: ``host:port`` of the gRPC port; empty without one
     :ivar appender: puts messages of clients
     :ivar transactions: ends transactions for both protocols; asks producers in ``members`` for
         outcomes, by ``check_transaction`` of their peers
@@ -41,6 +42,7 @@ class Broker:
     timers: Timers
     transactions: Transactions
     address: str = ""
+    grpc_address: str = ""
 
     @classmethod
     def over(cls, store: Store, settings: BrokerSettings) -> Broker:

@@ -148,7 +148,7 @@ class EmbeddedBroker:
     @property
     def endpoints(self) -> str | None:
         """``host:port`` for gRPC clients; ``None`` if they are not served."""
-        return getattr(self.broker, "endpoints", "") or None
+        return self.broker.grpc_address or None
 
     def is_well(self) -> bool:
         """Whether the event loop has run since the last call; returns at once."""

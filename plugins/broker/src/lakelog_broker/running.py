@@ -8,14 +8,19 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lakelog import Store
-from lakelog.errors import LakelogError
+from lakelog.errors import LakelogError, SettingsError
 from lakelog_broker.broker import Broker
+from lakelog_broker.popping.checkpoints import honour_checkpoints
+from lakelog_broker.popping.service import Popping
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
 from lakelog_daemon.file_lock import locked
+
+if TYPE_CHECKING:
+    from lakelog_broker.grpc.server import GrpcServer
 
 _LOG: Final = logging.getLogger("lakelog.broker")
 SAVE_INTERVAL_S: Final = 5.0
@@ -40,7 +45,8 @@ async def running_broker(
     """Serve ``store``, which this process owns, while the context lasts.
 
     Raises :class:`~lakelog.errors.StoreLocked` if the store has a broker, here or in another
-    process, and :class:`PortUnavailable`.
+    process, :class:`PortUnavailable`, and :class:`~lakelog.errors.SettingsError` if a gRPC port is
+    wanted and grpcio is missing.
     """
     what = "another broker serves this store to RocketMQ's clients, and a store has one; stop it"
     with locked(Path(store.path), LOCK_FILE, what):
@@ -51,14 +57,22 @@ async def running_broker(
 @contextlib.asynccontextmanager
 async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Broker]:
     broker = Broker.over(store, settings)
-    server = RemotingServer(broker)
+    await honour_checkpoints(broker)
+    popping = Popping(broker)
+    server = RemotingServer(broker, popping)
+    grpc_server = None
     try:
         await server.start()
+        grpc_server = await _grpc_server(broker, popping)
     except OSError as error:
+        await server.close()
         why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise PortUnavailable(
             f"{settings.host}:{settings.port} cannot be bound: {why}; give another host or port"
         ) from error
+    except BaseException:
+        await server.close()
+        raise
     tasks = [
         asyncio.create_task(supervised(name, work))
         for name, work in (
@@ -71,14 +85,37 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
             ("members", lambda: _every(_SILENCE_INTERVAL_S, _removing(broker))),
         )
     ]
+    if grpc_server is not None:
+        tasks.append(asyncio.create_task(supervised("renewals", grpc_server.renew)))
     try:
         yield broker
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if grpc_server is not None:
+            await grpc_server.close()
         await server.close()
         await broker.save()
+
+
+async def _grpc_server(broker: Broker, popping: Popping) -> GrpcServer | None:
+    if broker.settings.grpc_port is None:
+        return None
+    try:
+        from lakelog_broker.grpc.server import GrpcServer
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"the gRPC port needs lakelog-broker[grpc] ({error}): install it, or give no grpc_port"
+        ) from error
+    server = GrpcServer(broker, popping)
+    try:
+        await server.start(broker.settings.grpc_port)
+    except BaseException:
+        await server.close()
+        raise
+    broker.grpc_address = f"{broker.settings.host}:{server.port}"
+    return server
 
 
 async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:

@@ -10,6 +10,9 @@ import attrs
 DEFAULT_PORT: Final = 9876
 """The port of RocketMQ's name server, which clients expect."""
 
+DEFAULT_GRPC_PORT: Final = 8081
+"""The port of RocketMQ's proxy."""
+
 
 @attrs.frozen(kw_only=True)
 class BrokerSettings:
@@ -24,11 +27,14 @@ class BrokerSettings:
     :ivar transaction_timeout_s: age at which the outcome of a transaction is asked for
     :ivar transaction_check_interval_s: seconds between further requests
     :ivar transaction_check_limit: requests after which a transaction is given up
+    :ivar grpc_port: of gRPC clients, plain and TLS; 0 is any free one, ``None`` is no such port
     :ivar region: the property ``MSG_REGION`` of responses
     :ivar users: the file of users (see :mod:`lakelog_broker.security.users`)
     :ivar allow_anonymous: whether an address that others reach may be bound without users
     :ivar tls: ``permissive`` takes clients with and without TLS, ``required`` only those with it
-    :ivar certificate: a PEM file of the certificate and its chain; :ivar key: of its private key
+    :ivar certificate: a PEM file of the certificate and its chain; the gRPC port makes one
+        if there is none
+    :ivar key: a PEM file of its private key
     :ivar max_connections: a further connection is closed at once
     :ivar first_byte_timeout_s: a connection without a byte, or in a TLS handshake, ends after it
     """
@@ -43,6 +49,7 @@ class BrokerSettings:
     transaction_timeout_s: float = 6.0
     transaction_check_interval_s: float = 30.0
     transaction_check_limit: int = 15
+    grpc_port: int | None = None
     region: str = "DefaultRegion"
     users: Path | None = None
     allow_anonymous: bool = False

@@ -87,8 +87,22 @@ def set_retry_limit(files: FileSystem, path: Path, group: str, max_retries: int)
     """Add a group to ``config/subscriptionGroup.json``, or change its limit."""
     with _changing(files, path):
         loaded = load_groups(files, path)
-        groups = {**loaded.value, group: GroupConfig(group, max_retries)}
+        found = loaded.value.get(group) or GroupConfig(group)
+        groups = {**loaded.value, group: attrs.evolve(found, max_retries=max_retries)}
         save_groups(files, path, loaded.content, groups, _now_ms())
+
+
+def write_group(files: FileSystem, path: Path, config: GroupConfig) -> None:
+    """Add or replace a group in ``config/subscriptionGroup.json``; durable on return."""
+    with _changing(files, path):
+        loaded = load_groups(files, path)
+        groups = {**loaded.value, config.group: config}
+        save_groups(files, path, loaded.content, groups, _now_ms())
+
+
+def ordered_groups(files: FileSystem, path: Path) -> set[str]:
+    """The groups in ``config/subscriptionGroup.json`` whose members pop in order."""
+    return {name for name, each in load_groups(files, path).value.items() if each.is_ordered}
 
 
 def remove_group(files: FileSystem, path: Path, group: str) -> None:

@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
+from lakelog_broker.popping.service import Popping
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.handlers import (
@@ -18,6 +19,7 @@ from lakelog_broker.remoting.handlers import (
     groups,
     lookups,
     offsets,
+    popping,
     pulling,
     replies,
     routes,
@@ -35,12 +37,13 @@ class RemotingServer:
     :ivar handlers: by request code
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, pops: Popping) -> None:
         self.handlers: dict[int, Handler] = {}
         for family in (
             routes.Routes(broker),
             sending.Sending(broker),
             pulling.Pulling(broker),
+            popping.Pops(broker, pops),
             clients.Clients(broker),
             offsets.Offsets(broker),
             lookups.Lookups(broker),

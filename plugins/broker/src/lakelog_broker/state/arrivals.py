@@ -35,6 +35,11 @@ class ArrivalWaits:
                 for event in events:
                     event.set()
 
+    def wake(self, topic: str, queue_id: int) -> None:
+        """Let the requests that wait for a queue look again, though it has not grown."""
+        for event in self._waiting.get((topic, queue_id), ()):
+            event.set()
+
     async def until(
         self, queues: Iterable[Queue], timeout_s: float, is_found: Callable[[], bool]
     ) -> bool:

@@ -12,6 +12,7 @@ from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.configs import (
     DEFAULT_RETRIES,
+    ordered_groups,
     remove_topic,
     retry_limits,
     topics_of,
@@ -102,6 +103,10 @@ class TopicTable:
     def retry_limit(self, group: str) -> int:
         """How often a message is returned to a group before it is a dead letter."""
         return retry_limits(self._files, self._path).get(group, DEFAULT_RETRIES)
+
+    def is_ordered(self, group: str) -> bool:
+        """Whether members of a group that pop get the messages of a queue in order."""
+        return group in ordered_groups(self._files, self._path)
 
     def remove(self, topic: str) -> None:
         """Remove a topic from the table and the file, if it is there."""

@@ -21,13 +21,14 @@ FILE: Final = "subscriptionGroup.json"
 MAX_RETRIES: Final = 16
 _TABLE: Final = "subscriptionGroupTable"
 _RETRIES: Final = "retryMaxTimes"
+_ORDERED: Final = "consumeMessageOrderly"
 _NEW: Final = {
     "attributes": {},
     "brokerId": 0,
     "consumeBroadcastEnable": True,
     "consumeEnable": True,
     "consumeFromMinEnable": True,
-    "consumeMessageOrderly": False,
+    _ORDERED: False,
     "consumeTimeoutMinute": 15,
     "groupRetryPolicy": {"type": "CUSTOMIZED"},
     "groupSysFlag": 0,
@@ -43,10 +44,12 @@ class GroupConfig:
     """The configuration of one consumer group.
 
     :ivar max_retries: how often a message is handed out again before it is a dead letter
+    :ivar is_ordered: whether members that pop get the messages of a queue in order
     """
 
     group: str
     max_retries: int = MAX_RETRIES
+    is_ordered: bool = False
 
 
 def load_groups(files: FileSystem, path: Path) -> Loaded[dict[str, GroupConfig]]:
@@ -58,7 +61,9 @@ def read_groups(content: Mapping[str, Any]) -> dict[str, GroupConfig]:
     """Parse the groups in a file's content; raises ``ValueError``."""
     table = object_table(content, _TABLE)
     return {
-        group: GroupConfig(group, int(found.get(_RETRIES, MAX_RETRIES)))
+        group: GroupConfig(
+            group, int(found.get(_RETRIES, MAX_RETRIES)), bool(found.get(_ORDERED, False))
+        )
         for group, found in table.items()
     }
 
@@ -80,8 +85,20 @@ def save_groups(
         **former,
         "dataVersion": next_version(former.get("dataVersion"), now_ms),
         _TABLE: {
-            name: {**known.get(name, _NEW), "groupName": name, _RETRIES: each.max_retries}
+            name: {
+                **known.get(name, _NEW),
+                "groupName": name,
+                **_fields(each, known.get(name, _NEW)),
+            }
             for name, each in groups.items()
         },
     }
     save_config(files, path / CONFIG_DIR / FILE, content)
+
+
+def _fields(config: GroupConfig, former: Mapping[str, Any]) -> dict[str, Any]:
+    """What is written of a group; an order that is not in the file is added only if it is set."""
+    fields: dict[str, Any] = {_RETRIES: config.max_retries}
+    if config.is_ordered != bool(former.get(_ORDERED, False)):
+        fields[_ORDERED] = config.is_ordered
+    return fields

@@ -1,0 +1,1 @@
+"""RocketMQ's gRPC protocol, ``apache.rocketmq.v2.MessagingService`` (extra ``grpc``)."""

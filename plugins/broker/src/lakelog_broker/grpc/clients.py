@@ -1,0 +1,169 @@
+"""Clients: their settings, their telemetry streams, and their membership of groups."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from lakelog_broker.broker import Broker
+from lakelog_broker.grpc.mapping import name_of, sent_form
+from lakelog_broker.grpc.protos import proto
+from lakelog_broker.grpc.statuses import IllegalRequest, status
+from lakelog_broker.state.members import Group, Member
+from lakelog_queues.groups.set_aside import RETRY_PREFIX
+from lakelog_queues.units.delays import DELAYS_MS
+
+MAX_BODY_BYTES: Final = 4 << 20
+_BATCH: Final = 32
+_POLLING_S: Final = 20
+_PRODUCER_ATTEMPTS: Final = 3
+_PUSH_CONSUMERS: Final = (2, 5)  # ClientType
+_FILTER_NAMES: Final = {2: "SQL92"}
+
+
+class TelemetryStream:
+    """The telemetry stream of one client.
+
+    :ivar settings: the client's last ``Settings``
+    :ivar is_ordered: whether its group gets the messages of a queue in order
+    """
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
+        self.settings: Any = None
+        self.is_ordered = False
+        self.commands: asyncio.Queue[Any] = asyncio.Queue()
+
+    def check_transaction(self, half: Any) -> None:
+        """Ask the client for the outcome of a transaction, of which ``half`` is the message."""
+        command = proto("TelemetryCommand")()
+        asked = command.recover_orphaned_transaction_command
+        asked.transaction_id = transaction_id(half.physical_offset, half.queue_offset)
+        topic = half.properties.get("REAL_TOPIC", half.topic)
+        asked.message.CopyFrom(sent_form(half, topic))
+        self.commands.put_nowait(command)
+
+
+def transaction_id(physical_offset: int, queue_offset: int) -> str:
+    """The id of a transaction: the place of its half message, so that it needs no table."""
+    return f"{physical_offset:x}.{queue_offset:x}"
+
+
+def client_id_of(context: Any) -> str:
+    """The id of the client that calls; raises :class:`IllegalRequest`."""
+    found = dict(context.invocation_metadata()).get("x-mq-client-id")
+    if not found:
+        raise IllegalRequest("CLIENT_ID_REQUIRED", "the metadata has no x-mq-client-id")
+    return str(found)
+
+
+class GrpcClients:
+    """The clients that have a telemetry stream.
+
+    :ivar on_gone: called with the id of a client that left
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._lines: dict[str, TelemetryStream] = {}
+        self.on_gone: Callable[[str], None] = lambda _client_id: None
+
+    def find(self, client_id: str) -> TelemetryStream | None:
+        """The stream of a client, or ``None``."""
+        return self._lines.get(client_id)
+
+    async def telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        """Serve a client's stream: its settings are completed, and commands are sent to it."""
+        line = TelemetryStream(client_id_of(context))
+        listening = asyncio.create_task(self._listen(line, requests))
+        try:
+            while (command := await line.commands.get()) is not None:
+                yield command
+        finally:
+            listening.cancel()
+            if self._lines.get(line.client_id) is line:
+                self._remove(line.client_id)
+
+    async def _listen(self, line: TelemetryStream, requests: Any) -> None:
+        try:
+            async for command in requests:
+                if command.HasField("settings"):
+                    line.settings = command.settings
+                    self._lines[line.client_id] = line
+                    self._join(line)
+                    settings = self.completed(command.settings)
+                    line.is_ordered = settings.subscription.fifo
+                    answer = proto("TelemetryCommand")(status=status(), settings=settings)
+                    line.commands.put_nowait(answer)
+        finally:
+            line.commands.put_nowait(None)
+
+    def heartbeat(self, client_id: str) -> None:
+        """Renew a client in its groups."""
+        line = self._lines.get(client_id)
+        if line is not None:
+            self._join(line)
+
+    def terminated(self, client_id: str) -> None:
+        """Remove a client that says that it ends."""
+        self._remove(client_id)
+
+    def _join(self, line: TelemetryStream) -> None:
+        settings, members = line.settings, self._broker.members
+        language = str(settings.user_agent.language)
+        member = Member(line.client_id, line, time.monotonic(), language)
+        for each in settings.publishing.topics:
+            members.join_producers(name_of(each), member)
+        if not settings.subscription.group.name:
+            return
+        name = name_of(settings.subscription.group)
+        self._broker.topics.of_group(RETRY_PREFIX, name)
+        group = members.join(name, member)
+        _subscribe(group, settings.subscription.subscriptions)
+
+    def _remove(self, client_id: str) -> None:
+        line = self._lines.pop(client_id, None)
+        if line is not None:
+            self._broker.members.disconnected(line)
+            line.commands.put_nowait(None)
+        self.on_gone(client_id)
+
+    def completed(self, sent: Any) -> Any:
+        """The client's settings with the values that a broker decides."""
+        settings = proto("Settings")()
+        settings.CopyFrom(sent)
+        backoff = settings.backoff_policy
+        if settings.HasField("publishing"):
+            settings.publishing.max_body_size = MAX_BODY_BYTES
+            settings.publishing.validate_message_type = True
+            backoff.max_attempts = _PRODUCER_ATTEMPTS
+            exponential = backoff.exponential_backoff
+            exponential.initial.FromMilliseconds(10)
+            exponential.max.FromMilliseconds(1000)
+            exponential.multiplier = 2
+        elif settings.HasField("subscription"):
+            subscription = settings.subscription
+            group = name_of(subscription.group)
+            subscription.fifo = subscription.fifo or self._broker.topics.is_ordered(group)
+            subscription.receive_batch_size = _BATCH
+            subscription.long_polling_timeout.seconds = _POLLING_S
+            if settings.client_type in _PUSH_CONSUMERS:
+                limit = self._broker.topics.retry_limit(group)
+                backoff.max_attempts = limit + 1
+                backoff.customized_backoff.ClearField("next")
+                for delay_ms in DELAYS_MS:
+                    backoff.customized_backoff.next.add().FromMilliseconds(delay_ms)
+        settings.metric.on = False
+        return settings
+
+
+def _subscribe(group: Group, subscriptions: Any) -> None:
+    for each in subscriptions:
+        topic, expression = name_of(each.topic), each.expression
+        group.subscriptions[topic] = {
+            "topic": topic,
+            "subString": expression.expression or "*",
+            "expressionType": _FILTER_NAMES.get(expression.type, "TAG"),
+        }

@@ -1,0 +1,193 @@
+"""Calls that hand out messages and take acknowledgements."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import attrs
+
+from lakelog_broker.codes import Refused
+from lakelog_broker.grpc.clients import GrpcClients, client_id_of
+from lakelog_broker.grpc.mapping import milliseconds, name_of, popped_form
+from lakelog_broker.grpc.protos import proto
+from lakelog_broker.grpc.routing import Routing
+from lakelog_broker.grpc.statuses import IllegalRequest, common_status, status, status_of
+from lakelog_broker.popping.filters import MessageFilter
+from lakelog_broker.popping.handles import ReceiptHandle
+from lakelog_broker.popping.service import Popping, PopRequest
+from lakelog_broker.state.topics import READABLE
+
+RENEWED_MS: Final = 60_000
+"""How long a message with automatic renewal is invisible; the proxy's
+``defaultInvisibleTimeMills``."""
+RENEW_INTERVAL_S: Final = 5.0
+_RENEW_LIMIT_S: Final = 3 * 3600
+_MIN_INVISIBLE_MS: Final = 10_000
+_MAX_INVISIBLE_MS: Final = 12 * 3_600_000
+_MAX_BATCH: Final = 32
+_POLLING_MS: Final = 20_000
+_MARGIN_MS: Final = 500
+"""An answer is sent so long before the deadline of the call."""
+_SQL: Final = 2
+
+
+@attrs.frozen
+class Renewal:
+    """A hand-out that is renewed while its client lives."""
+
+    client_id: str
+    group: str
+    topic: str
+    handle: ReceiptHandle
+    until_s: float
+
+
+class Consuming:
+    """Hands out messages to consumers."""
+
+    def __init__(self, popping: Popping, routing: Routing, clients: GrpcClients) -> None:
+        self._popping, self._routing, self._clients = popping, routing, clients
+        self._renewals: dict[tuple[str, str, str], Renewal] = {}
+        clients.on_gone = self._client_gone
+
+    async def receive(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """Yield a status, the messages, and the time of delivery."""
+        response = proto("ReceiveMessageResponse")
+        try:
+            client_id = client_id_of(context)
+            wanted = self._wanted(request, client_id)
+            found = await self._popping.receive(wanted, _wait_ms(request, context) / 1000)
+        except Exception as error:  # noqa: BLE001  # a status, no error of gRPC
+            yield response(status=status_of(error))
+            return
+        if request.auto_renew:
+            until_s = time.monotonic() + _RENEW_LIMIT_S
+            for each in found:
+                renewal = Renewal(client_id, wanted.group, wanted.topic, each.handle, until_s)
+                self._renewals[wanted.group, wanted.topic, str(each.handle)] = renewal
+        if found:
+            yield response(status=status())
+        else:
+            yield response(status=status("MESSAGE_NOT_FOUND", "no new message"))
+        for each in found:
+            message = popped_form(each, request.message_queue.topic.name, wanted.invisible_ms)
+            message.topic.CopyFrom(request.message_queue.topic)
+            yield response(message=message)
+        last = response()
+        last.delivery_timestamp.FromMilliseconds(time.time_ns() // 1_000_000)
+        yield last
+
+    def _wanted(self, request: Any, client_id: str) -> PopRequest:
+        group, name = name_of(request.group), name_of(request.message_queue.topic)
+        if not group:
+            raise IllegalRequest("ILLEGAL_CONSUMER_GROUP", "the group has no name")
+        topic = self._routing.topic(name)
+        if not topic.permission & READABLE:
+            raise IllegalRequest("FORBIDDEN", f"the topic {name} may not be read")
+        invisible_ms = RENEWED_MS if request.auto_renew else _invisible(request)
+        kind = "SQL92" if request.filter_expression.type == _SQL else "TAG"
+        line = self._clients.find(client_id)
+        return PopRequest(
+            group=group,
+            topic=name,
+            # As the proxy: clients name any queue of a broker, and mean the broker.
+            queues=range(topic.read_queues),
+            max_messages=max(1, min(request.batch_size, _MAX_BATCH)),
+            invisible_ms=invisible_ms,
+            selection=MessageFilter.of(request.filter_expression.expression, kind),
+            is_ordered=bool(line and line.is_ordered),
+            attempt_id=request.attempt_id,
+        )
+
+    async def acknowledge(self, request: Any, _context: Any) -> Any:
+        """Count messages as done."""
+        answer = proto("AckMessageResponse")()
+        group, topic = name_of(request.group), name_of(request.topic)
+        for each in request.entries:
+            try:
+                handle = _handle(each.receipt_handle)
+                self._renewals.pop((group, topic, each.receipt_handle), None)
+                if not self._popping.acknowledge(group, topic, handle):
+                    raise _outdated(each.receipt_handle)
+                found = status()
+            except IllegalRequest as error:
+                found = status_of(error)
+            answer.entries.add(
+                message_id=each.message_id, receipt_handle=each.receipt_handle, status=found
+            )
+        answer.status.CopyFrom(common_status(each.status for each in answer.entries))
+        return answer
+
+    async def change_invisible(self, request: Any, _context: Any) -> Any:
+        """Let a message come again at another time."""
+        group, topic = name_of(request.group), name_of(request.topic)
+        handle = _handle(request.receipt_handle)
+        duration_ms = milliseconds(request.invisible_duration)
+        if not 0 < duration_ms <= _MAX_INVISIBLE_MS:
+            text = f"an invisible duration of {duration_ms} ms is not above 0 and at most 12 h"
+            raise IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
+        self._renewals.pop((group, topic, request.receipt_handle), None)
+        changed = self._popping.change(group, topic, handle, duration_ms)
+        if changed is None:
+            raise _outdated(request.receipt_handle)
+        answer = proto("ChangeInvisibleDurationResponse")
+        return answer(status=status(), receipt_handle=str(changed))
+
+    async def dead_letter(self, request: Any, _context: Any) -> Any:
+        """Put a message whose attempts are used up into the group's dead letters."""
+        group, topic = name_of(request.group), name_of(request.topic)
+        handle = _handle(request.receipt_handle)
+        self._renewals.pop((group, topic, request.receipt_handle), None)
+        if not self._popping.dead_letter(group, topic, handle):
+            raise _outdated(request.receipt_handle)
+        return proto("ForwardMessageToDeadLetterQueueResponse")(status=status())
+
+    async def renew(self) -> None:
+        """Renew the hand-outs of living clients until the task is cancelled."""
+        while True:
+            await asyncio.sleep(RENEW_INTERVAL_S)
+            now_s = time.monotonic()
+            for key, each in list(self._renewals.items()):
+                is_over = now_s > each.until_s or not self._popping.extend(
+                    each.group, each.topic, each.handle, RENEWED_MS
+                )
+                if is_over:
+                    self._renewals.pop(key, None)
+
+    def _client_gone(self, client_id: str) -> None:
+        """What a client had comes again at once."""
+        gone = [(key, each) for key, each in self._renewals.items() if each.client_id == client_id]
+        for key, each in gone:
+            del self._renewals[key]
+            self._popping.change(each.group, each.topic, each.handle, 0)
+
+
+def _handle(text: str) -> ReceiptHandle:
+    try:
+        return ReceiptHandle.parse(text)
+    except Refused as error:
+        raise IllegalRequest("INVALID_RECEIPT_HANDLE", error.remark) from None
+
+
+def _outdated(text: str) -> IllegalRequest:
+    return IllegalRequest("INVALID_RECEIPT_HANDLE", f"the hand-out {text} is over or not known")
+
+
+def _invisible(request: Any) -> int:
+    found = milliseconds(request.invisible_duration)
+    if not _MIN_INVISIBLE_MS <= found <= _MAX_INVISIBLE_MS:
+        text = f"an invisible duration of {found} ms is not between 10 s and 12 h"
+        raise IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
+    return found
+
+
+def _wait_ms(request: Any, context: Any) -> int:
+    is_given = request.HasField("long_polling_timeout")
+    wanted = milliseconds(request.long_polling_timeout) if is_given else _POLLING_MS
+    left_s = context.time_remaining()
+    if left_s is not None:
+        wanted = min(wanted, int(left_s * 1000) - _MARGIN_MS)
+    return max(0, wanted)

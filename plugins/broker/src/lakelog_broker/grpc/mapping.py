@@ -1,0 +1,180 @@
+"""Messages of the protocol as messages of the store, and the other way round.
+
+Source: RocketMQ 5.3.3, the proxy's ``SendMessageActivity`` and ``GrpcConverter``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from lakelog import Message, StoredMessage
+from lakelog.format.properties import encode_properties
+from lakelog_broker.grpc.protos import proto
+from lakelog_broker.grpc.statuses import IllegalRequest
+from lakelog_broker.popping.service import Popped
+from lakelog_queues.groups.set_aside import DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC
+from lakelog_queues.units.javahash import java_hash
+
+NORMAL, FIFO, DELAY, TRANSACTION = 1, 2, 3, 4
+"""Numbers of ``MessageType``."""
+GZIP: Final = 2
+_MD5: Final = 2
+_COMPRESSED: Final = 1
+"""The bit of ``sys_flag`` for a body that the client compressed."""
+_SYSTEM: Final = """
+KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET
+MAX_OFFSET BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG
+RECONSUME_TIME MSG_REGION TRACE_ON UNIQ_KEY EXTEND_UNIQ_INFO MAX_RECONSUME_TIMES
+CONSUME_START_TIME POP_CK POP_CK_OFFSET 1ST_POP_TIME TRAN_PREPARED_QUEUE_OFFSET
+TRANSACTION_CHECK_TIMES CHECK_IMMUNITY_TIME_IN_SECONDS DUP_INFO INSTANCE_ID
+CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE
+INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET INNER_NUM INNER_BASE TIMER_DELIVER_MS
+TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_OUT_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS
+TIMER_ROLL_TIMES TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __SHARDINGKEY __CRC32#
+__STARTDELIVERTIME DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __BORNHOST BORN_TIMESTAMP
+__TRACE_CONTEXT
+"""
+SYSTEM_PROPERTIES: Final = frozenset(_SYSTEM.split())
+"""Properties that a client may not set by itself, and does not see."""
+_DIGESTS: Final[dict[int, Callable[[bytes], int]]] = {
+    1: zlib.crc32,
+    2: lambda body: int(hashlib.md5(body, usedforsecurity=False).hexdigest(), 16),
+    3: lambda body: int(hashlib.sha1(body, usedforsecurity=False).hexdigest(), 16),
+}
+
+
+def name_of(resource: Any) -> str:
+    """A topic's or group's name, with its namespace as RocketMQ writes it."""
+    if resource.resource_namespace:
+        return f"{resource.resource_namespace}%{resource.name}"
+    return str(resource.name)
+
+
+def milliseconds(stamp: Any) -> int:
+    """A ``Timestamp`` or ``Duration`` in ms."""
+    return int(stamp.seconds) * 1000 + int(stamp.nanos) // 1_000_000
+
+
+def stored_form(sent: Any, queue_count: int, next_queue: int) -> Message:
+    """The message to put; raises :class:`IllegalRequest`.
+
+    :param next_queue: the queue of a message without a group
+    """
+    system, topic = sent.system_properties, name_of(sent.topic)
+    _check(sent)
+    properties = dict(sent.user_properties)
+    properties["UNIQ_KEY"] = system.message_id
+    if system.tag:
+        properties["TAGS"] = system.tag
+    if system.keys:
+        properties["KEYS"] = " ".join(system.keys)
+    if system.HasField("trace_context"):
+        properties["__TRACE_CONTEXT"] = system.trace_context
+    if system.message_type == TRANSACTION:
+        properties |= {"TRAN_MSG": "true", "PGROUP": topic}
+        if system.HasField("orphaned_transaction_recovery_duration"):
+            seconds = system.orphaned_transaction_recovery_duration.seconds
+            properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] = str(seconds)
+    if system.HasField("delivery_timestamp"):
+        properties["TIMER_DELIVER_MS"] = str(milliseconds(system.delivery_timestamp))
+    queue_id = next_queue
+    if system.message_group:
+        properties["__SHARDINGKEY"] = system.message_group
+        queue_id = java_hash(system.message_group) % queue_count
+    return Message(
+        topic,
+        sent.body,
+        properties=encode_properties(properties),
+        queue_id=queue_id,
+        sys_flag=_COMPRESSED if system.body_encoding == GZIP else 0,
+        born_timestamp_ms=milliseconds(system.born_timestamp) or None,
+    )
+
+
+def _check(sent: Any) -> None:
+    system = sent.system_properties
+    if not system.message_id:
+        raise IllegalRequest("ILLEGAL_MESSAGE_ID", "the message has no message id")
+    if system.tag and (not system.tag.strip() or "|" in system.tag):
+        raise IllegalRequest("ILLEGAL_MESSAGE_TAG", f"the tag {system.tag!r} is blank or has a |")
+    if any(not key.strip() for key in system.keys):
+        raise IllegalRequest("ILLEGAL_MESSAGE_KEY", "a key is blank")
+    for name in sent.user_properties:
+        if name in SYSTEM_PROPERTIES:
+            text = f"the property {name} is reserved"
+            raise IllegalRequest("ILLEGAL_MESSAGE_PROPERTY_KEY", text)
+    texts = [*sent.user_properties, *sent.user_properties.values(), *system.keys]
+    texts += [system.tag, system.message_id, system.message_group, system.trace_context]
+    if any("\x01" in text or "\x02" in text for text in texts):
+        text = "a property has the character 1 or 2, which separate properties"
+        raise IllegalRequest("ILLEGAL_MESSAGE_PROPERTY_KEY", text)
+    digest = system.body_digest
+    if digest.checksum and digest.type in _DIGESTS:
+        try:
+            is_whole = int(digest.checksum, 16) == _DIGESTS[digest.type](sent.body)
+        except ValueError:
+            is_whole = False
+        if not is_whole:
+            text = f"the body has not the checksum {digest.checksum[:100]}"
+            raise IllegalRequest("MESSAGE_CORRUPTED", text)
+
+
+def sent_form(stored: StoredMessage, topic: str | None = None) -> Any:
+    """The message as a client gets it.
+
+    :param topic: its topic for the client; ``None`` is its own
+    """
+    properties = stored.properties
+    message = proto("Message")(body=stored.body)
+    message.topic.name = topic or stored.topic
+    for name, value in properties.items():
+        if name not in SYSTEM_PROPERTIES:
+            message.user_properties[name] = value
+    system = message.system_properties
+    if "TAGS" in properties:
+        system.tag = properties["TAGS"]
+    system.keys.extend(key for key in properties.get("KEYS", "").split(" ") if key)
+    system.message_id = properties.get("UNIQ_KEY") or stored.message_id
+    system.body_digest.type = _MD5
+    digest = hashlib.md5(stored.body, usedforsecurity=False).hexdigest()
+    system.body_digest.checksum = digest.upper()
+    system.body_encoding = GZIP if stored.sys_flag & _COMPRESSED else 1
+    system.message_type = _type_of(properties)
+    system.born_timestamp.FromMilliseconds(stored.born_timestamp_ms)
+    system.born_host = stored.born_host
+    system.store_timestamp.FromMilliseconds(stored.store_timestamp_ms)
+    system.store_host = stored.store_host
+    system.queue_id, system.queue_offset = stored.queue_id, stored.queue_offset
+    if "__SHARDINGKEY" in properties:
+        system.message_group = properties["__SHARDINGKEY"]
+    if "__TRACE_CONTEXT" in properties:
+        system.trace_context = properties["__TRACE_CONTEXT"]
+    if properties.get("TIMER_DELIVER_MS", "").isdigit():
+        system.delivery_timestamp.FromMilliseconds(int(properties["TIMER_DELIVER_MS"]))
+    if DLQ_ORIGIN_TOPIC in properties:
+        system.dead_letter_queue.topic = properties[DLQ_ORIGIN_TOPIC]
+        system.dead_letter_queue.message_id = properties.get(DLQ_ORIGIN_MESSAGE_ID, "")
+    return message
+
+
+def _type_of(properties: dict[str, str]) -> int:
+    if "TRAN_MSG" in properties:
+        return TRANSACTION
+    if "__SHARDINGKEY" in properties:
+        return FIFO
+    if properties.keys() & {"DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"}:
+        return DELAY
+    return NORMAL
+
+
+def popped_form(popped: Popped, topic: str, invisible_ms: int) -> Any:
+    """A message that was handed out, with its receipt handle."""
+    message = sent_form(popped.message, topic)
+    system = message.system_properties
+    system.receipt_handle = str(popped.handle)
+    system.delivery_attempt = popped.attempt
+    system.invisible_duration.FromMilliseconds(invisible_ms)
+    return message

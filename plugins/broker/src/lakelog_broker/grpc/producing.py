@@ -1,0 +1,86 @@
+"""Calls that put messages, and end transactions."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final
+
+from lakelog import PutResult
+from lakelog.format.properties import SCHEDULE_TOPIC
+from lakelog_broker.appending import HALF_TOPIC
+from lakelog_broker.broker import Broker
+from lakelog_broker.grpc.clients import MAX_BODY_BYTES, transaction_id
+from lakelog_broker.grpc.mapping import NORMAL, TRANSACTION, name_of, stored_form
+from lakelog_broker.grpc.protos import proto
+from lakelog_broker.grpc.routing import Routing, accepted_types
+from lakelog_broker.grpc.statuses import (
+    IllegalRequest,
+    common_status,
+    put_status,
+    status,
+    status_of,
+)
+from lakelog_broker.state.topics import WRITABLE
+
+_OUTCOMES: Final = {1: True, 2: False}
+_SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_", SCHEDULE_TOPIC, HALF_TOPIC)
+
+
+class Producing:
+    """Puts messages of producers."""
+
+    def __init__(self, broker: Broker, routing: Routing) -> None:
+        self._broker, self._routing = broker, routing
+        self._turn = itertools.count()
+
+    async def send(self, request: Any, _context: Any) -> Any:
+        """Put each message; an entry has the outcome of each."""
+        answer = proto("SendMessageResponse")()
+        for each in request.messages:
+            try:
+                entry = await self._put(each)
+            except Exception as error:  # noqa: BLE001  # the other messages are put
+                entry = proto("SendResultEntry")(status=status_of(error))
+            answer.entries.append(entry)
+        answer.status.CopyFrom(common_status(each.status for each in answer.entries))
+        return answer
+
+    async def _put(self, sent: Any) -> Any:
+        name, kind = name_of(sent.topic), sent.system_properties.message_type or NORMAL
+        if name.startswith(_SYSTEM_PREFIXES):
+            raise IllegalRequest("FORBIDDEN", f"{name} is a topic of the broker")
+        topic = self._routing.topic(name)
+        if not topic.permission & WRITABLE:
+            raise IllegalRequest("FORBIDDEN", f"the topic {name} may not be written")
+        if kind not in accepted_types(topic):
+            kinds = topic.attributes.get("message.type")
+            text = f"the topic {name} takes messages of the type {kinds}"
+            raise IllegalRequest("MESSAGE_PROPERTY_CONFLICT_WITH_TYPE", text)
+        if len(sent.body) > MAX_BODY_BYTES:
+            text = f"a body of {len(sent.body)} bytes; at most {MAX_BODY_BYTES} are taken"
+            raise IllegalRequest("MESSAGE_BODY_TOO_LARGE", text)
+        queue_count = topic.write_queues
+        message = stored_form(sent, queue_count, next(self._turn) % queue_count)
+        put = self._broker.appender.append(message)
+        done = put if isinstance(put, PutResult) else await put
+        entry = proto("SendResultEntry")(
+            status=put_status(done.status),
+            message_id=sent.system_properties.message_id,
+            offset=done.queue_offset,
+        )
+        if kind == TRANSACTION:
+            entry.transaction_id = transaction_id(done.physical_offset, done.queue_offset)
+        return entry
+
+    async def end_transaction(self, request: Any, _context: Any) -> Any:
+        """Commit or roll back the half message at the place that the id has."""
+        try:
+            place, half = (int(each, 16) for each in request.transaction_id.split("."))
+        except ValueError:
+            text = f"{request.transaction_id[:100]!r} is no id of a transaction"
+            raise IllegalRequest("INVALID_TRANSACTION_ID", text) from None
+        outcome = _OUTCOMES.get(request.resolution)
+        if not self._broker.transactions.end(place, half, outcome):
+            text = f"there is no transaction {request.transaction_id}"
+            raise IllegalRequest("INVALID_TRANSACTION_ID", text)
+        return proto("EndTransactionResponse")(status=status())

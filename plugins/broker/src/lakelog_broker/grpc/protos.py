@@ -1,0 +1,44 @@
+"""The messages of ``apache.rocketmq.v2``, in a descriptor pool of their own.
+
+Generated modules register in protobuf's default pool, and RocketMQ's Python client brings such
+modules under other file names: a process with a client and a broker could not import both. The
+descriptor set is made of RocketMQ's three public files by ``protoc --include_imports
+--descriptor_set_out``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_PACKAGE: Final = "apache.rocketmq.v2"
+
+
+def _filled_pool() -> descriptor_pool.DescriptorPool:
+    content = (files(__package__) / "rocketmq_v2.binpb").read_bytes()
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(content).file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
+
+_POOL: Final = _filled_pool()
+SERVICE: Final[Any] = _POOL.FindServiceByName(f"{_PACKAGE}.MessagingService")
+CODES: Final[dict[str, int]] = {
+    each.name: each.number for each in _POOL.FindEnumTypeByName(f"{_PACKAGE}.Code").values
+}
+"""Numbers of the codes of a status, by name."""
+
+
+@cache
+def proto(name: str) -> Any:
+    """The class of a message, by its short name."""
+    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+
+def class_of(descriptor: Any) -> Any:
+    """The class of a message, by its descriptor."""
+    return message_factory.GetMessageClass(descriptor)

@@ -1,0 +1,390 @@
+"""Hands out messages to the members of groups, for both protocols.
+
+A message that is not acknowledged in time is handed out again in place. If later messages of its
+queue are done, it is put into ``%RETRY%place`` with one more reconsume time, so that the
+group's offset moves on; after the group's last attempt it goes to ``%DLQ%group``. RocketMQ puts
+each such message there, and keeps hand-outs in its topic ``rmq_sys_REVIVE_LOG``; here they are in
+memory only, and a crash hands out again all messages behind the first unacknowledged one.
+
+Source: RocketMQ 5.3.3, ``PopMessageProcessor``, ``PopReviveService``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
+
+import attrs
+
+from lakelog import Message, PutRefused, PutResult, StoredMessage
+from lakelog.errors import LakelogError
+from lakelog.format.properties import encode_properties
+from lakelog_broker.broker import Broker
+from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.popping.filters import ALL, MessageFilter
+from lakelog_broker.popping.handles import (
+    OWN_TOPIC,
+    RETRY_TOPIC,
+    RETRY_TOPIC_V2,
+    ReceiptHandle,
+    retry_topic,
+)
+from lakelog_broker.popping.moving import append_moved
+from lakelog_broker.popping.queues import HandOut, PopQueue
+from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, dead_letter_of, retry_of
+
+_LOG: Final = logging.getLogger("lakelog.broker")
+_READS: Final = 8
+"""Reads of one queue for one request, if its filter matches few messages."""
+_LOOK_S: Final = 1.0
+"""A waiting request looks so often for messages of others whose time is over."""
+
+
+@attrs.frozen(kw_only=True)
+class PopRequest:
+    """A request for messages.
+
+    :ivar queues: the queue ids to look at
+    :ivar is_ordered: a queue gives nothing while a message of it is out
+    :ivar attempt_id: a repeated request of an ordered consumer has that of the first one
+    :ivar from_first: whether a new group begins at the first message of a queue
+    """
+
+    group: str
+    topic: str
+    queues: Sequence[int]
+    max_messages: int
+    invisible_ms: int
+    selection: MessageFilter = ALL
+    is_ordered: bool = False
+    attempt_id: str = ""
+    from_first: bool = False
+
+
+@attrs.frozen
+class Popped:
+    """A message that was handed out.
+
+    :ivar attempt: 1 for the first time
+    """
+
+    message: StoredMessage
+    handle: ReceiptHandle
+    attempt: int
+
+
+class Popping:
+    """All groups that pop; used from one event loop."""
+
+    def __init__(self, broker: Broker, clock_ms: Callable[[], int] | None = None) -> None:
+        self._broker, self._store = broker, broker.store
+        self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
+        self._queues: dict[tuple[str, str, int], PopQueue] = {}
+        self._turn = itertools.count()
+        self._moves: set[asyncio.Task[None]] = set()
+
+    async def receive(self, request: PopRequest, wait_s: float) -> list[Popped]:
+        """The messages of a request; waits for the first one for ``wait_s`` seconds at most."""
+        loop, found = asyncio.get_running_loop(), list[Popped]()
+        end = loop.time() + wait_s
+
+        def is_found() -> bool:
+            found.extend(self.pop(request))
+            return bool(found)
+
+        while True:
+            due_ms = self._due_ms(request)
+            left = min(end - loop.time(), _LOOK_S)
+            if due_ms is not None:
+                left = min(left, max(0.001, (due_ms - self._clock_ms()) / 1000))
+            queues = [(topic, each) for topic, _, each in self._places(request)]
+            await self._broker.waits.until(queues, max(0, left), is_found)
+            if found or loop.time() >= end:
+                return found
+
+    def pop(self, request: PopRequest) -> list[Popped]:
+        """The messages that can be handed out now; raises :class:`Refused`."""
+        found: list[Popped] = []
+        places = list(self._places(request))
+        first = next(self._turn) % len(places) if places else 0
+        for topic, flag, queue_id in places[first:] + places[:first]:
+            most = request.max_messages - len(found)
+            if most <= 0:
+                break
+            found += self._pop_queue(request, topic, flag, queue_id, most)
+        return found
+
+    def _places(self, request: PopRequest) -> Iterable[tuple[str, int, int]]:
+        """Topic, flag and queue id of each queue that a request reads."""
+        for queue_id in request.queues:
+            yield request.topic, OWN_TOPIC, queue_id
+        if request.is_ordered:
+            return
+        for flag in (RETRY_TOPIC, RETRY_TOPIC_V2):
+            retries = self._broker.topics.find(retry_topic(request.group, request.topic, flag))
+            for queue_id in range(retries.read_queues if retries else 0):
+                yield retries.topic if retries else "", flag, queue_id
+
+    def _pop_queue(
+        self, request: PopRequest, topic: str, flag: int, queue_id: int, most: int
+    ) -> list[Popped]:
+        from_first = request.from_first or flag != OWN_TOPIC
+        queue = self._queue(request.group, topic, queue_id, from_first)
+        now_ms = self._clock_ms()
+        if request.is_ordered:
+            ready = self._ordered_again(request, queue, now_ms)
+            if ready is None:
+                return []
+        else:
+            ready = iter(lambda: queue.take_due(now_ms), None)
+        found: list[Popped] = []
+        for offset in ready:
+            again = self._again(request, topic, flag, queue_id, queue, offset, now_ms)
+            if again is not None:
+                found.append(again)
+                if len(found) >= most:
+                    return found
+        if request.is_ordered and queue.out:
+            return found
+        selection = request.selection if flag == OWN_TOPIC else ALL
+        messages = self._read(selection, topic, queue_id, queue, min(most - len(found), queue.room))
+        for message in messages:
+            attempt = 1 + message.reconsume_times
+            start = messages[0].queue_offset
+            out = HandOut(
+                attempt, now_ms, now_ms + request.invisible_ms, request.invisible_ms, start
+            )
+            queue.add(message.queue_offset, out)
+            found.append(self._popped(flag, message, out))
+        if messages and request.is_ordered:
+            queue.attempt_id = request.attempt_id
+        self._commit(request.group, topic, queue_id, queue)
+        return found
+
+    def _read(
+        self, selection: MessageFilter, topic: str, queue_id: int, queue: PopQueue, most: int
+    ) -> list[StoredMessage]:
+        if most <= 0:
+            return []
+        for _ in range(_READS):
+            start = queue.next_offset
+            messages, queue.next_offset = selection.read(self._store, topic, queue_id, start, most)
+            if messages or queue.next_offset == start:
+                queue.has_more = False
+                return messages
+        queue.has_more = True
+        return []
+
+    @staticmethod
+    def _ordered_again(request: PopRequest, queue: PopQueue, now_ms: int) -> Iterable[int] | None:
+        """The offsets to hand out again; ``None`` if a message of the queue is still out."""
+        is_repeated = bool(request.attempt_id) and request.attempt_id == queue.attempt_id
+        out = queue.out.values()
+        if not is_repeated and any(each.visible_ms > now_ms for each in out):
+            return None
+        queue.attempt_id = request.attempt_id
+        return list(queue.out)
+
+    def _again(
+        self,
+        request: PopRequest,
+        topic: str,
+        flag: int,
+        queue_id: int,
+        queue: PopQueue,
+        offset: int,
+        now_ms: int,
+    ) -> Popped | None:
+        former = queue.out[offset]
+        got = self._store.get(topic, queue_id, offset, 1).messages
+        if not got or got[0].queue_offset != offset:  # retention has removed it
+            queue.remove(offset)
+            self._commit(request.group, topic, queue_id, queue)
+            return None
+        repeats = former.visible_ms > now_ms  # an ordered request that is repeated
+        moved = None if repeats else self._moved_away(request, queue, former, got[0], flag)
+        if moved is not None and self._move(request.group, queue, got[0], moved):
+            return None
+        out = HandOut(
+            former.attempt + (not repeats),
+            max(now_ms, former.pop_time_ms + 1),
+            now_ms + request.invisible_ms,
+            request.invisible_ms,
+            offset,
+        )
+        queue.add(offset, out)
+        return self._popped(flag, got[0], out)
+
+    def _moved_away(
+        self,
+        request: PopRequest,
+        queue: PopQueue,
+        former: HandOut,
+        stored: StoredMessage,
+        flag: int,
+    ) -> Message | None:
+        """The message for another topic; ``None`` if it is handed out in place."""
+        if former.attempt > self._broker.topics.retry_limit(request.group):
+            return dead_letter_of(stored, request.group, former.attempt)
+        if request.is_ordered or not queue.holds_back(stored.queue_offset):
+            return None
+        name = stored.topic if flag != OWN_TOPIC else retry_topic(request.group, request.topic)
+        message = retry_of(stored, request.group, former.attempt)
+        message.topic = self._broker.topics.create(name, 1).topic
+        if b"1ST_POP_TIME\x01" not in stored.properties_bytes:
+            added = encode_properties({"1ST_POP_TIME": str(former.pop_time_ms)})
+            message.properties += added  # type: ignore[operator]  # bytes
+        return message
+
+    def _move(self, group: str, queue: PopQueue, stored: StoredMessage, message: Message) -> bool:
+        """Put a message into a topic of the group, and count it as done in its queue.
+
+        :returns: whether it was accepted; a message that was not is handed out in place
+        """
+        if message.topic.startswith(DEAD_LETTER_PREFIX):
+            self._broker.topics.of_group(DEAD_LETTER_PREFIX, group)
+        try:
+            put = append_moved(self._broker.appender, message)
+        except PutRefused as error:
+            _LOG.warning("%s of %s was refused: %s", message.topic, stored.topic, error)
+            return False
+        if isinstance(put, PutResult):
+            self._moved(group, queue, stored)
+            return True
+        queue.out[stored.queue_offset].is_moving = True
+        task = asyncio.ensure_future(self._move_later(group, queue, stored, put))
+        self._moves.add(task)
+        task.add_done_callback(self._moves.discard)
+        return True
+
+    async def _move_later(
+        self, group: str, queue: PopQueue, stored: StoredMessage, put: Awaitable[PutResult]
+    ) -> None:
+        try:
+            await put
+        except LakelogError:
+            _LOG.exception("%s at %d was not moved", stored.topic, stored.queue_offset)
+            out = queue.out[stored.queue_offset]
+            out.is_moving = False
+            queue.add(stored.queue_offset, out)
+        else:
+            self._moved(group, queue, stored)
+
+    def _moved(self, group: str, queue: PopQueue, stored: StoredMessage) -> None:
+        queue.remove(stored.queue_offset)
+        place = group, stored.topic, stored.queue_id
+        if self._queues.get(place) is queue:  # an administrator may have set another offset
+            self._commit(*place, queue)
+
+    def _popped(self, flag: int, message: StoredMessage, out: HandOut) -> Popped:
+        handle = ReceiptHandle(
+            out.start_offset,
+            out.pop_time_ms,
+            out.invisible_ms,
+            flag,
+            self._broker.settings.name,
+            message.queue_id,
+            message.queue_offset,
+        )
+        return Popped(message, handle, out.attempt)
+
+    def acknowledge(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
+        """Count a message as done; false if this hand-out is over or not known."""
+        place, queue = self._find(group, topic, handle)
+        if queue is None:
+            return False
+        queue.remove(handle.offset)
+        self._commit(*place, queue)
+        self._broker.waits.wake(place[1], place[2])  # an ordered queue may give the next message
+        return True
+
+    def change(
+        self, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int
+    ) -> ReceiptHandle | None:
+        """Let a message come again after ``invisible_ms``; ``None`` if the hand-out is over."""
+        place, queue = self._find(group, topic, handle)
+        if queue is None:
+            return None
+        now_ms, out = self._clock_ms(), queue.out[handle.offset]
+        out.pop_time_ms = max(now_ms, out.pop_time_ms + 1)
+        out.invisible_ms, out.visible_ms = invisible_ms, now_ms + invisible_ms
+        queue.add(handle.offset, out)
+        self._broker.waits.wake(place[1], place[2])
+        return attrs.evolve(handle, pop_time_ms=out.pop_time_ms, invisible_ms=invisible_ms)
+
+    def extend(self, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int) -> bool:
+        """As :meth:`change`, with the same handle; false if the hand-out is over."""
+        _, queue = self._find(group, topic, handle)
+        if queue is None:
+            return False
+        out = queue.out[handle.offset]
+        out.visible_ms = self._clock_ms() + invisible_ms
+        queue.add(handle.offset, out)
+        return True
+
+    def dead_letter(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
+        """Put a message into ``%DLQ%group``; false if the hand-out is over."""
+        place, queue = self._find(group, topic, handle)
+        if queue is None:
+            return False
+        got = self._store.get(place[1], handle.queue_id, handle.offset, 1).messages
+        if not got or got[0].queue_offset != handle.offset:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"the message of {handle} is gone")
+        times = queue.out[handle.offset].attempt
+        return self._move(group, queue, got[0], dead_letter_of(got[0], group, times))
+
+    def is_available(self, request: PopRequest) -> bool:
+        """Whether a request would get a message now, filters aside."""
+        now_ms = self._clock_ms()
+        for topic, flag, queue_id in self._places(request):
+            queue = self._queue(request.group, topic, queue_id, flag != OWN_TOPIC)
+            due_ms = queue.due_ms
+            if due_ms is not None and due_ms <= now_ms:
+                return True
+            if queue.next_offset < (self._store.queue_bounds(topic, queue_id) or (0, 0))[1]:
+                return True
+        return False
+
+    def _find(
+        self, group: str, topic: str, handle: ReceiptHandle
+    ) -> tuple[tuple[str, str, int], PopQueue | None]:
+        place = group, handle.topic_of(group, topic), handle.queue_id
+        queue = self._queues.get(place)
+        out = queue.out.get(handle.offset) if queue else None
+        is_current = out is not None and out.pop_time_ms == handle.pop_time_ms and not out.is_moving
+        return place, queue if is_current else None
+
+    def _queue(self, group: str, topic: str, queue_id: int, from_first: bool) -> PopQueue:
+        place = group, topic, queue_id
+        committed = self._broker.offsets.get(*place)
+        found = self._queues.get(place)
+        if found is not None and found.committed == committed:
+            return found
+        if committed is None:  # as RocketMQ's initMode
+            low, high = self._store.queue_bounds(topic, queue_id) or (0, 0)
+            committed = low if from_first or low == 0 else max(low, high - 1)
+            self._broker.offsets.set(*place, committed)
+        found = self._queues[place] = PopQueue(committed, committed)
+        return found
+
+    def _commit(self, group: str, topic: str, queue_id: int, queue: PopQueue) -> None:
+        offset = queue.first_unacknowledged
+        if offset != queue.committed:
+            queue.committed = offset
+            self._broker.offsets.set(group, topic, queue_id, offset)
+
+    def _due_ms(self, request: PopRequest) -> int | None:
+        """The time at which a message can come without a new one in the log."""
+        times: list[int] = []
+        for topic, _, queue_id in self._places(request):
+            queue = self._queues.get((request.group, topic, queue_id))
+            if queue is not None:
+                if queue.has_more:
+                    return self._clock_ms()
+                if queue.due_ms is not None:
+                    times.append(queue.due_ms)
+        return min(times, default=None)

@@ -1,0 +1,269 @@
+"""Requests of clients that pop: messages are handed out, and acknowledged one by one.
+
+Source: RocketMQ 5.3.3, ``PopMessageProcessor``, ``AckMessageProcessor``,
+``ChangeInvisibleTimeProcessor``, ``NotificationProcessor``, ``QueryAssignmentProcessor``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import struct
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from lakelog_broker.broker import Broker
+from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.popping.filters import MessageFilter
+from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
+from lakelog_broker.popping.service import Popped, Popping, PopRequest
+from lakelog_broker.remoting.connection import Answer, Connection, Handler
+from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.remoting.handlers.clients import body_of
+from lakelog_broker.state.topics import READABLE
+from lakelog_queues.groups.set_aside import RETRY_PREFIX
+
+_MAX_MESSAGES: Final = 32
+_FROM_FIRST: Final = "0"
+"""``ConsumeInitMode.MIN``."""
+_BORN_V6, _STORE_V6 = 0x10, 0x20
+_SYS_FLAG_AT: Final = 36
+_BORN_HOST_AT: Final = 48
+_I32: Final = struct.Struct(">i")
+_I16: Final = struct.Struct(">h")
+
+
+class Pops:
+    """Hands out messages, and takes acknowledgements."""
+
+    def __init__(self, broker: Broker, popping: Popping) -> None:
+        self._broker, self._popping = broker, popping
+        self._modes: dict[tuple[str, str], tuple[str, int]] = {}
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The requests that are served."""
+        return {
+            RequestCode.POP_MESSAGE: self.pop,
+            RequestCode.PEEK_MESSAGE: self.peek,
+            RequestCode.ACK_MESSAGE: self.acknowledge,
+            RequestCode.BATCH_ACK_MESSAGE: self.acknowledge_batch,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change,
+            RequestCode.NOTIFICATION: self.notify,
+            RequestCode.QUERY_ASSIGNMENT: self.assignment,
+            RequestCode.SET_MESSAGE_REQUEST_MODE: self.set_mode,
+        }
+
+    def _wanted(self, request: RemotingCommand) -> PopRequest:
+        fields = request.fields
+        topic = self._broker.topics.require(fields["topic"])
+        if not topic.permission & READABLE:
+            remark = f"the topic[{topic.topic}] peeking message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        queue_id = int(fields["queueId"])
+        if queue_id >= topic.read_queues:
+            remark = f"queueId[{queue_id}] is illegal, topic:[{topic.topic}] has fewer"
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        most = int(fields.get("maxMsgNums", 1))
+        if most > _MAX_MESSAGES:
+            remark = (
+                f"the broker[{self._broker.settings.name}] pop message's num is greater than 32"
+            )
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        return PopRequest(
+            group=fields["consumerGroup"],
+            topic=topic.topic,
+            queues=range(topic.read_queues) if queue_id < 0 else [queue_id],
+            max_messages=max(1, most),
+            invisible_ms=int(fields.get("invisibleTime", 0)),
+            selection=MessageFilter.of(fields.get("exp"), fields.get("expType")),
+            is_ordered=fields.get("order") == "true",
+            attempt_id=fields.get("attemptId", ""),
+            from_first=fields.get("initMode") == _FROM_FIRST,
+        )
+
+    async def pop(self, _connection: Connection, request: RemotingCommand) -> Answer:
+        """Hand out messages; waits for the first one for ``pollTime`` ms."""
+        wanted = self._wanted(request)
+        found = await self._popping.receive(wanted, int(request.fields["pollTime"]) / 1000)
+        if not found:
+            return request.response(ResponseCode.POLLING_TIMEOUT)
+        return request.response(
+            0,
+            "FOUND",
+            b"".join(self._records(found)),
+            popTime=found[0].handle.pop_time_ms,
+            invisibleTime=wanted.invisible_ms,
+            reviveQid=0,
+            restNum=0,
+            startOffsetInfo=";".join(_start_offsets(found)),
+            msgOffsetInfo=";".join(_offsets(found)),
+        )
+
+    def _records(self, found: Iterable[Popped]) -> Iterable[bytes]:
+        """The stored records with the attempt of each, and the receipt handle ``POP_CK``."""
+        for each in found:
+            record = self._broker.store.look_up_record(each.message.physical_offset)
+            yield popped_record(record, len(each.message.properties_bytes), each)
+
+    def peek(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """The next messages of a group, without handing them out."""
+        wanted = self._wanted(request)
+        records: list[bytes] = []
+        for queue_id in wanted.queues:
+            left = wanted.max_messages - len(records)
+            if left > 0:
+                place = wanted.topic, queue_id
+                offset = self._broker.offsets.get(wanted.group, *place) or 0
+                records += self._broker.store.get_records(*place, offset, left).records
+        now_ms = time.time_ns() // 1_000_000
+        code = ResponseCode.SUCCESS if records else ResponseCode.PULL_NOT_FOUND
+        remark = "FOUND" if records else "NO_MESSAGE_IN_QUEUE"
+        body = b"".join(records)
+        return request.response(
+            code, remark, body, popTime=now_ms, invisibleTime=0, reviveQid=0, restNum=0
+        )
+
+    def acknowledge(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Count a message as done."""
+        if not self._popping.acknowledge(*_hand_out(request.fields)):
+            return request.response(ResponseCode.NO_MESSAGE, "the hand-out is over or not known")
+        return request.response()
+
+    def acknowledge_batch(
+        self, _connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Count messages as done, those of some hand-outs of any groups."""
+        for each in body_of(request).get("acks") or ():
+            name = self._broker.settings.name
+            first = ReceiptHandle(
+                int(each["so"]),
+                int(each["pt"]),
+                int(each["it"]),
+                int(each.get("r") or 0),
+                name,
+                int(each["q"]),
+                int(each["so"]),
+            )
+            for bit in _bits(each.get("b") or ""):
+                handle = attrs.evolve(first, offset=first.start_offset + bit)
+                self._popping.acknowledge(each["c"], each["t"], handle)
+        return request.response()
+
+    def change(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Let a message come again at another time."""
+        group, topic, handle = _hand_out(request.fields)
+        invisible_ms = max(0, int(request.fields["invisibleTime"]))
+        changed = self._popping.change(group, topic, handle, invisible_ms)
+        if changed is None:
+            return request.response(ResponseCode.NO_MESSAGE, "the hand-out is over or not known")
+        return request.response(
+            popTime=changed.pop_time_ms, invisibleTime=invisible_ms, reviveQid=0
+        )
+
+    async def notify(self, _connection: Connection, request: RemotingCommand) -> Answer:
+        """Whether there are messages; waits for the first one for ``pollTime`` ms."""
+        wanted = self._wanted(request)
+        found = await self._broker.waits.until(
+            [(wanted.topic, each) for each in wanted.queues],
+            int(request.fields["pollTime"]) / 1000,
+            lambda: self._popping.is_available(wanted),
+        )
+        return request.response(hasMsg=str(found).lower(), pollingFull="false")
+
+    def set_mode(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Let the members of a group pull or pop; lost at a restart of the broker."""
+        content = body_of(request)
+        topic, group, mode = content["topic"], content["consumerGroup"], content["mode"]
+        if topic.startswith(RETRY_PREFIX):
+            raise Refused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+        self._modes[topic, group] = mode, int(content.get("popShareQueueNum") or 0)
+        return request.response()
+
+    def assignment(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """The queues of one member; all of them, as queue -1, if the group pops."""
+        content = body_of(request)
+        topic, group = content["topic"], content["consumerGroup"]
+        config = self._broker.topics.require(topic)
+        mode = self._modes.get((topic, group), ("PULL", 0))[0]
+        members = self._broker.members.group(group)
+        clients = sorted(members.members) if members else []
+        queues: Sequence[int] = range(config.read_queues)
+        if mode == "POP":
+            queues = [-1]
+        elif content.get("messageModel") != "BROADCASTING":
+            queues = averaged(queues, clients, content["clientId"])
+        name = self._broker.settings.name
+        found = [
+            {"messageQueue": {"topic": topic, "brokerName": name, "queueId": each}, "mode": mode}
+            for each in queues
+        ]
+        return request.response(body=_json({"messageQueueAssignments": found}))
+
+
+def averaged(queues: Sequence[int], clients: Sequence[str], client: str) -> Sequence[int]:
+    """The queues of ``client``, as RocketMQ's ``AllocateMessageQueueAveragely``.
+
+    >>> averaged(range(5), ["a", "b"], "a")
+    range(0, 3)
+    """
+    if client not in clients:
+        return []
+    at, (each, more) = clients.index(client), divmod(len(queues), len(clients))
+    start = at * each + min(at, more)
+    return queues[start : start + each + (at < more)]
+
+
+def popped_record(record: bytes, properties_size: int, popped: Popped) -> bytes:
+    """A stored record with its attempts, and the property ``POP_CK``, as clients read it."""
+    flags = _I32.unpack_from(record, _SYS_FLAG_AT)[0]
+    hosts = (20 if flags & _BORN_V6 else 8) + (20 if flags & _STORE_V6 else 8)
+    changed = bytearray(record)
+    _I32.pack_into(changed, _BORN_HOST_AT + hosts + 8, popped.attempt - 1)
+    added = f"POP_CK\x01{popped.handle}\x02".encode()
+    if properties_size and record[-1] != 2:
+        added = b"\x02" + added
+    length_at = len(record) - properties_size - _I16.size
+    _I16.pack_into(changed, length_at, properties_size + len(added))
+    changed += added
+    _I32.pack_into(changed, 0, len(changed))
+    return bytes(changed)
+
+
+def _hand_out(fields: Mapping[str, str]) -> tuple[str, str, ReceiptHandle]:
+    """Group, topic and handle of a request; Java's client gives the topic of the record."""
+    handle, topic = ReceiptHandle.parse(fields["extraInfo"]), fields["topic"]
+    if topic.startswith(RETRY_PREFIX):
+        handle = attrs.evolve(handle, flag=OWN_TOPIC)
+    return fields["consumerGroup"], topic, handle
+
+
+def _start_offsets(found: Iterable[Popped]) -> Iterable[str]:
+    first: dict[tuple[int, int], int] = {}
+    for each in found:
+        first.setdefault((each.handle.flag, each.handle.queue_id), each.handle.start_offset)
+    return (f"{flag} {queue_id} {start}" for (flag, queue_id), start in first.items())
+
+
+def _offsets(found: Iterable[Popped]) -> Iterable[str]:
+    offsets: dict[tuple[int, int], list[str]] = {}
+    for each in found:
+        place = each.handle.flag, each.handle.queue_id
+        offsets.setdefault(place, []).append(str(each.handle.offset))
+    return (f"{flag} {queue} {','.join(all_)}" for (flag, queue), all_ in offsets.items())
+
+
+def _bits(text: str) -> Iterable[int]:
+    """The places of the ones in a ``BitSet``, which fastjson writes as base64."""
+    try:
+        content = int.from_bytes(base64.b64decode(text, validate=True), "little")
+    except (binascii.Error, ValueError):
+        raise Refused(ResponseCode.INVALID_PARAMETER, "the bits are no base64") from None
+    return (bit for bit in range(content.bit_length()) if content >> bit & 1)
+
+
+def _json(content: Any) -> bytes:
+    return json.dumps(content).encode()

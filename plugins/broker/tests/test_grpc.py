@@ -1,0 +1,204 @@
+"""RocketMQ's Python client of the gRPC protocol against a broker in the same process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any, Final
+
+import grpc
+import pytest
+from rocketmq import (
+    ClientConfiguration,
+    ConsumeResult,
+    Credentials,
+    FilterExpression,
+    Message,
+    MessageListener,
+    Producer,
+    PushConsumer,
+    SimpleConsumer,
+)
+
+from lakelog import Store
+from lakelog.errors import SettingsError
+from lakelog_broker.broker import Broker
+from lakelog_broker.grpc.protos import CODES, SERVICE, class_of, proto
+from lakelog_broker.running import running_broker
+from lakelog_broker.settings import BrokerSettings
+from lakelog_rocketmq.config.topics import TopicConfig
+from tests.broker.serving import served
+
+PATIENCE_S: Final = 120
+TOPIC: Final = "orders"
+
+
+@pytest.fixture
+def broker(store: Store) -> Iterator[Broker]:
+    """A broker in another thread, since the client blocks."""
+    with served(store, BrokerSettings(port=0, grpc_port=0, default_queues=2)) as running:
+        yield running
+
+
+@pytest.fixture
+def configuration(broker: Broker) -> ClientConfiguration:
+    return ClientConfiguration(broker.grpc_address, Credentials(), request_timeout=30)
+
+
+@pytest.fixture
+def producer(configuration: ClientConfiguration) -> Iterator[Any]:
+    made = Producer(configuration, [TOPIC])
+    made.startup()
+    yield made
+    made.shutdown()
+
+
+def message(body: bytes, tag: str = "", group: str = "") -> Any:
+    made = Message()
+    made.topic, made.body = TOPIC, body
+    if tag:
+        made.tag = tag
+    if group:
+        made.message_group = group
+    made.add_property("number", "7")
+    made.keys = "k1"
+    return made
+
+
+def received(consumer: Any, count: int) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < count:
+        got = consumer.receive(16, 60) or []
+        for each in got:
+            consumer.ack(each)
+        found += got
+    return found
+
+
+def test_a_simple_consumer_gets_the_messages_of_its_tags(
+    configuration: ClientConfiguration, producer: Any, broker: Broker
+) -> None:
+    sent = [producer.send(message(b"%d" % n, "ab"[n % 2])) for n in range(10)]
+    consumer = SimpleConsumer(configuration, "G", {TOPIC: FilterExpression("a")}, await_duration=5)
+    consumer.startup()
+    try:
+        found = received(consumer, 5)
+    finally:
+        consumer.shutdown()
+    assert sorted(each.body for each in found) == [b"0", b"2", b"4", b"6", b"8"]
+    assert {each.message_id for each in found} == {each.message_id for each in sent[::2]}
+    (first, *_) = found
+    assert (first.tag, first.properties, set(first.keys)) == ("a", {"number": "7"}, {"k1"})
+    assert not any(each.corrupted for each in found)
+    assert sum(broker.offsets.get("G", TOPIC, each) or 0 for each in range(2)) >= 8
+
+
+def test_a_push_consumer_gets_a_failed_message_again(
+    configuration: ClientConfiguration, producer: Any
+) -> None:
+    attempts: list[tuple[bytes, int]] = []
+    done = threading.Event()
+
+    class Listener(MessageListener):  # type: ignore[misc]  # the client has no types
+        def consume(self, found: Any) -> Any:
+            attempts.append((found.body, found.delivery_attempt))
+            if found.delivery_attempt == 1:
+                return ConsumeResult.FAILURE
+            done.set()
+            return ConsumeResult.SUCCESS
+
+    consumer = PushConsumer(configuration, "P", Listener(), {TOPIC: FilterExpression()})
+    consumer.startup()
+    try:
+        producer.send(message(b"fails once"))
+        assert done.wait(PATIENCE_S)
+    finally:
+        consumer.shutdown()
+    assert attempts == [(b"fails once", 1), (b"fails once", 2)]
+
+
+def call(broker: Broker, name: str, request: Any, client_id: str = "c1") -> Any:
+    """One call without a client, to send what clients refuse to send."""
+    method = SERVICE.methods_by_name[name]
+    with grpc.insecure_channel(broker.grpc_address) as channel:
+        made = channel.unary_unary(
+            f"/{SERVICE.full_name}/{name}",
+            class_of(method.input_type).SerializeToString,
+            class_of(method.output_type).FromString,
+        )
+        metadata = [("x-mq-client-id", client_id)] if client_id else []
+        return made(request, metadata=metadata, timeout=PATIENCE_S)
+
+
+def one_message(**system: Any) -> Any:
+    sent = proto("Message")(topic={"name": TOPIC}, body=b"x")
+    sent.system_properties.message_id = "m1"
+    for name, value in system.items():
+        setattr(sent.system_properties, name, value)
+    return sent
+
+
+def send_code(broker: Broker, sent: Any) -> int:
+    answer = call(broker, "SendMessage", proto("SendMessageRequest")(messages=[sent]))
+    code: int = answer.status.code
+    return code
+
+
+@pytest.mark.parametrize("name", ["REAL_TOPIC", "POP_CK", "UNIQ_KEY"])
+def test_a_client_does_not_set_properties_of_the_broker(broker: Broker, name: str) -> None:
+    sent = one_message()
+    sent.user_properties[name] = "x"
+    assert send_code(broker, sent) == CODES["ILLEGAL_MESSAGE_PROPERTY_KEY"]
+    assert broker.store.queue_bounds(TOPIC, 0) is None
+
+
+def test_illegal_messages_get_their_codes(broker: Broker) -> None:
+    separator = one_message()
+    separator.user_properties["a"] = "b\x02REAL_TOPIC\x01other"
+    assert send_code(broker, separator) == CODES["ILLEGAL_MESSAGE_PROPERTY_KEY"]
+    assert send_code(broker, one_message(message_id="")) == CODES["ILLEGAL_MESSAGE_ID"]
+    assert send_code(broker, one_message(tag="a|b")) == CODES["ILLEGAL_MESSAGE_TAG"]
+    damaged = one_message()
+    damaged.system_properties.body_digest.type = 1
+    damaged.system_properties.body_digest.checksum = "00000000"
+    assert send_code(broker, damaged) == CODES["MESSAGE_CORRUPTED"]
+    large = one_message()
+    large.body = bytes((4 << 20) + 1)
+    assert send_code(broker, large) == CODES["MESSAGE_BODY_TOO_LARGE"]
+    for topic, code in (("a b", "ILLEGAL_TOPIC"), ("RMQ_SYS_TRANS_HALF_TOPIC", "FORBIDDEN")):
+        sent = one_message()
+        sent.topic.name = topic
+        assert send_code(broker, sent) == CODES[code]
+
+
+def test_a_topic_takes_messages_of_its_type(broker: Broker) -> None:
+    broker.topics.set(TopicConfig(TOPIC, 1, 1, 6, {"message.type": "FIFO"}))
+    wrong = one_message(message_type=1)
+    assert send_code(broker, wrong) == CODES["MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"]
+    assert send_code(broker, one_message(message_type=2, message_group="g")) == CODES["OK"]
+    route = call(broker, "QueryRoute", proto("QueryRouteRequest")(topic={"name": TOPIC}))
+    assert list(route.message_queues[0].accept_message_types) == [2]
+
+
+def test_calls_that_fail_answer_with_codes(broker: Broker) -> None:
+    ack = proto("AckMessageRequest")(group={"name": "G"}, topic={"name": TOPIC})
+    ack.entries.add(message_id="m", receipt_handle="nonsense")
+    found = call(broker, "AckMessage", ack).status.code
+    assert found == CODES["INVALID_RECEIPT_HANDLE"]
+    end = proto("EndTransactionRequest")(transaction_id="nonsense")
+    assert call(broker, "EndTransaction", end).status.code == CODES["INVALID_TRANSACTION_ID"]
+    beat = proto("HeartbeatRequest")()
+    assert call(broker, "Heartbeat", beat, "").status.code == CODES["CLIENT_ID_REQUIRED"]
+    offset = proto("GetOffsetRequest")()
+    assert call(broker, "GetOffset", offset).status.code == CODES["NOT_IMPLEMENTED"]
+
+
+def test_one_file_of_a_pair_is_refused(store: Store, tmp_path: Any) -> None:
+    async def start() -> None:
+        settings = BrokerSettings(port=0, grpc_port=0, key=tmp_path / "key.pem")
+        async with running_broker(store, settings):
+            pass
+
+    with pytest.raises(SettingsError, match="together"):
+        asyncio.run(start())

@@ -1,0 +1,317 @@
+"""Hand-outs of messages one by one, with a clock that the tests set."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import attrs
+import pytest
+
+from lakelog import Message, Store
+from lakelog_broker.appending import TIMER_TOPIC
+from lakelog_broker.broker import Broker
+from lakelog_broker.codes import Refused
+from lakelog_broker.popping import queues
+from lakelog_broker.popping.checkpoints import (
+    REVIVE_GROUP,
+    REVIVE_TOPIC,
+    honour_checkpoints,
+)
+from lakelog_broker.popping.filters import MessageFilter
+from lakelog_broker.popping.handles import ReceiptHandle, retry_topic
+from lakelog_broker.popping.service import Popped, Popping, PopRequest
+from lakelog_broker.settings import BrokerSettings
+
+GROUP, TOPIC = "G", "T"
+INVISIBLE_MS = 10_000
+RETRY = f"%RETRY%{GROUP}_{TOPIC}"
+
+
+@attrs.define
+class Clock:
+    """A time that only the test changes."""
+
+    now_ms: int = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class Table:
+    """A group at a broker of one topic with one queue."""
+
+    def __init__(self, store: Store) -> None:
+        self.clock = Clock()
+        self.broker = Broker.over(store, BrokerSettings(port=0))
+        self.broker.topics.create(TOPIC, 1)
+        self.popping = Popping(self.broker, self.clock)
+
+    def put(self, *bodies: str, **properties: str) -> None:
+        for body in bodies:
+            self.broker.store.put(Message(TOPIC, body.encode(), properties=properties, queue_id=0))
+
+    def pop(self, most: int = 32, **more: Any) -> list[Popped]:
+        request = PopRequest(
+            group=GROUP, topic=TOPIC, queues=[0], max_messages=most, invisible_ms=INVISIBLE_MS
+        )
+        self.broker.store.wait_dispatched(timeout_ms=60_000)
+        return self.popping.pop(attrs.evolve(request, **more))
+
+    def ack(self, popped: Popped) -> bool:
+        return self.popping.acknowledge(GROUP, TOPIC, popped.handle)
+
+    def pass_time(self) -> None:
+        self.clock.now_ms += INVISIBLE_MS
+
+    @property
+    def committed(self) -> int | None:
+        return self.broker.offsets.get(GROUP, TOPIC, 0)
+
+    def restarted(self) -> None:
+        """Lose what is in memory; the committed offsets stay."""
+        self.popping = Popping(self.broker, self.clock)
+
+
+@pytest.fixture
+def table(store: Store) -> Table:
+    return Table(store)
+
+
+def bodies(found: list[Popped]) -> list[str]:
+    return [each.message.body.decode() for each in found]
+
+
+def test_a_message_is_invisible_until_its_time_is_over(table: Table) -> None:
+    table.put("a")
+    assert bodies(table.pop()) == ["a"]
+    assert table.pop() == []
+    table.clock.now_ms += INVISIBLE_MS - 1
+    assert table.pop() == []
+    table.clock.now_ms += 1
+    (again,) = table.pop()
+    assert (bodies([again]), again.attempt) == (["a"], 2)
+
+
+def test_the_committed_offset_is_the_first_unacknowledged_message(table: Table) -> None:
+    table.put("a", "b", "c")
+    a, b, c = table.pop()
+    assert table.ack(b)
+    assert table.committed == 0
+    assert table.ack(a)
+    assert table.committed == 2
+    assert table.ack(c)
+    assert table.committed == 3
+
+
+def test_an_outdated_handle_acknowledges_nothing(table: Table) -> None:
+    table.put("a")
+    (first,) = table.pop()
+    table.pass_time()
+    (second,) = table.pop()
+    assert not table.ack(first)
+    assert table.committed == 0
+    assert table.ack(second)
+    assert not table.ack(second)
+    assert table.committed == 1
+
+
+def test_a_changed_time_gives_a_new_handle(table: Table) -> None:
+    table.put("a")
+    (first,) = table.pop()
+    changed = table.popping.change(GROUP, TOPIC, first.handle, 1000)
+    assert changed is not None
+    assert not table.ack(first)
+    table.clock.now_ms += 1000
+    (again,) = table.pop()
+    assert again.attempt == 2
+    assert not table.popping.acknowledge(GROUP, TOPIC, changed)
+
+
+def test_a_message_that_holds_others_back_moves_to_the_retry_topic(table: Table) -> None:
+    table.put("a", "b")
+    _, b = table.pop()
+    table.ack(b)
+    table.pass_time()
+    assert table.pop() == []  # it is being put
+    assert table.committed == 2
+    (again,) = table.pop()
+    assert (again.message.topic, again.message.reconsume_times, again.attempt) == (RETRY, 1, 2)
+    assert again.message.properties["RETRY_TOPIC"] == TOPIC
+    assert table.ack(again)
+    assert table.broker.offsets.get(GROUP, RETRY, 0) == 1
+
+
+def test_attempts_of_a_moved_message_survive_a_restart(table: Table) -> None:
+    table.put("a", "b")
+    _, b = table.pop()
+    table.ack(b)
+    table.pass_time()
+    table.pop()
+    table.restarted()
+    (again,) = table.pop()
+    assert (bodies([again]), again.attempt) == (["a"], 2)
+
+
+def test_a_restart_hands_out_again_all_behind_the_first_unacknowledged(table: Table) -> None:
+    table.put("a", "b", "c")
+    a, _, c = table.pop()
+    table.ack(a)
+    table.ack(c)
+    table.restarted()
+    assert bodies(table.pop()) == ["b", "c"]
+
+
+def test_the_last_attempt_is_followed_by_a_dead_letter(table: Table) -> None:
+    table.put("a")
+    for attempt in range(1, 18):  # retryMaxTimes is 16
+        (popped,) = table.pop()
+        assert popped.attempt == attempt
+        table.pass_time()
+    assert table.pop() == []
+    assert table.committed == 1
+    table.broker.store.wait_dispatched(timeout_ms=60_000)
+    (dead,) = table.broker.store.get(f"%DLQ%{GROUP}", 0, 0).messages
+    assert (dead.body, dead.properties["DLQ_ORIGIN_TOPIC"]) == (b"a", TOPIC)
+
+
+def test_a_client_forwards_a_dead_letter(table: Table) -> None:
+    table.put("a")
+    (popped,) = table.pop()
+    assert table.popping.dead_letter(GROUP, TOPIC, popped.handle)
+    assert not table.popping.dead_letter(GROUP, TOPIC, popped.handle)
+    assert table.committed == 1
+    table.broker.store.wait_dispatched(timeout_ms=60_000)
+    assert len(table.broker.store.get(f"%DLQ%{GROUP}", 0, 0).messages) == 1
+
+
+def test_an_ordered_queue_gives_nothing_while_a_message_is_out(table: Table) -> None:
+    table.put("a", "b", "c")
+    a, b = table.pop(2, is_ordered=True)
+    assert table.pop(is_ordered=True) == []
+    table.ack(a)
+    assert table.pop(is_ordered=True) == []
+    table.pass_time()
+    (again,) = table.pop(1, is_ordered=True)
+    assert (bodies([again]), again.attempt) == (["b"], 2)
+    assert not table.ack(b)
+    table.ack(again)
+    assert bodies(table.pop(is_ordered=True)) == ["c"]
+
+
+def test_a_repeated_ordered_request_gets_what_it_got(table: Table) -> None:
+    table.put("a", "b")
+    first = table.pop(1, is_ordered=True, attempt_id="one")
+    same = table.pop(1, is_ordered=True, attempt_id="one")
+    assert bodies(first) == bodies(same) == ["a"]
+    assert same[0].attempt == 1
+    assert table.pop(1, is_ordered=True, attempt_id="two") == []
+
+
+def test_filters_of_tags_and_of_properties(table: Table) -> None:
+    table.put("a", TAGS="x", n="1")
+    table.put("b", TAGS="y", n="2")
+    table.put("c", TAGS="x", n="3")
+    assert bodies(table.pop(selection=MessageFilter.of("x || z", "TAG"))) == ["a", "c"]
+    table.restarted()
+    found = table.pop(1, selection=MessageFilter.of("n > 1", "SQL92"), group="other")
+    assert bodies(found) == ["b"]
+    assert bodies(table.pop(selection=MessageFilter.of("n > 1", "SQL92"), group="other")) == ["c"]
+    with pytest.raises(Refused):
+        MessageFilter.of("n >", "SQL92")
+
+
+def test_messages_without_a_match_do_not_hold_the_offset_back(table: Table) -> None:
+    table.put("a", "b", TAGS="x")
+    assert table.pop(selection=MessageFilter.of("none", "TAG")) == []
+    assert table.committed == 2
+
+
+def test_the_number_of_messages_that_are_out_is_bounded(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "MAX_OUT", 3)
+    table.put(*"abcde")
+    popped = table.pop()
+    assert bodies(popped) == ["a", "b", "c"]
+    assert table.pop() == []
+    table.ack(popped[0])
+    assert bodies(table.pop()) == ["d"]
+
+
+def test_an_offset_that_an_administrator_sets_counts(table: Table) -> None:
+    table.put("a", "b")
+    for each in table.pop():
+        table.ack(each)
+    table.broker.offsets.set(GROUP, TOPIC, 0, 0)
+    assert bodies(table.pop()) == ["a", "b"]
+
+
+def test_a_handle_has_the_form_of_rocketmq() -> None:
+    text = "5 1700000000000 10000 0 1 broker-a 2 7"
+    handle = ReceiptHandle.parse(text)
+    assert str(handle) == text
+    assert handle.topic_of(GROUP, TOPIC) == retry_topic(GROUP, TOPIC) == RETRY
+    for bad in ("", "a b c d e f g h", "1 2 3 4 5", text.rpartition(" ")[0]):
+        with pytest.raises(Refused):
+            ReceiptHandle.parse(bad)
+
+
+def checkpoint(offsets: int, **more: object) -> dict[str, object]:
+    return {
+        "so": 0,
+        "pt": 1,
+        "it": 60000,
+        "bm": 0,
+        "n": offsets,
+        "q": 0,
+        "t": TOPIC,
+        "c": GROUP,
+        "bn": "broker-a",
+        **more,
+    }
+
+
+def test_open_checkpoints_of_rocketmq_are_put_into_the_retry_topic(table: Table) -> None:
+    table.put(*"abcde")
+    topic = f"{REVIVE_TOPIC}DefaultCluster"
+    table.broker.topics.create(topic, 1)
+    common = {"so": 0, "pt": 1, "q": 0, "t": TOPIC, "c": GROUP, "bn": "broker-a"}
+    for tag, content in (
+        ("ck", checkpoint(4, d=[0, 1, 3, 4])),
+        ("ck", checkpoint(1, pt=2, so=2)),
+        ("ack", {**common, "ao": 0}),
+        ("bAck", {**common, "aol": [3, 9]}),
+        ("ack", {**common, "pt": 3, "ao": 4}),
+        ("ck", "no checkpoint"),
+    ):
+        body = json.dumps(content).encode()
+        table.broker.store.put(Message(topic, body, tags=tag, queue_id=0))
+    table.broker.store.wait_dispatched(timeout_ms=60_000)
+    table.broker.offsets.set(GROUP, TOPIC, 0, 5)
+    asyncio.run(honour_checkpoints(table.broker))
+    assert sorted(bodies(table.pop())) == ["b", "c", "e"]
+    assert table.broker.offsets.get(REVIVE_GROUP, topic, 0) == 6
+    asyncio.run(honour_checkpoints(table.broker))
+    assert table.pop() == []
+
+
+def test_a_checkpoint_that_the_timer_delivers_later_is_honoured_once(table: Table) -> None:
+    table.put("a", "b")
+    topic = f"{REVIVE_TOPIC}DefaultCluster"
+    table.broker.topics.create(topic, 1)
+    common = {"so": 0, "pt": 1_700_000_000_000, "q": 0, "t": TOPIC, "c": GROUP, "bn": "broker-a"}
+    sent = (("ck", checkpoint(2, **common)), ("ack", {**common, "ao": 1}))
+    for tag, content in sent:
+        body, properties = json.dumps(content).encode(), {"REAL_TOPIC": topic, "REAL_QID": "0"}
+        waiting = Message(TIMER_TOPIC, body, tags=tag, properties=properties, queue_id=0)
+        table.broker.store.put(waiting)
+    table.broker.store.wait_dispatched(timeout_ms=60_000)
+    table.broker.offsets.set(GROUP, TOPIC, 0, 2)
+    asyncio.run(honour_checkpoints(table.broker))
+    assert bodies(table.pop()) == ["a"]
+    table.broker.store.put(Message(topic, json.dumps(sent[0][1]).encode(), tags="ck", queue_id=0))
+    table.broker.store.wait_dispatched(timeout_ms=60_000)
+    asyncio.run(honour_checkpoints(table.broker))
+    assert table.pop() == []

@@ -1,0 +1,180 @@
+"""RocketMQ's Java push consumer in pop mode, against lakelog and a real broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import lakelog
+from lakelog_broker.settings import BrokerSettings
+from lakelog_replication.address import Address
+from lakelog_replication.remoting import BrokerRefused, Response, call
+from tests.broker.serving import served
+from tests.replication.broker import eventually
+from tests.replication.masterbroker import CREATE_GROUP, CREATE_TOPIC, broker, jars
+from tests.replication.nameserver import name_server
+from tests.support import maven, required
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+
+TOPIC: Final = "popped"
+GROUP: Final = "popping"
+GET_ROUTE: Final = 105
+SET_MODE: Final = 401
+POP: Final = 200050
+ACK: Final = 200051
+EXPECTED: Final = ["= done: 40", f"= attempts: [{TOPIC} 0, {TOPIC} 1]"]
+_SOURCE: Final = Path(__file__).parent / "java" / "PopMember.java"
+_LOGBACK: Final = Path(__file__).parents[1] / "oracle" / "resources" / "logback.xml"
+
+
+@contextmanager
+def pop_member(names: Address, home: Path) -> Iterator[list[str]]:
+    """The lines of a running ``PopMember``."""
+    if shutil.which("javac") is None:
+        required.missing("a Java client needs javac")
+    library = jars()
+    path = os.fspath(library / "*")
+
+    def compile_into(folder: Path) -> None:
+        maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), str(_SOURCE)])
+
+    state = f"{library.name}-{maven.digest([_SOURCE])}"
+    classes = maven.once(maven.CACHE / f"pop-member-{state}", compile_into)
+    command = [
+        *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
+        f"-Drmq.logback.configurationFile={_LOGBACK}",
+        "-Drocketmq.client.rebalance.waitInterval=500",
+        *("-cp", os.pathsep.join([path, str(classes)])),
+        *("lakelog.broker.PopMember", str(names), TOPIC, GROUP),
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            found: list[str] = []
+            for line in process.stdout:
+                found += [line.strip()] if line.startswith("= ") else []
+                if len(found) == len(EXPECTED):
+                    break
+            yield found
+        finally:
+            process.kill()
+
+
+def configure(address: Address) -> None:
+    """A topic of four queues whose group pops."""
+    fields = {
+        "topic": TOPIC,
+        "defaultTopic": "TBW102",
+        "readQueueNums": "4",
+        "writeQueueNums": "4",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
+    call(address, CREATE_TOPIC, fields)
+    mode = {"topic": TOPIC, "consumerGroup": GROUP, "mode": "POP", "popShareQueueNum": 0}
+    call(address, SET_MODE, {}, json.dumps(mode).encode())
+
+
+def test_a_push_consumer_pops_from_lakelog(tmp_path: Path) -> None:
+    with (
+        lakelog.open(tmp_path / "store", mode="exclusive") as store,
+        served(store, BrokerSettings(port=0)) as running,
+    ):
+        host, _, port = running.address.rpartition(":")
+        address = Address(host, int(port))
+        configure(address)
+
+        def committed() -> int:
+            return sum(running.offsets.get(GROUP, TOPIC, each) or 0 for each in range(4))
+
+        with pop_member(address, tmp_path) as lines:
+            assert lines == EXPECTED
+            eventually(lambda: committed() == 40)
+
+
+@pytest.mark.slow
+def test_a_push_consumer_pops_from_rocketmq(tmp_path: Path) -> None:
+    with (
+        name_server(tmp_path / "names") as names,
+        broker(tmp_path / "home", namesrvAddr=names, timerWheelEnable="true") as real,
+    ):
+        call(real.client, CREATE_GROUP, body=json.dumps({"groupName": GROUP}).encode())
+        configure(real.client)
+
+        def has_route() -> bool:
+            try:
+                call(names, GET_ROUTE, {"topic": TOPIC})
+            except BrokerRefused:
+                return False
+            return True
+
+        eventually(has_route)
+        with pop_member(names, tmp_path) as lines:
+            assert lines == EXPECTED
+
+
+def pop(address: Address) -> Response:
+    """Pop at most eight messages of the first queue."""
+    fields = {
+        "consumerGroup": GROUP,
+        "topic": TOPIC,
+        "queueId": "0",
+        "maxMsgNums": "8",
+        "invisibleTime": "60000",
+        "pollTime": "1000",
+        "bornTime": str(time.time_ns() // 1_000_000),
+        "initMode": "0",
+        "expType": "TAG",
+        "exp": "*",
+        "order": "false",
+    }
+    return call(address, POP, fields)
+
+
+def test_what_rocketmq_handed_out_is_handed_out_again(tmp_path: Path) -> None:
+    """Messages that are behind the group's offset and in no acknowledgement."""
+    with broker(tmp_path / "home", timerWheelEnable="true") as real:
+        call(real.client, CREATE_GROUP, body=json.dumps({"groupName": GROUP}).encode())
+        configure(real.client)
+        for number in range(4):
+            real.send(TOPIC, b"%d" % number)
+        popped = pop(real.client)
+        start, *_ = popped.fields["startOffsetInfo"].split(";")
+        handle = " ".join(
+            [
+                start.split(" ")[2],
+                *(popped.fields["popTime"], popped.fields["invisibleTime"]),
+                *(popped.fields["reviveQid"], "0", "broker-a", "0", "1"),
+            ]
+        )
+        acknowledgement = {
+            "consumerGroup": GROUP,
+            "topic": TOPIC,
+            "queueId": "0",
+            "offset": "1",
+            "extraInfo": handle,
+        }
+        call(real.client, ACK, acknowledgement)
+        store_path = real.store
+        real.stop()
+    with lakelog.open(store_path, mode="exclusive") as store:
+        assert store.groups()[GROUP][TOPIC][0] == 4
+        with served(store, BrokerSettings(port=0)):
+            store.wait_dispatched(timeout_ms=60_000)
+            again = store.get(f"%RETRY%{GROUP}_{TOPIC}", 0, 0).messages
+            assert [each.body for each in again] == [b"0", b"2", b"3"]
+            assert {each.reconsume_times for each in again} == {1}
