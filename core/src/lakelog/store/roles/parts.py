@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
 import attrs
 
@@ -32,6 +32,8 @@ Manager: TypeAlias = Callable[..., Any]
 
 class Puts(Protocol):
     """The target of puts; an appender, called directly."""
+
+    answers_at_once: bool
 
     def put(self, message: Message) -> PutResult:
         """Append one message."""
@@ -66,6 +68,7 @@ class RefusingWriter:
     path: Path
     why: str
     sync: Callable[[], int] | None = None
+    answers_at_once: ClassVar[bool] = True
 
     def put(self, *_: object) -> NoReturn:
         """Refuse."""

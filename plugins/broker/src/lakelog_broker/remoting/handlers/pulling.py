@@ -78,7 +78,7 @@ class Pulling:
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
 
     def pull(
-        self, _connection: Connection, request: RemotingCommand
+        self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[Answer]:
         """The records from a queue offset on."""
         header = PullHeader.of(request)
@@ -101,7 +101,7 @@ class Pulling:
         codes = self._tags_codes(header)
         found = self._get(header, codes)
         if header.suspend_s and _is_at_end(found, header):
-            return self._wait(request, header, codes)
+            return self._wait(connection, request, header, codes)
         return _pulled(request, header, found)
 
     def _tags_codes(self, header: PullHeader) -> Collection[int] | None:
@@ -127,18 +127,21 @@ class Pulling:
         )
 
     async def _wait(
-        self, request: RemotingCommand, header: PullHeader, codes: Collection[int] | None
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: PullHeader,
+        codes: Collection[int] | None,
     ) -> Answer:
-        found = self._get(header, codes)
+        queue = header.topic, header.queue_id
 
-        def is_found() -> bool:
-            nonlocal found
-            found = self._get(header, codes)
-            return not _is_at_end(found, header)
+        def has_grown() -> bool:
+            bounds = self._broker.store.queue_bounds(*queue)
+            return bounds is not None and bounds[1] > header.offset
 
-        queues = [(header.topic, header.queue_id)]
-        await self._broker.waits.until(queues, header.suspend_s, is_found)
-        return _pulled(request, header, found)
+        await self._broker.waits.until([queue], header.suspend_s, has_grown)
+        await connection.writable()  # records are read only when they can be written
+        return _pulled(request, header, self._get(header, codes))
 
 
 def _is_at_end(found: RecordsResult, header: PullHeader) -> bool:
