@@ -86,10 +86,11 @@ def lakelogs_broker(home: Path, port: int = 0) -> Iterator[Serving]:
 
 
 @contextmanager
-def rocketmqs_broker(home: Path) -> Iterator[Serving]:
+def rocketmqs_broker(home: Path, **more: object) -> Iterator[Serving]:
     """RocketMQ's broker on ``home/store``, with a name server."""
     names = home / f"names-{len(list(home.glob('names-*')))}"
-    with name_server(names) as server, broker(home, namesrvAddr=str(server), **_SETTINGS) as made:
+    settings = {**_SETTINGS, **more}
+    with name_server(names) as server, broker(home, namesrvAddr=str(server), **settings) as made:
         yield Serving(server, made)
 
 
@@ -160,26 +161,32 @@ class Client:
         self._reader.join()
 
 
-@contextmanager
-def java_client(server: Address, topic: str, home: Path) -> Iterator[Client]:
-    """A client that is killed at the end."""
+def java(program: str, *arguments: str, home: Path) -> list[str]:
+    """The words that run a program of ``java/``; skips the test without a JDK or Maven."""
     if shutil.which("javac") is None:
         required.missing("Java clients need javac")
-    library, sources = jars(), sorted((_HERE / "java").glob("Later.java"))
+    library, sources = jars(), sorted((_HERE / "java").glob(f"{program}.java"))
 
     def compile_into(folder: Path) -> None:
         path = os.fspath(library / "*")
         maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), *map(str, sources)])
 
     state = f"{library.name}-{maven.digest(sources)}"
-    classes = maven.once(maven.CACHE / f"later-{state}", compile_into)
-    command = [
+    classes = maven.once(maven.CACHE / f"{program}-{state}", compile_into)
+    return [
         *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
         f"-Drmq.logback.configurationFile={_LOGBACK}",
         "-Drocketmq.client.rebalance.waitInterval=500",
         *("-cp", os.pathsep.join([str(library / "*"), str(classes)])),
-        *("lakelog.broker.Later", str(server), topic),
+        f"lakelog.broker.{program}",
+        *arguments,
     ]
+
+
+@contextmanager
+def java_client(server: Address, topic: str, home: Path) -> Iterator[Client]:
+    """A client that is killed at the end."""
+    command = java("Later", str(server), topic, home=home)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -11,6 +11,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.remoting.handlers.filtering import selection
 from lakelog_broker.state.members import Member
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
@@ -42,6 +43,7 @@ class Clients:
         )  # fmt: skip
         for each in content.get("consumerDataSet") or ():
             name = each["groupName"]
+            self._broker.topics.add_group(name)
             self._broker.topics.of_group(RETRY_PREFIX, name)
             group = members.join(name, member)
             group.consume_type = each.get("consumeType", group.consume_type)
@@ -84,7 +86,9 @@ class Clients:
         return request.response()
 
     def check_config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Accept every subscription by tags."""
+        """Refuse an expression that cannot be parsed."""
+        data = body_of(request).get("subscriptionData") or {}
+        selection(data.get("subString"), data.get("expressionType"))
         return request.response()
 
 

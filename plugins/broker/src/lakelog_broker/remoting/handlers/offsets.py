@@ -9,6 +9,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.remoting.handlers.lookups import store_time_ms
 
 
 class Offsets:
@@ -67,7 +68,7 @@ class Offsets:
             return request.response(offset=0)
         upper = fields.get("boundaryType", "").lower() == "upper"
         side: Literal["upper", "lower"] = "upper" if upper else "lower"
-        time_ms = int(fields["timestamp"])
+        time_ms = store_time_ms(fields["timestamp"])
         return request.response(offset=self._store.offset_by_time(topic, queue_id, time_ms, side))
 
     def earliest_time(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:

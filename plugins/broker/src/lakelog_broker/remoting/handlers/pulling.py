@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 import attrs
@@ -11,9 +11,9 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.remoting.handlers.filtering import Selection, selection
 from lakelog_broker.state.topics import READABLE
 from lakelog_queues.finding.results import GetStatus, RecordsResult
-from lakelog_queues.units.javahash import java_hash
 
 COMMIT_FLAG: Final = 1
 SUSPEND_FLAG: Final = 2
@@ -47,7 +47,7 @@ class PullHeader:
     suspend_s: float
     commit_offset: int | None
     expression: str | None
-    expression_type: str
+    expression_type: str | None
 
     @classmethod
     def of(cls, request: RemotingCommand) -> PullHeader:
@@ -63,7 +63,7 @@ class PullHeader:
             int(fields.get("suspendTimeoutMillis") or 0) / 1000 if flags & SUSPEND_FLAG else 0,
             commit if flags & COMMIT_FLAG and commit > 0 else None,
             fields.get("subscription") if flags & SUBSCRIPTION_FLAG else None,
-            fields.get("expressionType") or "TAG",
+            fields.get("expressionType"),
         )
 
 
@@ -98,40 +98,42 @@ class Pulling:
             self._broker.offsets.set(
                 header.group, header.topic, header.queue_id, header.commit_offset
             )
-        codes = self._tags_codes(header)
-        found = self._get(header, codes)
+        selected = self._selection(header)
+        found = self._get(header, selected)
         if header.suspend_s and _is_at_end(found, header):
-            return self._wait(connection, request, header, codes)
+            return self._wait(connection, request, header, selected)
         return _pulled(request, header, found)
 
-    def _tags_codes(self, header: PullHeader) -> Collection[int] | None:
-        """Hashes of the tags of the request, or of the group's last heartbeat."""
-        expression = header.expression
-        if expression is None:
-            group = self._broker.members.group(header.group)
-            known = group.subscriptions.get(header.topic) if group else None
-            expression = known["subString"] if known else "*"
-        if header.expression_type != "TAG" or not expression or expression == "*":
-            return None
-        return {java_hash(tag.strip()) for tag in expression.split("||") if tag.strip()}
+    def _selection(self, header: PullHeader) -> Selection:
+        """By the request's subscription, or that of the group's last heartbeat."""
+        if header.expression is not None:
+            return selection(header.expression, header.expression_type)
+        group = self._broker.members.group(header.group)
+        known = group.subscriptions.get(header.topic) if group else None
+        if known is None:
+            return Selection()
+        return selection(known.get("subString"), known.get("expressionType"))
 
-    def _get(self, header: PullHeader, codes: Collection[int] | None) -> RecordsResult:
-        return self._broker.store.get_records(
-            header.topic,
-            header.queue_id,
-            header.offset,
-            header.max_messages,
-            max_bytes=MAX_PULL_BYTES,
-            tags_codes=codes,
-            verify=False,  # the client computes the checksums
-        )
+    def _get(self, header: PullHeader, selected: Selection) -> RecordsResult:
+        def get(most: int) -> RecordsResult:
+            return self._broker.store.get_records(
+                header.topic,
+                header.queue_id,
+                header.offset,
+                most,
+                max_bytes=MAX_PULL_BYTES,
+                tags_codes=selected.tags_codes,
+                verify=False,  # the client computes the checksums
+            )
+
+        return selected.read(get, header.max_messages)
 
     async def _wait(
         self,
         connection: Connection,
         request: RemotingCommand,
         header: PullHeader,
-        codes: Collection[int] | None,
+        selected: Selection,
     ) -> Answer:
         queue = header.topic, header.queue_id
 
@@ -141,7 +143,7 @@ class Pulling:
 
         await self._broker.waits.until([queue], header.suspend_s, has_grown)
         await connection.writable()  # records are read only when they can be written
-        return _pulled(request, header, self._get(header, codes))
+        return _pulled(request, header, self._get(header, selected))
 
 
 def _is_at_end(found: RecordsResult, header: PullHeader) -> bool:

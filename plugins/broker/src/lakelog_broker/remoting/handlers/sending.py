@@ -34,6 +34,17 @@ _PUT_CODES: Final = {
     PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
     PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
 }
+_NOT_RETURNED: Final = (b"DLQ_ORIGIN_TOPIC", b"DLQ_ORIGIN_MESSAGE_ID")
+"""Properties that a dead letter has not if a consumer returned the message."""
+_REFUSED_TOPICS: Final = {
+    "OFFSET_MOVED_EVENT",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "SCHEDULE_TOPIC_XXXX",
+    "SELF_TEST_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+}
+"""Topics to which no client sends: RocketMQ's ``TopicValidator.isNotAllowedSendTopic``."""
 _LONG_NAMES: Final = {
     "a": "producerGroup",
     "b": "topic",
@@ -139,6 +150,9 @@ class Sending:
 
     def _topic_of(self, header: SendHeader) -> TopicConfig:
         topics = self._broker.topics
+        if header.topic in _REFUSED_TOPICS:
+            remark = f"Sending message to topic[{header.topic}] is forbidden."
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
         topic = topics.created_by_sending(header.topic, header.default_topic, header.default_queues)
         if not topic.permission & WRITABLE:
             raise Refused(
@@ -237,6 +251,7 @@ class Sending:
         if times >= limit or level < 0:
             self._broker.topics.of_group(DEAD_LETTER_PREFIX, group)
             message = dead_letter_of(stored, group, times + 1)
+            message.properties = with_properties(message.properties, _NOT_RETURNED)  # type: ignore[arg-type]
         else:
             self._broker.topics.of_group(RETRY_PREFIX, group)
             message = retry_of(stored, group, times + 1)
