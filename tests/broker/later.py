@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Condition, Thread
@@ -94,7 +94,10 @@ def rocketmqs_broker(home: Path, **more: object) -> Iterator[Serving]:
         yield Serving(server, made)
 
 
-BROKERS: Final = {"lakelog": lakelogs_broker, "rocketmq": rocketmqs_broker}
+BROKERS: Final[dict[str, Callable[[Path], Any]]] = {
+    "lakelog": lakelogs_broker,
+    "rocketmq": rocketmqs_broker,
+}
 
 
 class Client:

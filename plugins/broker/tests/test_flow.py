@@ -16,6 +16,7 @@ from lakelog_broker.remoting.connection import (
     MAX_UNSENT_BYTES,
     Answer,
     Connection,
+    Handler,
 )
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
 from lakelog_broker.remoting.handlers.pulling import MAX_PULL_BYTES, SUSPEND_FLAG
@@ -104,7 +105,7 @@ class Later:
     """A server of one request code, whose responses wait for an event."""
 
     def __init__(self) -> None:
-        self.handlers = {RequestCode.SEND_MESSAGE.value: self.answer}
+        self.handlers: dict[int, Handler] = {RequestCode.SEND_MESSAGE: self.answer}
         self.let_go = asyncio.Event()
         self.connection: Connection | None = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 import attrs
 
@@ -33,7 +33,9 @@ Manager: TypeAlias = Callable[..., Any]
 class Puts(Protocol):
     """The target of puts; an appender, called directly."""
 
-    answers_at_once: bool
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether no put waits for a sync or for copies."""
 
     def put(self, message: Message) -> PutResult:
         """Append one message."""
@@ -68,13 +70,16 @@ class RefusingWriter:
     path: Path
     why: str
     sync: Callable[[], int] | None = None
-    answers_at_once: ClassVar[bool] = True
-
     def put(self, *_: object) -> NoReturn:
         """Refuse."""
         raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.why)
 
     put_batch = put_async = put_batch_async = put
+
+    @property
+    def answers_at_once(self) -> bool:
+        """True: no put waits."""
+        return True
 
     def bound(self, *_: object) -> Callable[..., NoReturn]:
         """Return a function that refuses."""

@@ -49,8 +49,9 @@ class Clients:
             group.consume_type = each.get("consumeType", group.consume_type)
             group.message_model = each.get("messageModel", group.message_model)
             group.consume_from_where = each.get("consumeFromWhere", group.consume_from_where)
-            for data in each.get("subscriptionDataSet") or ():
-                group.subscriptions[data["topic"]] = data
+            data = each.get("subscriptionDataSet")
+            if data:  # one without any is a short heartbeat
+                group.subscriptions = {known["topic"]: known for known in data}
         for each in content.get("producerDataSet") or ():
             members.join_producers(each["groupName"], member)
         return request.response(IS_SUPPORT_HEART_BEAT_V2="true", IS_SUB_CHANGE="true")

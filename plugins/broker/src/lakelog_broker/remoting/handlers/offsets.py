@@ -35,7 +35,8 @@ class Offsets:
         topic, queue_id = fields["topic"], int(fields["queueId"])
         found = self._broker.offsets.get(fields["consumerGroup"], topic, queue_id)
         if found is None:
-            if fields.get("setZeroIfNotFound") == "false" or self._bounds(topic, queue_id)[0] > 0:
+            is_zero = self._broker.topics.find(topic) and not self._bounds(topic, queue_id)[0]
+            if fields.get("setZeroIfNotFound") == "false" or not is_zero:
                 remark = "Not found, maybe this group consumer boot first"
                 return request.response(ResponseCode.QUERY_NOT_FOUND, remark)
             found = 0

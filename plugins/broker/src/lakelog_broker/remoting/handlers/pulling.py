@@ -111,7 +111,9 @@ class Pulling:
         group = self._broker.members.group(header.group)
         known = group.subscriptions.get(header.topic) if group else None
         if known is None:
-            return Selection()
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist"
+            )
         return selection(known.get("subString"), known.get("expressionType"))
 
     def _get(self, header: PullHeader, selected: Selection) -> RecordsResult:

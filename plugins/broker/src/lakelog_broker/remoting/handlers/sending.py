@@ -97,7 +97,7 @@ class SendHeader:
             fields.get("i", "").encode(),
             int(fields.get("j") or 0),
             int(most) if most else None,
-            request.code == RequestCode.SEND_BATCH_MESSAGE or fields.get("m") == "true",
+            fields.get("m") == "true",
         )
 
 
@@ -120,12 +120,23 @@ class Sending:
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[Answer]:
         """Put one message or a batch."""
+        try:
+            return self._send(connection, request)
+        except Refused as error:
+            return request.response(error.code, error.remark, **self._about_traces())
+
+    def _about_traces(self) -> dict[str, str]:
+        return {"MSG_REGION": self._broker.settings.region, "TRACE_ON": "true"}
+
+    def _send(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[Answer]:
         header = SendHeader.of(request)
         topic = self._topic_of(header)
         queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queues)
         if queue_id >= max(topic.read_queues, topic.write_queues):
             remark = f"request queueId[{queue_id}] is illegal, {topic.topic} has fewer"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
         if header.is_batch:
             return self._send_batch(connection, request, header, queue_id)
         message = Message(
@@ -231,8 +242,7 @@ class Sending:
             msgId=",".join([put.message_id for put in puts]),
             queueId=queue_id,
             queueOffset=puts[0].queue_offset,
-            MSG_REGION=self._broker.settings.region,
-            TRACE_ON="true",
+            **self._about_traces(),
         )
         if handle is not None:
             response.fields["recallHandle"] = handle.encode()
