@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -125,7 +125,7 @@ def offsets(code: int, name: str, queue: int = 0, **more: object) -> tuple[int, 
 
 # Not among them, as lakelog's broker is stricter: sends to a topic without the permission to write,
 # pulls with an expression that cannot be parsed, and the code of a damaged batch.
-RAW: Final[list[tuple[object, ...]]] = [
+RAW: Final[list[tuple[Any, ...]]] = [
     topic("Raw", 6),
     topic("RawRead", 4),
     topic("RawWrite", 2),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -125,7 +125,7 @@ class Sending:
         except Refused as error:
             return request.response(error.code, error.remark, **self._about_traces())
 
-    def _about_traces(self) -> dict[str, str]:
+    def _about_traces(self) -> dict[str, Any]:
         return {"MSG_REGION": self._broker.settings.region, "TRACE_ON": "true"}
 
     def _send(
