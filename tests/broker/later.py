@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Condition, Thread
@@ -87,14 +87,18 @@ def lakelogs_broker(home: Path, port: int = 0) -> Iterator[Serving]:
 
 
 @contextmanager
-def rocketmqs_broker(home: Path) -> Iterator[Serving]:
+def rocketmqs_broker(home: Path, **more: object) -> Iterator[Serving]:
     """RocketMQ's broker on ``home/store``, with a name server."""
     names = home / f"names-{len(list(home.glob('names-*')))}"
-    with name_server(names) as server, broker(home, namesrvAddr=str(server), **_SETTINGS) as made:
+    settings = {**_SETTINGS, **more}
+    with name_server(names) as server, broker(home, namesrvAddr=str(server), **settings) as made:
         yield Serving(server, made)
 
 
-BROKERS: Final = {"lakelog": lakelogs_broker, "rocketmq": rocketmqs_broker}
+BROKERS: Final[dict[str, Callable[[Path], Any]]] = {
+    "lakelog": lakelogs_broker,
+    "rocketmq": rocketmqs_broker,
+}
 
 
 class Client:
@@ -161,34 +165,32 @@ class Client:
         self._reader.join()
 
 
-def java_command(program: str, home: Path) -> list[str]:
-    """The command of a Java client of ``java/``, which is compiled if need be.
-
-    :param home: where the client keeps its files
-    """
+def java(program: str, *arguments: str, home: Path) -> list[str]:
+    """The words that run a program of ``java/``; skips the test without a JDK or Maven."""
     if shutil.which("javac") is None:
         required.missing("Java clients need javac")
-    library, source = jars(), _HERE / "java" / f"{program}.java"
+    library, sources = jars(), sorted((_HERE / "java").glob(f"{program}.java"))
 
     def compile_into(folder: Path) -> None:
         path = os.fspath(library / "*")
-        maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), str(source)])
+        maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), *map(str, sources)])
 
-    state = f"{library.name}-{maven.digest([source])}"
-    classes = maven.once(maven.CACHE / f"{program.lower()}-{state}", compile_into)
+    state = f"{library.name}-{maven.digest(sources)}"
+    classes = maven.once(maven.CACHE / f"{program}-{state}", compile_into)
     return [
         *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
         f"-Drmq.logback.configurationFile={_LOGBACK}",
         "-Drocketmq.client.rebalance.waitInterval=500",
         *("-cp", os.pathsep.join([str(library / "*"), str(classes)])),
         f"lakelog.broker.{program}",
+        *arguments,
     ]
 
 
 @contextmanager
 def java_client(server: Address, topic: str, home: Path) -> Iterator[Client]:
     """A client that is killed at the end."""
-    command = [*java_command("Later", home), str(server), topic]
+    command = java("Later", str(server), topic, home=home)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -89,7 +89,7 @@ def test_a_strategy_that_fails_gives_the_message_its_status(tmp_path: Path) -> N
         message = Message("t", b"x", queue_id=0)
         store.put(message)
         appender = owned_by(store).appender
-        flush, appender._flush, appender._answers_at_once = appender._flush, Failing(), False
+        flush, appender._flush, appender.answers_at_once = appender._flush, Failing(), False
         with pytest.raises(StrategyFailed) as failed:
             store.put(message)
         (accepted,) = failed.value.accepted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.bench.model import Suite
+from tests.bench.suites.broker import Broker
 from tests.bench.suites.decode import Decode
 from tests.bench.suites.direct import Direct
 from tests.bench.suites.durable import Durable, DurableBatch
@@ -23,6 +24,6 @@ SUITES: dict[str, Suite] = {
     for suite in (
         *(Put(), PutBatch(), Decode(), *FIND, Startup()),
         *(Durable(), DurableBatch(), Timed(), Direct(), Stall(), Opening(), Recovery()),
-        *(Verify(), Lake(), LakeLatency(), *PROCESSES, *REPLICATION),
+        *(Verify(), Lake(), LakeLatency(), *PROCESSES, *REPLICATION, Broker()),
     )
 }

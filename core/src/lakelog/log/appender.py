@@ -42,7 +42,10 @@ OF_ONE_MESSAGE = frozenset(
 
 
 class Appender:
-    """The writing half of a store."""
+    """The writing half of a store.
+
+    :ivar answers_at_once: whether no put waits for a sync or for copies
+    """
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class Appender:
         self._of_flush = blaming_flush(flush_failed)
         self._of_replicator = blaming_replicator(replicator_failed)
         self._putting = _putting(callback, log) if admit is None else None  # it asks nobody
-        self._answers_at_once = _all_have("answers_at_once", flush, replicator)
+        self.answers_at_once = _all_have("answers_at_once", flush, replicator)
         direct = _all_have("answers_later", flush, replicator)
         self._coalescer = AsyncPutQueue(self.put_burst, direct=direct)
 
@@ -82,7 +85,7 @@ class Appender:
             if type(result) is int:  # the queue that was chosen
                 message = attrs.evolve(message, queue_id=result)
             elif isinstance(result, PutResult):
-                at_once = self._answers_at_once
+                at_once = self.answers_at_once
                 return result if at_once else self._waited(result, message.wait_store_ok)
         return self._put_plainly(message)
 
@@ -91,7 +94,7 @@ class Appender:
     ) -> Callable[[Body, Keys], PutResult]:
         """A function that puts a message of ``topic`` from body and keys: fast single puts."""
         put = None if self._putting is None else self._putting.bound(topic, tags, queue_id)
-        waited = None if self._answers_at_once else self._waited
+        waited = None if self.answers_at_once else self._waited
 
         def natively(body: Body, keys: Keys = None) -> PutResult:
             result = None if put is None else put(body, keys)

@@ -137,6 +137,14 @@ class LogStore:
         """
         return self._current.last().puts.put_batch_async(_sequence(messages))
 
+    @property
+    def puts_wait(self) -> bool:
+        """Whether a put may wait for a sync or for copies, by its flush strategy or replicator.
+
+        An event loop then calls :meth:`put_async`, and :meth:`put` otherwise, which is cheaper.
+        """
+        return not self._current.last().puts.answers_at_once
+
     def flush(self) -> int:
         """Make all earlier puts durable, with any flush strategy.
 

@@ -9,7 +9,7 @@ with its topic and queue as properties. Source: RocketMQ 5.3.3, ``HookUtils`` an
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from lakelog import Message, PutResult, Store, StoredMessage
@@ -38,6 +38,12 @@ class Appender:
         self.store_host: str | None = None
         self._timer_limit_ms = timer_limit_ms
         self._store = store
+        self._put: Callable[[Message], PutResult | PutFuture] = store.put
+        self._put_batch: Callable[[Sequence[Message]], Sequence[PutResult] | BatchFuture] = (
+            store.put_batch
+        )
+        if store.puts_wait:  # the event loop goes on, and puts share syncs
+            self._put, self._put_batch = store.put_async, store.put_batch_async
         self._cluster = with_properties(b"", CLUSTER=cluster)
 
     def append(self, message: Message) -> PutResult | PutFuture:
@@ -51,6 +57,8 @@ class Appender:
         properties: Any = message.properties
         message.properties = properties = terminated(properties) + self._cluster
         message.store_host = self.store_host
+        if b"WAIT\x01false" in properties:
+            message.wait_store_ok = False
         if b"DELAY\x01" in properties or b"TIMER_D" in properties or b"TRAN_MSG\x01" in properties:
             self._set_aside(message, properties)
         return self._put(message)
@@ -60,7 +68,7 @@ class Appender:
         for message in messages:
             message.properties = terminated(message.properties) + self._cluster
             message.store_host = self.store_host
-        return self._store.put_batch(messages)
+        return self._put_batch(messages)
 
     def put_real(
         self,
@@ -94,9 +102,6 @@ class Appender:
         message = _copied(stored)
         message.properties = with_properties(stored.properties_bytes, (), **added)
         message.store_host, message.wait_store_ok = self.store_host, False
-        return self._store.put(message)
-
-    def _put(self, message: Message) -> PutResult | PutFuture:
         return self._store.put(message)
 
     def _set_aside(self, message: Message, properties: bytes) -> None:

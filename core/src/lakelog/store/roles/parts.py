@@ -33,6 +33,10 @@ Manager: TypeAlias = Callable[..., Any]
 class Puts(Protocol):
     """The target of puts; an appender, called directly."""
 
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether no put waits for a sync or for copies."""
+
     def put(self, message: Message) -> PutResult:
         """Append one message."""
 
@@ -72,6 +76,11 @@ class RefusingWriter:
         raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.why)
 
     put_batch = put_async = put_batch_async = put
+
+    @property
+    def answers_at_once(self) -> bool:
+        """True: no put waits."""
+        return True
 
     def bound(self, *_: object) -> Callable[..., NoReturn]:
         """Return a function that refuses."""

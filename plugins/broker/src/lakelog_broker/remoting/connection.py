@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from lakelog import StoredMessage
 from lakelog.errors import PutRefused, StoreError
@@ -28,6 +28,21 @@ _ILLEGAL = {
     PutStatus.MESSAGE_SIZE_EXCEEDED,
     PutStatus.PROPERTIES_SIZE_EXCEEDED,
 }
+
+_SENDS: Final = {
+    RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2,
+    RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+}
+"""Requests that are carried out although their client has left; others end with it."""
+MAX_UNANSWERED_BYTES: Final = 8 << 20
+"""No more is read from a connection while its requests of so many bytes have no response."""
+MAX_UNSENT_BYTES: Final = 4 << 20
+"""No more is read from a connection while responses of so many bytes wait to be sent."""
+_WRITE_BYTES: Final = 256 << 10
+_HEADER_BYTES: Final = 512
+"""What the header of a request counts."""
 
 Answer: TypeAlias = RemotingCommand | None
 Handler: TypeAlias = Callable[["Connection", RemotingCommand], Answer | Awaitable[Answer]]
@@ -55,6 +70,10 @@ class ConnectionOwner(Protocol):
 class Connection(asyncio.Protocol):
     """A client's connection.
 
+    A client that does not read its responses, or that sends faster than messages are put, is not
+    read from until it has caught up: memory is bounded by the two limits above, one frame, and one
+    response.
+
     :ivar peer: ``address:port`` of the client
     """
 
@@ -63,21 +82,29 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._received = bytearray()
         self._responses: list[bytes] = []
+        self._response_bytes = 0
         self._transport: asyncio.Transport | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], RemotingCommand] = {}
+        self._unanswered_bytes = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._is_reading = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note the client's address."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        transport.set_write_buffer_limits(high=MAX_UNSENT_BYTES)
         host, port = transport.get_extra_info("peername")[:2]
         self.peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._server.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """End the requests that are being served."""
-        for task in self._tasks:
-            task.cancel()
+        """End the requests that wait for messages; sends are completed."""
+        self._writable.set()
+        for task, request in self._tasks.items():
+            if request.code not in _SENDS:
+                task.cancel()
         self._server.closed(self)
 
     def fileno(self) -> int:
@@ -91,14 +118,43 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def pause_writing(self) -> None:
+        """Stop serving requests: the client does not read its responses."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Go on after :meth:`pause_writing`."""
+        self._writable.set()
+        self._resume()
+
+    async def writable(self) -> None:
+        """Wait while the client does not read its responses."""
+        while not self._writable.is_set():
+            await self._writable.wait()
+
     def data_received(self, data: bytes) -> None:
         """Serve all whole frames; their responses are written together."""
-        received = self._received
-        received += data
-        start = 0
+        self._received += data
+        self._serve_received()
+
+    def _is_busy(self) -> bool:
+        return self._unanswered_bytes > MAX_UNANSWERED_BYTES or not self._writable.is_set()
+
+    def _resume(self) -> None:
+        """Serve what was received while the connection was busy, then read on."""
+        if self._is_reading or self._transport is None or self._transport.is_closing():
+            return
+        if not self._is_busy():
+            self._is_reading = True
+            self._serve_received()
+        if self._is_reading and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _serve_received(self) -> None:
+        received, start = self._received, 0
         try:
             with memoryview(received) as view:
-                while len(received) - start >= 4:
+                while len(received) - start >= 4 and not self._is_busy():
                     size = int.from_bytes(view[start : start + 4], "big")
                     if not 4 <= size <= MAX_FRAME_BYTES:
                         raise BadFrame(f"a frame of {size} bytes")
@@ -114,9 +170,16 @@ class Connection(asyncio.Protocol):
             self.close()
             return
         del received[:start]
+        self._write_responses()
+        if self._is_busy() and self._is_reading and self._transport is not None:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def _write_responses(self) -> None:
         if self._responses:
             self._write(b"".join(self._responses))
             self._responses.clear()
+            self._response_bytes = 0
 
     def _serve(self, request: RemotingCommand) -> None:
         if request.is_response:
@@ -131,8 +194,13 @@ class Connection(asyncio.Protocol):
             self._respond(request, answer)
             return
         task = asyncio.ensure_future(self._serve_later(request, answer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = request
+        self._unanswered_bytes += len(request.body) + _HEADER_BYTES
+        task.add_done_callback(self._answered)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._unanswered_bytes -= len(self._tasks.pop(task).body) + _HEADER_BYTES
+        self._resume()
 
     async def _serve_later(self, request: RemotingCommand, answer: Awaitable[Answer]) -> None:
         try:
@@ -144,7 +212,11 @@ class Connection(asyncio.Protocol):
 
     def _respond(self, request: RemotingCommand, answer: Answer) -> None:
         if answer is not None and not request.is_one_way:
-            self._responses.append(encode_frame(answer))
+            frame = encode_frame(answer)
+            self._responses.append(frame)
+            self._response_bytes += len(frame)
+            if self._response_bytes > _WRITE_BYTES:
+                self._write_responses()
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -15,6 +15,7 @@ from lakelog_queues.configs import (
     ordered_groups,
     remove_topic,
     retry_limits,
+    set_retry_limit,
     topics_of,
     write_topic,
 )
@@ -35,6 +36,7 @@ class TopicTable:
     def __init__(self, files: FileSystem, path: Path, settings: BrokerSettings) -> None:
         self._files, self._path, self._settings = files, path, settings
         self._topics = dict(topics_of(files, path))
+        self._retry_limits = retry_limits(files, path)
         every = READABLE | WRITABLE | INHERITED
         queues = settings.default_queues
         # Tools look brokers up by the routes of topics named as the cluster and the broker.
@@ -102,7 +104,17 @@ class TopicTable:
 
     def retry_limit(self, group: str) -> int:
         """How often a message is returned to a group before it is a dead letter."""
-        return retry_limits(self._files, self._path).get(group, DEFAULT_RETRIES)
+        return self._retry_limits.get(group, DEFAULT_RETRIES)
+
+    def add_group(self, group: str) -> None:
+        """Add a group to ``config/subscriptionGroup.json``, unless it is there."""
+        if group not in self._retry_limits:
+            self.set_retry_limit(group, DEFAULT_RETRIES)
+
+    def set_retry_limit(self, group: str, limit: int) -> None:
+        """Change the limit of a group, in memory and in the file."""
+        set_retry_limit(self._files, self._path, group, limit)
+        self._retry_limits[group] = limit
 
     def is_ordered(self, group: str) -> bool:
         """Whether members of a group that pop get the messages of a queue in order."""

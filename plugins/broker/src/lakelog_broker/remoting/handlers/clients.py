@@ -11,7 +11,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.selection import Selection
+from lakelog_broker.remoting.handlers.filtering import selection
 from lakelog_broker.state.members import Member
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
@@ -43,13 +43,15 @@ class Clients:
         )  # fmt: skip
         for each in content.get("consumerDataSet") or ():
             name = each["groupName"]
+            self._broker.topics.add_group(name)
             self._broker.topics.of_group(RETRY_PREFIX, name)
             group = members.join(name, member)
             group.consume_type = each.get("consumeType", group.consume_type)
             group.message_model = each.get("messageModel", group.message_model)
             group.consume_from_where = each.get("consumeFromWhere", group.consume_from_where)
-            for data in each.get("subscriptionDataSet") or ():
-                group.subscriptions[data["topic"]] = data
+            data = each.get("subscriptionDataSet")
+            if data:  # one without any is a short heartbeat
+                group.subscriptions = {known["topic"]: known for known in data}
         for each in content.get("producerDataSet") or ():
             members.join_producers(each["groupName"], member)
         return request.response(IS_SUPPORT_HEART_BEAT_V2="true", IS_SUB_CHANGE="true")
@@ -85,9 +87,9 @@ class Clients:
         return request.response()
 
     def check_config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Check whether a subscription can be parsed; raises :class:`Refused`."""
+        """Refuse an expression that cannot be parsed."""
         data = body_of(request).get("subscriptionData") or {}
-        Selection.of(data.get("expressionType") or "TAG", data.get("subString") or "*")
+        selection(data.get("subString"), data.get("expressionType"))
         return request.response()
 
 

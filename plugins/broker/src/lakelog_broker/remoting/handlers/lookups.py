@@ -10,10 +10,16 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.remoting.handlers.offsets import client_time_ms
 
 _MAX_MESSAGES: Final = 64
 """RocketMQ's ``defaultQueryMaxNum``."""
+_TIMES_MS: Final = range(10**11, 10**14)  # from 1973 to 5138
+
+
+def store_time_ms(text: str) -> int:
+    """A time of a client, which the store takes: 0 is before all messages, the last behind all."""
+    time_ms = int(text)
+    return 0 if time_ms < _TIMES_MS.start else min(time_ms, _TIMES_MS[-1])
 
 
 class Lookups:
@@ -32,8 +38,8 @@ class Lookups:
         places = self._store.query_offsets(
             fields["topic"],
             fields["key"],
-            since_ms=client_time_ms(fields["beginTimestamp"]),
-            until_ms=client_time_ms(fields["endTimestamp"]),
+            since_ms=store_time_ms(fields["beginTimestamp"]),
+            until_ms=store_time_ms(fields["endTimestamp"]),
             max_count=max(1, min(int(fields["maxNum"]), _MAX_MESSAGES)),
         )
         if not places:

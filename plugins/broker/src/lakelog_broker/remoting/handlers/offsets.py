@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Literal
 
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_queues.arguments import FOREVER_MS
-
-_EARLIEST_MS: Final = 10**11
-_LATEST_MS: Final = 10**13
+from lakelog_broker.remoting.handlers.lookups import store_time_ms
 
 
 class Offsets:
@@ -38,7 +35,8 @@ class Offsets:
         topic, queue_id = fields["topic"], int(fields["queueId"])
         found = self._broker.offsets.get(fields["consumerGroup"], topic, queue_id)
         if found is None:
-            if fields.get("setZeroIfNotFound") == "false" or self._bounds(topic, queue_id)[0] > 0:
+            is_zero = self._broker.topics.find(topic) and not self._bounds(topic, queue_id)[0]
+            if fields.get("setZeroIfNotFound") == "false" or not is_zero:
                 remark = "Not found, maybe this group consumer boot first"
                 return request.response(ResponseCode.QUERY_NOT_FOUND, remark)
             found = 0
@@ -71,7 +69,7 @@ class Offsets:
             return request.response(offset=0)
         upper = fields.get("boundaryType", "").lower() == "upper"
         side: Literal["upper", "lower"] = "upper" if upper else "lower"
-        time_ms = client_time_ms(fields["timestamp"])
+        time_ms = store_time_ms(fields["timestamp"])
         return request.response(offset=self._store.offset_by_time(topic, queue_id, time_ms, side))
 
     def earliest_time(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -82,11 +80,3 @@ class Offsets:
 
     def _bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         return self._store.queue_bounds(topic, queue_id) or (0, 0)
-
-
-def client_time_ms(text: str) -> int:
-    """A time in ms since 1970; clients send 0 and the largest number for no limit."""
-    number = int(text)
-    if number >= _LATEST_MS:
-        return FOREVER_MS
-    return number if number >= _EARLIEST_MS else 0

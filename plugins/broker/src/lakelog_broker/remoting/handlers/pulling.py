@@ -11,7 +11,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.selection import EVERYTHING, Selection
+from lakelog_broker.remoting.handlers.filtering import Selection, selection
 from lakelog_broker.state.topics import READABLE
 from lakelog_queues.finding.results import GetStatus, RecordsResult
 
@@ -47,7 +47,7 @@ class PullHeader:
     suspend_s: float
     commit_offset: int | None
     expression: str | None
-    expression_type: str
+    expression_type: str | None
 
     @classmethod
     def of(cls, request: RemotingCommand) -> PullHeader:
@@ -63,7 +63,7 @@ class PullHeader:
             int(fields.get("suspendTimeoutMillis") or 0) / 1000 if flags & SUSPEND_FLAG else 0,
             commit if flags & COMMIT_FLAG and commit > 0 else None,
             fields.get("subscription") if flags & SUBSCRIPTION_FLAG else None,
-            fields.get("expressionType") or "TAG",
+            fields.get("expressionType"),
         )
 
 
@@ -78,7 +78,7 @@ class Pulling:
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
 
     def pull(
-        self, _connection: Connection, request: RemotingCommand
+        self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[Answer]:
         """The records from a queue offset on."""
         header = PullHeader.of(request)
@@ -98,47 +98,54 @@ class Pulling:
             self._broker.offsets.set(
                 header.group, header.topic, header.queue_id, header.commit_offset
             )
-        selection = self._selection(header)
-        found = self._get(header, selection)
+        selected = self._selection(header)
+        found = self._get(header, selected)
         if header.suspend_s and _is_at_end(found, header):
-            return self._wait(request, header, selection)
+            return self._wait(connection, request, header, selected)
         return _pulled(request, header, found)
 
     def _selection(self, header: PullHeader) -> Selection:
-        """The selection of the request, or that of the group's last heartbeat."""
+        """By the request's subscription, or that of the group's last heartbeat."""
         if header.expression is not None:
-            return Selection.of(header.expression_type, header.expression)
+            return selection(header.expression, header.expression_type)
         group = self._broker.members.group(header.group)
         known = group.subscriptions.get(header.topic) if group else None
         if known is None:
-            return EVERYTHING
-        return Selection.of(known.get("expressionType") or "TAG", known.get("subString") or "*")
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist"
+            )
+        return selection(known.get("subString"), known.get("expressionType"))
 
-    def _get(self, header: PullHeader, selection: Selection) -> RecordsResult:
-        found = self._broker.store.get_records(
-            header.topic,
-            header.queue_id,
-            header.offset,
-            header.max_messages,
-            max_bytes=MAX_PULL_BYTES,
-            tags_codes=selection.tags_codes,
-            verify=False,  # the client computes the checksums
-        )
-        return found if selection.filter is None else selection.of_records(found)
+    def _get(self, header: PullHeader, selected: Selection) -> RecordsResult:
+        def get(most: int) -> RecordsResult:
+            return self._broker.store.get_records(
+                header.topic,
+                header.queue_id,
+                header.offset,
+                most,
+                max_bytes=MAX_PULL_BYTES,
+                tags_codes=selected.tags_codes,
+                verify=False,  # the client computes the checksums
+            )
+
+        return selected.read(get, header.max_messages)
 
     async def _wait(
-        self, request: RemotingCommand, header: PullHeader, selection: Selection
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        header: PullHeader,
+        selected: Selection,
     ) -> Answer:
-        found = self._get(header, selection)
+        queue = header.topic, header.queue_id
 
-        def is_found() -> bool:
-            nonlocal found
-            found = self._get(header, selection)
-            return not _is_at_end(found, header)
+        def has_grown() -> bool:
+            bounds = self._broker.store.queue_bounds(*queue)
+            return bounds is not None and bounds[1] > header.offset
 
-        queues = [(header.topic, header.queue_id)]
-        await self._broker.waits.until(queues, header.suspend_s, is_found)
-        return _pulled(request, header, found)
+        await self._broker.waits.until([queue], header.suspend_s, has_grown)
+        await connection.writable()  # records are read only when they can be written
+        return _pulled(request, header, self._get(header, selected))
 
 
 def _is_at_end(found: RecordsResult, header: PullHeader) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -34,6 +34,17 @@ _PUT_CODES: Final = {
     PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
     PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
 }
+_NOT_RETURNED: Final = (b"DLQ_ORIGIN_TOPIC", b"DLQ_ORIGIN_MESSAGE_ID")
+"""Properties that a dead letter has not if a consumer returned the message."""
+_REFUSED_TOPICS: Final = {
+    "OFFSET_MOVED_EVENT",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "SCHEDULE_TOPIC_XXXX",
+    "SELF_TEST_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+}
+"""Topics to which no client sends: RocketMQ's ``TopicValidator.isNotAllowedSendTopic``."""
 _LONG_NAMES: Final = {
     "a": "producerGroup",
     "b": "topic",
@@ -86,7 +97,7 @@ class SendHeader:
             fields.get("i", "").encode(),
             int(fields.get("j") or 0),
             int(most) if most else None,
-            request.code == RequestCode.SEND_BATCH_MESSAGE or fields.get("m") == "true",
+            fields.get("m") == "true",
         )
 
 
@@ -109,6 +120,17 @@ class Sending:
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[Answer]:
         """Put one message or a batch."""
+        try:
+            return self._send(connection, request)
+        except Refused as error:
+            return request.response(error.code, error.remark, **self._about_traces())
+
+    def _about_traces(self) -> dict[str, Any]:
+        return {"MSG_REGION": self._broker.settings.region, "TRACE_ON": "true"}
+
+    def _send(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[Answer]:
         header = SendHeader.of(request)
         topic = self._topic_of(header)
         queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queues)
@@ -139,6 +161,9 @@ class Sending:
 
     def _topic_of(self, header: SendHeader) -> TopicConfig:
         topics = self._broker.topics
+        if header.topic in _REFUSED_TOPICS:
+            remark = f"Sending message to topic[{header.topic}] is forbidden."
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
         topic = topics.created_by_sending(header.topic, header.default_topic, header.default_queues)
         if not topic.permission & WRITABLE:
             raise Refused(
@@ -217,8 +242,7 @@ class Sending:
             msgId=",".join([put.message_id for put in puts]),
             queueId=queue_id,
             queueOffset=puts[0].queue_offset,
-            MSG_REGION=self._broker.settings.region,
-            TRACE_ON="true",
+            **self._about_traces(),
         )
         if handle is not None:
             response.fields["recallHandle"] = handle.encode()
@@ -237,6 +261,7 @@ class Sending:
         if times >= limit or level < 0:
             self._broker.topics.of_group(DEAD_LETTER_PREFIX, group)
             message = dead_letter_of(stored, group, times + 1)
+            message.properties = with_properties(message.properties, _NOT_RETURNED)  # type: ignore[arg-type]
         else:
             self._broker.topics.of_group(RETRY_PREFIX, group)
             message = retry_of(stored, group, times + 1)

@@ -1,0 +1,149 @@
+"""A connection is not read from while it has too many requests or responses in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+import lakelog
+from lakelog_broker.broker import Broker
+from lakelog_broker.codes import RequestCode
+from lakelog_broker.remoting.connection import (
+    MAX_UNANSWERED_BYTES,
+    MAX_UNSENT_BYTES,
+    Answer,
+    Connection,
+    Handler,
+)
+from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
+from lakelog_broker.remoting.handlers.pulling import MAX_PULL_BYTES, SUSPEND_FLAG
+from lakelog_broker.remoting.server import RemotingServer
+from lakelog_broker.settings import BrokerSettings
+
+PULLS = 24
+BODY_BYTES = 1 << 20
+PATIENCE_SECONDS = 60.0
+
+
+async def eventually(is_so: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def serving(broker: Broker) -> AsyncIterator[RemotingServer]:
+    server = RemotingServer(broker)
+    waits = asyncio.create_task(broker.waits.run())
+    await server.start()
+    try:
+        yield server
+    finally:
+        waits.cancel()
+        await server.close()
+
+
+async def response(reader: asyncio.StreamReader) -> RemotingCommand:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        return decode_frame(memoryview(await reader.readexactly(size)))
+
+
+def pull(opaque: int, offset: int, *, waits: bool) -> bytes:
+    fields = {
+        "consumerGroup": "slow",
+        "topic": "Big",
+        "queueId": "0",
+        "queueOffset": str(offset),
+        "maxMsgNums": "32",
+        "sysFlag": str(SUSPEND_FLAG if waits else 0),
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "60000",
+    }
+    return encode_frame(RemotingCommand(RequestCode.PULL_MESSAGE, opaque, 0, fields))
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_output_of_a_client_that_does_not_read_is_bounded(
+    store: lakelog.Store, waits: bool
+) -> None:
+    async def run() -> None:
+        broker = Broker.over(store, BrokerSettings(port=0))
+        broker.topics.create("Big", 1)
+        async with serving(broker) as server:
+            reader, writer = await asyncio.open_connection(*broker.address.split(":"), limit=1024)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            if not waits:
+                put_all()
+            writer.write(b"".join(pull(each, 0, waits=waits) for each in range(PULLS)))
+            await eventually(lambda: server._connections)
+            (connection,) = server._connections
+            assert connection._transport is not None
+            if waits:
+                await eventually(lambda: len(connection._tasks) == PULLS)
+                put_all()
+            await eventually(lambda: not connection._writable.is_set())
+            unsent = connection._transport.get_write_buffer_size()
+            assert unsent <= MAX_UNSENT_BYTES + MAX_PULL_BYTES + BODY_BYTES
+            writer.transport.resume_reading()  # type: ignore[attr-defined]
+            found = [await response(reader) for _ in range(PULLS)]
+            assert {each.opaque for each in found} == set(range(PULLS))
+            assert all(each.code == 0 and each.body for each in found)
+            writer.close()
+
+    def put_all() -> None:
+        store.put_batch([lakelog.Message("Big", bytes(BODY_BYTES), queue_id=0) for _ in range(8)])
+        store.wait_dispatched()
+
+    asyncio.run(run())
+
+
+class Later:
+    """A server of one request code, whose responses wait for an event."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[int, Handler] = {RequestCode.SEND_MESSAGE: self.answer}
+        self.let_go = asyncio.Event()
+        self.connection: Connection | None = None
+
+    async def answer(self, _connection: Connection, request: RemotingCommand) -> Answer:
+        await self.let_go.wait()
+        return request.response()
+
+    def opened(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def closed(self, connection: Connection) -> None:
+        pass
+
+    def next_opaque(self) -> int:
+        return 0
+
+
+def test_requests_without_a_response_are_bounded_and_all_are_answered() -> None:
+    count = 40
+
+    async def run() -> None:
+        later = Later()
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(later), "127.0.0.1", 0
+        )
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        for each in range(count):
+            body = bytes(BODY_BYTES)
+            writer.write(encode_frame(RemotingCommand(RequestCode.SEND_MESSAGE, each, body=body)))
+        await eventually(lambda: later.connection and not later.connection._is_reading)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert later.connection is not None
+        held = later.connection._unanswered_bytes + len(later.connection._received)
+        assert held <= MAX_UNANSWERED_BYTES + 2 * BODY_BYTES + 4096
+        later.let_go.set()
+        assert {(await response(reader)).opaque for _ in range(count)} == set(range(count))
+        writer.close()
+        server.close()
+
+    asyncio.run(run())
