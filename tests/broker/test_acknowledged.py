@@ -25,9 +25,13 @@ def test_acknowledged_messages_survive_kills(
     for round_ in range(kills):
         with lakelogs_broker(tmp_path) as serving:
             words = java(
-                "Acknowledged", str(serving.server), "Kept", str(round_), str(THREADS),
+                "Acknowledged",
+                str(serving.server),
+                "Kept",
+                str(round_),
+                str(THREADS),
                 home=tmp_path,
-            )  # fmt: skip
+            )
             with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as client:
                 assert client.stdout is not None
                 told = 0

@@ -95,27 +95,51 @@ def asked(broker: Address, code: int, fields: dict[str, object], body: bytes = b
 
 def send(topic: str, queue: int = 0, **more: object) -> tuple[int, dict[str, object], bytes]:
     fields = {
-        "a": "raw", "b": topic, "c": "TBW102", "d": 4, "e": queue, "f": 0,
-        "g": time.time_ns() // 1_000_000, "h": 0, "i": "TAGS\x01A\x02", "j": 0, "k": "false",
-        "m": "false", "n": "broker-a",
-    }  # fmt: skip
+        "a": "raw",
+        "b": topic,
+        "c": "TBW102",
+        "d": 4,
+        "e": queue,
+        "f": 0,
+        "g": time.time_ns() // 1_000_000,
+        "h": 0,
+        "i": "TAGS\x01A\x02",
+        "j": 0,
+        "k": "false",
+        "m": "false",
+        "n": "broker-a",
+    }
     return Code.SEND_MESSAGE_V2, {**fields, **more}, b"raw"
 
 
 def pull(topic: str, offset: int, queue: int = 0, **more: object) -> tuple[int, dict[str, object]]:
     fields = {
-        "consumerGroup": "RawGroup", "topic": topic, "queueId": queue, "queueOffset": offset,
-        "maxMsgNums": 4, "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0,
-        "subscription": "*", "subVersion": 0, "expressionType": "TAG",
-    }  # fmt: skip
+        "consumerGroup": "RawGroup",
+        "topic": topic,
+        "queueId": queue,
+        "queueOffset": offset,
+        "maxMsgNums": 4,
+        "sysFlag": 4,
+        "commitOffset": 0,
+        "suspendTimeoutMillis": 0,
+        "subscription": "*",
+        "subVersion": 0,
+        "expressionType": "TAG",
+    }
     return Code.PULL_MESSAGE, {**fields, **more}
 
 
 def topic(name: str, permission: int) -> tuple[int, dict[str, object]]:
     fields = {
-        "topic": name, "defaultTopic": "TBW102", "readQueueNums": 2, "writeQueueNums": 2,
-        "perm": permission, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
-    }  # fmt: skip
+        "topic": name,
+        "defaultTopic": "TBW102",
+        "readQueueNums": 2,
+        "writeQueueNums": 2,
+        "perm": permission,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+        "order": "false",
+    }
     return Code.UPDATE_AND_CREATE_TOPIC, fields
 
 
@@ -129,20 +153,48 @@ RAW: Final[list[tuple[Any, ...]]] = [
     topic("Raw", 6),
     topic("RawRead", 4),
     topic("RawWrite", 2),
-    (Code.HEART_BEAT, {}, json.dumps({
-        "clientID": "raw@1", "producerDataSet": [], "consumerDataSet": [{
-            "groupName": "RawGroup", "consumeType": "CONSUME_ACTIVELY",
-            "messageModel": "CLUSTERING", "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
-            "unitMode": False, "subscriptionDataSet": []}]}).encode()),
+    (
+        Code.HEART_BEAT,
+        {},
+        json.dumps(
+            {
+                "clientID": "raw@1",
+                "producerDataSet": [],
+                "consumerDataSet": [
+                    {
+                        "groupName": "RawGroup",
+                        "consumeType": "CONSUME_ACTIVELY",
+                        "messageModel": "CLUSTERING",
+                        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+                        "unitMode": False,
+                        "subscriptionDataSet": [],
+                    }
+                ],
+            }
+        ).encode(),
+    ),
     *(send("Raw") for _ in range(6)),
-    send("Raw", 2), send("Raw", 9), send("RawWrite"),
-    send("RawNone", c="nothing"), send("a b"), send(""), send("x" * 128),
-    send("SCHEDULE_TOPIC_XXXX"), send("SELF_TEST_TOPIC"), send("RMQ_SYS_TRACE_TOPIC"),
+    send("Raw", 2),
+    send("Raw", 9),
+    send("RawWrite"),
+    send("RawNone", c="nothing"),
+    send("a b"),
+    send(""),
+    send("x" * 128),
+    send("SCHEDULE_TOPIC_XXXX"),
+    send("SELF_TEST_TOPIC"),
+    send("RMQ_SYS_TRACE_TOPIC"),
     *(pull("Raw", each) for each in (0, 5, 6, 7, 8, 100, -1)),
     *(pull("Raw", each, 1) for each in (0, 1, 5)),
-    pull("Raw", 0, 2), pull("Raw", 0, -1), pull("RawWrite", 0), pull("RawRead", 0),
-    pull("RawNone", 0), pull("Raw", 0, maxMsgNums=0), pull("Raw", 0, subscription="B"),
-    pull("Raw", 0, sysFlag=0), pull("Raw", 0, consumerGroup="RawStranger", sysFlag=0),
+    pull("Raw", 0, 2),
+    pull("Raw", 0, -1),
+    pull("RawWrite", 0),
+    pull("RawRead", 0),
+    pull("RawNone", 0),
+    pull("Raw", 0, maxMsgNums=0),
+    pull("Raw", 0, subscription="B"),
+    pull("Raw", 0, sysFlag=0),
+    pull("Raw", 0, consumerGroup="RawStranger", sysFlag=0),
     pull("Raw", 0, consumerGroup="RawStranger"),
     offsets(Code.QUERY_CONSUMER_OFFSET, "Raw"),
     offsets(Code.QUERY_CONSUMER_OFFSET, "Raw", setZeroIfNotFound="false"),
@@ -150,8 +202,10 @@ RAW: Final[list[tuple[Any, ...]]] = [
     offsets(Code.UPDATE_CONSUMER_OFFSET, "Raw", commitOffset=3),
     offsets(Code.QUERY_CONSUMER_OFFSET, "Raw"),
     offsets(Code.UPDATE_CONSUMER_OFFSET, "RawNone", commitOffset=3),
-    offsets(Code.GET_MAX_OFFSET, "Raw"), offsets(Code.GET_MIN_OFFSET, "Raw"),
-    offsets(Code.GET_MAX_OFFSET, "Raw", 7), offsets(Code.GET_MAX_OFFSET, "RawNone"),
+    offsets(Code.GET_MAX_OFFSET, "Raw"),
+    offsets(Code.GET_MIN_OFFSET, "Raw"),
+    offsets(Code.GET_MAX_OFFSET, "Raw", 7),
+    offsets(Code.GET_MAX_OFFSET, "RawNone"),
     offsets(Code.SEARCH_OFFSET_BY_TIMESTAMP, "Raw", timestamp=-1),
     offsets(Code.SEARCH_OFFSET_BY_TIMESTAMP, "Raw", timestamp=10**10),
     offsets(Code.SEARCH_OFFSET_BY_TIMESTAMP, "Raw", timestamp=(1 << 63) - 1),
@@ -162,7 +216,7 @@ RAW: Final[list[tuple[Any, ...]]] = [
     (Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "RawStranger"}),
     (Code.UNREGISTER_CLIENT, {"clientID": "nobody", "consumerGroup": "RawStranger"}),
     (9999, {}),
-]  # fmt: skip
+]
 
 
 def test_raw_requests_have_the_same_outcomes(servers: dict[str, Both]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from lakelog.errors import SettingsError
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.security.access import MAX_CLOCK_SKEW_S, Access, remoting_signature
+from lakelog_broker.security.access import MAX_CLOCK_SKEW_S, AccessControl, remoting_signature
 from lakelog_broker.security.requests import uses_of
 from lakelog_broker.security.users import AccessRight, User, read_users
 from lakelog_broker.settings import BrokerSettings
@@ -34,11 +34,11 @@ admin = true
 
 
 @pytest.fixture
-def access(tmp_path: Path) -> Access:
+def access(tmp_path: Path) -> AccessControl:
     """Two users, at a fixed time."""
     path = tmp_path / "users.toml"
     path.write_text(_USERS)
-    return Access(read_users(path), lambda: _NOW)
+    return AccessControl(read_users(path), lambda: _NOW)
 
 
 def _signed(
@@ -49,7 +49,7 @@ def _signed(
     return request
 
 
-def _code(access: Access, request: RemotingCommand) -> int:
+def _code(access: AccessControl, request: RemotingCommand) -> int:
     try:
         access.check_remoting(request)
     except Refused as refused:
@@ -66,15 +66,20 @@ def test_the_signature_is_of_the_sorted_values_and_the_body() -> None:
 
 @pytest.mark.parametrize(
     ("topic", "code"),
-    [("orders", ResponseCode.SUCCESS), ("closed", 16), ("unlisted", 16), ("%RETRY%billing", 0),
-     ("%RETRY%other", 16)],
-)  # fmt: skip
-def test_sends_need_pub(access: Access, topic: str, code: int) -> None:
+    [
+        ("orders", ResponseCode.SUCCESS),
+        ("closed", 16),
+        ("unlisted", 16),
+        ("%RETRY%billing", 0),
+        ("%RETRY%other", 16),
+    ],
+)
+def test_sends_need_pub(access: AccessControl, topic: str, code: int) -> None:
     """A topic of retries is its group, and reading is enough to write to it."""
     assert _code(access, _signed(RequestCode.SEND_MESSAGE_V2, b=topic)) == code
 
 
-def test_pulls_need_sub_of_topic_and_group(access: Access) -> None:
+def test_pulls_need_sub_of_topic_and_group(access: AccessControl) -> None:
     """A default applies to what is not listed."""
     pull = RequestCode.PULL_MESSAGE
     assert _code(access, _signed(pull, topic="unlisted", consumerGroup="billing")) == 0
@@ -82,7 +87,7 @@ def test_pulls_need_sub_of_topic_and_group(access: Access) -> None:
     assert _code(access, _signed(pull, topic="orders", consumerGroup="other")) == 16
 
 
-def test_unlisted_codes_are_for_administrators(access: Access) -> None:
+def test_unlisted_codes_are_for_administrators(access: AccessControl) -> None:
     """Also codes that no broker knows."""
     for code in (RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.DELETE_TOPIC_IN_BROKER, 9999):
         assert _code(access, _signed(code, topic="orders")) == 16
@@ -90,7 +95,7 @@ def test_unlisted_codes_are_for_administrators(access: Access) -> None:
         assert _code(access, root) == 0
 
 
-def test_changed_requests_are_refused(access: Access) -> None:
+def test_changed_requests_are_refused(access: AccessControl) -> None:
     """A change of a field or the body, another secret, an unknown user, no signature."""
     good = _signed(RequestCode.SEND_MESSAGE_V2, b="orders", body=b"x")
     assert _code(access, good) == 0
@@ -106,7 +111,7 @@ def test_changed_requests_are_refused(access: Access) -> None:
     assert _code(access, RemotingCommand(code, fields={"Signature": "\udcff\u1234"})) == 16
 
 
-def test_heartbeats_need_sub_of_each_subscription(access: Access) -> None:
+def test_heartbeats_need_sub_of_each_subscription(access: AccessControl) -> None:
     """A body that is no heartbeat is a bad parameter."""
     code = RequestCode.HEART_BEAT
     body = b'{"consumerDataSet":[{"groupName":"billing","subscriptionDataSet":[{"topic":"%s"}]}]}'
@@ -123,7 +128,7 @@ def _grpc(signed: datetime, key: str = "ann-key", secret: str = _SECRET) -> dict
     return {"authorization": head, "x-mq-date-time": text}
 
 
-def test_grpc_signatures(access: Access) -> None:
+def test_grpc_signatures(access: AccessControl) -> None:
     """A right one names its user; wrong, missing and replayed ones are refused."""
     assert access.check_grpc(_grpc(_NOW)).access_key == "ann-key"
     late = timedelta(seconds=MAX_CLOCK_SKEW_S + 1)
@@ -141,7 +146,7 @@ def test_grpc_signatures(access: Access) -> None:
         assert caught.value.code == ResponseCode.NO_PERMISSION
 
 
-def test_permissions_of_topics_and_groups(access: Access) -> None:
+def test_permissions_of_topics_and_groups(access: AccessControl) -> None:
     """An administrator may do everything."""
     ann = access.check_grpc(_grpc(_NOW))
     assert access.allows(ann, AccessRight.PUB, topic="orders")
@@ -155,12 +160,18 @@ def test_permissions_of_topics_and_groups(access: Access) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "accounts = 3", "[[accounts]]", "nonsense",
+        "",
+        "accounts = 3",
+        "[[accounts]]",
+        "nonsense",
         "[[accounts]]\naccess_key='short'\nsecret_key='b'",
-        _USERS + _USERS, _USERS + "more = 1", _USERS.replace("PUB|SUB", "WRITE"),
-        _USERS.replace("admin = true", "admin = 1"), _USERS + "[other]",
+        _USERS + _USERS,
+        _USERS + "more = 1",
+        _USERS.replace("PUB|SUB", "WRITE"),
+        _USERS.replace("admin = true", "admin = 1"),
+        _USERS + "[other]",
     ],
-)  # fmt: skip
+)
 def test_damaged_users_files_are_refused(tmp_path: Path, text: str) -> None:
     """The error names the file."""
     path = tmp_path / "users.toml"
@@ -169,7 +180,7 @@ def test_damaged_users_files_are_refused(tmp_path: Path, text: str) -> None:
         read_users(path)
 
 
-def test_secrets_are_not_shown(access: Access) -> None:
+def test_secrets_are_not_shown(access: AccessControl) -> None:
     """As in a log or a traceback."""
     assert _SECRET not in repr(access.check_grpc(_grpc(_NOW)))
 
@@ -177,9 +188,9 @@ def test_secrets_are_not_shown(access: Access) -> None:
 def test_addresses_that_others_reach_need_users() -> None:
     """Unless the setting says otherwise."""
     with pytest.raises(SettingsError, match="allow_anonymous"):
-        Access.of(BrokerSettings(host="0.0.0.0"))
-    Access.of(BrokerSettings(host="0.0.0.0", allow_anonymous=True))
-    access = Access.of(BrokerSettings(host="127.0.0.2"))
+        AccessControl.of(BrokerSettings(host="0.0.0.0"))
+    AccessControl.of(BrokerSettings(host="0.0.0.0", allow_anonymous=True))
+    access = AccessControl.of(BrokerSettings(host="127.0.0.2"))
     assert access.check_remoting(RemotingCommand(9999)).admin
 
 

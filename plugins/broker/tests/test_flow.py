@@ -11,6 +11,7 @@ import pytest
 import lakelog
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
+from lakelog_broker.popping.service import Popping
 from lakelog_broker.remoting.connection import (
     MAX_UNANSWERED_BYTES,
     MAX_UNSENT_BYTES,
@@ -36,7 +37,7 @@ async def eventually(is_so: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def serving(broker: Broker) -> AsyncIterator[RemotingServer]:
-    server = RemotingServer(broker)
+    server = RemotingServer(broker, Popping(broker))
     waits = asyncio.create_task(broker.waits.run())
     await server.start()
     try:
@@ -75,7 +76,7 @@ def test_output_of_a_client_that_does_not_read_is_bounded(
         broker.topics.create("Big", 1)
         async with serving(broker) as server:
             reader, writer = await asyncio.open_connection(*broker.address.split(":"), limit=1024)
-            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.transport.pause_reading()  # type: ignore[attr-defined]  # of a socket
             if not waits:
                 put_all()
             writer.write(b"".join(pull(each, 0, waits=waits) for each in range(PULLS)))
@@ -88,7 +89,7 @@ def test_output_of_a_client_that_does_not_read_is_bounded(
             await eventually(lambda: not connection._writable.is_set())
             unsent = connection._transport.get_write_buffer_size()
             assert unsent <= MAX_UNSENT_BYTES + MAX_PULL_BYTES + BODY_BYTES
-            writer.transport.resume_reading()  # type: ignore[attr-defined]
+            writer.transport.resume_reading()  # type: ignore[attr-defined]  # of a socket
             found = [await response(reader) for _ in range(PULLS)]
             assert {each.opaque for each in found} == set(range(PULLS))
             assert all(each.code == 0 and each.body for each in found)
@@ -121,6 +122,9 @@ class Later:
 
     def next_opaque(self) -> int:
         return 0
+
+    def check(self, request: RemotingCommand) -> None:
+        """Everybody may send everything."""
 
 
 def test_requests_without_a_response_are_bounded_and_all_are_answered() -> None:

@@ -155,12 +155,19 @@ def _number(value: int) -> bytes:
 @pytest.mark.parametrize(
     "data",
     [
-        _number(-1), _number(0), _number(3), _number(MAX_FRAME_BYTES + 1), _number(2**31 - 1),
-        _number(8) + _number(2**24 - 1) + b"{}{}", _number(8) + b"\x07\x00\x00\x00" + b"{}{}",
+        _number(-1),
+        _number(0),
+        _number(3),
+        _number(MAX_FRAME_BYTES + 1),
+        _number(2**31 - 1),
+        _number(8) + _number(2**24 - 1) + b"{}{}",
+        _number(8) + b"\x07\x00\x00\x00" + b"{}{}",
         _number(4 + 200_000) + _number(200_000) + b"[" * 200_000,
-        _number(6) + _number(2) + b"[]", _number(4) + _number(0), b"GET / HTTP/1.1\r\n\r\n",
+        _number(6) + _number(2) + b"[]",
+        _number(4) + _number(0),
+        b"GET / HTTP/1.1\r\n\r\n",
     ],
-)  # fmt: skip
+)
 def test_nonsense_ends_its_connection_only(tmp_path: Path, data: bytes) -> None:
     """Lengths that are negative or too great, forms that do not exist, JSON too deep."""
 

@@ -9,13 +9,12 @@ with its topic and queue as properties. Source: RocketMQ 5.3.3, ``HookUtils`` an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from lakelog import Message, PutResult, Store, StoredMessage
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog.format.sysflag import TRANSACTION_MASK
-from lakelog.log.put_future import BatchFuture, PutFuture
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_queues.units.delays import DELAYS_MS
@@ -27,7 +26,7 @@ REAL_QUEUE: Final = b"REAL_QID"
 _SPANS: Final = ((b"TIMER_DELAY_SEC", 1000), (b"TIMER_DELAY_MS", 1))
 
 
-class Appender:
+class BrokerAppender:
     """Appends messages with the properties that a broker adds.
 
     :ivar store_host: ``host:port`` of this broker, stored in each message
@@ -38,15 +37,15 @@ class Appender:
         self.store_host: str | None = None
         self._timer_limit_ms = timer_limit_ms
         self._store = store
-        self._put: Callable[[Message], PutResult | PutFuture] = store.put
-        self._put_batch: Callable[[Sequence[Message]], Sequence[PutResult] | BatchFuture] = (
-            store.put_batch
-        )
+        self._put: Callable[[Message], PutResult | Awaitable[PutResult]] = store.put
+        self._put_batch: Callable[
+            [Sequence[Message]], Sequence[PutResult] | Awaitable[Sequence[PutResult]]
+        ] = store.put_batch
         if store.puts_wait:  # the event loop goes on, and puts share syncs
             self._put, self._put_batch = store.put_async, store.put_batch_async
         self._cluster = with_properties(b"", CLUSTER=cluster)
 
-    def append(self, message: Message) -> PutResult | PutFuture:
+    def append(self, message: Message) -> PutResult | Awaitable[PutResult]:
         """Append a message of a client; its properties are bytes.
 
         :returns: the result, or a future where the put waits for a sync or for copies
@@ -63,7 +62,9 @@ class Appender:
             self._set_aside(message, properties)
         return self._put(message)
 
-    def append_batch(self, messages: Sequence[Message]) -> Sequence[PutResult] | BatchFuture:
+    def append_batch(
+        self, messages: Sequence[Message]
+    ) -> Sequence[PutResult] | Awaitable[Sequence[PutResult]]:
         """Append messages without a time of delivery, all or none."""
         for message in messages:
             message.properties = terminated(message.properties) + self._cluster

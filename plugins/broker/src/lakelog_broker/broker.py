@@ -9,14 +9,14 @@ import attrs
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.runtime.threads import in_thread
-from lakelog_broker.appending import Appender
+from lakelog_broker.appending import BrokerAppender
 from lakelog_broker.scheduled.delays import Delays
 from lakelog_broker.scheduled.timers import Timers
 from lakelog_broker.scheduled.transactions import Transactions
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.members import MemberTable
-from lakelog_broker.state.offsets import OffsetTable
+from lakelog_broker.state.offsets import GroupOffsetTable
 from lakelog_broker.state.topics import TopicTable
 
 
@@ -34,10 +34,10 @@ class Broker:
     store: Store
     settings: BrokerSettings
     topics: TopicTable
-    offsets: OffsetTable
+    offsets: GroupOffsetTable
     members: MemberTable
     waits: ArrivalWaits
-    appender: Appender
+    appender: BrokerAppender
     delays: Delays
     timers: Timers
     transactions: Transactions
@@ -48,14 +48,14 @@ class Broker:
     def over(cls, store: Store, settings: BrokerSettings) -> Broker:
         """The broker of ``store``, which this process must own."""
         topics = TopicTable(RealFileSystem(), Path(store.path), settings)
-        offsets = OffsetTable(store.groups(), store.commit_offsets, store.forget_offsets)
+        offsets = GroupOffsetTable(store.groups(), store.commit_offsets, store.forget_offsets)
 
         def end_of(topic: str, queue_id: int) -> int:
             return (store.queue_bounds(topic, queue_id) or (0, 0))[1]
 
         waits = ArrivalWaits(store.arrivals, end_of)
         files = RealFileSystem()
-        appender = Appender(store, settings.cluster, settings.timer_limit_s * 1000)
+        appender = BrokerAppender(store, settings.cluster, settings.timer_limit_s * 1000)
         delays = Delays(store, appender, waits, files)
         timers = Timers(store, appender, waits, offsets, files)
         members = MemberTable()

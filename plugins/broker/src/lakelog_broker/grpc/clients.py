@@ -11,7 +11,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.grpc.mapping import name_of, sent_form
 from lakelog_broker.grpc.protos import proto
 from lakelog_broker.grpc.statuses import IllegalRequest, status
-from lakelog_broker.state.members import Group, Member
+from lakelog_broker.state.members import Member, MemberGroup
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_queues.units.delays import DELAYS_MS
 
@@ -159,7 +159,7 @@ class GrpcClients:
         return settings
 
 
-def _subscribe(group: Group, subscriptions: Any) -> None:
+def _subscribe(group: MemberGroup, subscriptions: Any) -> None:
     for each in subscriptions:
         topic, expression = name_of(each.topic), each.expression
         group.subscriptions[topic] = {

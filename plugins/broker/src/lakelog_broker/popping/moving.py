@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from lakelog import Message, PutResult
-from lakelog_broker.appending import Appender, terminated
+from lakelog_broker.appending import BrokerAppender, terminated
 from lakelog_broker.properties import with_properties
 
 _REMOVED: Final = (
@@ -16,7 +16,7 @@ _REMOVED: Final = (
 """Properties that the appender adds, or for which it would set the message aside once more."""
 
 
-def append_moved(appender: Appender, message: Message) -> PutResult | Awaitable[PutResult]:
+def append_moved(appender: BrokerAppender, message: Message) -> PutResult | Awaitable[PutResult]:
     """Append a copy of a stored message; raises as :meth:`Appender.append`."""
     message.properties = with_properties(terminated(message.properties), _REMOVED)
     return appender.append(message)

@@ -99,7 +99,7 @@ class Connection(asyncio.Protocol):
         self.peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._server.opened(self)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # of the base
         """End the requests that wait for messages; sends are completed."""
         self._writable.set()
         for task, request in self._tasks.items():

@@ -107,9 +107,16 @@ def _decode_json(head: memoryview, body: bytes) -> RemotingCommand:
         fields = {name: _text(value) for name, value in fields.items() if value is not None}
     code, opaque, flag, version = numbers
     return RemotingCommand(
-        code, opaque, flag, fields, body, found.get("remark"), version, JSON_FORM,
+        code,
+        opaque,
+        flag,
+        fields,
+        body,
+        found.get("remark"),
+        version,
+        JSON_FORM,
         str(found.get("language", "")),
-    )  # fmt: skip
+    )
 
 
 def _text(value: Any) -> str:

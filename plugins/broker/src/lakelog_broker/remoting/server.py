@@ -28,7 +28,7 @@ from lakelog_broker.remoting.handlers import (
     status,
 )
 from lakelog_broker.remoting.listener import Listener
-from lakelog_broker.security.access import Access
+from lakelog_broker.security.access import AccessControl
 
 
 class RemotingServer:
@@ -40,24 +40,24 @@ class RemotingServer:
     def __init__(self, broker: Broker, pops: Popping) -> None:
         self.handlers: dict[int, Handler] = {}
         for family in (
-            routes.Routes(broker),
-            sending.Sending(broker),
-            pulling.Pulling(broker),
-            popping.Pops(broker, pops),
-            clients.Clients(broker),
-            offsets.Offsets(broker),
-            lookups.Lookups(broker),
-            scheduling.Scheduling(broker),
-            administration.Administration(broker),
-            groups.Groups(broker),
-            replies.Replies(broker),
-            status.BrokerStatus(broker),
+            routes.RouteRequests(broker),
+            sending.SendRequests(broker),
+            pulling.PullRequests(broker),
+            popping.PopRequests(broker, pops),
+            clients.ClientRequests(broker),
+            offsets.OffsetRequests(broker),
+            lookups.LookupRequests(broker),
+            scheduling.SchedulingRequests(broker),
+            administration.TopicRequests(broker),
+            groups.GroupRequests(broker),
+            replies.ReplyRequests(broker),
+            status.StatusRequests(broker),
         ):
             self.handlers.update(family.handlers())
         self._broker = broker
         self._connections: set[Connection] = set()
         self._opaque = itertools.count(1)
-        self._access = Access.of(broker.settings)
+        self._access = AccessControl.of(broker.settings)
         self._listener = Listener(
             broker.settings, lambda: Connection(self), lambda: len(self._connections)
         )

@@ -18,7 +18,7 @@ import attrs
 from lakelog import Store, StoredMessage
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.properties import SCHEDULE_TOPIC
-from lakelog_broker.appending import Appender
+from lakelog_broker.appending import BrokerAppender
 from lakelog_broker.scheduled.delivering import (
     MAX_DEFERRED,
     RETRY_MS,
@@ -66,7 +66,7 @@ class Delays:
     def __init__(
         self,
         store: Store,
-        appender: Appender,
+        appender: BrokerAppender,
         waits: ArrivalWaits,
         files: FileSystem,
         *,

@@ -17,7 +17,7 @@ from typing import Final
 
 from lakelog import Store, StoredMessage
 from lakelog.files.filesystem import FileSystem
-from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, Appender, timer_due_ms
+from lakelog_broker.appending import REAL_TOPIC, TIMER_TOPIC, BrokerAppender, timer_due_ms
 from lakelog_broker.properties import property_value
 from lakelog_broker.scheduled.delivering import (
     MAX_DEFERRED,
@@ -29,7 +29,7 @@ from lakelog_broker.scheduled.delivering import (
 from lakelog_broker.scheduled.timer_progress import TimerProgress, load_progress, save_progress
 from lakelog_broker.scheduled.timer_table import TimerTable
 from lakelog_broker.state.arrivals import ArrivalWaits
-from lakelog_broker.state.offsets import OffsetTable
+from lakelog_broker.state.offsets import GroupOffsetTable
 
 GROUP: Final = "CID_RMQ_SYS_TIMER"
 ROLL_MS: Final = 2 * 24 * 3_600_000
@@ -55,9 +55,9 @@ class Timers:
     def __init__(  # its collaborators
         self,
         store: Store,
-        appender: Appender,
+        appender: BrokerAppender,
         waits: ArrivalWaits,
-        offsets: OffsetTable,
+        offsets: GroupOffsetTable,
         files: FileSystem,
         *,
         clock: Clock = now_ms,

@@ -22,13 +22,13 @@ from lakelog import Message, Store, StoredMessage
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.sysflag import COMMIT, TRANSACTION_MASK
 from lakelog.runtime.threads import in_thread
-from lakelog_broker.appending import HALF_TOPIC, Appender
+from lakelog_broker.appending import HALF_TOPIC, BrokerAppender
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.scheduled.delivering import MAX_DEFERRED, RETRY_MS, Clock, Deliverer, now_ms
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.members import MemberTable
-from lakelog_broker.state.offsets import OffsetTable
+from lakelog_broker.state.offsets import GroupOffsetTable
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -61,9 +61,9 @@ class Transactions:
     def __init__(  # its collaborators
         self,
         store: Store,
-        appender: Appender,
+        appender: BrokerAppender,
         waits: ArrivalWaits,
-        offsets: OffsetTable,
+        offsets: GroupOffsetTable,
         members: MemberTable,
         settings: BrokerSettings,
         *,

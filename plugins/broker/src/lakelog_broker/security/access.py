@@ -32,7 +32,7 @@ _GRPC: Final = re.compile(
 _ANONYMOUS: Final = User(access_key="anonymous", secret_key="", admin=True)
 
 
-class Access:
+class AccessControl:
     """Users by access key; without users, every client may do everything."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Access:
         self._users, self._now = users, now
 
     @classmethod
-    def of(cls, settings: BrokerSettings) -> Access:
+    def of(cls, settings: BrokerSettings) -> AccessControl:
         """The access that settings grant.
 
         Raises :class:`~lakelog.errors.SettingsError` if the users file is damaged, and for an

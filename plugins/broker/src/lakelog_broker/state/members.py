@@ -43,7 +43,7 @@ class Member:
 
 
 @attrs.define(eq=False)
-class Group:
+class MemberGroup:
     """The members of a consumer group and its subscriptions.
 
     :ivar subscriptions: the last ``SubscriptionData`` of each topic, as in a heartbeat
@@ -66,15 +66,15 @@ class MemberTable:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.on_change: Callable[[str], None] = lambda _group: None
         self._clock = clock
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, MemberGroup] = {}
         self._producers: dict[str, dict[str, Member]] = {}
         self._locks: dict[tuple[str, str, int], tuple[str, float]] = {}
 
-    def groups(self) -> Mapping[str, Group]:
+    def groups(self) -> Mapping[str, MemberGroup]:
         """Every consumer group that has or had a member."""
         return self._groups
 
-    def group(self, name: str) -> Group | None:
+    def group(self, name: str) -> MemberGroup | None:
         """A consumer group, or ``None``."""
         return self._groups.get(name)
 
@@ -86,9 +86,9 @@ class MemberTable:
         """All producers by group and client id."""
         return self._producers
 
-    def join(self, name: str, member: Member) -> Group:
+    def join(self, name: str, member: Member) -> MemberGroup:
         """Add a consumer to a group, or renew it."""
-        group = self._groups.setdefault(name, Group())
+        group = self._groups.setdefault(name, MemberGroup())
         known = group.members.get(member.client_id)
         group.members[member.client_id] = member
         if known is None or known.peer is not member.peer:

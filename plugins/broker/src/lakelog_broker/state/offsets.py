@@ -10,7 +10,7 @@ Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
 """Group, topic, and the next queue offset by queue id."""
 
 
-class OffsetTable:
+class GroupOffsetTable:
     """Offsets by group, topic and queue; those of ``config/consumerOffset.json`` at first.
 
     A crash loses the offsets of the last seconds, as with RocketMQ: messages are handed out again.

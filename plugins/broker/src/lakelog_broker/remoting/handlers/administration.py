@@ -15,7 +15,7 @@ from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_rocketmq.config.topics import TopicConfig
 
 
-class Administration:
+class TopicRequests:
     """Creates, describes and removes topics."""
 
     def __init__(self, broker: Broker) -> None:

@@ -16,7 +16,7 @@ from lakelog_broker.state.members import Member
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 
-class Clients:
+class ClientRequests:
     """Keeps the members of groups."""
 
     def __init__(self, broker: Broker) -> None:
@@ -38,9 +38,12 @@ class Clients:
         content = body_of(request)
         members = self._broker.members
         member = Member(
-            str(content["clientID"]), connection, time.monotonic(), request.language,
+            str(content["clientID"]),
+            connection,
+            time.monotonic(),
+            request.language,
             request.version,
-        )  # fmt: skip
+        )
         for each in content.get("consumerDataSet") or ():
             name = each["groupName"]
             self._broker.topics.add_group(name)

@@ -21,7 +21,7 @@ from lakelog_broker.state.members import Member
 from lakelog_queues.configs import DEFAULT_RETRIES, remove_group, set_retry_limit
 
 
-class Groups:
+class GroupRequests:
     """Describes groups and changes their offsets."""
 
     def __init__(self, broker: Broker) -> None:

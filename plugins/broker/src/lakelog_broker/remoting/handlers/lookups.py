@@ -22,7 +22,7 @@ def store_time_ms(text: str) -> int:
     return 0 if time_ms < _TIMES_MS.start else min(time_ms, _TIMES_MS[-1])
 
 
-class Lookups:
+class LookupRequests:
     """Reads whole records as stored."""
 
     def __init__(self, broker: Broker) -> None:

@@ -12,7 +12,7 @@ from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.handlers.lookups import store_time_ms
 
 
-class Offsets:
+class OffsetRequests:
     """Reads and commits queue offsets."""
 
     def __init__(self, broker: Broker) -> None:

@@ -37,7 +37,7 @@ _I32: Final = struct.Struct(">i")
 _I16: Final = struct.Struct(">h")
 
 
-class Pops:
+class PopRequests:
     """Hands out messages, and takes acknowledgements."""
 
     def __init__(self, broker: Broker, popping: Popping) -> None:

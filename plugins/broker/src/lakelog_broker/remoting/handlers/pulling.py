@@ -67,7 +67,7 @@ class PullHeader:
         )
 
 
-class Pulling:
+class PullRequests:
     """Reads whole records as stored."""
 
     def __init__(self, broker: Broker) -> None:

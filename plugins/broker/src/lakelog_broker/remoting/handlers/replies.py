@@ -15,16 +15,16 @@ from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.remoting.handlers.sending import SendHeader, Sending
+from lakelog_broker.remoting.handlers.sending import SendHeader
 
 _REPLY_TO: Final = b"REPLY_TO_CLIENT"
 
 
-class Replies:
+class ReplyRequests:
     """Stores replies and hands them to the clients that wait."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker, self._sending = broker, Sending(broker)
+        self._broker, self._sending = broker, SendRequests(broker)
 
     def handlers(self) -> Mapping[int, Handler]:
         """The requests that are served."""

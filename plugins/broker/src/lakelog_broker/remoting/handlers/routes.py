@@ -12,7 +12,7 @@ from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
 
 
-class Routes:
+class RouteRequests:
     """Every route leads to this broker."""
 
     def __init__(self, broker: Broker) -> None:

@@ -16,7 +16,7 @@ from lakelog_broker.scheduled.transactions import Transactions
 _OUTCOMES: Mapping[int, bool | None] = {8: True, 12: False, 0: None}
 
 
-class Scheduling:
+class SchedulingRequests:
     """Ends transactions and recalls timer messages."""
 
     def __init__(self, broker: Broker) -> None:

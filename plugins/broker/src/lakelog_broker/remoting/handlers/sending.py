@@ -11,6 +11,7 @@ import attrs
 
 from lakelog import Message, PutResult
 from lakelog.status import PutStatus
+from lakelog_broker.appending import terminated
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
@@ -101,7 +102,7 @@ class SendHeader:
         )
 
 
-class Sending:
+class SendRequests:
     """Puts messages of clients."""
 
     def __init__(self, broker: Broker) -> None:
@@ -261,12 +262,13 @@ class Sending:
         if times >= limit or level < 0:
             self._broker.topics.of_group(DEAD_LETTER_PREFIX, group)
             message = dead_letter_of(stored, group, times + 1)
-            message.properties = with_properties(message.properties, _NOT_RETURNED)  # type: ignore[arg-type]
+            kept = with_properties(terminated(message.properties), _NOT_RETURNED)
+            message.properties = kept
         else:
             self._broker.topics.of_group(RETRY_PREFIX, group)
             message = retry_of(stored, group, times + 1)
             delay = str(level or 3 + times)
-            message.properties = with_properties(message.properties, DELAY=delay)  # type: ignore[arg-type]
+            message.properties = with_properties(terminated(message.properties), DELAY=delay)
         put = self._broker.appender.append(message)
         if isinstance(put, PutResult):
             return request.response(_PUT_CODES[put.status])

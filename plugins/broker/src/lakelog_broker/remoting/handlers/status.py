@@ -46,7 +46,7 @@ _UNMEASURED: Final = {
 """Keys that mqadmin parses without a check. This broker has no thread pools and counts no rates."""
 
 
-class BrokerStatus:
+class StatusRequests:
     """Describes the broker."""
 
     def __init__(self, broker: Broker) -> None:
