@@ -11,6 +11,7 @@ import pytest
 import lakelog
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
+from lakelog_broker.filtering import MAX_BYTES, SUSPEND_FLAG
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.remoting.connection import (
     MAX_UNANSWERED_BYTES,
@@ -20,7 +21,6 @@ from lakelog_broker.remoting.connection import (
     Handler,
 )
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
-from lakelog_broker.remoting.handlers.pulling import MAX_PULL_BYTES, SUSPEND_FLAG
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
 
@@ -88,7 +88,7 @@ def test_output_of_a_client_that_does_not_read_is_bounded(
                 put_all()
             await eventually(lambda: not connection._writable.is_set())
             unsent = connection._transport.get_write_buffer_size()
-            assert unsent <= MAX_UNSENT_BYTES + MAX_PULL_BYTES + BODY_BYTES
+            assert unsent <= MAX_UNSENT_BYTES + MAX_BYTES + BODY_BYTES
             writer.transport.resume_reading()  # type: ignore[attr-defined]  # of a socket
             found = [await response(reader) for _ in range(PULLS)]
             assert {each.opaque for each in found} == set(range(PULLS))

@@ -13,13 +13,13 @@ from lakelog import Message, Store
 from lakelog_broker.appending import TIMER_TOPIC
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
+from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.popping import queues
 from lakelog_broker.popping.checkpoints import (
     REVIVE_GROUP,
     REVIVE_TOPIC,
     honour_checkpoints,
 )
-from lakelog_broker.popping.filters import MessageFilter
 from lakelog_broker.popping.handles import ReceiptHandle, retry_topic
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
 from lakelog_broker.settings import BrokerSettings

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from lakelog import Message, PutResult, Store, StoredMessage
 from lakelog.format.properties import SCHEDULE_TOPIC
@@ -18,6 +18,8 @@ from lakelog.format.sysflag import TRANSACTION_MASK
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_queues.units.delays import DELAYS_MS
+
+Results: TypeAlias = Sequence[PutResult] | Awaitable[Sequence[PutResult]]
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -38,9 +40,7 @@ class BrokerAppender:
         self._timer_limit_ms = timer_limit_ms
         self._store = store
         self._put: Callable[[Message], PutResult | Awaitable[PutResult]] = store.put
-        self._put_batch: Callable[
-            [Sequence[Message]], Sequence[PutResult] | Awaitable[Sequence[PutResult]]
-        ] = store.put_batch
+        self._put_batch: Callable[[Sequence[Message]], Results] = store.put_batch
         if store.puts_wait:  # the event loop goes on, and puts share syncs
             self._put, self._put_batch = store.put_async, store.put_batch_async
         self._cluster = with_properties(b"", CLUSTER=cluster)
@@ -62,9 +62,7 @@ class BrokerAppender:
             self._set_aside(message, properties)
         return self._put(message)
 
-    def append_batch(
-        self, messages: Sequence[Message]
-    ) -> Sequence[PutResult] | Awaitable[Sequence[PutResult]]:
+    def append_batch(self, messages: Sequence[Message]) -> Results:
         """Append messages without a time of delivery, all or none."""
         for message in messages:
             message.properties = terminated(message.properties) + self._cluster

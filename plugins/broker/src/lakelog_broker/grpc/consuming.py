@@ -10,12 +10,12 @@ from typing import Any, Final
 import attrs
 
 from lakelog_broker.codes import Refused
+from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.grpc.clients import GrpcClients, client_id_of
 from lakelog_broker.grpc.mapping import milliseconds, name_of, popped_form
 from lakelog_broker.grpc.protos import proto
 from lakelog_broker.grpc.routing import Routing
 from lakelog_broker.grpc.statuses import IllegalRequest, common_status, status, status_of
-from lakelog_broker.popping.filters import MessageFilter
 from lakelog_broker.popping.handles import ReceiptHandle
 from lakelog_broker.popping.service import Popping, PopRequest
 from lakelog_broker.state.topics import READABLE

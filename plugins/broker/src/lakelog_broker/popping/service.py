@@ -25,7 +25,7 @@ from lakelog.errors import LakelogError
 from lakelog.format.properties import encode_properties
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
-from lakelog_broker.popping.filters import ALL, MessageFilter
+from lakelog_broker.filtering import EVERYTHING, MessageFilter
 from lakelog_broker.popping.handles import (
     OWN_TOPIC,
     RETRY_TOPIC,
@@ -59,7 +59,7 @@ class PopRequest:
     queues: Sequence[int]
     max_messages: int
     invisible_ms: int
-    selection: MessageFilter = ALL
+    selection: MessageFilter = EVERYTHING
     is_ordered: bool = False
     attempt_id: str = ""
     from_first: bool = False
@@ -150,7 +150,7 @@ class Popping:
                     return found
         if request.is_ordered and queue.out:
             return found
-        selection = request.selection if flag == OWN_TOPIC else ALL
+        selection = request.selection if flag == OWN_TOPIC else EVERYTHING
         messages = self._read(selection, topic, queue_id, queue, min(most - len(found), queue.room))
         for message in messages:
             attempt = 1 + message.reconsume_times
@@ -172,7 +172,9 @@ class Popping:
             return []
         for _ in range(_READS):
             start = queue.next_offset
-            messages, queue.next_offset = selection.read(self._store, topic, queue_id, start, most)
+            messages, queue.next_offset = selection.messages(
+                self._store, topic, queue_id, start, most
+            )
             if messages or queue.next_offset == start:
                 queue.has_more = False
                 return messages

@@ -9,9 +9,9 @@ from typing import Any
 
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.remoting.handlers.filtering import selection
 from lakelog_broker.state.members import Member
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
@@ -92,7 +92,7 @@ class ClientRequests:
     def check_config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Refuse an expression that cannot be parsed."""
         data = body_of(request).get("subscriptionData") or {}
-        selection(data.get("subString"), data.get("expressionType"))
+        MessageFilter.of(data.get("subString"), data.get("expressionType"))
         return request.response()
 
 

@@ -9,16 +9,15 @@ import attrs
 
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.remoting.handlers.filtering import Selection, selection
 from lakelog_broker.state.topics import READABLE
 from lakelog_queues.finding.results import GetStatus, RecordsResult
 
 COMMIT_FLAG: Final = 1
 SUSPEND_FLAG: Final = 2
 SUBSCRIPTION_FLAG: Final = 4
-MAX_PULL_BYTES: Final = 4 << 20
 _MAX_MESSAGES: Final = 1024
 _CODES: Final = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -104,38 +103,33 @@ class PullRequests:
             return self._wait(connection, request, header, selected)
         return _pulled(request, header, found)
 
-    def _selection(self, header: PullHeader) -> Selection:
+    def _selection(self, header: PullHeader) -> MessageFilter:
         """By the request's subscription, or that of the group's last heartbeat."""
         if header.expression is not None:
-            return selection(header.expression, header.expression_type)
+            return MessageFilter.of(header.expression, header.expression_type)
         group = self._broker.members.group(header.group)
         known = group.subscriptions.get(header.topic) if group else None
         if known is None:
             raise Refused(
                 ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist"
             )
-        return selection(known.get("subString"), known.get("expressionType"))
+        return MessageFilter.of(known.get("subString"), known.get("expressionType"))
 
-    def _get(self, header: PullHeader, selected: Selection) -> RecordsResult:
-        def get(most: int) -> RecordsResult:
-            return self._broker.store.get_records(
-                header.topic,
-                header.queue_id,
-                header.offset,
-                most,
-                max_bytes=MAX_PULL_BYTES,
-                tags_codes=selected.tags_codes,
-                verify=False,  # the client computes the checksums
-            )
-
-        return selected.read(get, header.max_messages)
+    def _get(self, header: PullHeader, selected: MessageFilter) -> RecordsResult:
+        return selected.records(
+            self._broker.store,
+            header.topic,
+            header.queue_id,
+            header.offset,
+            header.max_messages,
+        )
 
     async def _wait(
         self,
         connection: Connection,
         request: RemotingCommand,
         header: PullHeader,
-        selected: Selection,
+        selected: MessageFilter,
     ) -> Answer:
         queue = header.topic, header.queue_id
 

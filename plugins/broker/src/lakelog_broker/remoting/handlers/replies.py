@@ -15,7 +15,7 @@ from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.remoting.handlers.sending import SendHeader
+from lakelog_broker.remoting.handlers.sending import SendHeader, SendRequests
 
 _REPLY_TO: Final = b"REPLY_TO_CLIENT"
 

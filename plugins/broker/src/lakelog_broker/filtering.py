@@ -1,0 +1,96 @@
+"""Selects the messages of a subscription: by hashes of tags in the queue, or by SQL92."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import attrs
+
+from lakelog import Store, StoredMessage
+from lakelog.codec.decode import decode
+from lakelog.errors import SettingsError
+from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_queues.finding.results import GetStatus, RecordsResult
+from lakelog_queues.groups.property_filter import PropertyFilter
+from lakelog_queues.units.javahash import java_hash
+
+MAX_BYTES: Final = 4 << 20
+"""Most bytes of records that are read at once."""
+_READ_AHEAD: Final = 256
+"""Least number of records that are read for an expression at once."""
+
+
+@attrs.frozen
+class MessageFilter:
+    """The messages that a subscription selects.
+
+    :ivar tags: wanted tags; ``None`` selects all. Queues have only their Java hashes
+    :ivar properties: an expression, evaluated for each record
+    """
+
+    tags: frozenset[str] | None = None
+    properties: PropertyFilter | None = None
+    _tags_codes: frozenset[int] | None = None
+
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def of(expression: str | None, expression_type: str | None) -> MessageFilter:
+        """Parse a client's expression, of type ``TAG`` or ``SQL92``; raises :class:`Refused`."""
+        if expression_type == "SQL92":
+            try:
+                return MessageFilter(properties=PropertyFilter(expression or ""))
+            except SettingsError as error:
+                raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+        if not expression or expression == "*":
+            return EVERYTHING
+        tags = frozenset(tag.strip() for tag in expression.split("||") if tag.strip())
+        return MessageFilter(tags, tags_codes=frozenset(map(java_hash, tags)))
+
+    def records(
+        self, store: Store, topic: str, queue_id: int, offset: int, max_records: int
+    ) -> RecordsResult:
+        """Selected records of a queue; tags may differ that have the same hash."""
+        count = max_records if self.properties is None else max(max_records, _READ_AHEAD)
+        found = store.get_records(
+            topic,
+            queue_id,
+            offset,
+            count,
+            max_bytes=MAX_BYTES,
+            tags_codes=self._tags_codes,
+            verify=False,  # the client computes the checksums
+        )
+        return found if self.properties is None else self._matching(found, max_records)
+
+    def _matching(self, found: RecordsResult, max_records: int) -> RecordsResult:
+        assert self.properties is not None
+        records: list[bytes] = []
+        places: list[int] = []
+        next_offset = found.next_offset
+        for place, record in zip(found.queue_offsets, found.records, strict=True):
+            if len(records) == max_records:
+                next_offset = places[-1] + 1
+                break
+            if self.properties.matches(decode(record, verify=False).properties):
+                records.append(record)
+                places.append(place)
+        status = found.status
+        if status == GetStatus.FOUND and not records:
+            status = GetStatus.NO_MATCHED_MESSAGE
+        return attrs.evolve(
+            found, status=status, records=records, queue_offsets=places, next_offset=next_offset
+        )
+
+    def messages(
+        self, store: Store, topic: str, queue_id: int, offset: int, max_messages: int
+    ) -> tuple[list[StoredMessage], int]:
+        """Selected messages of a queue, and the next offset to read."""
+        found = self.records(store, topic, queue_id, offset, max_messages)
+        messages = [decode(record) for record in found.records]
+        if self.tags is not None:
+            messages = [each for each in messages if each.tags in self.tags]
+        return messages, found.next_offset
+
+
+EVERYTHING: Final = MessageFilter()
