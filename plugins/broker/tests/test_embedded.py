@@ -55,7 +55,8 @@ def test_an_error_at_the_start_is_raised_and_leaves_nothing_open(tmp_path: Path)
     path = tmp_path / "store"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for settings in (BrokerSettings(port=port), BrokerSettings(port=0, host="192.0.2.1")):
+        elsewhere = BrokerSettings(port=0, host="192.0.2.1", allow_anonymous=True)
+        for settings in (BrokerSettings(port=port), elsewhere):
             with pytest.raises(PortUnavailable, match="cannot be bound"):
                 EmbeddedBroker(path, settings, **SMALL).start()
     with pytest.raises(SettingsError, match="segment_size"):

@@ -40,7 +40,7 @@ class Listener:
         self._tls = tls_context(settings)
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
-        self._starting: set[asyncio.Task[None]] = set()
+        self._starting: dict[asyncio.Task[None], socket.socket] = {}
         self._is_full = False
 
     def start(self) -> int:
@@ -53,9 +53,10 @@ class Listener:
         self._accepting = asyncio.create_task(self._accept(self._socket))
         return int(self._socket.getsockname()[1])
 
-    def fileno(self) -> int:
-        """The descriptor of the listening socket; -1 if it is not open."""
-        return -1 if self._socket is None else self._socket.fileno()
+    def descriptors(self) -> list[int]:
+        """Those of the listening socket and of connections that did not begin; -1 if closed."""
+        sockets = [*filter(None, [self._socket]), *self._starting.values()]
+        return [each.fileno() for each in sockets]
 
     async def close(self) -> None:
         """Close the port, and connections that did not begin."""
@@ -81,8 +82,8 @@ class Listener:
             self._is_full = False
             accepted.setblocking(False)
             task = asyncio.create_task(self._begin(accepted, peer))
-            self._starting.add(task)
-            task.add_done_callback(self._starting.discard)
+            self._starting[task] = accepted
+            task.add_done_callback(self._starting.pop)
 
     def _refuse(self, accepted: socket.socket, peer: object) -> None:
         accepted.close()

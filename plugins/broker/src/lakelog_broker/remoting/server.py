@@ -83,7 +83,7 @@ class RemotingServer:
         Their descriptors stay open, on nothing, until the objects that have them are collected.
         """
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        for each in (self._listener.fileno(), *(each.fileno() for each in self._connections)):
+        for each in (*self._listener.descriptors(), *(each.fileno() for each in self._connections)):
             if each >= 0:
                 os.dup2(nothing, each, inheritable=False)
         os.close(nothing)

@@ -13,6 +13,7 @@ from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.configs import (
     DEFAULT_RETRIES,
     ordered_groups,
+    remove_group,
     remove_topic,
     retry_limits,
     set_retry_limit,
@@ -119,6 +120,11 @@ class TopicTable:
     def is_ordered(self, group: str) -> bool:
         """Whether members of a group that pop get the messages of a queue in order."""
         return group in ordered_groups(self._files, self._path)
+
+    def remove_group(self, group: str) -> None:
+        """Remove a group from the file, if it is there."""
+        remove_group(self._files, self._path, group)
+        self._retry_limits.pop(group, None)
 
     def remove(self, topic: str) -> None:
         """Remove a topic from the table and the file, if it is there."""

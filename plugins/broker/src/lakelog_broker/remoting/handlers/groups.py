@@ -18,7 +18,7 @@ from lakelog_broker.remoting.fastjson import object_keys, queue_object
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.handlers.clients import body_of
 from lakelog_broker.state.members import Member
-from lakelog_queues.configs import DEFAULT_RETRIES, remove_group, set_retry_limit
+from lakelog_queues.configs import DEFAULT_RETRIES
 
 
 class GroupRequests:
@@ -47,13 +47,13 @@ class GroupRequests:
         """Create a group or change its limit of retries; other settings have no effect here."""
         content = body_of(request)
         limit = int(content.get("retryMaxTimes", DEFAULT_RETRIES))
-        set_retry_limit(self._files, self._path, str(content["groupName"]), limit)
+        self._broker.topics.set_retry_limit(str(content["groupName"]), limit)
         return request.response()
 
     def delete(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Remove a group from the configuration, and its offsets if the request says so."""
         group = request.fields["groupName"]
-        remove_group(self._files, self._path, group)
+        self._broker.topics.remove_group(group)
         if request.fields.get("cleanOffset", request.fields.get("removeOffset")) == "true":
             self._broker.offsets.forget(group)
         return request.response()
