@@ -21,7 +21,7 @@ from lakelog_broker.remoting.connection import (
     Handler,
 )
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
-from lakelog_broker.remoting.handlers.pulling import SUSPEND_FLAG
+from lakelog_broker.remoting.handlers.pulling import SUBSCRIPTION_FLAG, SUSPEND_FLAG
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
 
@@ -61,7 +61,8 @@ def pull(opaque: int, offset: int, *, waits: bool) -> bytes:
         "queueId": "0",
         "queueOffset": str(offset),
         "maxMsgNums": "32",
-        "sysFlag": str(SUSPEND_FLAG if waits else 0),
+        "sysFlag": str(SUBSCRIPTION_FLAG | (SUSPEND_FLAG if waits else 0)),
+        "subscription": "*",
         "commitOffset": "0",
         "suspendTimeoutMillis": "60000",
     }
