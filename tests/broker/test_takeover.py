@@ -29,7 +29,8 @@ def test_messages_and_topics_of_a_real_broker_are_served(tmp_path: Path) -> None
             )
             for topic in store.topics()
         }
-        [topic, *_] = [each for each, bodies in before.items() if bodies and each in topics]
+        system = ("%", "rmq_sys", "RMQ_SYS", "SCHEDULE_TOPIC")
+        [topic, *_] = [each for each in before.keys() & topics if not each.startswith(system)]
     with EmbeddedBroker(path) as broker:
         for each, bodies in before.items():
             assert sorted(bytes(message.body) for message in broker.messages(each)) == bodies

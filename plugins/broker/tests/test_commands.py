@@ -74,6 +74,7 @@ def test_a_signal_saves_the_offsets_and_closes_the_store(
     with broker(store) as running:
         assert running.said == {
             "namesrv": running.address,
+            "endpoints": None,
             "store": str(store),
             "pid": running.process.pid,
         }

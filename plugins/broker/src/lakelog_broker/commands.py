@@ -39,6 +39,9 @@ def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
         int | None,
         typer.Option(min=0, max=65535, help="Of name server and broker; 0 is any free. [9876]"),
     ] = None,
+    grpc_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Of gRPC clients; 0 is any free. [none]")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="The broker's name. [broker-a]")] = None,
     cluster: Annotated[
         str | None, typer.Option(help="The cluster's name. [DefaultCluster]")
@@ -73,6 +76,7 @@ def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
     given = {
         "host": host,
         "port": port,
+        "grpc_port": grpc_port,
         "name": name,
         "cluster": cluster,
         "default_queues": queues,
@@ -107,8 +111,19 @@ class _Announced(BrokerFollower):
     def start(self) -> None:
         super().start()
         address = self.broker.namesrv
-        said = {"namesrv": address, "store": str(self.broker.store.path), "pid": os.getpid()}
-        typer.echo(json.dumps(said) if self.as_json else f"name server and broker: {address}")
+        endpoints = self.broker.endpoints
+        said = {
+            "namesrv": address,
+            "endpoints": endpoints,
+            "store": str(self.broker.store.path),
+            "pid": os.getpid(),
+        }
+        if self.as_json:
+            typer.echo(json.dumps(said))
+            return
+        if endpoints:
+            typer.echo(f"gRPC: {endpoints}")
+        typer.echo(f"name server and broker: {address}")
 
 
 def _stopped_once() -> Event:

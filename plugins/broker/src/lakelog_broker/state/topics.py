@@ -96,12 +96,12 @@ class TopicTable:
         found = self.find(topic)
         if found is not None:
             return found
+        if self._settings.auto_create_topics and default_topic == AUTO_CREATE_TOPIC:
+            most = self._settings.default_queues
+            return self.create(topic, most if queues is None else max(1, min(queues, most)))
         if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
             return self.create(topic, 1)
-        if not self._settings.auto_create_topics or default_topic != AUTO_CREATE_TOPIC:
-            return self.require(topic)
-        most = self._settings.default_queues
-        return self.create(topic, most if queues is None else max(1, min(queues, most)))
+        return self.require(topic)
 
     def retry_limit(self, group: str) -> int:
         """How often a message is returned to a group before it is a dead letter."""
