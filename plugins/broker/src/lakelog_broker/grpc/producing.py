@@ -6,8 +6,7 @@ import itertools
 from typing import Any, Final
 
 from lakelog import PutResult
-from lakelog.format.properties import SCHEDULE_TOPIC
-from lakelog_broker.appending import HALF_TOPIC
+from lakelog_broker.appending import refuse_system_topic
 from lakelog_broker.broker import Broker
 from lakelog_broker.grpc.clients import MAX_BODY_BYTES, transaction_id
 from lakelog_broker.grpc.mapping import NORMAL, TRANSACTION, name_of, stored_form
@@ -23,7 +22,6 @@ from lakelog_broker.grpc.statuses import (
 from lakelog_broker.state.topics import WRITABLE
 
 _OUTCOMES: Final = {1: True, 2: False}
-_SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_", SCHEDULE_TOPIC, HALF_TOPIC)
 
 
 class Producing:
@@ -47,8 +45,7 @@ class Producing:
 
     async def _put(self, sent: Any) -> Any:
         name, kind = name_of(sent.topic), sent.system_properties.message_type or NORMAL
-        if name.startswith(_SYSTEM_PREFIXES):
-            raise IllegalRequest("FORBIDDEN", f"{name} is a topic of the broker")
+        refuse_system_topic(name)
         topic = self._routing.topic(name)
         if not topic.permission & WRITABLE:
             raise IllegalRequest("FORBIDDEN", f"the topic {name} may not be written")

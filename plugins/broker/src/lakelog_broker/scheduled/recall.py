@@ -53,7 +53,7 @@ class RecallHandle:
         try:
             words = base64.urlsafe_b64decode(text.encode()).decode().split(" ")
             version, topic, broker, due, message_id = words
-            if version != _VERSION:
+            if version != _VERSION or "\x01" in message_id or "\x02" in message_id:
                 raise ValueError(version)
             return cls(topic, broker, int(due), message_id)
         except (ValueError, binascii.Error):
