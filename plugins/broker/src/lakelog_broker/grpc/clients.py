@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from lakelog_broker.broker import Broker
+from lakelog_broker.grpc.access import GrpcAccess
 from lakelog_broker.grpc.mapping import name_of, sent_form
 from lakelog_broker.grpc.protos import proto
-from lakelog_broker.grpc.statuses import IllegalRequest, status
+from lakelog_broker.grpc.statuses import IllegalRequest, status, status_of
 from lakelog_broker.state.members import Member, MemberGroup
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_queues.units.delays import DELAYS_MS
@@ -65,8 +66,8 @@ class GrpcClients:
     :ivar on_gone: called with the id of a client that left
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, broker: Broker, access: GrpcAccess) -> None:
+        self._broker, self._access = broker, access
         self._lines: dict[str, TelemetryStream] = {}
         self.on_gone: Callable[[str], None] = lambda _client_id: None
 
@@ -77,7 +78,7 @@ class GrpcClients:
     async def telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Serve a client's stream: its settings are completed, and commands are sent to it."""
         line = TelemetryStream(client_id_of(context))
-        listening = asyncio.create_task(self._listen(line, requests))
+        listening = asyncio.create_task(self._listen(line, requests, context))
         try:
             while (command := await line.commands.get()) is not None:
                 yield command
@@ -86,9 +87,15 @@ class GrpcClients:
             if self._lines.get(line.client_id) is line:
                 self._remove(line.client_id)
 
-    async def _listen(self, line: TelemetryStream, requests: Any) -> None:
+    async def _listen(self, line: TelemetryStream, requests: Any, context: Any) -> None:
         try:
             async for command in requests:
+                try:
+                    self._access.check("Telemetry", command, context)
+                except IllegalRequest as error:
+                    refused = proto("TelemetryCommand")(status=status_of(error))
+                    line.commands.put_nowait(refused)
+                    return
                 if command.HasField("settings"):
                     line.settings = command.settings
                     self._lines[line.client_id] = line

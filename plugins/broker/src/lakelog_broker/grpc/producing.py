@@ -8,6 +8,7 @@ from typing import Any, Final
 from lakelog import PutResult
 from lakelog_broker.appending import refuse_system_topic
 from lakelog_broker.broker import Broker
+from lakelog_broker.grpc.access import place_of
 from lakelog_broker.grpc.clients import MAX_BODY_BYTES, transaction_id
 from lakelog_broker.grpc.mapping import NORMAL, TRANSACTION, name_of, stored_form
 from lakelog_broker.grpc.protos import proto
@@ -71,11 +72,7 @@ class Producing:
 
     async def end_transaction(self, request: Any, _context: Any) -> Any:
         """Commit or roll back the half message at the place that the id has."""
-        try:
-            place, half = (int(each, 16) for each in request.transaction_id.split("."))
-        except ValueError:
-            text = f"{request.transaction_id[:100]!r} is no id of a transaction"
-            raise IllegalRequest("INVALID_TRANSACTION_ID", text) from None
+        place, half = place_of(request.transaction_id)
         outcome = _OUTCOMES.get(request.resolution)
         if not self._broker.transactions.end(place, half, outcome):
             text = f"there is no transaction {request.transaction_id}"
