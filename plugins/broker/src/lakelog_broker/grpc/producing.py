@@ -20,6 +20,7 @@ from lakelog_broker.grpc.statuses import (
     status,
     status_of,
 )
+from lakelog_broker.scheduled.recall import RecallHandle
 from lakelog_broker.state.topics import WRITABLE
 
 _OUTCOMES: Final = {1: True, 2: False}
@@ -66,9 +67,23 @@ class Producing:
             message_id=sent.system_properties.message_id,
             offset=done.queue_offset,
         )
+        handle = RecallHandle.of(message.properties, self._broker.settings.name)
+        if handle is not None and kind != TRANSACTION:
+            entry.recall_handle = handle.encode()
         if kind == TRANSACTION:
             entry.transaction_id = transaction_id(done.physical_offset, done.queue_offset)
         return entry
+
+    async def recall(self, request: Any, _context: Any) -> Any:
+        """Recall a message that waits for its time, by the handle of its send."""
+        topic, settings = name_of(request.topic), self._broker.settings
+        if self._broker.topics.find(topic) is None:
+            raise IllegalRequest("TOPIC_NOT_FOUND", f"there is no topic {topic}")
+        handle = RecallHandle.parse(request.recall_handle)
+        put = self._broker.appender.append(handle.message(topic, settings, topic, None))
+        done = put if isinstance(put, PutResult) else await put
+        found = put_status(done.status)
+        return proto("RecallMessageResponse")(status=found, message_id=handle.message_id)
 
     async def end_transaction(self, request: Any, _context: Any) -> Any:
         """Commit or roll back the half message at the place that the id has."""

@@ -107,6 +107,7 @@ class GrpcServer:
             "NotifyClientTermination": self._terminated,
             "SendMessage": self._producing.send,
             "EndTransaction": self._producing.end_transaction,
+            "RecallMessage": self._producing.recall,
             "AckMessage": self._consuming.acknowledge,
             "ChangeInvisibleDuration": self._consuming.change_invisible,
             "ForwardMessageToDeadLetterQueue": self._consuming.dead_letter,
