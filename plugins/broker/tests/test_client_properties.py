@@ -51,8 +51,8 @@ def test_forged_properties_are_removed(tmp_path: Path, waits: str, place: str) -
     async def main() -> None:
         async with served(tmp_path, default_queues=18) as broker:
             client = await Client.to(broker)
-            names = {"i": _FORGED + "\x02" + waits, "a": "group\x02POP_CK\x01x"}
-            assert (await client.send("orders", **names)).code == ResponseCode.SUCCESS
+            text, group = _FORGED + "\x02" + waits, "group\x02POP_CK\x01x"
+            assert (await client.send("orders", i=text, a=group)).code == ResponseCode.SUCCESS
             queue_id = 17 if place == "SCHEDULE_TOPIC_XXXX" else 0
             dispatched(broker.store)
             (found,) = broker.store.read(place, queue_id)
@@ -90,8 +90,8 @@ def test_system_topics_take_no_sends(tmp_path: Path, topic: str) -> None:
     async def main() -> None:
         async with served(tmp_path) as broker:
             client = await Client.to(broker)
-            for more in ({}, {"m": "true"}):
-                found = await client.send(topic, **more)
+            for is_batch in ("false", "true"):
+                found = await client.send(topic, m=is_batch)
                 assert found.code == ResponseCode.NO_PERMISSION
             assert broker.store.queue_bounds(topic, 0) is None
             client.close()

@@ -11,7 +11,7 @@ import pytest
 import lakelog
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
-from lakelog_broker.filtering import MAX_BYTES, SUSPEND_FLAG
+from lakelog_broker.filtering import MAX_BYTES
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.remoting.connection import (
     MAX_UNANSWERED_BYTES,
@@ -21,6 +21,7 @@ from lakelog_broker.remoting.connection import (
     Handler,
 )
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
+from lakelog_broker.remoting.handlers.pulling import SUSPEND_FLAG
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
 

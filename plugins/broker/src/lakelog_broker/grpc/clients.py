@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
@@ -16,7 +17,10 @@ from lakelog_broker.state.members import Member, MemberGroup
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_queues.units.delays import DELAYS_MS
 
+_LOG: Final = logging.getLogger("lakelog.broker")
 MAX_BODY_BYTES: Final = 4 << 20
+MAX_TOPICS: Final = 1_000
+"""To which a client sends, or which it has subscribed."""
 _BATCH: Final = 32
 _POLLING_S: Final = 20
 _PRODUCER_ATTEMPTS: Final = 3
@@ -92,6 +96,7 @@ class GrpcClients:
             async for command in requests:
                 try:
                     self._access.check("Telemetry", command, context)
+                    _check_counts(line.client_id, command.settings)
                 except IllegalRequest as error:
                     refused = proto("TelemetryCommand")(status=status_of(error))
                     line.commands.put_nowait(refused)
@@ -164,6 +169,14 @@ class GrpcClients:
                     backoff.customized_backoff.next.add().FromMilliseconds(delay_ms)
         settings.metric.on = False
         return settings
+
+
+def _check_counts(client_id: str, settings: Any) -> None:
+    count = len(settings.publishing.topics) + len(settings.subscription.subscriptions)
+    if count > MAX_TOPICS:
+        text = f"a client with {count} topics; at most {MAX_TOPICS} are taken"
+        _LOG.warning("the gRPC client %.100s is refused: %s", client_id, text)
+        raise IllegalRequest("BAD_REQUEST", text)
 
 
 def _subscribe(group: MemberGroup, subscriptions: Any) -> None:
