@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import grpc
@@ -26,6 +27,7 @@ from lakelog.errors import SettingsError
 from lakelog_broker.broker import Broker
 from lakelog_broker.grpc.protos import CODES, SERVICE, class_of, proto
 from lakelog_broker.running import running_broker
+from lakelog_broker.scheduled.recall import RecallHandle
 from lakelog_broker.settings import BrokerSettings
 from lakelog_rocketmq.config.topics import TopicConfig
 from tests.broker.serving import served
@@ -202,3 +204,60 @@ def test_one_file_of_a_pair_is_refused(store: Store, tmp_path: Any) -> None:
 
     with pytest.raises(SettingsError, match="together"):
         asyncio.run(start())
+
+
+def send_at(broker: Broker, name: str, due_s: int) -> Any:
+    sent = one_message(message_id=name, message_type=3)
+    sent.body = name.encode()
+    sent.system_properties.delivery_timestamp.seconds = due_s
+    return send_entry(broker, sent)
+
+
+def test_a_message_that_waits_is_recalled(broker: Broker) -> None:
+    """By the handle of its send, which no other message has; others of its time are delivered."""
+    due_s = int(time.time()) + 3
+    recalled, kept = send_at(broker, "m1", due_s), send_at(broker, "m2", due_s)
+    assert recalled.recall_handle != kept.recall_handle
+    request = proto("RecallMessageRequest")(topic={"name": TOPIC})
+    request.recall_handle = recalled.recall_handle
+    answer = call(broker, "RecallMessage", request)
+    assert (answer.status.code, answer.message_id) == (CODES["OK"], "m1")
+    later = send_at(broker, "m3", due_s + 2)
+    assert later.recall_handle
+
+    def bodies() -> list[bytes]:
+        queues = [each for each in range(2) if broker.store.queue_bounds(TOPIC, each)]
+        return [m.body for each in queues for m in broker.store.read(TOPIC, each)]
+
+    assert eventually(lambda: b"m3" in bodies())
+    assert sorted(bodies()) == [b"m2", b"m3"]
+
+
+def test_recalls_that_fail_answer_with_codes(broker: Broker) -> None:
+    entry = send_at(broker, "m1", int(time.time()) + 600)
+    later_ms = int(time.time() * 1000) + 600_000
+    for topic, handle, code in (
+        ("unknown", entry.recall_handle, "TOPIC_NOT_FOUND"),
+        (TOPIC, "nonsense", "BAD_REQUEST"),
+        (TOPIC, RecallHandle(TOPIC, "another", 1, "m1").encode(), "BAD_REQUEST"),
+        (TOPIC, RecallHandle(TOPIC, broker.settings.name, 1, "m1").encode(), "BAD_REQUEST"),
+        (
+            TOPIC,
+            RecallHandle(TOPIC, broker.settings.name, later_ms, "\x02A").encode(),
+            "BAD_REQUEST",
+        ),
+    ):
+        request = proto("RecallMessageRequest")(topic={"name": topic}, recall_handle=handle)
+        assert call(broker, "RecallMessage", request).status.code == CODES[code]
+    assert not send_entry(broker, one_message()).recall_handle
+
+
+def send_entry(broker: Broker, sent: Any) -> Any:
+    return call(broker, "SendMessage", proto("SendMessageRequest")(messages=[sent])).entries[0]
+
+
+def eventually(is_true: Callable[[], bool]) -> bool:
+    end_s = time.monotonic() + PATIENCE_S
+    while not (found := is_true()) and time.monotonic() < end_s:
+        time.sleep(0.05)
+    return found

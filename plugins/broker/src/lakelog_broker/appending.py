@@ -23,6 +23,17 @@ Results: TypeAlias = Sequence[PutResult] | Awaitable[Sequence[PutResult]]
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+_REFUSED_TOPICS: Final = {
+    HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    "OFFSET_MOVED_EVENT",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "SELF_TEST_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+}
+"""RocketMQ's ``TopicValidator.isNotAllowedSendTopic``."""
+_SYSTEM_PREFIX: Final = "rmq_sys_"
+"""Of the topics of timers and of pop checkpoints, which RocketMQ does not refuse."""
 REAL_TOPIC: Final = b"REAL_TOPIC"
 REAL_QUEUE: Final = b"REAL_QID"
 _SPANS: Final = ((b"TIMER_DELAY_SEC", 1000), (b"TIMER_DELAY_MS", 1))
@@ -145,6 +156,13 @@ class BrokerAppender:
             REAL_QID=str(message.queue_id or 0),
         )
         message.topic, message.queue_id = topic, queue_id
+
+
+def refuse_system_topic(topic: str) -> None:
+    """Raise :class:`Refused` for a topic to which no client sends."""
+    if topic in _REFUSED_TOPICS or topic.startswith(_SYSTEM_PREFIX):
+        remark = f"Sending message to topic[{topic}] is forbidden."
+        raise Refused(ResponseCode.NO_PERMISSION, remark)
 
 
 def restored(stored: StoredMessage, without: tuple[bytes, ...] = ()) -> Message:

@@ -112,3 +112,10 @@ class Refused(Exception):  # a response, not a failure of the broker
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(remark)
         self.code, self.remark = code, remark
+
+
+class LimitExceeded(Refused):
+    """A request is larger than any of RocketMQ's clients sends it; it is logged."""
+
+    def __init__(self, remark: str) -> None:
+        super().__init__(ResponseCode.INVALID_PARAMETER, remark)

@@ -5,6 +5,20 @@ The format is ``name 0x01 value 0x02``, repeated, in UTF-8; a client leaves out 
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+_OF_BROKERS: Final = (
+    *(b"REAL_TOPIC", b"REAL_QID", b"CLUSTER", b"__CRC32#"),
+    *(b"POP_CK", b"POP_CK_OFFSET", b"1ST_POP_TIME"),
+    *(b"TIMER_OUT_MS", b"TIMER_ENQUEUE_MS", b"TIMER_DEQUEUE_MS", b"TIMER_ROLL_TIMES"),
+    *(b"TRAN_PREPARED_QUEUE_OFFSET", b"TRANSACTION_CHECK_TIMES"),
+    *(b"INNER_MULTI_QUEUE_OFFSET", b"INNER_NUM", b"INNER_BASE"),
+)
+"""Properties that only a broker sets: with them a client could write into another topic, or end
+the transaction of another client."""
+_HAS_OF_BROKERS: Final = re.compile(rb"(?:^|\x02)(?:%b)\x01" % b"|".join(_OF_BROKERS)).search
+
 
 def property_value(properties: bytes, name: bytes) -> bytes | None:
     r"""The value of a property; ``None`` if it is absent.
@@ -38,3 +52,14 @@ def with_properties(properties: bytes, without: tuple[bytes, ...] = (), **added:
     ]
     kept += [f"{name}\x01{value}".encode() for name, value in added.items()]
     return b"".join(each + b"\x02" for each in kept)
+
+
+def client_properties(properties: bytes) -> bytes:
+    r"""What a client sent, without the properties that only a broker may set.
+
+    >>> client_properties(b"REAL_TOPIC\x01orders\x02TAGS\x01b")
+    b'TAGS\x01b\x02'
+    """
+    if _HAS_OF_BROKERS(properties):
+        return with_properties(properties, _OF_BROKERS)
+    return properties

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from lakelog_broker.broker import Broker
+from lakelog_broker.grpc.access import GrpcAccess
 from lakelog_broker.grpc.mapping import name_of, sent_form
 from lakelog_broker.grpc.protos import proto
-from lakelog_broker.grpc.statuses import IllegalRequest, status
+from lakelog_broker.grpc.statuses import IllegalRequest, status, status_of
 from lakelog_broker.state.members import Member, MemberGroup
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 from lakelog_queues.units.delays import DELAYS_MS
 
+_LOG: Final = logging.getLogger("lakelog.broker")
 MAX_BODY_BYTES: Final = 4 << 20
+MAX_TOPICS: Final = 1_000
+"""To which a client sends, or which it has subscribed."""
 _BATCH: Final = 32
 _POLLING_S: Final = 20
 _PRODUCER_ATTEMPTS: Final = 3
@@ -65,8 +70,8 @@ class GrpcClients:
     :ivar on_gone: called with the id of a client that left
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, broker: Broker, access: GrpcAccess) -> None:
+        self._broker, self._access = broker, access
         self._lines: dict[str, TelemetryStream] = {}
         self.on_gone: Callable[[str], None] = lambda _client_id: None
 
@@ -77,7 +82,7 @@ class GrpcClients:
     async def telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Serve a client's stream: its settings are completed, and commands are sent to it."""
         line = TelemetryStream(client_id_of(context))
-        listening = asyncio.create_task(self._listen(line, requests))
+        listening = asyncio.create_task(self._listen(line, requests, context))
         try:
             while (command := await line.commands.get()) is not None:
                 yield command
@@ -86,9 +91,16 @@ class GrpcClients:
             if self._lines.get(line.client_id) is line:
                 self._remove(line.client_id)
 
-    async def _listen(self, line: TelemetryStream, requests: Any) -> None:
+    async def _listen(self, line: TelemetryStream, requests: Any, context: Any) -> None:
         try:
             async for command in requests:
+                try:
+                    self._access.check("Telemetry", command, context)
+                    _check_counts(line.client_id, command.settings)
+                except IllegalRequest as error:
+                    refused = proto("TelemetryCommand")(status=status_of(error))
+                    line.commands.put_nowait(refused)
+                    return
                 if command.HasField("settings"):
                     line.settings = command.settings
                     self._lines[line.client_id] = line
@@ -157,6 +169,14 @@ class GrpcClients:
                     backoff.customized_backoff.next.add().FromMilliseconds(delay_ms)
         settings.metric.on = False
         return settings
+
+
+def _check_counts(client_id: str, settings: Any) -> None:
+    count = len(settings.publishing.topics) + len(settings.subscription.subscriptions)
+    if count > MAX_TOPICS:
+        text = f"a client with {count} topics; at most {MAX_TOPICS} are taken"
+        _LOG.warning("the gRPC client %.100s is refused: %s", client_id, text)
+        raise IllegalRequest("BAD_REQUEST", text)
 
 
 def _subscribe(group: MemberGroup, subscriptions: Any) -> None:

@@ -6,9 +6,9 @@ import itertools
 from typing import Any, Final
 
 from lakelog import PutResult
-from lakelog.format.properties import SCHEDULE_TOPIC
-from lakelog_broker.appending import HALF_TOPIC
+from lakelog_broker.appending import refuse_system_topic
 from lakelog_broker.broker import Broker
+from lakelog_broker.grpc.access import place_of
 from lakelog_broker.grpc.clients import MAX_BODY_BYTES, transaction_id
 from lakelog_broker.grpc.mapping import NORMAL, TRANSACTION, name_of, stored_form
 from lakelog_broker.grpc.protos import proto
@@ -20,10 +20,10 @@ from lakelog_broker.grpc.statuses import (
     status,
     status_of,
 )
+from lakelog_broker.scheduled.recall import RecallHandle
 from lakelog_broker.state.topics import WRITABLE
 
 _OUTCOMES: Final = {1: True, 2: False}
-_SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_", SCHEDULE_TOPIC, HALF_TOPIC)
 
 
 class Producing:
@@ -47,8 +47,7 @@ class Producing:
 
     async def _put(self, sent: Any) -> Any:
         name, kind = name_of(sent.topic), sent.system_properties.message_type or NORMAL
-        if name.startswith(_SYSTEM_PREFIXES):
-            raise IllegalRequest("FORBIDDEN", f"{name} is a topic of the broker")
+        refuse_system_topic(name)
         topic = self._routing.topic(name)
         if not topic.permission & WRITABLE:
             raise IllegalRequest("FORBIDDEN", f"the topic {name} may not be written")
@@ -68,17 +67,27 @@ class Producing:
             message_id=sent.system_properties.message_id,
             offset=done.queue_offset,
         )
+        handle = RecallHandle.of(message.properties, self._broker.settings.name)
+        if handle is not None and kind != TRANSACTION:
+            entry.recall_handle = handle.encode()
         if kind == TRANSACTION:
             entry.transaction_id = transaction_id(done.physical_offset, done.queue_offset)
         return entry
 
+    async def recall(self, request: Any, _context: Any) -> Any:
+        """Recall a message that waits for its time, by the handle of its send."""
+        topic, settings = name_of(request.topic), self._broker.settings
+        if self._broker.topics.find(topic) is None:
+            raise IllegalRequest("TOPIC_NOT_FOUND", f"there is no topic {topic}")
+        handle = RecallHandle.parse(request.recall_handle)
+        put = self._broker.appender.append(handle.message(topic, settings, topic, None))
+        done = put if isinstance(put, PutResult) else await put
+        found = put_status(done.status)
+        return proto("RecallMessageResponse")(status=found, message_id=handle.message_id)
+
     async def end_transaction(self, request: Any, _context: Any) -> Any:
         """Commit or roll back the half message at the place that the id has."""
-        try:
-            place, half = (int(each, 16) for each in request.transaction_id.split("."))
-        except ValueError:
-            text = f"{request.transaction_id[:100]!r} is no id of a transaction"
-            raise IllegalRequest("INVALID_TRANSACTION_ID", text) from None
+        place, half = place_of(request.transaction_id)
         outcome = _OUTCOMES.get(request.resolution)
         if not self._broker.transactions.end(place, half, outcome):
             text = f"there is no transaction {request.transaction_id}"

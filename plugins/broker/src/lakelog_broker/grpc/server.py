@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 
 from lakelog_broker.broker import Broker
+from lakelog_broker.grpc.access import GrpcAccess
 from lakelog_broker.grpc.certificates import key_and_certificate
 from lakelog_broker.grpc.clients import GrpcClients, client_id_of
 from lakelog_broker.grpc.consuming import Consuming
@@ -35,7 +36,8 @@ class GrpcServer:
         self.port = 0
         self._broker = broker
         self._routing = Routing(broker)
-        self._clients = GrpcClients(broker)
+        self._access = GrpcAccess(broker)
+        self._clients = GrpcClients(broker, self._access)
         self._producing = Producing(broker, self._routing)
         self._consuming = Consuming(popping, self._routing, self._clients)
         self._folder = tempfile.TemporaryDirectory(prefix="lakelog-grpc-")
@@ -77,11 +79,25 @@ class GrpcServer:
         if method.name == "Telemetry":
             return grpc.stream_stream_rpc_method_handler(self._clients.telemetry, *forms)
         if method.name == "ReceiveMessage":
-            return grpc.unary_stream_rpc_method_handler(self._consuming.receive, *forms)
+            return grpc.unary_stream_rpc_method_handler(self._receive, *forms)
         if method.name == "PullMessage":
             return grpc.unary_stream_rpc_method_handler(_not_pulled, *forms)
         call = self._calls().get(method.name, _unsupported(response))
-        return grpc.unary_unary_rpc_method_handler(_answering(call, response), *forms)
+
+        async def checked(sent: Any, context: Any) -> Any:
+            self._access.check(method.name, sent, context)
+            return await call(sent, context)
+
+        return grpc.unary_unary_rpc_method_handler(_answering(checked, response), *forms)
+
+    async def _receive(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        try:
+            self._access.check("ReceiveMessage", request, context)
+        except Exception as error:  # noqa: BLE001  # a status, no error of gRPC
+            yield proto("ReceiveMessageResponse")(status=status_of(error))
+            return
+        async for each in self._consuming.receive(request, context):
+            yield each
 
     def _calls(self) -> dict[str, Callable[[Any, Any], Awaitable[Any]]]:
         return {
@@ -91,6 +107,7 @@ class GrpcServer:
             "NotifyClientTermination": self._terminated,
             "SendMessage": self._producing.send,
             "EndTransaction": self._producing.end_transaction,
+            "RecallMessage": self._producing.recall,
             "AckMessage": self._consuming.acknowledge,
             "ChangeInvisibleDuration": self._consuming.change_invisible,
             "ForwardMessageToDeadLetterQueue": self._consuming.dead_letter,

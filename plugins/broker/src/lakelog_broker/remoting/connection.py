@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeAlias
 from lakelog import StoredMessage
 from lakelog.errors import PutRefused, StoreError
 from lakelog.status import PutStatus
-from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.codes import LimitExceeded, Refused, RequestCode, ResponseCode
 from lakelog_broker.properties import property_value
 from lakelog_broker.remoting.frame import (
     MAX_FRAME_BYTES,
@@ -44,6 +44,9 @@ _WRITE_BYTES: Final = 256 << 10
 _HEADER_BYTES: Final = 512
 """What the header of a request counts."""
 
+MAX_FIELDS: Final = 256
+"""Of a header; RocketMQ's clients send about 20."""
+
 Answer: TypeAlias = RemotingCommand | None
 Handler: TypeAlias = Callable[["Connection", RemotingCommand], Answer | Awaitable[Answer]]
 """Serves a request; ``None`` is no response. An awaitable may be answered after later requests."""
@@ -75,10 +78,13 @@ class Connection(asyncio.Protocol):
     response.
 
     :ivar peer: ``address:port`` of the client
+    :ivar groups: the names of its consumer and producer groups, each with its kind
     """
 
     def __init__(self, server: ConnectionOwner) -> None:
         self.peer = ""
+        self.groups: set[tuple[str, str | None]] = set()
+        self._is_over_limit = False
         self._server = server
         self._received = bytearray()
         self._responses: list[bytes] = []
@@ -186,9 +192,15 @@ class Connection(asyncio.Protocol):
             return  # of a notification that is not awaited
         handler = self._server.handlers.get(request.code, _unsupported)
         try:
+            if len(request.fields) > MAX_FIELDS:
+                remark = f"a header of {len(request.fields)} fields; at most {MAX_FIELDS} are taken"
+                raise LimitExceeded(remark)
             self._server.check(request)
             answer = handler(self, request)
         except Exception as error:  # noqa: BLE001  # a request must not end the connection
+            if isinstance(error, LimitExceeded) and not self._is_over_limit:
+                self._is_over_limit = True  # one line of a connection
+                _LOG.warning("%s: request %d is refused: %s", self.peer, request.code, error)
             answer = failed(request, error)
         if answer is None or isinstance(answer, RemotingCommand):
             self._respond(request, answer)

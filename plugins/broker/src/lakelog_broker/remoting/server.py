@@ -29,6 +29,7 @@ from lakelog_broker.remoting.handlers import (
 )
 from lakelog_broker.remoting.listener import Listener
 from lakelog_broker.security.access import AccessControl
+from lakelog_broker.security.users import AccessRight
 
 
 class RemotingServer:
@@ -90,7 +91,14 @@ class RemotingServer:
 
     def check(self, request: RemotingCommand) -> None:
         """Raise :class:`~lakelog_broker.codes.Refused` if its user may not send a request."""
-        self._access.check_remoting(request)
+        user = self._access.check_remoting(request)
+        if request.code == RequestCode.END_TRANSACTION and not user.admin:
+            # Clients before 5.3 send no topic, and another may send a wrong one.
+            fields = request.fields
+            place = int(fields["commitLogOffset"]), int(fields["tranStateTableOffset"])
+            self._access.require(
+                user, AccessRight.PUB, topic=self._broker.transactions.topic_of(*place) or ""
+            )
 
     def opened(self, connection: Connection) -> None:
         """Note a new connection."""

@@ -12,9 +12,11 @@ from typing import Any
 
 import attrs
 
+from lakelog import Message
 from lakelog_broker.appending import REAL_TOPIC
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.properties import property_value, with_properties
+from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 _VERSION = "v1"
@@ -53,7 +55,7 @@ class RecallHandle:
         try:
             words = base64.urlsafe_b64decode(text.encode()).decode().split(" ")
             version, topic, broker, due, message_id = words
-            if version != _VERSION:
+            if version != _VERSION or "\x01" in message_id or "\x02" in message_id:
                 raise ValueError(version)
             return cls(topic, broker, int(due), message_id)
         except (ValueError, binascii.Error):
@@ -64,8 +66,26 @@ class RecallHandle:
         text = f"{_VERSION} {self.topic} {self.broker} {self.due_ms} {self.message_id}"
         return base64.urlsafe_b64encode(text.encode()).decode()
 
-    def check(self, topic: str, broker: str, limit_ms: int) -> None:
-        """Raise :class:`Refused` if it is not of this topic and broker, or for another time."""
+    def message(
+        self, topic: str, settings: BrokerSettings, group: str, host: str | None
+    ) -> Message:
+        """The message that recalls.
+
+        :param group: the producer group; :param host: ``address:port`` of the client
+
+        Raises :class:`Refused` if the handle is not of this topic and broker, or is too late.
+        """
+        self._check(topic, settings.name, settings.timer_limit_s * 1000)
+        return Message(
+            topic,
+            b"0",
+            properties=self._properties(group),
+            queue_id=0,
+            born_timestamp_ms=time.time_ns() // 1_000_000,
+            born_host=host,
+        )
+
+    def _check(self, topic: str, broker: str, limit_ms: int) -> None:
         now_ms = time.time_ns() // 1_000_000
         remark = None
         if self.topic != topic:
@@ -77,8 +97,7 @@ class RecallHandle:
         if remark is not None:
             raise Refused(ResponseCode.ILLEGAL_OPERATION, remark)
 
-    def properties(self, producer_group: str) -> bytes:
-        """The property string of the message that recalls."""
+    def _properties(self, producer_group: str) -> bytes:
         return with_properties(
             b"",
             TAGS="_RECALL_TAG_",

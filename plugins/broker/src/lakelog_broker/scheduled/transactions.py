@@ -128,11 +128,8 @@ class Transactions:
         Raises :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreError`; then the
         transaction has not ended, or is committed and may be asked about once more.
         """
-        try:
-            stored = self._store.look_up(physical_offset)
-        except (OffsetOutOfRange, CorruptRecord):
-            return False
-        if (stored.topic, stored.queue_offset) != (HALF_TOPIC, half_offset):
+        stored = self._half_at(physical_offset, half_offset)
+        if stored is None:
             return False
         if group is not None and group_of(stored) != group:
             return False
@@ -151,6 +148,19 @@ class Transactions:
             )
         self._put_end(current)
         return True
+
+    def topic_of(self, physical_offset: int, half_offset: int) -> str | None:
+        """The own topic of a half message; ``None`` if there is none at this place."""
+        half = self._half_at(physical_offset, half_offset)
+        return None if half is None else half.properties.get("REAL_TOPIC")
+
+    def _half_at(self, physical_offset: int, half_offset: int) -> StoredMessage | None:
+        try:
+            stored = self._store.look_up(physical_offset)
+        except (OffsetOutOfRange, CorruptRecord):
+            return None
+        is_half = (stored.topic, stored.queue_offset) == (HALF_TOPIC, half_offset)
+        return stored if is_half else None
 
     def _is_open(self, offset: int) -> bool:
         """Whether a half message waits, or was not read yet."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from lakelog.errors import SettingsError
 from lakelog_broker.codes import Refused, ResponseCode
-from lakelog_broker.security.requests import Request, uses_of
+from lakelog_broker.security.requests import Request, Use, uses_of
 from lakelog_broker.security.users import AccessRight, User, read_users
 from lakelog_broker.settings import BrokerSettings
 
@@ -75,9 +75,7 @@ class AccessControl:
             remark = f"{user.access_key} is no administrator, as request {request.code} needs"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
         for use in uses:
-            if not use.allowed_to(user):
-                remark = f"{user.access_key} has no permission for {use}"
-                raise Refused(ResponseCode.NO_PERMISSION, remark)
+            self.require(user, use.operation, topic=use.topic, group=use.group)
         return user
 
     def check_grpc(self, metadata: Mapping[str, str]) -> User:
@@ -109,6 +107,14 @@ class AccessControl:
     def allows(user: User, operation: AccessRight, *, topic: str = "", group: str = "") -> bool:
         """Whether ``user`` may do ``operation`` on a topic, or else on a group."""
         return user.allows(operation, topic=topic, group=group)
+
+    @staticmethod
+    def require(user: User, operation: AccessRight, *, topic: str = "", group: str = "") -> None:
+        """Raise :class:`Refused` unless ``user`` may do it on the topic or group, if any."""
+        use = Use(operation, topic, group)
+        if (topic or group) and not use.allowed_to(user):
+            remark = f"{user.access_key} has no permission for {use}"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
 
 
 def remoting_signature(secret: str, request: Request) -> bytes:

@@ -5,12 +5,12 @@ Source: RocketMQ 4.9, ``PlainAccessValidator``; the requests of administration a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 
+from lakelog_broker.bodies import body_of
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.security.users import AccessRight, User
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
@@ -76,25 +76,15 @@ def _sends_back(request: Request) -> Iterator[Use]:
         yield Use(_SUB, topic=request.fields["originTopic"])
 
 
-def _body(request: Request) -> Mapping[str, Any]:
-    try:
-        content = json.loads(request.body)
-    except (ValueError, RecursionError) as error:
-        raise Refused(ResponseCode.INVALID_PARAMETER, f"the body is no JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise Refused(ResponseCode.INVALID_PARAMETER, "the body is no JSON object")
-    return content
-
-
 def _heart_beat(request: Request) -> Iterator[Use]:
-    for each in _body(request).get("consumerDataSet") or ():
+    for each in body_of(request).get("consumerDataSet") or ():
         yield Use(_SUB, group=each["groupName"])
         for data in each.get("subscriptionDataSet") or ():
             yield Use(_SUB, topic=data["topic"])
 
 
 def _locks(request: Request) -> Iterator[Use]:
-    content = _body(request)
+    content = body_of(request)
     yield Use(_SUB, group=content["consumerGroup"])
     for queue in content["mqSet"]:
         yield Use(_SUB, topic=queue["topic"])

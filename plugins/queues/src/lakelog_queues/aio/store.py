@@ -201,7 +201,7 @@ class AsyncStore:
         """A consumer that continues at its group's committed offsets."""
         work = partial(Store.consumer, start=start, commit=commit, tags=tags)
         made = await self.in_thread(work, group, topic, queue_ids)
-        return AsyncConsumer(made, self._store._arrivals)
+        return AsyncConsumer(made, self._store.arrivals)
 
     async def subscribe(
         self,
@@ -211,7 +211,7 @@ class AsyncStore:
     ) -> AsyncGroupConsumer:
         """Join a group whose members share the queues; options as in ``Store.subscribe``."""
         made = await self.in_thread(partial(Store.subscribe, **options), group, topics)
-        return AsyncGroupConsumer(made, self._store._arrivals)
+        return AsyncGroupConsumer(made, self._store.arrivals)
 
     groups = _in_thread(Store.groups)
     commit_offsets = _in_thread(Store.commit_offsets)

@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from lakelog_broker.bodies import body_of
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.codes import LimitExceeded, Refused, RequestCode, ResponseCode
 from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.state.members import Member
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
+
+MAX_GROUPS: Final = 1_000
+"""Of one connection, which a client has for all its consumers and producers."""
+MAX_SUBSCRIPTIONS: Final = 1_000
+"""Of one consumer."""
 
 
 class ClientRequests:
@@ -36,6 +42,7 @@ class ClientRequests:
     def heart_beat(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Renew a client in its groups."""
         content = body_of(request)
+        _check_counts(connection, content)
         members = self._broker.members
         member = Member(
             str(content["clientID"]),
@@ -59,11 +66,12 @@ class ClientRequests:
             members.join_producers(each["groupName"], member)
         return request.response(IS_SUPPORT_HEART_BEAT_V2="true", IS_SUB_CHANGE="true")
 
-    def unregister(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    def unregister(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Remove a client from its groups."""
         fields = request.fields
         groups = fields.get("consumerGroup"), fields.get("producerGroup")
         self._broker.members.leave(fields["clientID"], *groups)
+        connection.groups -= set(zip(("consumers", "producers"), groups, strict=True))
         return request.response()
 
     def consumers(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -96,12 +104,17 @@ class ClientRequests:
         return request.response()
 
 
-def body_of(request: RemotingCommand) -> Any:
-    """The body of a request as a JSON object; raises :class:`Refused`."""
-    try:
-        content = json.loads(request.body)
-    except (ValueError, RecursionError) as error:
-        raise Refused(ResponseCode.INVALID_PARAMETER, f"the body is no JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise Refused(ResponseCode.INVALID_PARAMETER, "the body is no JSON object")
-    return content
+def _check_counts(connection: Connection, content: Mapping[str, Any]) -> None:
+    """Note the groups of a client; raises :class:`LimitExceeded`."""
+    consumers = content.get("consumerDataSet") or ()
+    names = {("consumers", each["groupName"]) for each in consumers}
+    names |= {("producers", each["groupName"]) for each in content.get("producerDataSet") or ()}
+    all_names = connection.groups | names
+    if len(all_names) > MAX_GROUPS:
+        remark = f"a client with {len(all_names)} groups; at most {MAX_GROUPS} are taken"
+        raise LimitExceeded(remark)
+    most = max((len(each.get("subscriptionDataSet") or ()) for each in consumers), default=0)
+    if most > MAX_SUBSCRIPTIONS:
+        remark = f"a consumer with {most} subscriptions; at most {MAX_SUBSCRIPTIONS} are taken"
+        raise LimitExceeded(remark)
+    connection.groups = all_names

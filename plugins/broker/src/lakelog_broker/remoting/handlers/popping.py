@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import attrs
 
+from lakelog_broker.bodies import body_of
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.filtering import MessageFilter
@@ -23,7 +24,6 @@ from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
-from lakelog_broker.remoting.handlers.clients import body_of
 from lakelog_broker.state.topics import READABLE
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 

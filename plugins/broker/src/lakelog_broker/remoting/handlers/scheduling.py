@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Mapping
 
-from lakelog import Message, PutResult
+from lakelog import PutResult
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
@@ -51,15 +50,8 @@ class SchedulingRequests:
             remark = f"recall failed, the topic[{topic}] not exist"
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
         handle = RecallHandle.parse(fields["recallHandle"])
-        handle.check(topic, broker.settings.name, broker.settings.timer_limit_s * 1000)
-        message = Message(
-            topic,
-            b"0",
-            properties=handle.properties(fields.get("producerGroup", "")),
-            queue_id=0,
-            born_timestamp_ms=time.time_ns() // 1_000_000,
-            born_host=connection.peer,
-        )
+        group = fields.get("producerGroup", "")
+        message = handle.message(topic, broker.settings, group, connection.peer)
         put = broker.appender.append(message)
         if isinstance(put, PutResult):
             return request.response(msgId=handle.message_id)

@@ -11,10 +11,10 @@ import attrs
 
 from lakelog import Message, PutResult
 from lakelog.status import PutStatus
-from lakelog_broker.appending import terminated
+from lakelog_broker.appending import refuse_system_topic, terminated
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
-from lakelog_broker.properties import property_value, with_properties
+from lakelog_broker.properties import client_properties, property_value, with_properties
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.scheduled.recall import RecallHandle
@@ -37,15 +37,7 @@ _PUT_CODES: Final = {
 }
 _NOT_RETURNED: Final = (b"DLQ_ORIGIN_TOPIC", b"DLQ_ORIGIN_MESSAGE_ID")
 """Properties that a dead letter has not if a consumer returned the message."""
-_REFUSED_TOPICS: Final = {
-    "OFFSET_MOVED_EVENT",
-    "RMQ_SYS_TRANS_HALF_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-    "SCHEDULE_TOPIC_XXXX",
-    "SELF_TEST_TOPIC",
-    "TRANS_CHECK_MAX_TIME_TOPIC",
-}
-"""Topics to which no client sends: RocketMQ's ``TopicValidator.isNotAllowedSendTopic``."""
+_RECALL: Final = b"TIMER_DEL_UNIQKEY"
 _LONG_NAMES: Final = {
     "a": "producerGroup",
     "b": "topic",
@@ -153,7 +145,7 @@ class SendRequests:
         )
         if header.topic.startswith(RETRY_PREFIX):
             self._limit_retries(message, header)
-        self._name_producers(message, header)
+        message.properties = _checked(self._named(header), header.topic)
         put = self._broker.appender.append(message)
         handle = RecallHandle.of(message.properties, self._broker.settings.name)
         if isinstance(put, PutResult):
@@ -162,9 +154,7 @@ class SendRequests:
 
     def _topic_of(self, header: SendHeader) -> TopicConfig:
         topics = self._broker.topics
-        if header.topic in _REFUSED_TOPICS:
-            remark = f"Sending message to topic[{header.topic}] is forbidden."
-            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        refuse_system_topic(header.topic)
         topic = topics.created_by_sending(header.topic, header.default_topic, header.default_queues)
         if not topic.permission & WRITABLE:
             raise Refused(
@@ -183,11 +173,12 @@ class SendRequests:
             message.queue_id = 0
 
     @staticmethod
-    def _name_producers(message: Message, header: SendHeader) -> None:
-        """Checks of a transaction go to producers of this group."""
+    def _named(header: SendHeader) -> bytes:
+        """The properties with the producer group, to which checks of a transaction go."""
         properties = header.properties
         if b"TRAN_MSG\x01true" in properties and property_value(properties, b"PGROUP") is None:
-            message.properties = with_properties(properties, PGROUP=header.group)
+            return with_properties(properties, PGROUP=header.group)
+        return properties
 
     def _send_batch(
         self,
@@ -200,7 +191,7 @@ class SendRequests:
             Message(
                 header.topic,
                 body,
-                properties=properties,
+                properties=_checked(properties, header.topic),
                 queue_id=queue_id,
                 flag=flag,
                 sys_flag=header.sys_flag,
@@ -276,6 +267,16 @@ class SendRequests:
 
     async def _returned_later(self, request: RemotingCommand, put: Awaitable[PutResult]) -> Answer:
         return request.response(_PUT_CODES[(await put).status])
+
+
+def _checked(properties: bytes, topic: str) -> bytes:
+    """Properties of a client without those of brokers; a message recalls only from its topic."""
+    if b"TIMER_DEL_UNIQKEY\x01" in properties:
+        recalled, plus, _ = (property_value(properties, _RECALL) or b"").partition(b"+")
+        if plus and recalled != topic.encode():
+            remark = f"a message of the topic {topic} must not recall one of another topic"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+    return client_properties(properties)
 
 
 def split_batch(body: bytes) -> list[tuple[bytes, bytes, int]]:

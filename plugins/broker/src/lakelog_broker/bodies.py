@@ -1,0 +1,50 @@
+"""JSON bodies of requests, within limits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, Protocol
+
+from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
+
+MAX_JSON_BYTES: Final = 1 << 20
+"""Of a body; the largest is the heartbeat of a client with many groups."""
+MAX_JSON_DEPTH: Final = 32
+"""Of arrays and objects; RocketMQ's bodies have 5."""
+
+
+class HasBody(Protocol):
+    """A request."""
+
+    body: bytes
+
+
+def body_of(request: HasBody) -> Any:
+    """The body of a request as a JSON object; raises :class:`Refused`."""
+    if len(request.body) > MAX_JSON_BYTES:
+        remark = f"a body of {len(request.body)} bytes; at most {MAX_JSON_BYTES} are taken"
+        raise LimitExceeded(remark)
+    try:
+        content = json.loads(request.body)
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise Refused(ResponseCode.INVALID_PARAMETER, f"the body is no JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise Refused(ResponseCode.INVALID_PARAMETER, "the body is no JSON object")
+    _check_depth(content)
+    return content
+
+
+def _check_depth(content: Any) -> None:
+    inner = [content]
+    for _ in range(MAX_JSON_DEPTH):
+        values = [each.values() if isinstance(each, dict) else each for each in inner]
+        inner = [each for many in values for each in many if isinstance(each, dict | list)]
+        if not inner:
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> LimitExceeded:
+    return LimitExceeded(f"the body has more than {MAX_JSON_DEPTH} arrays and objects in a row")
