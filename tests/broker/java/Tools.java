@@ -112,7 +112,9 @@ public final class Tools {
                     byte[] body = ("reply to " + new String(each.getBody())).getBytes();
                     replying.send(MessageUtil.createReplyMessage(each, body), 60_000);
                 } catch (Exception error) {
-                    OUT.println("reply failed " + error);
+                    // the producer's heartbeat may still be under way
+                    OUT.println("failed to answer: " + error);
+                    return ConsumeConcurrentlyStatus.RECONSUME_LATER;
                 }
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
