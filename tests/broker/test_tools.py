@@ -1,4 +1,4 @@
-"""Users and TLS with RocketMQ's Java programs."""
+"""Users, TLS, requests with a reply, and mqadmin, with RocketMQ's Java programs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
 
+import attrs
 import pytest
 
 import lakelog
+from lakelog_broker.codes import RequestCode
 from lakelog_broker.running import running_broker
 from lakelog_broker.settings import BrokerSettings
 from lakelog_replication.address import Address
-from lakelog_replication.remoting import runtime_info
+from lakelog_replication.remoting import call, runtime_info
+from tests.broker.later import rocketmqs_broker
+from tests.replication.broker import eventually
 from tests.replication.masterbroker import jars
 from tests.support import maven, required
 
@@ -26,6 +30,14 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 _SOURCE: Final = Path(__file__).parent / "java" / "Tools.java"
 _LOGBACK: Final = Path(__file__).parents[1] / "oracle" / "resources" / "logback.xml"
 _PATIENCE_S: Final = 300
+
+
+@attrs.frozen
+class NamedBroker:
+    """The addresses of a name server and of its broker."""
+
+    names: Address
+    broker: Address
 
 
 def _tools(home: Path, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
@@ -118,3 +130,26 @@ def test_runtime_info_for_replicas(tmp_path: Path) -> None:
         found = runtime_info(server)
     assert found.minimum == 0
     assert found.flushed <= found.end
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, NamedBroker]]:
+    """Both kinds of broker."""
+    homes = {each: tmp_path_factory.mktemp(each) for each in ("lakelog", "rocketmq")}
+    with (
+        _lakelogs_broker(homes["lakelog"]) as ours,
+        rocketmqs_broker(homes["rocketmq"]) as theirs,
+    ):
+        names = theirs.server  # the broker listens before it has registered there
+        eventually(lambda: b"broker-a" in call(names, RequestCode.GET_BROKER_CLUSTER_INFO).body)
+        yield {
+            "lakelog": NamedBroker(ours, ours),
+            "rocketmq": NamedBroker(theirs.server, theirs.process.client),
+        }
+
+
+@pytest.mark.parametrize("kind", ["lakelog", "rocketmq"])
+def test_request_and_reply(servers: dict[str, NamedBroker], kind: str, tmp_path: Path) -> None:
+    """The consumer's reply comes to the producer that asked."""
+    lines = _tools(tmp_path, "request", str(servers[kind].names))
+    assert [each for each in lines if each.startswith("answer")] == ["answer reply to question"]

@@ -4,6 +4,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.concurrent.CompletableFuture;
 import org.apache.rocketmq.acl.common.AclClientRPCHook;
 import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -11,6 +12,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.RequestCallback;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
@@ -21,7 +23,19 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 public final class Tools {
     private static final PrintStream OUT = System.out;
 
-    public static void main(String[] args) throws Exception {
+    public static void main(String[] args) {
+        int code = 0;
+        try {
+            run(args);
+        } catch (Exception error) {
+            error.printStackTrace();
+            code = 1;
+        }
+        OUT.flush();
+        Runtime.getRuntime().halt(code); // threads of clients would keep the process
+    }
+
+    private static void run(String[] args) throws Exception {
         String[] rest = Arrays.copyOfRange(args, 2, args.length);
         switch (args[0]) {
             case "mqadmin":
@@ -37,8 +51,6 @@ public final class Tools {
             default:
                 request(args[1]);
         }
-        OUT.flush();
-        Runtime.getRuntime().halt(0);
     }
 
     private static void command(String line, String server) {
@@ -100,14 +112,34 @@ public final class Tools {
                     byte[] body = ("reply to " + new String(each.getBody())).getBytes();
                     replying.send(MessageUtil.createReplyMessage(each, body), 60_000);
                 } catch (Exception error) {
-                    OUT.println("reply failed " + error);
+                    // the producer's heartbeat may still be under way
+                    OUT.println("failed to answer: " + error);
+                    return ConsumeConcurrentlyStatus.RECONSUME_LATER;
                 }
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        Message answer = producer.request(
-            new Message("questions", "asked", "question".getBytes()), 90_000);
+        // Others than this overload end when the request is sent, in 5.3.1 and later: the client
+        // releases the waiting thread, or calls back, before the reply (issues 9292 and 9319).
+        CompletableFuture<Message> reply = new CompletableFuture<>();
+        producer.request(
+            new Message("questions", "asked", "question".getBytes()),
+            (queues, message, argument) -> queues.get(0),
+            null,
+            new RequestCallback() {
+                @Override
+                public void onSuccess(Message message) {
+                    reply.complete(message);
+                }
+
+                @Override
+                public void onException(Throwable error) {
+                    reply.completeExceptionally(error);
+                }
+            },
+            90_000);
+        Message answer = reply.get();
         OUT.println("answer " + new String(answer.getBody()));
     }
 }
