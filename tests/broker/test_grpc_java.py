@@ -19,8 +19,8 @@ from lakelog_queues.configs import write_group, write_topic
 from lakelog_replication.remoting import BrokerRefused, call
 from lakelog_rocketmq.config.groups import GroupConfig
 from lakelog_rocketmq.config.topics import TopicConfig
+from plugins.broker.tests.serving import served
 from tests.broker.grpcclient import outcomes
-from tests.broker.serving import served
 from tests.replication.broker import eventually
 from tests.replication.masterbroker import free_ports
 from tests.replication.nameserver import name_server

@@ -18,7 +18,7 @@ import lakelog
 from lakelog_broker.settings import BrokerSettings
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, Response, call
-from tests.broker.serving import served
+from plugins.broker.tests.serving import served
 from tests.replication.broker import eventually
 from tests.replication.masterbroker import CREATE_GROUP, CREATE_TOPIC, broker, jars
 from tests.replication.nameserver import name_server

@@ -30,7 +30,7 @@ from lakelog_broker.running import running_broker
 from lakelog_broker.scheduled.recall import RecallHandle
 from lakelog_broker.settings import BrokerSettings
 from lakelog_rocketmq.config.topics import TopicConfig
-from tests.broker.serving import served
+from plugins.broker.tests.serving import served
 
 PATIENCE_S: Final = 120
 TOPIC: Final = "orders"

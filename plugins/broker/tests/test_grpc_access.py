@@ -19,7 +19,7 @@ from lakelog_broker.grpc.server import GrpcServer
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.settings import BrokerSettings
 from plugins.broker.tests.clocks import dispatched
-from tests.broker.serving import served
+from plugins.broker.tests.serving import served
 
 PATIENCE_S: Final = 120
 _USERS: Final = """
