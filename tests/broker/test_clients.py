@@ -147,7 +147,8 @@ def offsets(code: int, name: str, queue: int = 0, **more: object) -> tuple[int, 
     return code, {"consumerGroup": "RawGroup", "topic": name, "queueId": queue, **more}
 
 
-# Not among them, as lakelog's broker is stricter: sends to a topic without the permission to write,
+# Not among them, as lakelog's broker is stricter: sends to its own topics of timers and revived
+# messages (``rmq_sys_``), and to a topic without the permission to write,
 # pulls with an expression that cannot be parsed, and the code of a damaged batch.
 RAW: Final[list[tuple[Any, ...]]] = [
     topic("Raw", 6),

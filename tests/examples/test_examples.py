@@ -53,7 +53,7 @@ class Block:
 
 def blocks(language: str) -> list[Block]:
     """The runnable blocks in one language, of all pages."""
-    texts = {page.name: page.read_text() for page in PAGES}
+    texts = {str(page.relative_to(ROOT)): page.read_text() for page in PAGES}
     found = [
         Block(m[1], m[2], text.count("\n", 0, m.start()) + 2, name)
         for name, text in texts.items()
@@ -123,7 +123,7 @@ def test_shell_in_a_page_runs(block: Block, tmp_path: Path) -> None:
 
 
 def test_pages_have_blocks_that_run() -> None:
-    assert {README.name, "broker.md"} <= {each.page for each in blocks("python")}
+    assert {README.name, "core/docs/broker.md"} <= {each.page for each in blocks("python")}
     assert README.name in {each.page for each in blocks("sh")}
 
 

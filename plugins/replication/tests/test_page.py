@@ -16,6 +16,7 @@ PAGE = ROOT / "core" / "docs" / "replication.md"
 SOURCES = (
     ROOT / "plugins/replication/src/lakelog_replication",
     ROOT / "core/src/lakelog/store",
+    ROOT / "core/src/lakelog/log",
 )
 PLACE = "\0"
 """Stands for a value in a text."""

@@ -209,7 +209,7 @@ public final class Clients {
                     + sent.getOffsetMsgId().split(",").length + " " + sent.getQueueOffset() + " " + next.getQueueOffset();
         });
         for (String topic : Arrays.asList("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC",
-                "RMQ_SYS_TRANS_OP_HALF_TOPIC", "rmq_sys_wheel_timer", "TRANS_CHECK_MAX_TIME_TOPIC", "OFFSET_MOVED_EVENT",
+                "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "OFFSET_MOVED_EVENT",
                 "%RETRY%nobody", "TBW102")) {
             scenario("send to " + topic, () -> producer.send(message(topic, "T", "k", "x")).getSendStatus());
         }
