@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,11 +19,10 @@ from lakelog_replication.address import Address
 from tests.replication.broker import eventually
 from tests.replication.masterbroker import SEGMENT, broker, jars
 from tests.replication.nameserver import name_server
-from tests.support import maven, required
+from tests.support.javaprogram import java_program
 
 PATIENCE_SECONDS: Final = 60.0
 _HERE: Final = Path(__file__).parent
-_LOGBACK: Final = _HERE.parent / "oracle" / "resources" / "logback.xml"
 _SETTINGS: Final[dict[str, Any]] = {
     "enablePropertyFilter": "true",
     "timerWheelEnable": "true",
@@ -167,24 +164,8 @@ class Client:
 
 def java(program: str, *arguments: str, home: Path) -> list[str]:
     """The words that run a program of ``java/``; skips the test without a JDK or Maven."""
-    if shutil.which("javac") is None:
-        required.missing("Java clients need javac")
-    library, sources = jars(), sorted((_HERE / "java").glob(f"{program}.java"))
-
-    def compile_into(folder: Path) -> None:
-        path = os.fspath(library / "*")
-        maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), *map(str, sources)])
-
-    state = f"{library.name}-{maven.digest(sources)}"
-    classes = maven.once(maven.CACHE / f"{program}-{state}", compile_into)
-    return [
-        *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
-        f"-Drmq.logback.configurationFile={_LOGBACK}",
-        "-Drocketmq.client.rebalance.waitInterval=500",
-        *("-cp", os.pathsep.join([str(library / "*"), str(classes)])),
-        f"lakelog.broker.{program}",
-        *arguments,
-    ]
+    sources = [_HERE / "java" / f"{program}.java"]
+    return java_program(jars(), sources, f"lakelog.broker.{program}", *arguments, home=home)
 
 
 @contextmanager

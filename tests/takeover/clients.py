@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,33 +15,16 @@ import attrs
 
 from lakelog_replication.address import Address
 from tests.replication.masterbroker import jars
-from tests.support import maven, required
+from tests.support.javaprogram import java_program
 
 PATIENCE_SECONDS: Final = 120.0
 _HERE: Final = Path(__file__).parent
-_LOGBACK: Final = _HERE.parent / "oracle" / "resources" / "logback.xml"
 
 
 def java(program: str, *arguments: str, home: Path) -> list[str]:
     """The words that run a program of ``java/``; skips the test without a JDK or Maven."""
-    if shutil.which("javac") is None:
-        required.missing("Java clients need javac")
-    library, sources = jars(), sorted((_HERE / "java").glob("*.java"))
-
-    def compile_into(folder: Path) -> None:
-        path = os.fspath(library / "*")
-        maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), *map(str, sources)])
-
-    state = f"{library.name}-{maven.digest(sources)}"
-    classes = maven.once(maven.CACHE / f"takeover-{state}", compile_into)
-    return [
-        *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
-        f"-Drmq.logback.configurationFile={_LOGBACK}",
-        "-Drocketmq.client.rebalance.waitInterval=500",
-        *("-cp", os.pathsep.join([str(library / "*"), str(classes)])),
-        f"lakelog.takeover.{program}",
-        *arguments,
-    ]
+    sources = sorted((_HERE / "java").glob("*.java"))
+    return java_program(jars(), sources, f"lakelog.takeover.{program}", *arguments, home=home)
 
 
 @attrs.frozen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -85,6 +86,18 @@ def test_pulls_need_sub_of_topic_and_group(access: AccessControl) -> None:
     assert _code(access, _signed(pull, topic="unlisted", consumerGroup="billing")) == 0
     assert _code(access, _signed(pull, topic="closed", consumerGroup="billing")) == 16
     assert _code(access, _signed(pull, topic="orders", consumerGroup="other")) == 16
+
+
+def test_pops_need_sub_of_topic_and_group(access: AccessControl) -> None:
+    """In fields, or in a body."""
+    for code in (RequestCode.POP_MESSAGE, RequestCode.ACK_MESSAGE):
+        assert _code(access, _signed(code, topic="orders", consumerGroup="billing")) == 0
+        assert _code(access, _signed(code, topic="closed", consumerGroup="billing")) == 16
+    for topic, expected in (("orders", 0), ("closed", 16)):
+        asked = json.dumps({"topic": topic, "consumerGroup": "billing"}).encode()
+        assert _code(access, _signed(RequestCode.QUERY_ASSIGNMENT, body=asked)) == expected
+        acks = json.dumps({"acks": [{"c": "billing", "t": topic}]}).encode()
+        assert _code(access, _signed(RequestCode.BATCH_ACK_MESSAGE, body=acks)) == expected
 
 
 def test_unlisted_codes_are_for_administrators(access: AccessControl) -> None:

@@ -118,22 +118,30 @@ def test_properties_of_clients_are_kept() -> None:
     assert property_value(client_properties(b"A\x011\x02POP_CK\x01"), b"POP_CK") is None
 
 
+def two_users(folder: Path) -> Path:
+    """A file of users: one may use the topic ``orders``, the other the topic ``other``."""
+    account = (
+        '[[accounts]]\naccess_key = "{0}"\nsecret_key = "{0}"\n'
+        'default_group_perm = "SUB"\ntopic_perms = {{ {1} = "PUB|SUB" }}\n'
+    )
+    path = folder / "users.toml"
+    path.write_text(account.format("ann-key", "orders") + account.format("eve-key", "other"))
+    return path
+
+
+def signed(key: str, fields: dict[str, str], body: bytes = b"") -> dict[str, str]:
+    """The fields of a request with a signature."""
+    fields = {**fields, "AccessKey": key}
+    content = "".join(value for _, value in sorted(fields.items())).encode() + body
+    signature = b64encode(hmac.digest(key.encode(), content, "sha1")).decode()
+    return {**fields, "Signature": signature}
+
+
 def test_a_transaction_is_ended_by_those_who_may_send_to_its_topic(tmp_path: Path) -> None:
     """By the topic of its half message: clients before 5.3 send none."""
-    users = tmp_path / "users.toml"
-    account = (
-        '[[accounts]]\naccess_key = "{0}"\nsecret_key = "{0}"\ntopic_perms = {{ {1} = "PUB" }}\n'
-    )
-    users.write_text(account.format("ann-key", "orders") + account.format("eve-key", "other"))
-
-    def signed(key: str, fields: dict[str, str], body: bytes = b"") -> dict[str, str]:
-        fields = {**fields, "AccessKey": key}
-        content = "".join(value for _, value in sorted(fields.items())).encode() + body
-        signature = b64encode(hmac.digest(key.encode(), content, "sha1")).decode()
-        return {**fields, "Signature": signature}
 
     async def main() -> None:
-        async with served(tmp_path, users=users) as broker:
+        async with served(tmp_path, users=two_users(tmp_path)) as broker:
             client = await Client.to(broker)
             sent = {"a": "group", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "g": "1"}
             sent["i"] = "TRAN_MSG\x01true\x02"
@@ -154,6 +162,27 @@ def test_a_transaction_is_ended_by_those_who_may_send_to_its_topic(tmp_path: Pat
             assert (await client.call(code, **signed("ann-key", end))).code == 0
             dispatched(broker.store)
             assert [each.body for each in broker.store.read("orders", 0)] == [b"x"]
+            client.close()
+
+    asyncio.run(main())
+
+
+def test_a_message_is_returned_by_those_who_may_read_its_topic(tmp_path: Path) -> None:
+    """Whatever topic the client names: a retry is a copy that its group reads."""
+
+    async def main() -> None:
+        async with served(tmp_path, users=two_users(tmp_path)) as broker:
+            client = await Client.to(broker)
+            sent = {"a": "group", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "g": "1"}
+            send = RequestCode.SEND_MESSAGE_V2
+            assert (await client.call(send, b"x", **signed("ann-key", sent, b"x"))).code == 0
+            back = {"offset": "0", "group": "readers", "delayLevel": "0", "originTopic": "other"}
+            code = RequestCode.CONSUMER_SEND_MSG_BACK
+            answer = await client.call(code, **signed("eve-key", back))
+            assert answer.code == ResponseCode.NO_PERMISSION
+            assert broker.topics.find("%RETRY%readers") is None
+            back["originTopic"] = "orders"
+            assert (await client.call(code, **signed("ann-key", back))).code == 0
             client.close()
 
     asyncio.run(main())

@@ -158,9 +158,10 @@ def test_progress_is_not_saved_if_the_log_is_not_durable(
     config = Path(store.path) / "config"
     assert not (config / "delayOffset.json").exists()
     assert not (config / "timercheck").exists()
-    assert broker.offsets.get("CID_RMQ_SYS_TIMER", "rmq_sys_wheel_timer", 0) is None
+    assert store.groups() == {}
     monkeypatch.undo()
     save(broker)
+    assert store.groups()["CID_RMQ_SYS_TIMER"] == {"rmq_sys_wheel_timer": {0: 1}}
     assert (config / "delayOffset.json").exists()
     assert (config / "timercheck").exists()
 

@@ -36,6 +36,11 @@ _SYSTEM_PREFIX: Final = "rmq_sys_"
 """Of the topics of timers and of pop checkpoints, which RocketMQ does not refuse."""
 REAL_TOPIC: Final = b"REAL_TOPIC"
 REAL_QUEUE: Final = b"REAL_QID"
+_OF_A_TIME: Final = (
+    *(b"CLUSTER", b"DELAY", b"TRAN_MSG"),
+    *(b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS"),
+)
+"""Properties that the appender adds, or for which it sets a message aside."""
 _SPANS: Final = ((b"TIMER_DELAY_SEC", 1000), (b"TIMER_DELAY_MS", 1))
 
 
@@ -79,6 +84,11 @@ class BrokerAppender:
             message.properties = terminated(message.properties) + self._cluster
             message.store_host = self.store_host
         return self._put_batch(messages)
+
+    def append_moved(self, message: Message) -> PutResult | Awaitable[PutResult]:
+        """Append a copy of a stored message at once; raises as :meth:`append`."""
+        message.properties = with_properties(terminated(message.properties), _OF_A_TIME)
+        return self.append(message)
 
     def put_real(
         self,

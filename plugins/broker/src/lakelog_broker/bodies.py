@@ -1,8 +1,9 @@
-"""JSON bodies of requests, within limits."""
+"""JSON bodies: of requests, within limits, and of responses as fastjson writes them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
@@ -48,3 +49,17 @@ def _check_depth(content: Any) -> None:
 
 def _too_deep() -> LimitExceeded:
     return LimitExceeded(f"the body has more than {MAX_JSON_DEPTH} arrays and objects in a row")
+
+
+def object_keys(rows: Iterable[tuple[Mapping[str, Any], Any]]) -> str:
+    """A map whose keys are objects, which is no JSON.
+
+    >>> object_keys([({"queueId": 0}, 7)])
+    '{{"queueId": 0}:7}'
+    """
+    return "{" + ",".join(f"{json.dumps(key)}:{json.dumps(value)}" for key, value in rows) + "}"
+
+
+def queue_object(broker: str, topic: str, queue_id: int) -> dict[str, Any]:
+    """A ``MessageQueue`` of RocketMQ."""
+    return {"brokerName": broker, "queueId": queue_id, "topic": topic}

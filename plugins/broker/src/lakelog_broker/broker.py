@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import attrs
@@ -43,6 +44,7 @@ class Broker:
     transactions: Transactions
     address: str = ""
     grpc_address: str = ""
+    _saving: asyncio.Future[None] | None = None
 
     @classmethod
     def over(cls, store: Store, settings: BrokerSettings) -> Broker:
@@ -71,22 +73,20 @@ class Broker:
         Raises :class:`~lakelog.errors.StoreError` and ``OSError``; what was not saved is saved by a
         later call.
         """
-        writes = [
-            write
-            for part in (self.delays, self.timers, self.transactions)
-            if (write := part.progress())
-        ]
+        while self._saving is not None and not self._saving.done():
+            await asyncio.wait([self._saving])  # the thread of a cancelled save goes on
+        self.transactions.note_progress()
+        parts = (self.delays, self.timers, self.offsets)  # the others set offsets, too
+        writes = [write for part in parts if (write := part.progress())]
 
         def write_all() -> None:
-            try:
-                if writes:
-                    self.store.flush()  # progress must not pass messages that a crash can lose
-                    for write in writes:
-                        write()
-            finally:
-                self.offsets.save()
+            self.store.flush()  # nothing may pass messages that a crash can lose
+            for write in writes:
+                write()
 
-        await in_thread(write_all)
+        if writes:
+            self._saving = asyncio.ensure_future(in_thread(write_all))
+            await asyncio.shield(self._saving)
 
     def bound(self, host: str, port: int) -> None:
         """Note the address of the remoting port; stored messages have it as their store host."""

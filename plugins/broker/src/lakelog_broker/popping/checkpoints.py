@@ -19,7 +19,6 @@ from lakelog import PutResult, StoredMessage
 from lakelog_broker.appending import TIMER_TOPIC
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.handles import retry_topic
-from lakelog_broker.popping.moving import append_moved
 from lakelog_queues.groups.set_aside import RETRY_PREFIX, retry_of
 
 REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_"
@@ -70,10 +69,9 @@ async def honour_checkpoints(broker: Broker) -> None:
     reader.read(TIMER_TOPIC, 0)
     for point in reader.points.values():
         await _put_again(broker, point)
-    if reader.points:  # the offsets must not pass messages that a crash can lose
-        broker.store.flush()
     for (topic, queue_id), end in reader.ends.items():
         broker.offsets.set(REVIVE_GROUP, topic, queue_id, end)
+    await broker.save()  # a start that fails from here on must not put them again
 
 
 class _Reader:
@@ -147,6 +145,6 @@ async def _put_again(broker: Broker, point: Checkpoint) -> None:
             continue  # retention has removed it
         message = retry_of(got[0], point.group, got[0].reconsume_times + 1)
         message.topic = broker.topics.create(name, 1).topic
-        put = append_moved(broker.appender, message)
+        put = broker.appender.append_moved(message)
         if not isinstance(put, PutResult):
             await put

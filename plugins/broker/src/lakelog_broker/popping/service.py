@@ -33,7 +33,6 @@ from lakelog_broker.popping.handles import (
     ReceiptHandle,
     retry_topic,
 )
-from lakelog_broker.popping.moving import append_moved
 from lakelog_broker.popping.queues import HandOut, PopQueue
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, dead_letter_of, retry_of
 
@@ -250,7 +249,7 @@ class Popping:
         if message.topic.startswith(DEAD_LETTER_PREFIX):
             self._broker.topics.of_group(DEAD_LETTER_PREFIX, group)
         try:
-            put = append_moved(self._broker.appender, message)
+            put = self._broker.appender.append_moved(message)
         except PutRefused as error:
             _LOG.warning("%s of %s was refused: %s", message.topic, stored.topic, error)
             return False

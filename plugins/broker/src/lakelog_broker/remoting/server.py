@@ -91,14 +91,17 @@ class RemotingServer:
 
     def check(self, request: RemotingCommand) -> None:
         """Raise :class:`~lakelog_broker.codes.Refused` if its user may not send a request."""
-        user = self._access.check_remoting(request)
-        if request.code == RequestCode.END_TRANSACTION and not user.admin:
-            # Clients before 5.3 send no topic, and another may send a wrong one.
-            fields = request.fields
+        user, fields = self._access.check_remoting(request), request.fields
+        if user.admin:
+            return
+        # The topic is that of a stored message: a client may send none, or a wrong one.
+        if request.code == RequestCode.END_TRANSACTION:
             place = int(fields["commitLogOffset"]), int(fields["tranStateTableOffset"])
-            self._access.require(
-                user, AccessRight.PUB, topic=self._broker.transactions.topic_of(*place) or ""
-            )
+            topic = self._broker.transactions.topic_of(*place) or ""
+            self._access.require(user, AccessRight.PUB, topic=topic)
+        elif request.code == RequestCode.CONSUMER_SEND_MSG_BACK:
+            topic = self._broker.store.look_up(int(fields["offset"])).topic
+            self._access.require(user, AccessRight.SUB, topic=topic)
 
     def opened(self, connection: Connection) -> None:
         """Note a new connection."""

@@ -188,16 +188,17 @@ class Timers:
     def progress(self) -> Callable[[], None] | None:
         """A call that saves the present progress, or ``None`` if it is saved.
 
-        The log must be durable before it is called, in any thread. It raises ``OSError``.
+        The offset of the group is set at once. The log must be durable before the call, which may
+        be in any thread. It raises ``OSError``.
         """
         now, changes = self._clock(), self._changes
         if changes == self._saved_changes:
             return None
         progress = self._progress(now)
+        self._offsets.set(GROUP, *_QUEUE, progress.lowest_offset)
 
         def save() -> None:
             with self._saving:
-                self._offsets.set(GROUP, *_QUEUE, progress.lowest_offset)
                 save_progress(self._files, self._path, progress, now)
                 self._saved, self._saved_changes = progress, changes
 

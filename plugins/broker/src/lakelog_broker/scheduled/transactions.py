@@ -13,7 +13,6 @@ import asyncio
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -328,24 +327,15 @@ class Transactions:
     def _bounds(self, queue: tuple[str, int]) -> tuple[int, int]:
         return self._store.queue_bounds(*queue) or (0, 0)
 
-    def progress(self) -> Callable[[], None] | None:
-        """A call that sets the offsets of the group, or ``None`` if they are set.
-
-        The log must be durable before it is called, in any thread.
-        """
+    def note_progress(self) -> None:
+        """Set the offsets of the group; the log must be durable before they are saved."""
         lowest = min([self._next_offset, *self._unread, *self._open])
         while self._ends and self._ends[0][1] < lowest:
             self._ended.discard(self._ends.popleft()[1])
         ends = self._ends[0][0] if self._ends else self._bounds(_ENDS)[1]
-        offsets = self._offsets
-        if offsets.get(GROUP, *_HALVES) == lowest and offsets.get(GROUP, *_ENDS) == ends:
-            return None
-
-        def save() -> None:
-            offsets.set(GROUP, *_HALVES, lowest)
-            offsets.set(GROUP, *_ENDS, ends)
-
-        return save
+        for queue, offset in ((_HALVES, lowest), (_ENDS, ends)):
+            if self._offsets.get(GROUP, *queue) != offset:
+                self._offsets.set(GROUP, *queue, offset)
 
 
 def group_of(half: StoredMessage) -> str:

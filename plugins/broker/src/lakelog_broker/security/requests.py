@@ -90,6 +90,18 @@ def _locks(request: Request) -> Iterator[Use]:
         yield Use(_SUB, topic=queue["topic"])
 
 
+def _acknowledges(request: Request) -> Iterator[Use]:
+    for each in body_of(request).get("acks") or ():
+        yield Use(_SUB, group=each["c"])
+        yield Use(_SUB, topic=each["t"])
+
+
+def _asks_for_queues(request: Request) -> Iterator[Use]:
+    content = body_of(request)
+    yield Use(_SUB, group=content["consumerGroup"])
+    yield Use(_SUB, topic=content["topic"])
+
+
 def _ends_transaction(request: Request) -> Iterator[Use]:
     if request.fields.get("topic"):  # clients before 5.3 do not send it
         yield Use(_PUB, topic=request.fields["topic"])
@@ -117,6 +129,14 @@ _USES: Final[Mapping[int, _Uses]] = {
     RequestCode.UPDATE_CONSUMER_OFFSET: _reads("topic", "consumerGroup"),
     RequestCode.LOCK_BATCH_MQ: _locks,
     RequestCode.UNLOCK_BATCH_MQ: _locks,
+    RequestCode.POP_MESSAGE: _reads("topic", "consumerGroup"),
+    RequestCode.ACK_MESSAGE: _reads("topic", "consumerGroup"),
+    RequestCode.BATCH_ACK_MESSAGE: _acknowledges,
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: _reads("topic", "consumerGroup"),
+    RequestCode.NOTIFICATION: _reads("topic", "consumerGroup"),
+    RequestCode.PEEK_MESSAGE: _reads("topic", "consumerGroup"),
+    RequestCode.QUERY_ASSIGNMENT: _asks_for_queues,
+    RequestCode.RECALL_MESSAGE: _sends("topic"),
     RequestCode.END_TRANSACTION: _ends_transaction,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: _nothing,
     RequestCode.GET_BROKER_CLUSTER_INFO: _nothing,

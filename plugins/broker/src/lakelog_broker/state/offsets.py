@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
@@ -29,7 +28,7 @@ class GroupOffsetTable:
         }
         self._commit, self._forget = commit, forget
         self._changed: set[tuple[str, str]] = set()
-        self._lock = threading.Lock()
+        self._unsaved: set[tuple[str, str]] = set()
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """The next offset of a group in a queue; ``None`` if it has none."""
@@ -44,7 +43,7 @@ class GroupOffsetTable:
         return {group for group, _ in self._offsets}
 
     def set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Change an offset; it is in the file after the next :meth:`save`."""
+        """Change an offset; it is in the file after the next save."""
         self._offsets.setdefault((group, topic), {})[queue_id] = offset
         self._changed.add((group, topic))
 
@@ -53,21 +52,24 @@ class GroupOffsetTable:
         for key in [key for key in self._offsets if key[0] == group and topic in (None, key[1])]:
             del self._offsets[key]
             self._changed.discard(key)
+            self._unsaved.discard(key)
         self._forget(group, topic)
 
-    def save(self) -> None:
-        """Commit the changes; may be called in another thread. Raises as ``commit_offsets``."""
-        with self._lock:
-            changed, self._changed = self._changed, set()
-            commits = [
-                (group, topic, dict(self._offsets[group, topic]))
-                for group, topic in changed
-                if (group, topic) in self._offsets
-            ]
-            if not commits:
-                return
-            try:
-                self._commit(commits)
-            except BaseException:
-                self._changed |= changed
-                raise
+    def progress(self) -> Callable[[], None] | None:
+        """A call that commits the present offsets, or ``None`` if they are committed.
+
+        The log must be durable before it is called, in any thread: an offset may stand behind a
+        message that was put into a topic of retries. It raises as ``commit_offsets``; what it did
+        not commit is part of the next progress.
+        """
+        self._unsaved |= self._changed
+        self._changed = set()
+        commits = [(*key, dict(self._offsets[key])) for key in self._unsaved & self._offsets.keys()]
+        if not commits:
+            return None
+
+        def save() -> None:
+            self._commit([each for each in commits if each[:2] in self._offsets])
+            self._unsaved = set()
+
+        return save

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import attrs
 
+from lakelog_broker.bodies import object_keys, queue_object
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
 from lakelog_broker.remoting.connection import Connection, Handler
-from lakelog_broker.remoting.fastjson import object_keys, queue_object
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_rocketmq.config.topics import TopicConfig
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_broker.bodies import body_of
+from lakelog_broker.bodies import body_of, object_keys, queue_object
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Connection, Handler
-from lakelog_broker.remoting.fastjson import object_keys, queue_object
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.state.members import Member
 from lakelog_queues.configs import DEFAULT_RETRIES

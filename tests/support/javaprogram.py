@@ -1,0 +1,41 @@
+"""Runs programs over RocketMQ's Java client, compiled once for each state of their sources."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.support import maven, required
+
+_LOGBACK: Final = Path(__file__).parents[1] / "oracle" / "resources" / "logback.xml"
+
+
+def java_program(
+    library: Path, sources: Sequence[Path], main: str, *arguments: str, home: Path
+) -> list[str]:
+    """The words that run a program; skips the test without a JDK.
+
+    :param library: a folder of jars
+    :param main: the full name of its class
+    :param home: where the client keeps its files
+    """
+    if shutil.which("javac") is None:
+        required.missing("Java clients need javac")
+
+    def compile_into(folder: Path) -> None:
+        path = os.fspath(library / "*")
+        maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), *map(str, sources)])
+
+    state = f"{library.name}-{maven.digest(sources)}"
+    classes = maven.once(maven.CACHE / f"{main}-{state}", compile_into)
+    return [
+        *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
+        f"-Drmq.logback.configurationFile={_LOGBACK}",
+        "-Drocketmq.client.rebalance.waitInterval=500",
+        *("-cp", os.pathsep.join([str(library / "*"), str(classes)])),
+        main,
+        *arguments,
+    ]
