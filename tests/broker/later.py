@@ -110,7 +110,8 @@ class Client:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.startswith('{"event"'):  # the client's own notes go there too
+            # The client's own notes go there too, and the last line of a killed one is torn.
+            if line.startswith('{"event"') and line.endswith("\n"):
                 with self._changed:
                     self.events.append(json.loads(line))
                     self._changed.notify_all()
