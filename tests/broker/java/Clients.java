@@ -387,6 +387,7 @@ public final class Clients {
         scenario("committed offset", () -> {
             classic.updateConsumeOffset(queue, 7);
             classic.getOffsetStore().persist(queue);
+            until(() -> classic.fetchConsumeOffset(queue, true) == 7); // saved by a one-way request
             return classic.fetchConsumeOffset(queue, true);
         });
         scenario("lite assign", () -> {
