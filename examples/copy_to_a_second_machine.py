@@ -8,7 +8,7 @@ runs both machines as groups of processes on this one. On two machines, with the
     python examples/copy_to_a_second_machine.py second STORE 10.0.0.1:10912 [CERTIFICATES]
 
 ``CERTIFICATES`` is a folder with ``certificate.pem`` and ``key.pem`` of the machine, for TLS, and
-``authority.pem``. core/docs/replication.md says what to do when a machine dies.
+``authority.pem``. core/docs/guides/replication.md says what to do when a machine dies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every page and sector of a real log, lost in turn: which losses are noticed.
 
 A lost one reads as zeros. With the record checksum every loss inside a record must be noticed; the
-share that goes unnoticed without it stands in core/docs/durability.md.
+share that goes unnoticed without it stands in core/docs/reference/durability.md.
 """
 
 from __future__ import annotations

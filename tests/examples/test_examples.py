@@ -123,7 +123,7 @@ def test_shell_in_a_page_runs(block: Block, tmp_path: Path) -> None:
 
 
 def test_pages_have_blocks_that_run() -> None:
-    assert {README.name, "core/docs/broker.md"} <= {each.page for each in blocks("python")}
+    assert {README.name, "core/docs/guides/broker.md"} <= {each.page for each in blocks("python")}
     assert README.name in {each.page for each in blocks("sh")}
 
 

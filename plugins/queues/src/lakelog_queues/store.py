@@ -373,7 +373,7 @@ class Store(LogStore):
         commit_interval_ms: int = 5_000,
         idle_ms: int = 60_000,
     ) -> GroupConsumer:
-        """Join a group whose living members share the queues; see core/docs/consumers.md.
+        """Join a group whose living members share the queues; see core/docs/guides/consumers.md.
 
         :param topics: one or more topics; a mapping has the tags of each
         :param filter: an SQL92 expression over properties, such as ``"a > 5 AND region = 'eu'"``

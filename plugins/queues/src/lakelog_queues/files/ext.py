@@ -1,7 +1,7 @@
 """The extension files of one queue, in ``consumequeue_ext``: tags codes and store times.
 
 A unit of such a consume queue holds an address in these files in place of its tags code. Source:
-RocketMQ's ``ConsumeQueueExt``; docs/format/consumequeue_ext.md.
+RocketMQ's ``ConsumeQueueExt``; core/docs/reference/format/consumequeue_ext.md.
 """
 
 from __future__ import annotations

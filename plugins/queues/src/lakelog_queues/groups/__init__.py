@@ -1,1 +1,1 @@
-"""Consumer groups whose members share queues; core/docs/consumers.md describes them."""
+"""Consumer groups whose members share queues; core/docs/guides/consumers.md describes them."""

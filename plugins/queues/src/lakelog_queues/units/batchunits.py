@@ -2,7 +2,7 @@
 
 A unit is ``offset i64 | size i32 | tagsCode i64 | storeTime i64 | baseOffset i64 | batchSize i16 |
 compactedOffset i32 | reserved i32``, big-endian. Source: RocketMQ's ``BatchConsumeQueue`` and
-``CommitLog.setBatchSizeIfNeeded``; docs/format/batchconsumequeue.md.
+``CommitLog.setBatchSizeIfNeeded``; core/docs/reference/format/batchconsumequeue.md.
 """
 
 from __future__ import annotations
