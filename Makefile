@@ -30,7 +30,7 @@ WORKERS ?= $(shell expr $$(nproc) + 1)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-spark matrix plain lint format demo bench lock clean jdk-note
+.PHONY: help setup test test-spark matrix plain lint format demo docs bench lock clean jdk-note
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ format: setup ## Format the sources and mend what the linter can mend
 
 demo: setup jdk-note ## Messages in, an Iceberg table out (examples/demo.py)
 	$(BIN)/python examples/demo.py
+
+docs: setup ## Build the documentation as a site (core/site/index.html)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file core/mkdocs.yml
 
 bench: $(VENV)/.installed-bench ## Measure beside the peers in requirements-bench.lock
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -365,7 +365,7 @@ def test_every_hook_has_an_implementer() -> None:
 @pytest.mark.parametrize("hook", known_hooks())
 def test_a_hook_is_documented(hook: str) -> None:
     assert inspect.getdoc(getattr(Hooks, hook))
-    assert f"| `{hook}` |" in (ROOT / "core" / "docs" / "hooks.md").read_text()
+    assert f"| `{hook}` |" in (ROOT / "core" / "docs" / "reference" / "hooks.md").read_text()
 
 
 # --- files ---

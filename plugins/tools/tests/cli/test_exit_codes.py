@@ -1,4 +1,4 @@
-"""Every command ends with the exit codes that README.md lists."""
+"""Every command ends with the exit codes that the page of commands lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakelog import Message
 from lakelog_cli import exitcodes
 from lakelog_cli.app import COMMANDS, make_app
 
-README: Final = Path(__file__).parents[4] / "README.md"
+PAGE: Final = Path(__file__).parents[4] / "core" / "docs" / "reference" / "commands.md"
 BODY_AT: Final = 88
 """The first byte of a body, in a record without an IPv6 host."""
 SMALL: Final[dict[str, Any]] = {
@@ -142,9 +142,9 @@ def test_3_where_another_owns_it_and_4_for_what_is_refused(store: Path) -> None:
     assert code("put", store, "a topic/with a slash", "x") == exitcodes.REFUSED
 
 
-def test_the_readme_and_the_help_have_every_code() -> None:
+def test_the_page_and_the_help_have_every_code() -> None:
     codes = [value for name, value in vars(exitcodes).items() if _is_code(name, value)]
-    text = README.read_text()
+    text = PAGE.read_text()
     for each in codes:
         assert f"\n| {each} | " in text
         assert f" {each} " in exitcodes.HELP

@@ -73,7 +73,8 @@ class PlacedResult(GetResult):
 class RecordsResult:
     """Whole records of one queue as stored; other fields as in :class:`GetResult`.
 
-    :ivar records: the bytes of each record, in RocketMQ's layout (core/docs/reference/format/commitlog.md)
+    :ivar records: the bytes of each record, in RocketMQ's layout
+        (core/docs/reference/format/commitlog.md)
     :ivar queue_offsets: the offset of each record in the queue that was read
     """
 
