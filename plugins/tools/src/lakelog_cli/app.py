@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "tail": "Print the last messages of a topic in the log's order; with -f, new ones as they "
     "come.",
     "scan": "Print the messages from one offset up to another; damage is told on stderr.",
+    "grep": "Print the messages whose bodies have a text, in the log's order.",
     "topics": "List topics, with how many queues and messages each has.",
     "topic": "List topics with their queues: 'lakelog topic STORE'; create or delete one.",
     "queues": "List queues: the first offset, the next one to come, and where the last record "
@@ -32,6 +33,7 @@ COMMANDS: Final = {
     "dlq": "List the dead letters of a consumer group, or put them into their topics again.",
     "stats": "Print positions, times of the first and last message, queues, files and their sizes.",
     "dump": "Print the store, its queues, their messages, the log, and all keys, as lines of JSON.",
+    "doctor": "Say what state a directory is in, and what an open and RocketMQ would do.",
     "verify": "Check every record, and the names and lengths of segments; exit 1 if any is "
     "damaged.",
     "recover": "Recover a store after any stop, complete its queues and index, and leave a clean "
@@ -44,6 +46,8 @@ COMMANDS: Final = {
     "serve": "Own a store until SIGTERM or Ctrl-C; a store is made where there is none.",
     "top": "Watch a store at work: rates, lags, copies, flush latency, disks, who has it open.",
     "config": "Show settings: values, origins, and the schema.",
+    "completion": "Print a script that completes commands and options in bash, zsh or fish.",
+    "man": "Write a manual page for each command into a folder.",
     "pins": "List what followers hold: 'lakelog pins STORE'. No segment is deleted that one needs.",
 }
 """By name, the first sentence of its help: to list commands needs no import of them."""
@@ -76,6 +80,10 @@ def start() -> None:
     except LakelogError as error:
         typer.echo(f"lakelog: {error}", err=True)
         sys.exit(exitcodes.of(error))
+    if "_LAKELOG_COMPLETE" in os.environ:  # set by the script of `lakelog completion`
+        from typer.completion import completion_init
+
+        completion_init()
     app()
 
 

@@ -101,19 +101,19 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
     """
     with ExitStack() as held:
         opened = held.enter_context(open_for("read", store, broker_conf, settings, assignments))
-        checking = _begin(opened, queues=queues or everything, index=index or everything)
+        checking = begin_checking(opened, queues=queues or everything, index=index or everything)
         if checking is not None:
             held.callback(checking.close)
         crash = crash_of(opened)
         reporter = ProblemReporter(crash, as_json=as_json)
         for missing in crash.missing if crash is not None else ():
             reporter.missing(missing)
-        found = _findings(opened, checking, reporter, processes)
+        found = findings_of(opened, checking, reporter, processes)
         if everything:
             reporter.tell(_checkpoint(opened.path, found))
         reporter.finish()
         names = checking.names if checking is not None else ()
-        verdict = _Verdict(found, reporter, crash, names)
+        verdict = Verdict(found, reporter, crash, names)
         if as_json:
             reporter.line(_row(verdict, opened))
         else:
@@ -131,13 +131,15 @@ def _checkpoint(path: Path, found: Findings) -> Iterator[Problem]:
         yield Problem(file, 0, words, f"a file of {CHECKPOINT_BYTES} bytes", error.strerror or "")
 
 
-def _begin(store: Store, *, queues: bool, index: bool) -> Checking | None:
+def begin_checking(store: Store, *, queues: bool, index: bool) -> Checking | None:
+    """Begin a comparison of queues or index with the log, if any is wanted."""
     return Checking.of(store, queues=queues, index=index) if queues or index else None
 
 
-def _findings(
+def findings_of(
     store: Store, checking: Checking | None, reporter: ProblemReporter, processes: int | None
 ) -> Findings:
+    """Read the whole log, report problems, and sum up."""
     directory, size = directory_of(store), store.settings.core.segment_size_bytes
     wrong = problems(directory.commitlog, directory.files.list(directory.commitlog), size)
     for problem in wrong:
@@ -163,8 +165,8 @@ def _pieces(store: Store, part: Part) -> Iterator[Piece]:
 
 
 @attrs.frozen
-class _Verdict:
-    """What was found, all of it."""
+class Verdict:
+    """The result of a whole check."""
 
     found: Findings
     reporter: ProblemReporter
@@ -184,7 +186,7 @@ class _Verdict:
         return "whole" if self.crash is None else "crashed"
 
 
-def _row(verdict: _Verdict, store: Store) -> dict[str, Any]:
+def _row(verdict: Verdict, store: Store) -> dict[str, Any]:
     return {
         "kind": "summary",
         "whole": not verdict.is_damaged,
@@ -206,7 +208,7 @@ _STATES: Final = {
 }
 
 
-def _summary(verdict: _Verdict, store: Store) -> Iterator[str]:
+def _summary(verdict: Verdict, store: Store) -> Iterator[str]:
     found, reporter = verdict.found, verdict.reporter
     yield f"{store.path}: {_STATES[verdict.state]}"
     yield f"  log      {store.min_offset} to {found.end_offset}"
@@ -234,7 +236,7 @@ def _summary(verdict: _Verdict, store: Store) -> Iterator[str]:
         yield f"  next     {advice}"
 
 
-def _advice(verdict: _Verdict) -> str:
+def _advice(verdict: Verdict) -> str:
     """The command that mends what was found; empty if nothing has to be done."""
     if verdict.state == "crashed":
         return "`lakelog recover`, or just open the store: every open recovers it first"

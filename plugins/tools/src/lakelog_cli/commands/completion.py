@@ -1,0 +1,34 @@
+"""``lakelog completion``: a script that completes commands and options in a shell."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Shell(StrEnum):
+    """The shells that are supported."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
+    """Print a script that completes commands and options in bash, zsh or fish.
+
+    bash: lakelog completion bash > ~/.local/share/bash-completion/completions/lakelog
+
+    zsh: lakelog completion zsh > "${fpath[1]}/_lakelog"
+
+    fish: lakelog completion fish > ~/.config/fish/completions/lakelog.fish
+    """
+    from typer.completion import get_completion_script
+
+    typer.echo(
+        get_completion_script(
+            prog_name="lakelog", complete_var="_LAKELOG_COMPLETE", shell=shell.value
+        )
+    )

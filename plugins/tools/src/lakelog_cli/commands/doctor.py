@@ -1,0 +1,249 @@
+"""``lakelog doctor``: the state of a directory, what would happen to it, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from lakelog import Store
+from lakelog.codec.record_batch import RecordBatch
+from lakelog.errors import LakelogError
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.files.shared.ownership import is_owned, owner_pid
+from lakelog.files.state.checkpoint import read_checkpoint
+from lakelog.files.state.replica import read_replica
+from lakelog.format.layout import ABORT_FILE, OWN_DIR
+from lakelog.recovery.report import RecoveryReport
+from lakelog.recovery.start_point import MARGIN_MS
+from lakelog_cli.commands.verify import Verdict, begin_checking, findings_of
+from lakelog_cli.crashes import crash_of
+from lakelog_cli.diskbars import bars, disks
+from lakelog_cli.exitcodes import FOUND
+from lakelog_cli.findings import ProblemReporter
+from lakelog_cli.opening import assignment, open_for
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.output import write_document
+from lakelog_cli.progress import progress
+from lakelog_cli.recoverylines import recovery_row
+from lakelog_cli.shown import shown
+from lakelog_cli.walk import directory_of
+from lakelog_doctor.recover import recover
+
+_FULL: Final = 0.9
+"""Share of a disk from which its space is a finding: RocketMQ's limit for refusing puts."""
+_RECOVERED_SEGMENTS: Final = 3
+"""RocketMQ's recovery after a clean stop reads so many segments."""
+
+
+def doctor(
+    store: StorePath,
+    *,
+    as_json: AsJson = False,
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Say what state a directory is in, and what an open and RocketMQ would do.
+
+    The last lines are the commands that mend it. The whole log, queues and index are read, and
+    nothing is changed; the store may be in use. Problems are on stderr, as with 'lakelog verify
+    --all'. The exit code is 1 if something has to be done.
+    """
+    given: dict[str, Any] = dict(map(assignment, assignments or ()))
+    given |= {"settings": settings, "broker_conf": broker_conf}
+    with ExitStack() as held:
+        opened = held.enter_context(open_for("read", store, broker_conf, settings, assignments))
+        verdict = _verdict(opened, held)
+        report, refusal = _planned(store, opened, given)
+        document = _document(opened, verdict, report, refusal)
+    if as_json:
+        write_document(document)
+    else:
+        typer.echo("\n".join(_lines(document)))
+    if document["findings"]:
+        raise typer.Exit(FOUND)
+
+
+def _verdict(store: Store, held: ExitStack) -> Verdict:
+    checking = begin_checking(store, queues=True, index=True)
+    if checking is not None:
+        held.callback(checking.close)
+    crash = crash_of(store)
+    reporter = ProblemReporter(crash, as_json=False)
+    found = findings_of(store, checking, reporter, None)
+    reporter.finish()
+    return Verdict(found, reporter, crash, checking.names if checking is not None else ())
+
+
+def _planned(
+    path: Path, store: Store, given: dict[str, Any]
+) -> tuple[RecoveryReport | None, str | None]:
+    """What a recovery would do, or why it would not begin; neither where a process is at work."""
+    if is_owned(RealFileSystem(), store.path):
+        return None, None
+    try:
+        with progress("planning a recovery") as advance:
+            return recover(path, dry_run=True, full=True, progress=advance, **given), None
+    except LakelogError as error:
+        return None, str(error)
+
+
+def _document(
+    store: Store, verdict: Verdict, report: RecoveryReport | None, refusal: str | None
+) -> dict[str, Any]:
+    files = RealFileSystem()
+    directory = directory_of(store)
+    segments = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+    replica = read_replica(files, store.path)
+    is_in_use = is_owned(files, store.path)
+    is_clean = not (store.path / ABORT_FILE).exists()
+    document = {
+        "path": str(store.path),
+        "written_by": "lakelog" if (store.path / OWN_DIR).is_dir() else "rocketmq",
+        "replica_of": replica.source if replica is not None else None,
+        "is_in_use": is_in_use,
+        "owner_pid": owner_pid(files, store.path) if is_in_use else None,
+        "is_clean_stop": is_clean and not is_in_use,
+        "min_offset": store.min_offset,
+        "end_offset": verdict.found.end_offset,
+        "segments": len(segments),
+        "segment_size_bytes": store.settings.core.segment_size_bytes,
+        "records": verdict.found.records,
+        "damaged_places": verdict.found.damaged_places,
+        "damaged_bytes": verdict.found.damaged_bytes,
+        "problems": verdict.reporter.problems,
+        "behind": verdict.reporter.behind,
+        "recovery": recovery_row(report) if report is not None else None,
+        "recovery_refused": refusal,
+        "disks": disks(store.path, directory.commitlog),
+    }
+    document["rocketmq"] = _rocketmq(document, report, store, segments)
+    document["findings"], document["next"] = _advice(document, verdict, report)
+    return document
+
+
+def _rocketmq(
+    document: dict[str, Any],
+    report: RecoveryReport | None,
+    store: Store,
+    segments: Sequence[SegmentFile],
+) -> str:
+    """What RocketMQ 5.3.3 would do if it opened the directory now.
+
+    It loads no directory with a segment of another length. Its recovery cuts the log at the first
+    damaged record that it reads (``CommitLog.recoverNormally`` and ``recoverAbnormally``).
+    """
+    if document["is_in_use"]:
+        return "is refused by the lock while a process has the store open"
+    odd = [each for each in segments if each.length != document["segment_size_bytes"]]
+    if odd:
+        return f"would not start: {shown(odd[0].path.name)} is {odd[0].length} bytes long"
+    if report is None:
+        return "is not foreseen, as the recovery could not be planned"
+    damaged = [(each.offset, each.end_offset) for each in (*report.damage, *report.cut)]
+    inside = sorted(each for each in damaged if each[0] < report.end_offset)
+    read_from = _read_from(store, [each.start_offset for each in segments], report)
+    cut = next((start for start, end in inside if end > read_from), None)
+    if cut is not None:
+        lost = report.end_offset - cut
+        return f"would cut the log at {cut}, and lose {lost} bytes with the whole records in them"
+    if inside:
+        return f"would open it, and fail where a consumer comes to {inside[0][0]}"
+    return "would open it as it is" if report.clean else "would recover it, and keep every record"
+
+
+def _read_from(store: Store, starts: Sequence[int], report: RecoveryReport) -> int:
+    """The segment from which RocketMQ's recovery reads."""
+    if report.clean:
+        return starts[-_RECOVERED_SEGMENTS] if len(starts) > _RECOVERED_SEGMENTS else 0
+    checkpoint = read_checkpoint(RealFileSystem(), store.path)
+    durable_ms = min(checkpoint.physic_timestamp_ms, checkpoint.logics_timestamp_ms) - MARGIN_MS
+    for start in reversed(starts):
+        piece = next(store.scan_pieces(start), None)
+        if isinstance(piece, RecordBatch) and 0 < piece.store_timestamps_ms[0] <= durable_ms:
+            return start
+    return 0
+
+
+def _advice(
+    document: dict[str, Any], verdict: Verdict, report: RecoveryReport | None
+) -> tuple[list[str], list[str]]:
+    """The findings, and the commands to run in this order."""
+    store = shown(document["path"])
+    findings, commands = [], []
+    if document["recovery_refused"]:
+        findings.append(f"a recovery would not begin: {document['recovery_refused']}")
+        commands.append(f"lakelog repair {store} --dry-run")
+    if report is not None and report.missing:
+        findings.append("records that were durable are missing at the end of the log")
+        commands.append("bring the missing segments back from a copy, if there is one")
+    if report is not None and report.changed:
+        findings.append(
+            "a recovery has to mend what the stop left, without a loss of whole records"
+        )
+        commands.append(f"lakelog recover {store}")
+    if verdict.found.damaged_places or verdict.found.segment_problems:
+        findings.append("records are damaged; readers pass them over")
+        commands.append(f"lakelog repair {store}")
+    if verdict.reporter.problems:
+        findings.append("queues or index differ from the log")
+        commands.append(f"lakelog rebuild {store}")
+    for each in document["disks"]:
+        if each["used_ratio"] >= _FULL:
+            findings.append(f"the disk of {each['path']} is full to {each['used_ratio']:.0%}")
+            commands.append(f"lakelog clean {store} --dry-run")
+    return findings, commands
+
+
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    names = {"lakelog": "lakelog", "rocketmq": "RocketMQ; lakelog has not written to it"}
+    yield f"{shown(document['path'])}: a store of {names[document['written_by']]}"
+    if document["replica_of"]:
+        yield f"  copy of   {shown(document['replica_of'])}; it takes no puts before a promote"
+    yield f"  state     {_state(document)}"
+    yield (
+        f"  log       {document['min_offset']} to {document['end_offset']}, "
+        f"{document['records']} records in {document['segments']} segments of "
+        f"{document['segment_size_bytes']} bytes"
+    )
+    yield f"  damaged   {document['damaged_places']} places ({document['damaged_bytes']} bytes)"
+    yield (
+        f"  queues    and index: {document['problems']} problems; they lag in "
+        f"{document['behind']} places"
+    )
+    yield f"  open      {_opening(document)}"
+    yield f"  RocketMQ  {document['rocketmq']}"
+    yield from (f"  {line}" for line in bars(document["disks"]))
+    for finding in document["findings"]:
+        yield f"  finding   {shown(finding)}"
+    for command in document["next"] or ["nothing has to be done"]:
+        yield f"  next      {command}"
+
+
+def _state(document: dict[str, Any]) -> str:
+    if document["is_in_use"]:
+        pid = document["owner_pid"]
+        return f"in use by process {pid}" if pid else "in use"
+    return "cleanly stopped" if document["is_clean_stop"] else "its last writer was killed"
+
+
+def _opening(document: dict[str, Any]) -> str:
+    """What ``lakelog.open`` would do."""
+    if document["is_in_use"]:
+        return "would join the processes that have it open"
+    if document["replica_of"]:
+        return "would be refused for writing, and allowed for reading"
+    recovery = document["recovery"]
+    if recovery is None:
+        return "would be refused: see below"
+    cut = sum(each["end_offset"] - each["offset"] for each in recovery["cut"])
+    parts = [f"set {cut} bytes aside"] if cut else []
+    parts += [f"mend {len(recovery['mended'])} other things"] if recovery["mended"] else []
+    return (
+        f"would {' and '.join(parts)}, and lose nothing whole" if parts else "would change nothing"
+    )
