@@ -7,6 +7,7 @@ of its shared page and of Linux's data on its processes.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +16,12 @@ from typing import Any, Final
 import attrs
 
 from lakelog.errors import NoOwner, NotAStore
-from lakelog.files.filesystem import FileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.files.pages.page_reader import PageReader
 from lakelog.files.pages.page_view import PageView, process_start
 from lakelog.files.shared.ownership import is_held, is_owned, is_served, owner_pid
 from lakelog.log.commit_log import APPENDING
+from lakelog.store.open import prepare
 from lakelog_daemon.members import look_for_members
 from lakelog_daemon.page_numbers import append_life, counts, heartbeat_ms
 from lakelog_daemon.page_numbers import appender as appender_of
@@ -56,6 +58,27 @@ class Watcher:
 
     def __attrs_post_init__(self) -> None:
         self._reader = PageReader(self.files, self.path)
+
+    @classmethod
+    def of(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        settings: object | None = None,
+        broker_conf: str | os.PathLike[str] | None = None,
+        **arguments: Any,
+    ) -> Watcher:
+        """Watch the store in ``path``; settings say where its parts are, as in an open."""
+        place = Path(os.path.abspath(path))
+        opening = prepare(
+            place,
+            settings=settings,
+            broker_conf=broker_conf,
+            tolerate_missing=True,
+            arguments=arguments,
+        )
+        core = opening.settings.core
+        return cls(RealFileSystem(), place, core.commitlog(place))
 
     @property
     def needs_two(self) -> bool:

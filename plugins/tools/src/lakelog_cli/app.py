@@ -81,7 +81,7 @@ def start() -> None:
         typer.echo(f"lakelog: {error}", err=True)
         sys.exit(exitcodes.of(error))
     if "_LAKELOG_COMPLETE" in os.environ:  # set by the script of `lakelog completion`
-        from typer.completion import completion_init
+        from typer._completion_classes import completion_init
 
         completion_init()
     app()

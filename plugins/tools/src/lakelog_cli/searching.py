@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -128,7 +128,10 @@ def search(
         yield from _reported(offsets, damages, on_damage)
         return
     core = store.settings.core
-    given = {"segment_size_bytes": core.segment_size_bytes, "commitlog_path": core.commitlog_path}
+    given: dict[str, Any] = {
+        "segment_size_bytes": core.segment_size_bytes,
+        "commitlog_path": core.commitlog_path,
+    }
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         asked = [
             pool.submit(_search_range, str(store.path), given, wanted, each) for each in ranges
@@ -156,7 +159,7 @@ def _ranges(store: Store) -> list[tuple[int, int | None]]:
 
 
 def _search_range(
-    path: str, given: dict[str, object], wanted: Search, part: tuple[int, int | None]
+    path: str, given: dict[str, Any], wanted: Search, part: tuple[int, int | None]
 ) -> tuple[list[int], list[Damage]]:
     """Search a range in a process of its own."""
     from lakelog.store.open import open_store

@@ -25,7 +25,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> No
 
     fish: lakelog completion fish > ~/.config/fish/completions/lakelog.fish
     """
-    from typer.completion import get_completion_script
+    from typer._completion_shared import get_completion_script
 
     typer.echo(
         get_completion_script(

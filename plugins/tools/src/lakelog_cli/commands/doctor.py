@@ -102,7 +102,7 @@ def _document(
     replica = read_replica(files, store.path)
     is_in_use = is_owned(files, store.path)
     is_clean = not (store.path / ABORT_FILE).exists()
-    document = {
+    document: dict[str, Any] = {
         "path": str(store.path),
         "written_by": "lakelog" if (store.path / OWN_DIR).is_dir() else "rocketmq",
         "replica_of": replica.source if replica is not None else None,
@@ -145,7 +145,8 @@ def _rocketmq(
         return f"would not start: {shown(odd[0].path.name)} is {odd[0].length} bytes long"
     if report is None:
         return "is not foreseen, as the recovery could not be planned"
-    damaged = [(each.offset, each.end_offset) for each in (*report.damage, *report.cut)]
+    damaged = [(each.offset, each.end_offset) for each in report.damage]
+    damaged += [(each.offset, each.end_offset) for each in report.cut]
     inside = sorted(each for each in damaged if each[0] < report.end_offset)
     read_from = _read_from(store, [each.start_offset for each in segments], report)
     cut = next((start for start, end in inside if end > read_from), None)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.live import Live
 
-from lakelog.files.filesystem import RealFileSystem
-from lakelog.store.open import prepare
 from lakelog_cli.copylags import copy_lags
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
@@ -39,10 +35,10 @@ def top(
     Exit code 3 if nobody has the store open.
     """
     arguments = dict(map(assignment, assignments or ()))
-    watcher = _watcher(store, broker_conf, settings, arguments)
+    opening: dict[str, Any] = {"broker_conf": broker_conf, "settings": settings, **arguments}
+    watcher = Watcher.of(store, **opening)
 
     def with_copies(view: dict[str, Any]) -> dict[str, Any]:
-        opening = {"broker_conf": broker_conf, "settings": settings, **arguments}
         return {**view, "replication": copy_lags(watcher.path, **opening)}
 
     console = Console(markup=False, highlight=False)
@@ -56,20 +52,6 @@ def top(
         while True:
             time.sleep(interval)
             live.update(frame(with_copies(watcher.view())), refresh=True)
-
-
-def _watcher(
-    path: Path, broker_conf: Path | None, settings: Path | None, arguments: dict[str, Any]
-) -> Watcher:
-    place = Path(os.path.abspath(path))
-    opening = prepare(
-        place,
-        settings=settings,
-        broker_conf=broker_conf,
-        tolerate_missing=True,
-        arguments=arguments,
-    )
-    return Watcher(RealFileSystem(), place, opening.settings.core.commitlog(place))
 
 
 def _single(watcher: Watcher, interval: float) -> dict[str, Any]:
