@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "printed.",
     "dlq": "List the dead letters of a consumer group, or put them into their topics again.",
     "stats": "Print positions, times of the first and last message, queues, files and their sizes.",
+    "report": "Write a page about a store: traffic, topics, segments, damage, lags, disks.",
     "dump": "Print the store, its queues, their messages, the log, and all keys, as lines of JSON.",
     "doctor": "Say what state a directory is in, and what an open and RocketMQ would do.",
     "verify": "Check every record, and the names and lengths of segments; exit 1 if any is "

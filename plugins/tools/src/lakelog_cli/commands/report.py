@@ -1,0 +1,46 @@
+"""``lakelog report``: a store as one HTML page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakelog_cli.exitcodes import FOUND
+from lakelog_cli.opening import open_for
+from lakelog_cli.options import Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.progress import progress
+from lakelog_cli.report.content import read_content
+from lakelog_cli.report.page import page
+
+
+def report(
+    store: StorePath,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")
+    ] = Path("report.html"),
+    broker_conf: BrokerConf = None,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Write a page about a store: traffic, topics, segments, damage, lags, disks.
+
+    The page needs nothing else, and can be sent as it is. The whole log is read once; the store may
+    be in use, or be left by a crashed broker. The exit code is 1 if damage was met.
+    """
+    with open_for("read", store, broker_conf, settings, assignments) as opened:
+        start, end = opened.min_offset, opened.max_offset
+        with progress("reading", max(0, end - start)) as advance:
+            content = read_content(opened, lambda offset: advance(offset - start))
+    temporary = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        temporary.write_text(page(content))
+        temporary.replace(output)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise typer.BadParameter(f"{output} cannot be written: {error.strerror}") from None
+    typer.echo(str(output))
+    if content.damages:
+        raise typer.Exit(FOUND)

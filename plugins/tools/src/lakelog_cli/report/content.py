@@ -1,0 +1,241 @@
+"""Reads what a report shows: one pass over the log, then queues, groups, followers and disks."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import numpy as np
+
+import lakelog
+from lakelog import Store
+from lakelog.codec.record_batch import RecordBatch
+from lakelog.errors import StoreError
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.files.shared.ownership import is_owned
+from lakelog.format.layout import ABORT_FILE, OWN_DIR
+from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog_cli.copylags import CopyLags
+from lakelog_cli.copylines import lag_rows
+from lakelog_cli.diskbars import disks
+from lakelog_cli.walk import directory_of
+from lakelog_retention.pins import read_pins
+
+BINS: Final = 120
+"""Points of the charts over time."""
+_DAY_MS: Final = 86_400_000
+_HOUR_MS: Final = 3_600_000
+_KEYS: Final = b"KEYS\x01"
+
+
+@attrs.define
+class TopicTotal:
+    """Messages of one topic in the log: their number, bytes of records, and those with keys."""
+
+    messages: int = 0
+    record_bytes: int = 0
+    with_keys: int = 0
+
+
+@attrs.define
+class Segment:
+    """One segment of the log.
+
+    :ivar used_bytes: of records and blanks
+    :ivar damaged_bytes: in ranges that are not whole records
+    :ivar first_ms: store time of its first message; 0 without one
+    """
+
+    start_offset: int
+    length: int
+    used_bytes: int = 0
+    damaged_bytes: int = 0
+    records: int = 0
+    first_ms: int = 0
+
+
+@attrs.define
+class Traffic:
+    """Messages and bytes over time, in bins of equal width."""
+
+    first_ms: int
+    last_ms: int
+    messages: list[int] = attrs.field(factory=lambda: [0] * BINS)
+    record_bytes: list[int] = attrs.field(factory=lambda: [0] * BINS)
+
+    @property
+    def bin_ms(self) -> float:
+        """Width of a bin; at least a millisecond."""
+        return max(1.0, (self.last_ms - self.first_ms + 1) / BINS)
+
+    @property
+    def growth_bytes_per_day(self) -> float | None:
+        """Bytes a day, of the last day that the log covers; ``None`` for less than an hour."""
+        span_ms = self.last_ms - self.first_ms + 1
+        if span_ms < _HOUR_MS:
+            return None
+        bins = min(BINS, max(1, round(_DAY_MS / self.bin_ms)))
+        return sum(self.record_bytes[-bins:]) / (bins * self.bin_ms) * _DAY_MS
+
+    def add(self, batch: RecordBatch) -> None:
+        """Count the records of a batch; times outside of the range count at its ends."""
+        at = ((batch.store_timestamps_ms - self.first_ms) / self.bin_ms).astype(np.int64)
+        at = np.clip(at, 0, BINS - 1)
+        for counts, weights in ((self.messages, None), (self.record_bytes, batch.sizes)):
+            found = np.bincount(at, weights, BINS)
+            counts[:] = [a + int(b) for a, b in zip(counts, found, strict=True)]
+
+
+@attrs.define
+class Content:
+    """Everything that a report shows.
+
+    :ivar made_ms: when it was made
+    :ivar groups: messages behind, by group and topic
+    :ivar followers: name, destination and bytes behind the durable end
+    :ivar copies: name, bytes, messages and seconds behind, if known, and a remark
+    """
+
+    path: str
+    made_ms: int
+    state: str
+    written_by: str
+    min_offset: int
+    max_offset: int
+    segment_size_bytes: int
+    traffic: Traffic
+    topics: dict[str, TopicTotal]
+    segments: list[Segment]
+    damages: list[Damage]
+    queues: list[lakelog.QueueInfo]
+    groups: list[tuple[str, str, int]]
+    followers: list[tuple[str, str, int]]
+    copies: list[tuple[str, dict[str, Any] | None, str]]
+    disks: list[dict[str, Any]]
+    cleaner: str | None
+
+    @property
+    def records(self) -> int:
+        """Whole records in the log."""
+        return sum(each.records for each in self.segments)
+
+
+def read_content(store: Store, advance: Callable[[int], None]) -> Content:
+    """Read a store that is open for reading; ``advance`` gets the offset that was reached."""
+    directory = directory_of(store)
+    found = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
+    kept = [each for each in found if each.start_offset + each.length > store.min_offset]
+    segments = [Segment(each.start_offset, each.length) for each in kept]
+    traffic = Traffic(*_span(store, kept))
+    topics: dict[str, TopicTotal] = {}
+    damages: list[Damage] = []
+    for piece in store.scan_pieces():
+        _count(segments, piece)
+        if isinstance(piece, RecordBatch):
+            traffic.add(piece)
+            _add_topics(topics, piece)
+            advance(piece.end_offset)
+        elif isinstance(piece, Damage):
+            damages.append(piece)
+    queues = store.queues()
+    return Content(
+        path=str(store.path),
+        made_ms=time.time_ns() // 1_000_000,
+        state=_state(store.path),
+        written_by="lakelog" if (store.path / OWN_DIR).is_dir() else "RocketMQ",
+        min_offset=store.min_offset,
+        max_offset=store.max_offset,
+        segment_size_bytes=store.settings.core.segment_size_bytes,
+        traffic=traffic,
+        topics=topics,
+        segments=segments,
+        damages=damages,
+        queues=queues,
+        groups=list(_groups(store, queues)),
+        followers=list(_followers(store)),
+        copies=list(_copies(store)),
+        disks=disks(store.path, directory.commitlog),
+        cleaner=store.settings.core.cleaner,
+    )
+
+
+def _state(path: Path) -> str:
+    if is_owned(RealFileSystem(), path):
+        return "in use"
+    return "not closed: its last writer was killed" if (path / ABORT_FILE).exists() else "closed"
+
+
+def _span(store: Store, segments: list[SegmentFile]) -> tuple[int, int]:
+    """Store times of the first and the last message, by the ends of the log."""
+    first = _time_in(store, [each.start_offset for each in segments], 0)
+    last = _time_in(store, [each.start_offset for each in reversed(segments)], -1)
+    return first, max(first, last)
+
+
+def _time_in(store: Store, starts: list[int], at: int) -> int:
+    for start in starts:
+        pieces = store.scan_pieces(max(start, store.min_offset), verify=False)
+        times = [int(p.store_timestamps_ms[at]) for p in pieces if isinstance(p, RecordBatch)]
+        if times:
+            return times[at]
+    return 0
+
+
+def _count(segments: list[Segment], piece: Piece) -> None:
+    """Add a piece to its segment; damage may span several."""
+    if isinstance(piece, RecordBatch):
+        for segment in segments:
+            end = segment.start_offset + segment.length
+            offsets = piece.starts + piece.base_offset
+            inside = (offsets >= segment.start_offset) & (offsets < end)
+            if inside.any():
+                segment.records += int(inside.sum())
+                segment.used_bytes += int(piece.sizes[inside].sum())
+                segment.first_ms = segment.first_ms or int(piece.store_timestamps_ms[inside][0])
+        return
+    for segment in segments:
+        start = max(piece.offset, segment.start_offset)
+        length = min(piece.end_offset, segment.start_offset + segment.length) - start
+        if length > 0 and isinstance(piece, Blank):
+            segment.used_bytes += length
+        elif length > 0:
+            segment.damaged_bytes += length
+
+
+def _add_topics(topics: dict[str, TopicTotal], batch: RecordBatch) -> None:
+    names = np.array(batch.topics, dtype=object)
+    keyed = np.array([_KEYS in each for each in batch.property_strings])
+    for name in Counter(batch.topics):
+        these = names == name
+        total = topics.setdefault(name, TopicTotal())
+        total.messages += int(these.sum())
+        total.record_bytes += int(batch.sizes[these].sum())
+        total.with_keys += int(keyed[these].sum())
+
+
+def _groups(store: Store, queues: list[lakelog.QueueInfo]) -> Iterator[tuple[str, str, int]]:
+    ends = {(each.topic, each.queue_id): each.max_offset for each in queues}
+    for group, topics in sorted(store.groups().items()):
+        for topic, offsets in sorted(topics.items()):
+            behind = [ends.get((topic, each), 0) - offset for each, offset in offsets.items()]
+            yield group, topic, sum(max(0, each) for each in behind)
+
+
+def _followers(store: Store) -> Iterator[tuple[str, str, int]]:
+    try:
+        end = store.flushed_offset
+    except StoreError:
+        end = store.max_offset
+    for pin in read_pins(RealFileSystem(), store.path):
+        yield pin.name, pin.destination, max(0, end - pin.position)
+
+
+def _copies(store: Store) -> Iterator[tuple[str, dict[str, Any] | None, str]]:
+    view = CopyLags(store).view()
+    for name, lag, remark in lag_rows(view) if view is not None else ():
+        yield name, dict(lag) if lag is not None else None, remark
