@@ -22,8 +22,8 @@ PLAIN := $(addprefix core/tests/,codec recovery shared store) \
 	$(addprefix plugins/,hash_index flush mmap queues/tests/reading testing) tests/crash tests/faults/test_failing_calls.py
 CARGO := $(shell command -v cargo)
 ARGS ?=
-# One more than there are processors: many tests wait for timers, processes and syncs.
-WORKERS ?= $(shell expr $$(nproc) + 1)
+# Two for each processor: many tests wait for timers, Java clients, processes and syncs.
+WORKERS ?= $(shell expr 2 \* $$(nproc))
 
 # Where it is set, each of a thousand interpreters compiles every module anew, and each process of
 # pytest rewrites the assertions of every test.

@@ -76,6 +76,7 @@ def test_java_clients_have_the_same_outcomes(servers: dict[str, Both], tmp_path:
     ):
         pass  # both programs run at the same time
     assert len(theirs) > 40
+    assert [name for name, outcome in theirs.items() if "TimeoutException" in outcome] == []
     assert ours == theirs
 
 

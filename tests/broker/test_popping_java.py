@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -19,10 +17,10 @@ from lakelog_broker.settings import BrokerSettings
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, Response, call
 from plugins.broker.tests.serving import served
+from tests.broker.later import java
 from tests.replication.broker import eventually
-from tests.replication.masterbroker import CREATE_GROUP, CREATE_TOPIC, broker, jars
+from tests.replication.masterbroker import CREATE_GROUP, CREATE_TOPIC, broker
 from tests.replication.nameserver import name_server
-from tests.support import maven, required
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
@@ -33,30 +31,12 @@ SET_MODE: Final = 401
 POP: Final = 200050
 ACK: Final = 200051
 EXPECTED: Final = ["= done: 40", f"= attempts: [{TOPIC} 0, {TOPIC} 1]"]
-_SOURCE: Final = Path(__file__).parent / "java" / "PopMember.java"
-_LOGBACK: Final = Path(__file__).parents[1] / "oracle" / "resources" / "logback.xml"
 
 
 @contextmanager
 def pop_member(names: Address, home: Path) -> Iterator[list[str]]:
     """The lines of a running ``PopMember``."""
-    if shutil.which("javac") is None:
-        required.missing("a Java client needs javac")
-    library = jars()
-    path = os.fspath(library / "*")
-
-    def compile_into(folder: Path) -> None:
-        maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), str(_SOURCE)])
-
-    state = f"{library.name}-{maven.digest([_SOURCE])}"
-    classes = maven.once(maven.CACHE / f"pop-member-{state}", compile_into)
-    command = [
-        *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
-        f"-Drmq.logback.configurationFile={_LOGBACK}",
-        "-Drocketmq.client.rebalance.waitInterval=500",
-        *("-cp", os.pathsep.join([path, str(classes)])),
-        *("lakelog.broker.PopMember", str(names), TOPIC, GROUP),
-    ]
+    command = java("PopMember", str(names), TOPIC, GROUP, home=home)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

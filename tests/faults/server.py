@@ -121,6 +121,8 @@ class _Teller:
 def _child(job: dict[str, Any], writing: int) -> None:
     code = 1
     _end_with_parent()
+    # The import system keeps a short write as a compiled module, and later runs fail on it.
+    sys.dont_write_bytecode = True
     tell = _Teller(writing, None if job["call"] is None else ctypes.CDLL(None))
     threads()
     before = held(job["path"])

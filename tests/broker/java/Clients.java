@@ -16,6 +16,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
@@ -77,7 +78,7 @@ public final class Clients {
         long end = System.currentTimeMillis() + PATIENCE_MS;
         while (!isSo.call()) {
             if (System.currentTimeMillis() > end) {
-                return false;
+                throw new TimeoutException(); // which no outcome may be
             }
             Thread.sleep(5);
         }
@@ -123,6 +124,11 @@ public final class Clients {
         });
         made.start();
         return made;
+    }
+
+    /** How many queues a consumer has. */
+    private static int held(DefaultMQPushConsumer consumer) {
+        return consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().size();
     }
 
     public static void main(String[] args) throws Exception {
@@ -252,10 +258,9 @@ public final class Clients {
             second.subscribe("Shared", "*");
             into(one, first);
             into(two, second);
-            until(() -> first.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().size() == 5
-                    && second.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().size() >= 4
-                    || first.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().size() >= 4
-                    && second.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().size() >= 4);
+            int queues = producer.fetchPublishMessageQueues("Shared").size() + 1; // and one of the retry topic
+            boolean balanced = until(() -> held(first) + held(second) == queues
+                    && Math.min(held(first), held(second)) == queues / 2);
             send("Shared", "T", "both ", 64);
             Set<String> union = new HashSet<>();
             boolean all = until(() -> {
@@ -268,7 +273,7 @@ public final class Clients {
             send("Shared", "T", "alone ", 64);
             boolean rest = until(() -> one.containsAll(bodies("alone ", 64)));
             first.shutdown();
-            return all + " " + shared + " " + rest;
+            return balanced + " " + all + " " + shared + " " + rest;
         });
         scenario("orderly", () -> {
             Map<String, List<Integer>> got = new ConcurrentHashMap<>();

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_queues.finding.results import PlacedResult
-from lakelog_queues.groups.assignment import share_of
 from lakelog_queues.groups.consumer import GroupAccess, GroupConsumer
 from lakelog_queues.groups.delivery import Delivery
+from lakelog_queues.groups.members import share_of
 from lakelog_queues.groups.options import GroupOptions
 from plugins.queues.tests.consumers.support import Queues, a_table
 from plugins.queues.tests.groups.support import Clock

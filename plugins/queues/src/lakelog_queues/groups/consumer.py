@@ -25,11 +25,10 @@ from lakelog_queues.consumers.offsets import Offsets
 from lakelog_queues.consumers.places import EARLIEST, LATEST, find
 from lakelog_queues.consumers.queueaccess import QueueAccess
 from lakelog_queues.finding.results import GetStatus, PlacedResult
-from lakelog_queues.groups.assignment import share_of
 from lakelog_queues.groups.commits import GroupCommits
 from lakelog_queues.groups.database import GroupDatabase
 from lakelog_queues.groups.delivery import Delivery
-from lakelog_queues.groups.members import MemberLocks
+from lakelog_queues.groups.members import MemberLocks, share_of
 from lakelog_queues.groups.options import GroupOptions
 from lakelog_queues.groups.set_aside import dead_letter_of, retry_delay_ms, retry_of
 from lakelog_queues.groups.state import Claim, FreshMessages, GroupState, Lease

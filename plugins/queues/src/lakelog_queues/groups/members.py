@@ -1,5 +1,6 @@
-"""The locks of members on bytes of ``lakelog/groups.lock``; the kernel releases them at their end.
+"""The members of a group: the locks by which they live, and the queues that each of them has.
 
+The locks are on bytes of ``lakelog/groups.lock``; the kernel releases them at a member's end.
 Byte 0 is held for the comparison and the change of committed offsets. Byte ``n`` is held by member
 ``n`` for as long as it lives.
 """
@@ -7,7 +8,7 @@ Byte 0 is held for the comparison and the change of committed offsets. Byte ``n`
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.files.shared.byte_lock import Turn
 from lakelog.files.shared.ofd_lock import is_locked, set_lock
 from lakelog.format.layout import OWN_DIR
+from lakelog.format.queue_offsets import Queue
 from lakelog.interfaces import DispatchedLog
 
 LOCKS_FILE: Final = "groups.lock"
@@ -60,3 +62,19 @@ def group_turn(log: DispatchedLog) -> Iterator[None]:
             yield
     finally:
         locks.close()
+
+
+def share_of(member: int, members: Collection[int], queues: Collection[Queue]) -> list[Queue]:
+    """The queues of one member, sorted; empty if ``members`` does not contain it.
+
+    As RocketMQ's ``AllocateMessageQueueAveragelyByCircle``, over the queues of all topics together.
+    Every queue belongs to one member, and the shares differ by one queue at most. The result
+    depends on the arguments only, not on their order.
+
+    >>> share_of(7, {3, 7}, [("t", 0), ("t", 1), ("t", 2)])
+    [('t', 1)]
+    """
+    in_turn = sorted(members)
+    if member not in members:
+        return []
+    return sorted(queues)[in_turn.index(member) :: len(in_turn)]
