@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Condition, Thread
@@ -64,12 +64,13 @@ class Serving:
 
 
 @contextmanager
-def lakelogs_broker(home: Path, port: int = 0) -> Iterator[Serving]:
+def lakelogs_broker(home: Path, port: int = 0, options: Sequence[str] = ()) -> Iterator[Serving]:
     """``lakelog broker`` on ``home/store``, which is made if it is not there."""
     path = home / "store"
     if not path.exists():
         make_store(path)
-    command = [sys.executable, "-m", "lakelog_cli.main", "broker", str(path), "--port", str(port)]
+    program = (sys.executable, "-m", "lakelog_cli.main", "broker")
+    command = [*program, str(path), "--port", str(port), *options]
     with (
         (home / "lakelog.out").open("ab") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
