@@ -36,6 +36,9 @@ _SETTINGS: Final[dict[str, Any]] = {
     "maxIndexNum": 20_000_000,
 }
 
+_JAVA_FLAGS: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=1g", "-XX:TieredStopAtLevel=1")
+"""Each thread that puts messages has a direct buffer of 4 MiB."""
+
 
 def make_store(path: Path) -> None:
     """A store whose segments have the size of the tests' RocketMQ broker."""
@@ -89,7 +92,10 @@ def rocketmqs_broker(home: Path, **more: object) -> Iterator[Serving]:
     """RocketMQ's broker on ``home/store``, with a name server."""
     names = home / f"names-{len(list(home.glob('names-*')))}"
     settings = {**_SETTINGS, **more}
-    with name_server(names) as server, broker(home, namesrvAddr=str(server), **settings) as made:
+    with (
+        name_server(names) as server,
+        broker(home, java_flags=_JAVA_FLAGS, namesrvAddr=str(server), **settings) as made,
+    ):
         yield Serving(server, made)
 
 

@@ -33,7 +33,12 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(3600)]
 _LOG = logging.getLogger(__name__)
-SETTINGS: Final = ("--set", "broker.transaction_check_interval_s=1")
+CHECKS: Final = 1_000
+"""Of a transaction, one a second: clients may need a while to start."""
+SETTINGS: Final = (
+    *("--set", "broker.transaction_check_interval_s=1"),
+    *("--set", f"broker.transaction_check_limit={CHECKS}"),
+)
 KILLED: Final = ("broker", "client", "both")
 LIFE_S: Final = 3.0
 """The longest time from the first acknowledged send of a round to its kill."""
@@ -121,7 +126,7 @@ def leave_in_flight(path: Path, clients: Clients) -> None:
 
 def take_over(path: Path, clients: Clients) -> None:
     """RocketMQ's broker finishes what is in flight, and is killed with more of it."""
-    with rocketmqs_broker(path) as serving:
+    with rocketmqs_broker(path, transactionCheckMax=CHECKS) as serving:
         await_route(serving.server, serving.process.client)
         finish(clients, serving.server, dead_letters=False)
         send_and_kill(clients, serving.server, serving)
