@@ -211,12 +211,16 @@ def early(events: Iterable[Event]) -> list[Event]:
     got = [each for each in events if each["event"] == "got"]
     found = [each for each in got if each["stored"] < due.get(each["body"], 0)]
     failed: dict[tuple[str, str, int], int] = {}
+    times: dict[tuple[str, int], int] = {}
     for each in got:
-        key = each["group"], each["body"], each["times"] + 1
+        key, place = (each["group"], each["body"], each["times"]), (each["group"], each["place"])
         failed[key] = min(failed.get(key, each["at"]), each["at"])
+        # A client whose return failed consumes the same record again, and counts that.
+        times[place] = min(times.get(place, each["times"]), each["times"])
     for each in got:
         if each["topic"].startswith("%RETRY%") and not each["popped"]:
-            first = failed.get((each["group"], each["body"], each["times"]))
+            former = times[each["group"], each["place"]] - 1
+            first = failed.get((each["group"], each["body"], former))
             if first is None or each["stored"] < first + DELAY_MS:
                 found.append(each)
     return found
