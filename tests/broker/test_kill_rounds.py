@@ -40,8 +40,8 @@ SETTINGS: Final = (
     *("--set", f"broker.transaction_check_limit={CHECKS}"),
 )
 KILLED: Final = ("broker", "client", "both")
-LIFE_S: Final = 3.0
-"""The longest time from the first acknowledged send of a round to its kill."""
+LIVES_S: Final = 1.0, 3.0, 8.0
+"""Longest times between sends of a round and its kill; progress is saved every five seconds."""
 SENT: Final = 10
 """Acknowledged sends in a round before its kill, at least."""
 
@@ -57,7 +57,7 @@ def rounds_of(path: Path, clients: Clients, killed: list[str]) -> None:
         for number, what in enumerate(killed):
             known = clients.acknowledged()
             until(lambda known=known: clients.acknowledged() > known + SENT)  # type: ignore[misc]
-            time.sleep(random.uniform(0, LIFE_S))
+            time.sleep(random.uniform(0, random.choice(LIVES_S)))
             dying = ("dies",) if what in {"client", "both"} else ()
             clients.kill(*dying, broker=serving if what in {"broker", "both"} else None)
             if what in {"broker", "both"}:
