@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
@@ -22,9 +22,11 @@ from lakelog_broker.embedded import EmbeddedBroker
 from lakelog_broker.scheduled.transactions import OP_TOPIC
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, call
-from plugins.broker.tests.raw_client import answer_to
+from plugins.broker.tests.raw_client import answer_to, send
 from tests.faults.disks import Disk, made
 from tests.replication.masterbroker import SEGMENT
+from tests.replication.test_full_disk import eat
+from tests.support.smalldisk import tmpfs
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
@@ -56,11 +58,13 @@ class Senders:
     """Threads that send messages of all kinds, and note those that were acknowledged.
 
     :ivar halves: half messages by body, with their queue offsets
+    :ivar refusals: the error that ended each thread
     """
 
     address: str
     acknowledged: list[str] = attrs.field(factory=list)
     halves: dict[str, int] = attrs.field(factory=dict)
+    refusals: list[Exception] = attrs.field(factory=list)
     _stop: Event = attrs.field(factory=Event)
     _threads: list[Thread] = attrs.field(factory=list)
 
@@ -77,12 +81,14 @@ class Senders:
             each.join()
 
     def _send(self, letters: str, queue_id: int) -> None:
-        with suppress(BrokerRefused, OSError):
+        try:
             number = 0
             while not self._stop.is_set():
                 kind = KINDS[number % len(KINDS)]
                 self._send_one(f"{letters}-{number}-{kind}", kind, queue_id)
                 number += 1
+        except (BrokerRefused, OSError) as error:
+            self.refusals.append(error)
 
     def _send_one(self, body: str, kind: str, queue_id: int) -> None:
         properties: dict[str, Any] = {"UNIQ_KEY": body}
@@ -197,3 +203,45 @@ def come(path: Path, acknowledged: list[str], halves: dict[str, int]) -> None:
                 assert body in found or offset not in ended, body
             else:
                 assert body not in found
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def small(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A small file system that gets full."""
+    if request.param == "tmpfs":
+        with tmpfs(tmp_path, 48 << 20) as place:
+            yield place
+    else:
+        with made(request.param, tmp_path) as mounted:
+            yield mounted.place
+
+
+@pytest.mark.parametrize("flush", ["timed", "group-commit"])
+def test_a_full_disk_refuses_messages_until_there_is_room(small: Path, flush: str) -> None:
+    path = small / "store"
+    with served(path, "--set", f"flush={flush}") as (process, address):
+        full, roomy = Senders(address), Senders(address)
+        full.start(0)
+        until(lambda: len(full.acknowledged) > 50)
+        eaten = eat(small, 2 * SEGMENT)
+        until(lambda: is_full(address))
+        full.stop()
+        assert process.poll() is None
+        eaten.unlink()
+        until(lambda: not is_full(address))
+        roomy.start(1)
+        until(lambda: len(roomy.acknowledged) > 50)
+        roomy.stop()
+        assert not roomy.refusals
+        process.terminate()
+        assert process.wait(60) == 0
+    come(path, full.acknowledged + roomy.acknowledged, full.halves | roomy.halves)
+
+
+def is_full(address: str) -> bool:
+    """Send a large message; whether it was refused."""
+    try:
+        send(address, "Filler", bytes(SEGMENT // 8))
+    except BrokerRefused:
+        return True
+    return False
