@@ -108,6 +108,11 @@ class Clients:
         names = (path.name.removeprefix("journal-") for path in self.home.glob("journal-*"))
         return sum(map(self.sent_by, names))
 
+    def await_sends(self, count: int) -> None:
+        """Wait until so many more sends are acknowledged."""
+        known = self.acknowledged()
+        until(lambda: self.acknowledged() >= known + count, seconds=PATIENCE_SECONDS)
+
     def kill(self, *members: str, broker: Any = None) -> None:
         """Kill members and a broker, in this order, and note it."""
         begun = _now_ms()
@@ -197,7 +202,7 @@ def _missing(
     due = {body for body in sent if not body.endswith(NEVER_COME)}
     if not dead_letters:
         due = {body for body in due if not body.endswith("dead")}
-    done = defaultdict(set[str])
+    done: dict[str, set[str]] = defaultdict(set)
     for each in events:
         if each["event"] == "got" and not each["fails"]:
             done[each["group"]].add(each["body"])
@@ -249,13 +254,13 @@ def redelivered(events: Iterable[Event], kills: list[Kill]) -> tuple[list[Any], 
     brokers = [each for each in kills if each.of == "broker"]
     for body, stored in places.items():
         times = [stored[place] for place in sorted(stored)]
-        for first, second in itertools.pairwise(times):
+        for former, later in itertools.pairwise(times):
             counts["stored again"] += 1
             is_later = body.endswith(("delay", "timer", "commit", "asked"))
             if not is_later or not any(
-                first <= kill.ended_ms and second >= kill.begun_ms for kill in brokers
+                former <= kill.ended_ms and later >= kill.begun_ms for kill in brokers
             ):
-                wrong.append((body, first, second))
+                wrong.append((body, former, later))
     hand_outs: dict[tuple[str, int, int], list[Event]] = defaultdict(list)
     for each in got:
         hand_outs[each["group"], each["place"], each["times"]].append(each)

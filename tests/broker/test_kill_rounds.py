@@ -29,7 +29,6 @@ from tests.broker.load import (
 )
 from tests.replication.masterbroker import free_ports
 from tests.support.sampling import chance
-from tests.support.waiting import until
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(3600)]
 _LOG = logging.getLogger(__name__)
@@ -55,8 +54,7 @@ def rounds_of(path: Path, clients: Clients, killed: list[str]) -> None:
         for member in MEMBERS:
             clients.start(member, serving.server)
         for number, what in enumerate(killed):
-            known = clients.acknowledged()
-            until(lambda known=known: clients.acknowledged() > known + SENT)  # type: ignore[misc]
+            clients.await_sends(SENT)
             time.sleep(random.uniform(0, random.choice(LIVES_S)))
             dying = ("dies",) if what in {"client", "both"} else ()
             clients.kill(*dying, broker=serving if what in {"broker", "both"} else None)
@@ -134,10 +132,9 @@ def take_over(path: Path, clients: Clients) -> None:
 
 def send_and_kill(clients: Clients, server: Address, broker: Serving) -> None:
     """Start clients, and kill them and the broker while they send."""
-    known = clients.acknowledged()
     for member in MEMBERS:
         clients.start(member, server)
-    until(lambda: clients.acknowledged() > known + 20 * SENT)
+    clients.await_sends(20 * SENT)
     clients.kill(*MEMBERS, broker=broker)
 
 

@@ -74,6 +74,10 @@ class Senders:
             self._threads.append(Thread(target=self._send, args=(f"{first}-{number}", number)))
             self._threads[-1].start()
 
+    def wait(self, count: int) -> None:
+        """Wait until so many messages are acknowledged."""
+        until(lambda: len(self.acknowledged) >= count)
+
     def stop(self) -> None:
         """End all threads."""
         self._stop.set()
@@ -143,7 +147,7 @@ def test_a_cut_ends_the_broker_and_loses_nothing_acknowledged(disk: Disk, cuts: 
             senders = Senders(address)
             senders.start(number)
             try:
-                until(lambda senders=senders: len(senders.acknowledged) > 200)  # type: ignore[misc]
+                senders.wait(200)
                 until((path / "config" / "consumerOffset.json").exists)  # it is saved last
                 disk.cut()
                 assert process.wait(60) == REFUSED
@@ -222,7 +226,7 @@ def test_a_full_disk_refuses_messages_until_there_is_room(small: Path, flush: st
     with served(path, "--set", f"flush={flush}") as (process, address):
         full, roomy = Senders(address), Senders(address)
         full.start(0)
-        until(lambda: len(full.acknowledged) > 50)
+        full.wait(50)
         eaten = eat(small, 2 * SEGMENT)
         until(lambda: is_full(address))
         full.stop()
@@ -230,7 +234,7 @@ def test_a_full_disk_refuses_messages_until_there_is_room(small: Path, flush: st
         eaten.unlink()
         until(lambda: not is_full(address))
         roomy.start(1)
-        until(lambda: len(roomy.acknowledged) > 50)
+        roomy.wait(50)
         roomy.stop()
         assert not roomy.refusals
         process.terminate()
