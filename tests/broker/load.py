@@ -278,8 +278,9 @@ def redelivered(events: Iterable[Event], kills: list[Kill]) -> tuple[list[Any], 
 def _again(first: Event, second: Event, kills: list[Kill]) -> str | None:
     """Which rule allows a second hand-out."""
     member = first["group"].partition("-")[2]
+    begun_ms = first["popped"] or first["at"]  # what was popped may wait in the client for a while
     for kill in kills:
-        is_between = first["at"] <= kill.ended_ms and second["at"] >= kill.begun_ms
+        is_between = begun_ms <= kill.ended_ms and second["at"] >= kill.begun_ms
         if is_between and kill.of in {"broker", member} and first["offset"] >= kill.saved(first):
             return "handed out again"
     if first["popped"] and second["popped"] >= first["popped"] + first["invisible"]:
