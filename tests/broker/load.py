@@ -249,7 +249,7 @@ def redelivered(events: Iterable[Event], kills: list[Kill]) -> tuple[list[Any], 
     got = [each for each in events if each["event"] == "got"]
     places: dict[str, dict[int, int]] = defaultdict(dict)
     for each in got:
-        if each["topic"] == TOPIC and not each["times"]:  # a pop names the topic of a retry, too
+        if each["topic"] == TOPIC:
             places[each["body"]][each["place"]] = each["stored"]
     brokers = [each for each in kills if each.of == "broker"]
     for body, stored in places.items():

@@ -181,11 +181,15 @@ public final class Load {
         String kind = kind(message);
         boolean fails = kind.equals("dead") || kind.equals("later") && message.getReconsumeTimes() == 0;
         String[] handle = pops ? String.valueOf(message.getProperty("POP_CK")).split(" ") : null;
-        boolean isPopped = handle != null && handle.length > 2;
+        boolean isPopped = handle != null && handle.length > 4;
+        String source = context.getMessageQueue().getTopic();
+        if (isPopped && !handle[4].equals("0")) { // the client names the topic of a retry otherwise
+            source = "%RETRY%" + group + (handle[4].equals("1") ? "_" : "+") + topic;
+        }
         note("{\"event\":\"got\",\"group\":\"" + group + "\",\"body\":\""
                 + new String(message.getBody(), StandardCharsets.US_ASCII)
                 + "\",\"times\":" + message.getReconsumeTimes() + ",\"fails\":" + fails
-                + ",\"topic\":\"" + context.getMessageQueue().getTopic()
+                + ",\"topic\":\"" + source
                 + "\",\"queue\":" + message.getQueueId() + ",\"offset\":" + message.getQueueOffset()
                 + ",\"place\":" + message.getCommitLogOffset()
                 + ",\"stored\":" + message.getStoreTimestamp()
