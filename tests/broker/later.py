@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Condition, Thread
@@ -36,6 +36,9 @@ _SETTINGS: Final[dict[str, Any]] = {
     "maxIndexNum": 20_000_000,
 }
 
+_JAVA_FLAGS: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=1g", "-XX:TieredStopAtLevel=1")
+"""Each thread that puts messages has a direct buffer of 4 MiB."""
+
 
 def make_store(path: Path) -> None:
     """A store whose segments have the size of the tests' RocketMQ broker."""
@@ -64,12 +67,13 @@ class Serving:
 
 
 @contextmanager
-def lakelogs_broker(home: Path, port: int = 0) -> Iterator[Serving]:
+def lakelogs_broker(home: Path, port: int = 0, options: Sequence[str] = ()) -> Iterator[Serving]:
     """``lakelog broker`` on ``home/store``, which is made if it is not there."""
     path = home / "store"
     if not path.exists():
         make_store(path)
-    command = [sys.executable, "-m", "lakelog_cli.main", "broker", str(path), "--port", str(port)]
+    program = (sys.executable, "-m", "lakelog_cli.main", "broker")
+    command = [*program, str(path), "--port", str(port), *options]
     with (
         (home / "lakelog.out").open("ab") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
@@ -88,7 +92,10 @@ def rocketmqs_broker(home: Path, **more: object) -> Iterator[Serving]:
     """RocketMQ's broker on ``home/store``, with a name server."""
     names = home / f"names-{len(list(home.glob('names-*')))}"
     settings = {**_SETTINGS, **more}
-    with name_server(names) as server, broker(home, namesrvAddr=str(server), **settings) as made:
+    with (
+        name_server(names) as server,
+        broker(home, java_flags=_JAVA_FLAGS, namesrvAddr=str(server), **settings) as made,
+    ):
         yield Serving(server, made)
 
 

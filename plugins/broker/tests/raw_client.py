@@ -6,11 +6,18 @@ import time
 
 from lakelog_broker.codes import RequestCode
 from lakelog_replication.address import Address
-from lakelog_replication.remoting import call
+from lakelog_replication.remoting import Response, call
 
 
 def send(address: str, topic: str, body: bytes, queue_id: int = 0) -> int:
     """Send a message; its queue offset. Raises ``BrokerRefused``."""
+    return int(answer_to(address, topic, body, queue_id).fields["queueOffset"])
+
+
+def answer_to(
+    address: str, topic: str, body: bytes, queue_id: int = 0, **properties: object
+) -> Response:
+    """Send a message with properties; the whole answer. Raises ``BrokerRefused``."""
     fields = {
         "a": "producers",
         "b": topic,
@@ -20,8 +27,7 @@ def send(address: str, topic: str, body: bytes, queue_id: int = 0) -> int:
         "f": "0",
         "g": str(time.time_ns() // 1_000_000),
         "h": "0",
-        "i": "",
+        "i": "".join(f"{name}\x01{value}\x02" for name, value in properties.items()),
         "j": "0",
     }
-    response = call(Address.parse(address), RequestCode.SEND_MESSAGE_V2, fields, body)
-    return int(response.fields["queueOffset"])
+    return call(Address.parse(address), RequestCode.SEND_MESSAGE_V2, fields, body)

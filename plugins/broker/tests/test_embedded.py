@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 import lakelog
-from lakelog.errors import SettingsError, StoreLocked
-from lakelog.files.filesystem import RealFileSystem
+from lakelog.errors import SettingsError, StoreFailed, StoreLocked
+from lakelog.files.filesystem import File, RealFileSystem
 from lakelog_broker.codes import Refused
 from lakelog_broker.embedded import EmbeddedBroker
 from lakelog_broker.running import PortUnavailable
@@ -19,7 +19,9 @@ from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.configs import topics_of
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused
+from lakelog_testing.faultyfile import FaultyFile
 from plugins.broker.tests.raw_client import send
+from tests.support.waiting import until
 
 SMALL: Final[dict[str, Any]] = {"segment_size_bytes": "1MiB", "preallocate": False}
 
@@ -121,3 +123,64 @@ def test_a_forked_child_keeps_neither_port_nor_lock(tmp_path: Path) -> None:
         _, status = os.waitpid(child, 0)
         os.close(release)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+class _FailingSyncs(RealFileSystem):
+    """Files, with those of the log in a list; their syncs can be made to fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logs: list[FaultyFile] = []
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        file = super().open(path, write=write, create=create)
+        if not (write and path.name.isdigit() and path.parent.name in {"commitlog", "tmp"}):
+            return file
+        self.logs.append(FaultyFile(file))
+        return self.logs[-1]
+
+
+def test_a_failed_store_ends_the_broker_and_a_new_start_mends_it(tmp_path: Path) -> None:
+    files = _FailingSyncs()
+    broker = EmbeddedBroker(tmp_path, files=files, writer="file", flush="group-commit", **SMALL)
+    broker.start()
+    try:
+        address = broker.namesrv
+        send(address, "Orders", b"kept")
+        for each in files.logs:
+            each.failing.add("sync")
+        with pytest.raises((BrokerRefused, OSError)):
+            send(address, "Orders", b"not acknowledged")
+        failures: list[StoreFailed] = []
+
+        def has_ended() -> bool:
+            try:
+                broker.is_well()
+            except StoreFailed as error:
+                failures.append(error)
+            return bool(failures)
+
+        until(has_ended)
+        assert "check the disk, then reopen the store" in str(failures[0])
+        until(lambda: is_closed(address))
+    finally:
+        with pytest.raises(StoreFailed):
+            broker.close()
+    broker.start()
+    try:
+        send(broker.namesrv, "Orders", b"accepted")
+        found = [bytes(each.body) for each in broker.messages("Orders")]
+        assert (found[0], found[-1]) == (b"kept", b"accepted")
+        broker.is_well()
+    finally:
+        broker.close()
+
+
+def is_closed(address: str) -> bool:
+    """Whether nothing listens there."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), 1).close()
+    except OSError:
+        return True
+    return False

@@ -17,6 +17,7 @@ import sys, threading
 from pathlib import Path
 
 import attrs
+from lakelog.errors import StoreFailed
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Factory, Kind
 
@@ -37,6 +38,8 @@ class Notes:
             self.well = False
 
     def is_well(self):
+        if self.word == "dead":
+            raise StoreFailed("a sync failed", path=self.file)
         return self.well
 
     def stop(self):
@@ -95,6 +98,17 @@ def test_a_follower_that_is_not_well_is_started_again(
         serve.running("notes", restarts=1)
         assert serve.row("notes")["hangs"] == 1
         assert "has sent no WATCHDOG=1" in serve.said("hangs")["message"]
+        assert serve.stop() == 0
+
+
+def test_a_follower_that_cannot_get_on_ends_and_is_started_again(
+    tmp_path: Path, installed: dict[str, str]
+) -> None:
+    chosen = ('followers=["notes"]', "notes.word=dead", "serve.hang_timeout_ms=60000")
+    with serving(tmp_path, environ=installed, settings=chosen) as serve:
+        serve.running("notes", restarts=1)
+        assert not serve.row("notes")["hangs"]
+        assert (tmp_path / "notes").read_text().startswith("start dead True\nstop\n")
         assert serve.stop() == 0
 
 

@@ -160,7 +160,8 @@ class WatchedFollower(Protocol):
     def is_well(self) -> bool:
         """Whether it does; if it does not for ``serve.hang_timeout_ms``, it is started again.
 
-        Asked now and then from another thread than those that follow; returns at once.
+        Asked now and then from another thread than those that follow; returns at once. An error
+        ends the follower, if it can never get on without a new start.
         """
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 
 from lakelog import Store
+from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import BrokerAppender
@@ -30,6 +31,7 @@ class Broker:
     :ivar appender: puts messages of clients
     :ivar transactions: ends transactions for both protocols; asks producers in ``members`` for
         outcomes, by ``check_transaction`` of their peers
+    :ivar failure: set with ``has_failed`` once the store has failed: only its next open mends it
     """
 
     store: Store
@@ -44,6 +46,8 @@ class Broker:
     transactions: Transactions
     address: str = ""
     grpc_address: str = ""
+    failure: StoreFailed | None = None
+    has_failed: asyncio.Event = attrs.field(factory=asyncio.Event)
     _saving: asyncio.Future[None] | None = None
 
     @classmethod

@@ -70,8 +70,8 @@ def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
     With --to, what clients send lands in tables while they send it: as lakelog serve with the
     followers broker and lake, in a process each.
 
-    Exit codes: 0 stopped; 3 the store cannot be opened, has a broker, or the port is in use; with
-    --to those of lakelog serve.
+    Exit codes: 0 stopped; 3 the store cannot be opened, has a broker, or the port is in use; 4 a
+    write or sync failed, and a new start recovers the store; with --to those of lakelog serve.
     """
     given = {
         "host": host,

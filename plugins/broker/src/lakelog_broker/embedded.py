@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 import lakelog
 from lakelog import Store, StoredMessage
+from lakelog.errors import StoreFailed
 from lakelog.runtime.threads import started
 from lakelog_broker.broker import Broker
 from lakelog_broker.running import running_broker
@@ -59,6 +60,7 @@ class EmbeddedBroker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._answered = True
+        self._failure: StoreFailed | None = None
 
     def start(self) -> None:
         """Open the store and serve it; returns when clients can connect.
@@ -66,7 +68,7 @@ class EmbeddedBroker:
         Raises what :func:`lakelog.open` raises, :class:`~lakelog.errors.StoreLocked` if the store
         has a broker, and :class:`~lakelog_broker.running.PortUnavailable`. Nothing is open then.
         """
-        self._pid, self._stop = os.getpid(), asyncio.Event()
+        self._pid, self._stop, self._failure = os.getpid(), asyncio.Event(), None
         self._store = lakelog.open(self._path, **self._opening)
         try:
             loop, ready = asyncio.new_event_loop(), Future[Broker]()
@@ -122,7 +124,11 @@ class EmbeddedBroker:
     async def _serve(self, ready: Future[Broker]) -> None:
         async with running_broker(self.store, self._settings) as broker:
             ready.set_result(broker)
-            await self._stop.wait()
+            ends = [asyncio.create_task(each.wait()) for each in (self._stop, broker.has_failed)]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for each in ends:
+                each.cancel()
+            self._failure = broker.failure
 
     # --- while it serves ---
 
@@ -151,7 +157,13 @@ class EmbeddedBroker:
         return self.broker.grpc_address or None
 
     def is_well(self) -> bool:
-        """Whether the event loop has run since the last call; returns at once."""
+        """Whether the event loop has run since the last call; returns at once.
+
+        Raises :class:`~lakelog.errors.StoreFailed` once the store has failed; the broker has
+        stopped then, and can start again after :meth:`close`.
+        """
+        if self._failure is not None:
+            raise self._failure
         answered, self._answered = self._answered, False
         loop = self._loop
         if loop is None or loop.is_closed():

@@ -7,11 +7,13 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lakelog import Store
-from lakelog.errors import LakelogError, SettingsError
+from lakelog.errors import LakelogError, SettingsError, StoreFailed
+from lakelog.runtime.threads import in_thread
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.checkpoints import honour_checkpoints
 from lakelog_broker.popping.service import Popping
@@ -29,6 +31,7 @@ LOCK_FILE: Final = "broker.lock"
 _NOT_OPENED: Final = 3
 _SILENCE_INTERVAL_S: Final = 10.0
 _ROLL_INTERVAL_S: Final = 60.0
+_HEALTH_INTERVAL_S: Final = 1.0
 _RETRY_S: Final = 1.0
 
 
@@ -44,6 +47,7 @@ async def running_broker(
 ) -> AsyncIterator[Broker]:
     """Serve ``store``, which this process owns, while the context lasts.
 
+    The broker's ``has_failed`` is set when the store has failed; the context should end then.
     Raises :class:`~lakelog.errors.StoreLocked` if the store has a broker, here or in another
     process, :class:`PortUnavailable`, and :class:`~lakelog.errors.SettingsError` if a gRPC port is
     wanted and grpcio is missing.
@@ -81,6 +85,7 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
             ("delays", broker.delays.run),
             ("timers", broker.timers.run),
             ("transactions", broker.transactions.run),
+            ("health", lambda: _every(_HEALTH_INTERVAL_S, partial(_check_health, broker))),
             ("old timers", lambda: _every(_ROLL_INTERVAL_S, broker.timers.roll)),
             ("members", lambda: _every(_SILENCE_INTERVAL_S, _removing(broker))),
         )
@@ -96,7 +101,19 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
         if grpc_server is not None:
             await grpc_server.close()
         await server.close()
-        await broker.save()
+        if broker.failure is None:
+            await broker.save()
+
+
+async def _check_health(broker: Broker) -> None:
+    """Note the failure of the store, if it has failed: a full disk only pauses it."""
+    if broker.store.is_writable or broker.failure is not None:
+        return
+    try:
+        await in_thread(broker.store.flush)
+    except StoreFailed as error:
+        broker.failure = error
+        broker.has_failed.set()
 
 
 async def _grpc_server(broker: Broker, popping: Popping) -> GrpcServer | None:

@@ -72,7 +72,7 @@ def make(opening: Opening, name: str) -> Follower:
 
 
 def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
-    """Run the follower until ``stop`` is set."""
+    """Run the follower until ``stop`` is set; raises the error with which ``is_well`` ends it."""
     if isinstance(follower, FollowerProgram):
         _become(follower.command())
     follower.start()
@@ -81,10 +81,8 @@ def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
     try:
         # A signal just before a wait begins does not interrupt it, so no wait is without end.
         while not stop.wait(LONGEST_WAIT_S if seconds is None else seconds / BEATS):
-            if seconds is None:
-                continue
             if not isinstance(follower, WatchedFollower) or follower.is_well():
-                manager.tell(WATCHDOG)
+                manager.tell(*([] if seconds is None else [WATCHDOG]))
     finally:
         manager.tell(STOPPING)
         follower.stop()

@@ -12,15 +12,18 @@ import json
 import struct
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.bodies import body_of
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
+from lakelog_broker.popping.modes import RequestModes
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
@@ -42,7 +45,7 @@ class PopRequests:
 
     def __init__(self, broker: Broker, popping: Popping) -> None:
         self._broker, self._popping = broker, popping
-        self._modes: dict[tuple[str, str], tuple[str, int]] = {}
+        self._modes = RequestModes(RealFileSystem(), Path(broker.store.path))
 
     def handlers(self) -> Mapping[int, Handler]:
         """The requests that are served."""
@@ -175,12 +178,12 @@ class PopRequests:
         return request.response(hasMsg=str(found).lower(), pollingFull="false")
 
     def set_mode(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Let the members of a group pull or pop; lost at a restart of the broker."""
+        """Let the members of a group pull or pop."""
         content = body_of(request)
         topic, group, mode = content["topic"], content["consumerGroup"], content["mode"]
         if topic.startswith(RETRY_PREFIX):
             raise Refused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
-        self._modes[topic, group] = mode, int(content.get("popShareQueueNum") or 0)
+        self._modes.set(topic, group, mode, int(content.get("popShareQueueNum") or 0))
         return request.response()
 
     def assignment(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -188,7 +191,7 @@ class PopRequests:
         content = body_of(request)
         topic, group = content["topic"], content["consumerGroup"]
         config = self._broker.topics.require(topic)
-        mode = self._modes.get((topic, group), ("PULL", 0))[0]
+        mode = self._modes.get(topic, group)
         members = self._broker.members.group(group)
         clients = sorted(members.members) if members else []
         queues: Sequence[int] = range(config.read_queues)

@@ -1,0 +1,306 @@
+"""Java clients that send and consume under load with journals, and the laws of what they got."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+import lakelog
+from lakelog_replication.address import Address
+from lakelog_replication.remoting import BrokerRefused, call
+from tests.broker.later import java
+from tests.replication.broker import eventually
+from tests.replication.masterbroker import CREATE_GROUP, CREATE_TOPIC
+from tests.support.waiting import until
+
+TOPIC: Final = "Load"
+MEMBERS: Final = "lives", "dies"
+"""Each has two groups, of which it is the only member: no queue goes from one member to another."""
+GROUPS: Final = tuple(f"{kind}-{member}" for kind in ("push", "pop") for member in MEMBERS)
+NEVER_COME: Final = "rollback", "never"
+RETRIES: Final = 2
+DELAY_MS: Final = 1_000
+"""Of level 1, after which retries come, too."""
+PATIENCE_SECONDS: Final = 180.0
+_PAUSE_MS: Final = 20
+_SET_MODE: Final = 401
+
+Event = dict[str, Any]
+
+
+def configure(address: Address) -> None:
+    """Create the topic, limit the retries of all groups, and let half of them pop."""
+    fields = {
+        "topic": TOPIC,
+        "defaultTopic": "TBW102",
+        "readQueueNums": "4",
+        "writeQueueNums": "4",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
+    call(address, CREATE_TOPIC, fields)
+    for group in GROUPS:
+        body = {"groupName": group, "retryMaxTimes": RETRIES}
+        call(address, CREATE_GROUP, body=json.dumps(body).encode())
+        if group.startswith("pop"):
+            mode = {"topic": TOPIC, "consumerGroup": group, "mode": "POP", "popShareQueueNum": 0}
+            call(address, _SET_MODE, {}, json.dumps(mode).encode())
+
+
+@attrs.define
+class Kill:
+    """One broker or client that was killed.
+
+    :ivar begun_ms: a time before the kill; :ivar ended_ms: one after it, in ms since 1970
+    :ivar offsets: the saved offsets by then, by group, topic and queue id
+    """
+
+    of: str
+    begun_ms: int
+    ended_ms: int
+    offsets: Mapping[str, Mapping[str, Mapping[int, int]]]
+
+    def saved(self, event: Event) -> int:
+        """The offset of an event's group in the event's queue."""
+        topics = self.offsets.get(event["group"], {})
+        return topics.get(event["topic"], {}).get(event["queue"], 0)
+
+
+class Clients:
+    """Clients that are started, killed and started again, with the journals of all of them."""
+
+    def __init__(self, home: Path, *, span_ms: int = 3_000) -> None:
+        self.home, self._span_ms = home, span_ms
+        self.kills: list[Kill] = []
+        self._running: dict[str, subprocess.Popen[str]] = {}
+        self._starts = 0
+
+    def start(self, member: str, server: Address, *, pause_ms: int = _PAUSE_MS) -> None:
+        """Start a member, and wait until it sends."""
+        name = f"{member}{self._starts}"
+        self._starts += 1
+        journal = self.home / f"journal-{name}"
+        arguments = str(server), TOPIC, member, name, str(journal), str(pause_ms)
+        command = java("Load", *arguments, str(self._span_ms), home=self.home)
+        with (self.home / f"out-{name}").open("wb") as out:
+            self._running[member] = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=out, stderr=out, text=True
+            )
+        until(lambda: self.sent_by(name), f"{name} sent nothing", seconds=PATIENCE_SECONDS)
+
+    def sent_by(self, name: str) -> int:
+        """How many sends of a client were acknowledged until now."""
+        path = self.home / f"journal-{name}"
+        return path.read_bytes().count(b'"sent"') if path.exists() else 0
+
+    def acknowledged(self) -> int:
+        """How many sends were acknowledged until now."""
+        names = (path.name.removeprefix("journal-") for path in self.home.glob("journal-*"))
+        return sum(map(self.sent_by, names))
+
+    def await_sends(self, count: int) -> None:
+        """Wait until so many more sends are acknowledged."""
+        known = self.acknowledged()
+        until(lambda: self.acknowledged() >= known + count, seconds=PATIENCE_SECONDS)
+
+    def kill(self, *members: str, broker: Any = None) -> None:
+        """Kill members and a broker, in this order, and note it."""
+        begun = _now_ms()
+        for member in members:
+            self._end(member)
+        if broker is not None:
+            broker.end(killed=True)
+        ended = _now_ms()
+        self.kills += [Kill(each, begun, ended, self._saved_offsets()) for each in members]
+        if broker is not None:
+            self.kills.append(Kill("broker", begun, ended, self._saved_offsets()))
+
+    def _saved_offsets(self) -> dict[str, dict[str, dict[int, int]]]:
+        with lakelog.open(self.home / "store", mode="read") as store:
+            return {
+                group: {topic: dict(queues) for topic, queues in topics.items()}
+                for group, topics in store.groups().items()
+            }
+
+    def quiet(self) -> None:
+        """Let all members send no more."""
+        running = len(self._running)
+        before = self._count("stopped")
+        for process in self._running.values():
+            assert process.stdin is not None
+            process.stdin.write("stop\n")
+            process.stdin.flush()
+        until(lambda: self._count("stopped") == before + running, seconds=PATIENCE_SECONDS)
+
+    def _count(self, event: str) -> int:
+        return sum(each["event"] == event for each in self.events())
+
+    def end(self) -> None:
+        """Kill those that run."""
+        for member in list(self._running):
+            self._end(member)
+
+    def _end(self, member: str) -> None:
+        with self._running.pop(member) as process:
+            process.kill()
+
+    def events(self) -> list[Event]:
+        """All lines of the journals; the last one of a killed client may be torn."""
+        return [
+            json.loads(line)
+            for path in sorted(self.home.glob("journal-*"))
+            for line in path.read_text().split("\n")[:-1]
+        ]
+
+    def dead_letters(self) -> dict[str, set[str]]:
+        """The bodies in the dead letters of each group."""
+        with lakelog.open(self.home / "store", mode="read") as store:
+            return {group: set(_bodies(store, f"%DLQ%{group}")) for group in GROUPS}
+
+    def all_done(self, *, dead_letters: bool = True) -> None:
+        """Wait until each group has done all that is acknowledged, or has it as a dead letter."""
+
+        def missing() -> dict[str, list[str]]:
+            events = self.events()
+            dead = self.dead_letters() if dead_letters else {key: set[str]() for key in GROUPS}
+            return _missing(events, dead, dead_letters=dead_letters)
+
+        last: list[dict[str, list[str]]] = []
+
+        def done() -> bool:
+            last[:] = [missing()]
+            time.sleep(0.2)  # a whole pass over the journals
+            return not any(last[0].values())
+
+        try:
+            until(done, seconds=PATIENCE_SECONDS)
+        except AssertionError:
+            counts = {group: (len(bodies), bodies[:5]) for group, bodies in last[0].items()}
+            raise AssertionError(f"not consumed: {counts}") from None
+
+
+def _bodies(store: lakelog.Store, topic: str) -> Iterable[str]:
+    for queue in store.queues(topic):
+        for message in store.read(topic, queue.queue_id):
+            yield bytes(message.body).decode()
+
+
+def _missing(
+    events: list[Event], dead: Mapping[str, set[str]], *, dead_letters: bool
+) -> dict[str, list[str]]:
+    sent = [each["body"] for each in events if each["event"] == "sent"]
+    due = {body for body in sent if not body.endswith(NEVER_COME)}
+    if not dead_letters:
+        due = {body for body in due if not body.endswith("dead")}
+    done: dict[str, set[str]] = defaultdict(set)
+    for each in events:
+        if each["event"] == "got" and not each["fails"]:
+            done[each["group"]].add(each["body"])
+    return {group: sorted(due - done[group] - dead[group]) for group in GROUPS}
+
+
+def early(events: Iterable[Event]) -> list[Event]:
+    """What was delivered before its time, or again before the delay of a retry."""
+    events = list(events)
+    due = {each["body"]: each["due"] for each in events if each["event"] in {"sent", "failed"}}
+    got = [each for each in events if each["event"] == "got"]
+    found = [each for each in got if each["stored"] < due.get(each["body"], 0)]
+    failed: dict[tuple[str, str, int], int] = {}
+    times: dict[tuple[str, int], int] = {}
+    for each in got:
+        key, place = (each["group"], each["body"], each["times"]), (each["group"], each["place"])
+        failed[key] = min(failed.get(key, each["at"]), each["at"])
+        # A client whose return failed consumes the same record again, and counts that.
+        times[place] = min(times.get(place, each["times"]), each["times"])
+    for each in got:
+        if each["topic"].startswith("%RETRY%") and not each["popped"]:
+            former = times[each["group"], each["place"]] - 1
+            first = failed.get((each["group"], each["body"], former))
+            if first is None or each["stored"] < first + DELAY_MS:
+                found.append(each)
+    return found
+
+
+def rolled_back(events: Iterable[Event]) -> list[Event]:
+    """What was delivered although it was rolled back."""
+    return [each for each in events if each["event"] == "got" and each["body"].endswith(NEVER_COME)]
+
+
+def redelivered(events: Iterable[Event], kills: list[Kill]) -> tuple[list[Any], dict[str, int]]:
+    """Redeliveries that no rule of the protocol allows, and counts of the others.
+
+    - A message that was sent once is stored once in its topic: a failed send is not repeated. One
+      that was set aside is stored again if the broker was killed behind the first delivery.
+    - A record is handed to a group again after a kill, if it is not below the offset that was saved
+      by then; or by a pop when its invisible time is over. A retry is another hand-out.
+    """
+    wrong: list[Any] = []
+    counts = dict.fromkeys(("stored again", "handed out again", "popped again"), 0)
+    got = [each for each in events if each["event"] == "got"]
+    places: dict[str, dict[int, int]] = defaultdict(dict)
+    for each in got:
+        if each["topic"] == TOPIC:
+            places[each["body"]][each["place"]] = each["stored"]
+    brokers = [each for each in kills if each.of == "broker"]
+    for body, stored in places.items():
+        times = [stored[place] for place in sorted(stored)]
+        for former, later in itertools.pairwise(times):
+            counts["stored again"] += 1
+            is_later = body.endswith(("delay", "timer", "commit", "asked"))
+            if not is_later or not any(
+                former <= kill.ended_ms and later >= kill.begun_ms for kill in brokers
+            ):
+                wrong.append((body, former, later))
+    hand_outs: dict[tuple[str, int, int], list[Event]] = defaultdict(list)
+    for each in got:
+        hand_outs[each["group"], each["place"], each["times"]].append(each)
+    for again in hand_outs.values():
+        again.sort(key=lambda each: each["at"])
+        for first, second in itertools.pairwise(again):
+            kind = _again(first, second, kills)
+            if kind is None:
+                wrong.append((first, second))
+            else:
+                counts[kind] += 1
+    return wrong, counts
+
+
+def _again(first: Event, second: Event, kills: list[Kill]) -> str | None:
+    """Which rule allows a second hand-out."""
+    member = first["group"].partition("-")[2]
+    begun_ms = first["popped"] or first["at"]  # what was popped may wait in the client for a while
+    for kill in kills:
+        is_between = begun_ms <= kill.ended_ms and second["at"] >= kill.begun_ms
+        if is_between and kill.of in {"broker", member} and first["offset"] >= kill.saved(first):
+            return "handed out again"
+    if first["popped"] and second["popped"] >= first["popped"] + first["invisible"]:
+        return "popped again"
+    return None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def await_route(names: Address, broker: Address) -> None:
+    """Wait until the name server knows the broker's topic."""
+
+    def is_known() -> bool:
+        try:
+            configure(broker)
+            call(names, 105, {"topic": TOPIC})
+        except (BrokerRefused, OSError):
+            return False
+        return True
+
+    eventually(is_known)

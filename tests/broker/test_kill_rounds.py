@@ -1,0 +1,148 @@
+"""Brokers and clients are killed under load with all kinds of messages, and brokers take turns.
+
+Nothing acknowledged is lost, nothing is early, nothing rolled back comes, and nothing comes again
+except where the protocol allows it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from lakelog_replication.address import Address
+from tests.broker.later import Serving, lakelogs_broker, rocketmqs_broker
+from tests.broker.load import (
+    MEMBERS,
+    Clients,
+    await_route,
+    configure,
+    early,
+    redelivered,
+    rolled_back,
+)
+from tests.replication.masterbroker import free_ports
+from tests.support.sampling import chance
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(3600)]
+_LOG = logging.getLogger(__name__)
+CHECKS: Final = 1_000
+"""Of a transaction, one a second: clients may need a while to start."""
+SETTINGS: Final = (
+    *("--set", "broker.transaction_check_interval_s=1"),
+    *("--set", f"broker.transaction_check_limit={CHECKS}"),
+)
+KILLED: Final = ("broker", "client", "both")
+LIVES_S: Final = 1.0, 3.0, 8.0
+"""Longest times between sends of a round and its kill; progress is saved every five seconds."""
+SENT: Final = 10
+"""Acknowledged sends in a round before its kill, at least."""
+
+
+def rounds_of(path: Path, clients: Clients, killed: list[str]) -> None:
+    """Kill in each round, and start again; then let the clients finish, and check."""
+    random, (port,) = chance(), free_ports(1)
+    with ExitStack() as stack:
+        serving = stack.enter_context(lakelogs_broker(path, port, SETTINGS))
+        configure(serving.server)
+        for member in MEMBERS:
+            clients.start(member, serving.server)
+        for number, what in enumerate(killed):
+            clients.await_sends(SENT)
+            time.sleep(random.uniform(0, random.choice(LIVES_S)))
+            dying = ("dies",) if what in {"client", "both"} else ()
+            clients.kill(*dying, broker=serving if what in {"broker", "both"} else None)
+            if what in {"broker", "both"}:
+                serving = stack.enter_context(lakelogs_broker(path, port, SETTINGS))
+            for member in dying:
+                clients.start(member, serving.server)
+            _LOG.info("round %d: %s killed", number, what)
+        clients.quiet()
+        clients.all_done()
+        check(clients)
+        events = clients.events()
+        wrong, counts = redelivered(events, clients.kills)
+        _LOG.info("%s", {**Counter(each["event"] for each in events), **counts})
+        assert not wrong, (len(wrong), wrong[:3])
+        clients.kill(*MEMBERS, broker=serving)
+
+
+def check(clients: Clients) -> None:
+    """Nothing was early, and nothing rolled back came."""
+    events = clients.events()
+    assert not early(events)[:3]
+    assert not rolled_back(events)[:3]
+
+
+@contextmanager
+def clients_of(home: Path) -> Iterator[Clients]:
+    """Clients that end with the test."""
+    clients = Clients(home)
+    try:
+        yield clients
+    finally:
+        clients.end()
+
+
+def test_some_rounds_lose_nothing(tmp_path: Path) -> None:
+    with clients_of(tmp_path) as clients:
+        rounds_of(tmp_path, clients, ["broker", "both"])
+
+
+@pytest.mark.slow
+def test_sixty_rounds_lose_nothing_and_brokers_take_turns(tmp_path: Path) -> None:
+    with clients_of(tmp_path) as clients:
+        random = chance()
+        rounds_of(tmp_path, clients, [random.choice(KILLED) for _ in range(60)])
+        leave_in_flight(tmp_path, clients)
+        take_over(tmp_path, clients)
+        with lakelogs_broker(tmp_path, 0, SETTINGS) as serving:
+            finish(clients, serving.server)
+
+
+@pytest.mark.slow
+def test_brokers_take_turns(tmp_path: Path) -> None:
+    with clients_of(tmp_path) as clients:
+        leave_in_flight(tmp_path, clients)
+        take_over(tmp_path, clients)
+        with lakelogs_broker(tmp_path, 0, SETTINGS) as serving:
+            finish(clients, serving.server)
+
+
+def leave_in_flight(path: Path, clients: Clients) -> None:
+    """Kill lakelog's broker and its clients while messages of all kinds wait."""
+    with lakelogs_broker(path, 0, SETTINGS) as serving:
+        configure(serving.server)
+        send_and_kill(clients, serving.server, serving)
+
+
+def take_over(path: Path, clients: Clients) -> None:
+    """RocketMQ's broker finishes what is in flight, and is killed with more of it."""
+    with rocketmqs_broker(path, transactionCheckMax=CHECKS) as serving:
+        await_route(serving.server, serving.process.client)
+        finish(clients, serving.server, dead_letters=False)
+        send_and_kill(clients, serving.server, serving)
+
+
+def send_and_kill(clients: Clients, server: Address, broker: Serving) -> None:
+    """Start clients, and kill them and the broker while they send."""
+    for member in MEMBERS:
+        clients.start(member, server)
+    clients.await_sends(20 * SENT)
+    clients.kill(*MEMBERS, broker=broker)
+
+
+def finish(clients: Clients, server: Address, *, dead_letters: bool = True) -> None:
+    """Start clients that consume everything, and check."""
+    for member in MEMBERS:
+        clients.start(member, server)
+    clients.quiet()
+    clients.all_done(dead_letters=dead_letters)
+    check(clients)
+    clients.end()

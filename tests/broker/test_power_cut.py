@@ -1,0 +1,261 @@
+"""The disk of a broker is cut off or full: what was acknowledged is there after a new start."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Final
+
+import attrs
+import pytest
+
+import lakelog
+from lakelog_broker.appending import HALF_TOPIC, TIMER_TOPIC
+from lakelog_broker.codes import RequestCode
+from lakelog_broker.embedded import EmbeddedBroker
+from lakelog_broker.scheduled.transactions import OP_TOPIC
+from lakelog_replication.address import Address
+from lakelog_replication.remoting import BrokerRefused, call
+from plugins.broker.tests.raw_client import answer_to, send
+from tests.faults.disks import Disk, made
+from tests.replication.masterbroker import SEGMENT
+from tests.replication.test_full_disk import eat
+from tests.support.smalldisk import tmpfs
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
+TOPIC: Final = "Cut"
+GROUP: Final = "readers"
+COMMIT, ROLLBACK = 8, 12
+KINDS: Final = "plain", "delay", "timer", "commit", "rollback", "half"
+THREADS: Final = 4
+REFUSED: Final = 4
+FAILED: Final = "a write or sync failed"
+SIZES: Final = ("--set", f"segment_size_bytes={SEGMENT}", "--set", "preallocate=false")
+
+
+@contextmanager
+def served(store: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """``lakelog broker`` on a store, and its address."""
+    program = (sys.executable, "-m", "lakelog", "broker", str(store), "--json", "--port", "0")
+    with subprocess.Popen(
+        [*program, *SIZES, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process, json.loads(process.stdout.readline())["namesrv"]
+        finally:
+            process.kill()
+
+
+@attrs.define
+class Senders:
+    """Threads that send messages of all kinds, and note those that were acknowledged.
+
+    :ivar halves: half messages by body, with their queue offsets
+    :ivar refusals: the error that ended each thread
+    """
+
+    address: str
+    acknowledged: list[str] = attrs.field(factory=list)
+    halves: dict[str, int] = attrs.field(factory=dict)
+    refusals: list[Exception] = attrs.field(factory=list)
+    _stop: Event = attrs.field(factory=Event)
+    _threads: list[Thread] = attrs.field(factory=list)
+
+    def start(self, first: int) -> None:
+        """Begin; bodies have the number ``first``."""
+        for number in range(THREADS):
+            self._threads.append(Thread(target=self._send, args=(f"{first}-{number}", number)))
+            self._threads[-1].start()
+
+    def wait(self, count: int) -> None:
+        """Wait until so many messages are acknowledged."""
+        until(lambda: len(self.acknowledged) >= count)
+
+    def stop(self) -> None:
+        """End all threads."""
+        self._stop.set()
+        for each in self._threads:
+            each.join()
+
+    def _send(self, letters: str, queue_id: int) -> None:
+        try:
+            number = 0
+            while not self._stop.is_set():
+                kind = KINDS[number % len(KINDS)]
+                self._send_one(f"{letters}-{number}-{kind}", kind, queue_id)
+                number += 1
+        except (BrokerRefused, OSError) as error:
+            self.refusals.append(error)
+
+    def _send_one(self, body: str, kind: str, queue_id: int) -> None:
+        properties: dict[str, Any] = {"UNIQ_KEY": body}
+        if kind == "delay":
+            properties["DELAY"] = 1
+        elif kind == "timer":
+            properties["TIMER_DELIVER_MS"] = time.time_ns() // 1_000_000 + 1_500
+        elif kind != "plain":
+            properties |= {"TRAN_MSG": "true", "PGROUP": "producers"}
+        sent = answer_to(self.address, TOPIC, body.encode(), queue_id, **properties).fields
+        if "TRAN_MSG" in properties:
+            self.halves[body] = int(sent["queueOffset"])
+        self.acknowledged.append(body)
+        if kind in {"commit", "rollback"}:
+            self._end(sent, COMMIT if kind == "commit" else ROLLBACK)
+        elif kind == "plain":
+            next_offset = str(int(sent["queueOffset"]) + 1)
+            fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": str(queue_id)}
+            fields["commitOffset"] = next_offset
+            call(self._broker, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+
+    def _end(self, sent: Any, outcome: int) -> None:
+        fields = {
+            "producerGroup": "producers",
+            "tranStateTableOffset": sent["queueOffset"],
+            "commitLogOffset": str(int(sent["msgId"][-16:], 16)),
+            "commitOrRollback": str(outcome),
+            "fromTransactionCheck": "false",
+            "msgId": sent["msgId"],
+        }
+        call(self._broker, RequestCode.END_TRANSACTION, fields)
+
+    @property
+    def _broker(self) -> Address:
+        return Address.parse(self.address)
+
+
+@pytest.fixture(params=["ext4", "xfs"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+    """A small file system."""
+    with made(request.param, tmp_path) as disk:
+        yield disk
+
+
+@pytest.mark.parametrize("cuts", [1, pytest.param(8, marks=pytest.mark.slow)])
+def test_a_cut_ends_the_broker_and_loses_nothing_acknowledged(disk: Disk, cuts: int) -> None:
+    path = disk.place / "store"
+    acknowledged: list[str] = []
+    halves: dict[str, int] = {}
+    for number in range(cuts):
+        with served(path, "--set", "flush=group-commit") as (process, address):
+            senders = Senders(address)
+            senders.start(number)
+            try:
+                senders.wait(200)
+                until((path / "config" / "consumerOffset.json").exists)  # it is saved last
+                disk.cut()
+                ended = process.wait(60)
+            finally:
+                senders.stop()
+            assert process.stderr is not None
+            said = process.stderr.read()
+            # The system ends a process that needs a mapped page that a dead disk does not give.
+            assert ended == -signal.SIGBUS or (ended == REFUSED and FAILED in said), (ended, said)
+        acknowledged += senders.acknowledged
+        halves |= senders.halves
+        disk.unmount()
+        disk.mount()
+        check_progress(path)
+    come(path, acknowledged, halves)
+
+
+def check_progress(path: Path) -> None:
+    """No saved progress is ahead of the log that the cut left."""
+    with lakelog.open(path, mode="exclusive") as store:
+        ends = {
+            (topic, queue.queue_id): (store.queue_bounds(topic, queue.queue_id) or (0, 0))[1]
+            for topic in store.topics()
+            for queue in store.queues(topic)
+        }
+        for group, topics in store.groups().items():
+            for topic, queues in topics.items():
+                for queue_id, offset in queues.items():
+                    assert offset <= ends.get((topic, queue_id), 0), (group, topic, queue_id)
+        delays = json.loads((path / "config" / "delayOffset.json").read_text())["offsetTable"]
+        for level, offset in delays.items():
+            assert offset <= ends.get(("SCHEDULE_TOPIC_XXXX", int(level) - 1), 0)
+        timers = json.loads((path / "config" / "timerProgress.json").read_text())
+        assert timers["readOffset"] <= ends.get((TIMER_TOPIC, 0), 0)
+
+
+def come(path: Path, acknowledged: list[str], halves: dict[str, int]) -> None:
+    """All that was acknowledged comes; transactions are ended as they were, or wait."""
+    with EmbeddedBroker(path) as broker:
+
+        def bodies() -> set[str]:
+            return {bytes(each.body).decode() for each in broker.messages(TOPIC)}
+
+        due = {each for each in acknowledged if each.endswith(("plain", "delay", "timer"))}
+        with suppress(AssertionError):
+            until(lambda: due <= bodies())
+        assert not due - bodies()
+        ended = {
+            int(number)
+            for each in broker.messages(OP_TOPIC)
+            for number in bytes(each.body).split(b",")
+            if number
+        }
+        # A half message that is asked about is appended again, and its former place is ended.
+        waiting = {
+            bytes(each.body).decode()
+            for each in broker.messages(HALF_TOPIC)
+            if each.queue_offset not in ended
+        }
+        found = bodies()
+        for body in halves:
+            if body.endswith("half"):
+                assert body in waiting
+            if body.endswith("commit"):
+                assert body in waiting | found
+            else:
+                assert body not in found
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def small(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A small file system that gets full."""
+    if request.param == "tmpfs":
+        with tmpfs(tmp_path, 48 << 20) as place:
+            yield place
+    else:
+        with made(request.param, tmp_path) as mounted:
+            yield mounted.place
+
+
+@pytest.mark.parametrize("flush", ["timed", "group-commit"])
+def test_a_full_disk_refuses_messages_until_there_is_room(small: Path, flush: str) -> None:
+    path = small / "store"
+    with served(path, "--set", f"flush={flush}") as (process, address):
+        full, roomy = Senders(address), Senders(address)
+        full.start(0)
+        full.wait(50)
+        eaten = eat(small, 2 * SEGMENT)
+        until(lambda: is_full(address))
+        full.stop()
+        assert process.poll() is None
+        eaten.unlink()
+        until(lambda: not is_full(address))
+        roomy.start(1)
+        roomy.wait(50)
+        roomy.stop()
+        assert not roomy.refusals
+        process.terminate()
+        assert process.wait(60) == 0
+    come(path, full.acknowledged + roomy.acknowledged, full.halves | roomy.halves)
+
+
+def is_full(address: str) -> bool:
+    """Send a large message; whether it was refused."""
+    try:
+        send(address, "Filler", bytes(SEGMENT // 8))
+    except BrokerRefused:
+        return True
+    return False
