@@ -17,6 +17,7 @@ from lakelog_broker.popping.checkpoints import honour_checkpoints
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
+from lakelog_broker.state.traffic import SAMPLE_INTERVAL_S
 from lakelog_daemon.file_lock import locked
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
             ("delays", broker.delays.run),
             ("timers", broker.timers.run),
             ("transactions", broker.transactions.run),
+            ("statistics", lambda: _every(SAMPLE_INTERVAL_S, _sampling(broker))),
             ("old timers", lambda: _every(_ROLL_INTERVAL_S, broker.timers.roll)),
             ("members", lambda: _every(_SILENCE_INTERVAL_S, _removing(broker))),
         )
@@ -134,6 +136,13 @@ async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None
     while True:
         await asyncio.sleep(interval_s)
         await work()
+
+
+def _sampling(broker: Broker) -> Callable[[], Awaitable[None]]:
+    async def sample() -> None:
+        broker.traffic.sample()
+
+    return sample
 
 
 def _removing(broker: Broker) -> Callable[[], Awaitable[None]]:

@@ -114,7 +114,11 @@ class Popping:
             most = request.max_messages - len(found)
             if most <= 0:
                 break
-            found += self._pop_queue(request, topic, flag, queue_id, most)
+            got = self._pop_queue(request, topic, flag, queue_id, most)
+            if got:
+                end = got[-1].message.queue_offset + 1
+                self._broker.traffic.note_read(request.group, topic, queue_id, end, len(got))
+            found += got
         return found
 
     def _places(self, request: PopRequest) -> Iterable[tuple[str, int, int]]:
@@ -147,7 +151,7 @@ class Popping:
                 found.append(again)
                 if len(found) >= most:
                     return found
-        if request.is_ordered and queue.out:
+        if request.is_ordered and queue.out and not found:  # all are on their way elsewhere
             return found
         selection = request.selection if flag == OWN_TOPIC else EVERYTHING
         messages = self._read(selection, topic, queue_id, queue, min(most - len(found), queue.room))
