@@ -137,7 +137,7 @@ class Popping:
     ) -> list[Popped]:
         from_first = request.from_first or flag != OWN_TOPIC
         queue = self._queue(request.group, topic, queue_id, from_first)
-        now_ms = self._clock_ms()
+        now_ms, queue.is_ordered = self._clock_ms(), request.is_ordered
         if request.is_ordered:
             ready = self._ordered_again(request, queue, now_ms)
             if ready is None:
@@ -189,7 +189,7 @@ class Popping:
         """The offsets to hand out again; ``None`` if a message of the queue is still out."""
         is_repeated = bool(request.attempt_id) and request.attempt_id == queue.attempt_id
         out = queue.out.values()
-        if not is_repeated and any(each.visible_ms > now_ms for each in out):
+        if not is_repeated and any(each.visible_ms > now_ms and not each.is_done for each in out):
             return None
         queue.attempt_id = request.attempt_id
         return list(queue.out)
@@ -302,7 +302,7 @@ class Popping:
         place, queue = self._find(group, topic, handle)
         if queue is None:
             return False
-        queue.remove(handle.offset)
+        queue.acknowledge(handle.offset)
         self._commit(*place, queue)
         self._broker.waits.wake(place[1], place[2])  # an ordered queue may give the next message
         return True
@@ -360,7 +360,7 @@ class Popping:
         place = group, handle.topic_of(group, topic), handle.queue_id
         queue = self._queues.get(place)
         out = queue.out.get(handle.offset) if queue else None
-        is_current = out is not None and out.pop_time_ms == handle.pop_time_ms and not out.is_moving
+        is_current = out is not None and out.pop_time_ms == handle.pop_time_ms and out.comes_again
         return place, queue if is_current else None
 
     def _queue(self, group: str, topic: str, queue_id: int, from_first: bool) -> PopQueue:
