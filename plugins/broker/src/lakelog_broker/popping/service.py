@@ -185,11 +185,17 @@ class Popping:
         return []
 
     @staticmethod
-    def _ordered_again(request: PopRequest, queue: PopQueue, now_ms: int) -> Iterable[int] | None:
+    def _is_blocked(request: PopRequest, queue: PopQueue, now_ms: int) -> bool:
+        """Whether a message of an ordered queue is out, and the request is no repetition."""
+        if request.attempt_id and request.attempt_id == queue.attempt_id:
+            return False
+        return any(each.visible_ms > now_ms and not each.is_done for each in queue.out.values())
+
+    def _ordered_again(
+        self, request: PopRequest, queue: PopQueue, now_ms: int
+    ) -> Iterable[int] | None:
         """The offsets to hand out again; ``None`` if a message of the queue is still out."""
-        is_repeated = bool(request.attempt_id) and request.attempt_id == queue.attempt_id
-        out = queue.out.values()
-        if not is_repeated and any(each.visible_ms > now_ms and not each.is_done for each in out):
+        if self._is_blocked(request, queue, now_ms):
             return None
         queue.attempt_id = request.attempt_id
         return list(queue.out)
@@ -210,8 +216,10 @@ class Popping:
             queue.remove(offset)
             self._commit(request.group, topic, queue_id, queue)
             return None
-        repeats = former.visible_ms > now_ms  # an ordered request that is repeated
-        moved = None if repeats else self._moved_away(request, queue, former, got[0], flag)
+        # The request is repeated, or an acknowledged message follows one that comes again.
+        repeats = former.visible_ms > now_ms and not former.is_done
+        stays = repeats or former.is_done
+        moved = None if stays else self._moved_away(request, queue, former, got[0], flag)
         if moved is not None and self._move(request.group, queue, got[0], moved):
             return None
         out = HandOut(
@@ -347,6 +355,8 @@ class Popping:
         now_ms = self._clock_ms()
         for topic, flag, queue_id in self._places(request):
             queue = self._queue(request.group, topic, queue_id, flag != OWN_TOPIC)
+            if request.is_ordered and self._is_blocked(request, queue, now_ms):
+                continue
             due_ms = queue.due_ms
             if due_ms is not None and due_ms <= now_ms:
                 return True

@@ -97,7 +97,7 @@ class GroupRequests:
                     "clientId": each.client_id,
                     "language": each.language,
                     "lastUpdateTimestamp": now_ms - int(1000 * (now_s - each.seen_s)),
-                    "remoteIP": getattr(each.peer, "peer", ""),
+                    "remoteIP": f"/{getattr(each.peer, 'peer', '')}",
                     "version": each.version,
                 }
                 for each in members.values()
