@@ -83,7 +83,13 @@ class TopicTable:
 
     def of_group(self, prefix: str, group: str) -> TopicConfig:
         """The topic of retries (``%RETRY%``) or dead letters (``%DLQ%``) of a group, created."""
-        return self.create(prefix + group, 1)
+        found = self.find(prefix + group)
+        if found is not None:
+            return found
+        is_retries = prefix == RETRY_PREFIX
+        return self.create(
+            prefix + group, self.group_settings(group)["retryQueueNums"] if is_retries else 1
+        )
 
     def created_by_sending(
         self, topic: str, default_topic: str = AUTO_CREATE_TOPIC, queues: int | None = None
