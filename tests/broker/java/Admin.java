@@ -5,6 +5,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.List;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -45,7 +46,8 @@ public final class Admin {
     public static void main(String[] args) {
         int code = 0;
         try {
-            Thread waker = new Thread(Admin::wake);
+            Thread main = Thread.currentThread();
+            Thread waker = new Thread(() -> wake(main));
             waker.setDaemon(true);
             waker.start();
             List<String> lines = Files.readAllLines(Path.of(args[0]));
@@ -62,12 +64,15 @@ public final class Admin {
     }
 
     /** Ends the wait of 3 seconds with which each command closes its client. */
-    private static void wake() {
+    private static void wake(Thread main) {
         while (true) {
-            for (Thread each : Thread.getAllStackTraces().keySet()) {
-                if (each.getName().startsWith("NettyEventExecutor")) {
-                    each.interrupt();
-                }
+            if (has(main.getStackTrace(), "NettyRemotingClient", "shutdown")) {
+                Thread.getAllStackTraces().forEach((thread, stack) -> {
+                    boolean waits = has(stack, "LinkedBlockingQueue", "poll");
+                    if (waits && thread.getName().startsWith("NettyEventExecutor")) {
+                        thread.interrupt();
+                    }
+                });
             }
             try {
                 Thread.sleep(50);
@@ -75,6 +80,11 @@ public final class Admin {
                 return;
             }
         }
+    }
+
+    private static boolean has(StackTraceElement[] stack, String type, String method) {
+        return Arrays.stream(stack).anyMatch(each ->
+            each.getClassName().endsWith(type) && each.getMethodName().equals(method));
     }
 
     private void run(String line) throws Exception {
