@@ -18,19 +18,19 @@ from lakelog_broker.state.traffic import (
 
 
 @attrs.define
-class Queue:
+class LongQueue:
     """A queue that grows."""
 
     topic: str
     max_offset: int
 
 
-class Case:
+class Counted:
     """A topic with messages from before the start, a topic of the broker's own, and a clock."""
 
     def __init__(self) -> None:
         self.now_s = 1_000_000.0
-        self.queues = [Queue("orders", 5), Queue("orders", 0), Queue("own", 0)]
+        self.queues = [LongQueue("orders", 5), LongQueue("orders", 0), LongQueue("own", 0)]
         self.traffic = Traffic(
             lambda: self.queues, lambda topic: topic != "own", lambda: self.now_s
         )
@@ -44,12 +44,12 @@ class Case:
 
 def test_growth_since_the_start() -> None:
     """Of all queues of a topic; topics of the broker's own are not part of its sum."""
-    case = Case()
+    case = Counted()
     assert case.traffic.counts() == {}
     case.queues[0].max_offset += 2
     case.queues[1].max_offset += 1
     case.queues[2].max_offset += 4
-    case.queues.append(Queue("new", 1))
+    case.queues.append(LongQueue("new", 1))
     counts = {(TOPIC_PUT, "orders"): 3, (TOPIC_PUT, "own"): 4, (TOPIC_PUT, "new"): 1}
     assert case.traffic.counts() == {**counts, (BROKER_PUT, ""): 4}
     case.traffic.note_read("billing", "orders", 0, 7, 2)
@@ -65,7 +65,7 @@ def test_growth_since_the_start() -> None:
 
 def test_rates_of_windows() -> None:
     """A message counts in each window until it is older than the window."""
-    case = Case()
+    case = Counted()
     assert case.traffic.rates(TOPIC_PUT, "orders") is None
     case.wait(20)
     case.queues[0].max_offset += 60
@@ -84,7 +84,7 @@ def test_rates_of_windows() -> None:
 
 def test_counts_of_midnights() -> None:
     """Those of the last two, as the broker has seen them."""
-    case = Case()
+    case = Counted()
     case.queues[0].max_offset += 3
     case.traffic.note_read("billing", "orders", 0, 1, 1)
     assert case.traffic.mornings == ((0, 0), (0, 0))

@@ -21,7 +21,7 @@ _WINDOWS: Final = {MINUTE: (60, SAMPLE_INTERVAL_S), HOUR: (3600, 600), DAY: (864
 """Length of each, and the interval of its samples, in seconds; as RocketMQ's ``StatsItem``."""
 
 
-class QueueEnd(Protocol):
+class GrowingQueue(Protocol):
     """A queue, and the offset of its next message."""
 
     @property
@@ -61,7 +61,7 @@ class Traffic:
 
     def __init__(
         self,
-        queues: Callable[[], Iterable[QueueEnd]],
+        queues: Callable[[], Iterable[GrowingQueue]],
         is_counted: Callable[[str], bool],
         clock: Callable[[], float] = time.time,
     ) -> None:
