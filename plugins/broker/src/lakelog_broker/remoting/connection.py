@@ -256,7 +256,8 @@ class Connection(asyncio.Protocol):
         Raises ``TimeoutError`` after ``CALL_TIMEOUT_S``, and ``ConnectionError``.
         """
         opaque = self._server.next_opaque()
-        call = self._calls[opaque] = asyncio.get_running_loop().create_future()
+        call: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        self._calls[opaque] = call
         try:
             self._write(encode_frame(RemotingCommand(code, opaque, 0, fields, body)))
             async with asyncio.timeout(CALL_TIMEOUT_S):
