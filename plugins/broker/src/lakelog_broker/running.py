@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog import Store
 from lakelog.errors import LakelogError, SettingsError
+from lakelog.runtime.threads import in_thread
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.checkpoints import honour_checkpoints
 from lakelog_broker.popping.service import Popping
@@ -140,7 +141,7 @@ async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None
 
 def _sampling(broker: Broker) -> Callable[[], Awaitable[None]]:
     async def sample() -> None:
-        broker.traffic.sample()
+        broker.traffic.sample(await in_thread(broker.traffic.topic_ends))
 
     return sample
 

@@ -69,7 +69,7 @@ class Traffic:
         self._reads: Counter[tuple[str, str]] = Counter()
         self._pulled: dict[tuple[str, str, int], int] = {}
         self.found = self.missed = 0
-        self._ends = self._topic_ends()
+        self._ends = self.topic_ends()
         self._first = _Sample(clock(), {})
         self._samples = {
             name: deque([self._first], 1 + s // i) for name, (s, i) in _WINDOWS.items()
@@ -98,9 +98,12 @@ class Traffic:
         for key in [each for each in self._reads if each[1] == group]:
             del self._reads[key]
 
-    def sample(self) -> None:
-        """Keep the present counts for later rates; called every ``SAMPLE_INTERVAL_S``."""
-        now = _Sample(self._clock(), self.counts())
+    def sample(self, ends: Mapping[str, int] | None = None) -> None:
+        """Keep the present counts for later rates; called every ``SAMPLE_INTERVAL_S``.
+
+        :param ends: those of :meth:`topic_ends`, which takes its time with many queues
+        """
+        now = _Sample(self._clock(), self.counts(ends))
         last = self._samples[MINUTE][-1]
         if time.localtime(last.time_s).tm_yday != time.localtime(now.time_s).tm_yday:
             total = now.counts.get((BROKER_PUT, ""), 0), now.counts.get((BROKER_GET, ""), 0)
@@ -109,10 +112,10 @@ class Traffic:
             if now.time_s - self._samples[name][-1].time_s >= interval_s:
                 self._samples[name].append(now)
 
-    def counts(self) -> dict[tuple[str, str], int]:
+    def counts(self, ends: Mapping[str, int] | None = None) -> dict[tuple[str, str], int]:
         """All counts since the start that are not 0, by the name of a statistic and its key."""
         found = Counter[tuple[str, str]]()
-        for topic, end in self._topic_ends().items():
+        for topic, end in (self.topic_ends() if ends is None else ends).items():
             put = end - self._ends.get(topic, 0)
             found[TOPIC_PUT, topic] += put
             if self._is_counted(topic):
@@ -143,7 +146,8 @@ class Traffic:
         former = minute[-1], minute[0], hour[-1]
         return [_rate(each, now_s, present, (name, "")).per_second for each in former]
 
-    def _topic_ends(self) -> Counter[str]:
+    def topic_ends(self) -> Counter[str]:
+        """The sum of the ends of each topic's queues; may be called in any thread."""
         ends = Counter[str]()
         for queue in self._queues():
             ends[queue.topic] += queue.max_offset
