@@ -65,7 +65,7 @@ def _tools(home: Path, *arguments: str, flags: tuple[str, ...] = ()) -> list[str
 
 
 @contextmanager
-def _lakelogs_broker(home: Path, **settings: Any) -> Iterator[Address]:
+def lakelogs_broker_here(home: Path, **settings: Any) -> Iterator[Address]:
     """A broker in a thread of this process."""
     started = Event()
     found: list[Any] = []
@@ -106,7 +106,7 @@ def test_users_of_java_clients(tmp_path: Path) -> None:
         "bob-key:ann-secret:orders": "no route",
         "::orders": "no route",
     }
-    with _lakelogs_broker(tmp_path, users=users) as server:
+    with lakelogs_broker_here(tmp_path, users=users) as server:
         lines = _tools(tmp_path, "send", str(server), *cases)
     assert dict(each.split(" ", 2)[1:] for each in lines if each.startswith("sent ")) == cases
 
@@ -119,14 +119,14 @@ def test_tls_of_java_clients(tmp_path: Path) -> None:
     subject = ("-nodes", "-days", "2", "-subj", "/CN=tests", "-newkey", "rsa:2048")
     command = ["openssl", "req", "-x509", *subject, "-out", str(pem), "-keyout", str(key)]
     subprocess.run(command, check=True, capture_output=True)
-    with _lakelogs_broker(tmp_path, tls="required", certificate=pem, key=key) as server:
+    with lakelogs_broker_here(tmp_path, tls="required", certificate=pem, key=key) as server:
         lines = _tools(tmp_path, "send", str(server), "::orders", flags=("-Dtls.enable=true",))
     assert "sent ::orders SEND_OK" in lines
 
 
 def test_runtime_info_for_replicas(tmp_path: Path) -> None:
     """As a replica reads it."""
-    with _lakelogs_broker(tmp_path) as server:
+    with lakelogs_broker_here(tmp_path) as server:
         found = runtime_info(server)
     assert found.minimum == 0
     assert found.flushed <= found.end
@@ -137,7 +137,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Name
     """Both kinds of broker."""
     homes = {each: tmp_path_factory.mktemp(each) for each in ("lakelog", "rocketmq")}
     with (
-        _lakelogs_broker(homes["lakelog"]) as ours,
+        lakelogs_broker_here(homes["lakelog"]) as ours,
         rocketmqs_broker(homes["rocketmq"]) as theirs,
     ):
         names = theirs.server  # the broker listens before it has registered there

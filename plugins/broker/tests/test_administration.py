@@ -10,6 +10,7 @@ from typing import Any
 
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode, ResponseCode
+from lakelog_broker.remoting.frame import RemotingCommand, encode_frame
 from plugins.broker.tests.support import Client, served
 
 
@@ -131,6 +132,8 @@ def test_connections_and_settings_of_groups(tmp_path: Path) -> None:
         await client.call(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
         config = await _content(client, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group="billing")
         assert config["retryMaxTimes"] == broker.topics.retry_limit("billing") == 3
+        found = await _content(client, RequestCode.GET_ALL_PRODUCER_INFO)
+        assert [each["clientId"] for each in found["data"]["shop"]] == ["c1"]
 
     _with(tmp_path, work)
 
@@ -168,5 +171,141 @@ def test_replies_reach_the_producer_that_asked(tmp_path: Path) -> None:
         assert lost.code == ResponseCode.SYSTEM_ERROR
         assert broker.store.max_offset == end
         asking.close()
+
+    _with(tmp_path, work)
+
+
+def test_settings_of_groups_are_kept(tmp_path: Path) -> None:
+    """All that RocketMQ knows, by later changes too; one of a wrong type is refused."""
+
+    async def work(_broker: Broker, client: Client) -> None:
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        for change in ({"consumeEnable": False, "retryQueueNums": 3}, {"brokerId": 0, "other": 1}):
+            body = json.dumps({"groupName": "billing", **change}).encode()
+            assert (await client.call(code, body)).code == ResponseCode.SUCCESS
+        body = json.dumps({"groupName": "billing", "retryMaxTimes": "many"}).encode()
+        assert (await client.call(code, body)).code == ResponseCode.INVALID_PARAMETER
+        config = await _content(client, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group="billing")
+        assert (config["consumeEnable"], config["retryQueueNums"]) == (False, 3)
+        assert (config["retryMaxTimes"], "other" in config) == (16, False)
+
+    _with(tmp_path, work)
+
+
+def test_attributes_of_topics(tmp_path: Path) -> None:
+    """Changes are kept, and unknown ones refused without a change."""
+
+    async def work(broker: Broker, client: Client) -> None:
+        fields = {"topic": "orders", "readQueueNums": "2", "writeQueueNums": "2", "perm": "6"}
+        code = RequestCode.UPDATE_AND_CREATE_TOPIC
+        await client.call(code, **fields, attributes="+message.type=FIFO,+cleanup.policy=DELETE")
+        await client.call(code, **fields, attributes="-cleanup.policy")
+        for wrong in ("+queue.type=BatchCQ", "+message.type=ANY", "message.type=FIFO", "+other=1"):
+            found = await client.call(code, **fields, attributes=wrong)
+            assert found.code == ResponseCode.INVALID_PARAMETER, wrong
+        assert broker.topics.require("orders").attributes == {"message.type": "FIFO"}
+
+    _with(tmp_path, work)
+
+
+def test_reset_of_one_queue(tmp_path: Path) -> None:
+    """To an offset; others stay, and an offset outside of the queue is refused."""
+
+    async def work(broker: Broker, client: Client) -> None:
+        for queue_id in (0, 0, 0, 1):
+            await client.send("orders", e=str(queue_id))
+        broker.store.wait_dispatched()
+        for queue_id in (0, 1):
+            broker.offsets.set("billing", "orders", queue_id, 1)
+        reset = {"topic": "orders", "group": "billing", "timestamp": "0", "queueId": "0"}
+        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        await client.call(code, **reset, offset="2")
+        outside = await client.call(code, **reset, offset="9")
+        assert outside.code == ResponseCode.SYSTEM_ERROR
+        assert broker.offsets.of_group("billing")["orders"] == {0: 2, 1: 1}
+
+    _with(tmp_path, work)
+
+
+def test_rates_and_progress(tmp_path: Path) -> None:
+    """Counts of messages put and read, the offset behind the read ones, and store times."""
+
+    async def work(broker: Broker, client: Client) -> None:
+        code = RequestCode.VIEW_BROKER_STATS_DATA
+        puts = {"statsName": "TOPIC_PUT_NUMS", "statsKey": "orders"}
+        assert (await client.call(code, **puts)).code == ResponseCode.SYSTEM_ERROR
+        for _ in range(3):
+            await client.send("orders")
+        broker.store.wait_dispatched()
+        found = await _content(client, code, **puts)
+        assert [each["sum"] for each in found.values()] == [3, 3, 3]
+        pull = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "queueOffset": "0"}
+        more = {"maxMsgNums": "2", "sysFlag": "4", "subscription": "*"}
+        await client.call(RequestCode.PULL_MESSAGE, **pull, **more)
+        gets = {"statsName": "GROUP_GET_NUMS", "statsKey": "orders@billing"}
+        assert (await _content(client, code, **gets))["statsDay"]["sum"] == 2
+        broker.offsets.set("billing", "orders", 0, 1)
+        fields = {"consumerGroup": "billing", "topic": "orders"}
+        body = (await client.call(RequestCode.GET_CONSUME_STATS, **fields)).body
+        first_ms = broker.store.earliest_time("orders", 0)
+        text = f'"consumerOffset": 1, "lastTimestamp": {first_ms}, "pullOffset": 2'
+        assert text.encode() in body
+        broker.topics.add_group("billing")
+        body = (await client.call(RequestCode.GET_BROKER_CONSUME_STATS, isOrder="false")).body
+        assert b'"totalDiff":2' in body
+        fields = {"group": "billing", "topic": "orders"}
+        spans = await _content(client, RequestCode.QUERY_CONSUME_TIME_SPAN, **fields)
+        assert spans["consumeTimeSpanSet"][0]["minTimeStamp"] == first_ms
+        units = {"topic": "orders", "queueId": "0", "index": "1", "count": "9"}
+        found = await _content(client, RequestCode.QUERY_CONSUME_QUEUE, **units)
+        assert (found["maxQueueIndex"], len(found["queueData"])) == (3, 2)
+
+    _with(tmp_path, work)
+
+
+def test_members_answer(tmp_path: Path) -> None:
+    """A request for a member is passed on to it; one that leaves is an error."""
+
+    async def work(broker: Broker, client: Client) -> None:
+        code = RequestCode.GET_CONSUMER_RUNNING_INFO
+        fields = {"consumerGroup": "billing", "clientId": "c1"}
+        absent = await client.call(code, **fields)
+        assert absent.code == ResponseCode.SYSTEM_ERROR
+        member = await Client.to(broker)
+        beat = {"clientID": "c1", "consumerDataSet": [{"groupName": "billing"}]}
+        await member.call(RequestCode.HEART_BEAT, json.dumps(beat).encode())
+        answer, request = await _asked(client, code, member, **fields)
+        member.writer.write(encode_frame(request.response(0, None, b"figures")))
+        assert (await answer).body == b"figures"
+        answer, _ = await _asked(client, code, member, **fields)
+        member.close()
+        assert (await answer).code == ResponseCode.SYSTEM_ERROR
+
+    _with(tmp_path, work)
+
+
+async def _asked(
+    client: Client, code: int, member: Client, **fields: str
+) -> tuple[asyncio.Future[RemotingCommand], RemotingCommand]:
+    """The answer to come, and the request that the member got."""
+    answer = asyncio.ensure_future(client.call(code, **fields))
+    while (request := await member.receive()).code != code:
+        pass
+    return answer, request
+
+
+def test_texts_by_namespace(tmp_path: Path) -> None:
+    """A text is there until it is removed."""
+
+    async def work(_broker: Broker, client: Client) -> None:
+        place = {"namespace": "space", "key": "name"}
+        await client.call(RequestCode.PUT_KV_CONFIG, **place, value="text")
+        found = await client.call(RequestCode.GET_KV_CONFIG, **place)
+        assert found.fields["value"] == "text"
+        content = await _content(client, RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="space")
+        assert content == {"table": {"name": "text"}}
+        await client.call(RequestCode.DELETE_KV_CONFIG, **place)
+        gone = await client.call(RequestCode.GET_KV_CONFIG, **place)
+        assert gone.code == ResponseCode.QUERY_NOT_FOUND
 
     _with(tmp_path, work)

@@ -209,6 +209,54 @@ def test_a_repeated_ordered_request_gets_what_it_got(table: Table) -> None:
     assert table.pop(1, is_ordered=True, attempt_id="two") == []
 
 
+def test_an_ordered_queue_goes_on_after_what_comes_again(table: Table) -> None:
+    """New messages follow those that come again, as with RocketMQ."""
+    table.put("a", "b")
+    table.pop(1, is_ordered=True)
+    table.pass_time()
+    assert bodies(table.pop(is_ordered=True)) == ["a", "b"]
+
+
+def test_an_ordered_message_comes_again_behind_an_earlier_one(table: Table) -> None:
+    """Though it was acknowledged; when the earlier one is done, both are."""
+    table.put("a", "b", "c")
+    first = table.pop(2, is_ordered=True)
+    assert table.ack(first[1])
+    assert not table.ack(first[1])
+    assert table.committed == 0
+    assert table.pop(is_ordered=True) == []
+    table.pass_time()
+    again = table.pop(is_ordered=True)
+    assert [(bodies([each]), each.attempt) for each in again] == [
+        (["a"], 2),
+        (["b"], 2),
+        (["c"], 1),
+    ]
+    assert table.ack(again[1])
+    assert table.ack(again[0])
+    assert table.committed == 2
+    assert table.ack(again[2])
+    assert table.committed == 3
+
+
+def test_an_ordered_queue_is_not_available_while_a_message_is_out(table: Table) -> None:
+    """Though there are more messages."""
+    table.put("a", "b")
+    (a,) = table.pop(1, is_ordered=True)
+    request = PopRequest(
+        group=GROUP,
+        topic=TOPIC,
+        queues=[0],
+        max_messages=1,
+        invisible_ms=INVISIBLE_MS,
+        is_ordered=True,
+    )
+    assert not table.popping.is_available(request)
+    assert table.popping.is_available(attrs.evolve(request, is_ordered=False))
+    assert table.ack(a)
+    assert table.popping.is_available(request)
+
+
 def test_filters_of_tags_and_of_properties(table: Table) -> None:
     table.put("a", TAGS="x", n="1")
     table.put("b", TAGS="y", n="2")

@@ -32,6 +32,11 @@ _REFUSED_TOPICS: Final = {
     "TRANS_CHECK_MAX_TIME_TOPIC",
 }
 """RocketMQ's ``TopicValidator.isNotAllowedSendTopic``."""
+SYSTEM_TOPICS: Final = _REFUSED_TOPICS | {
+    *("TBW102", "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC", "CHECKPOINT_TOPIC"),
+    TIMER_TOPIC,
+}
+"""RocketMQ's ``TopicValidator.getSystemTopicSet``."""
 _SYSTEM_PREFIX: Final = "rmq_sys_"
 """Of the topics of timers and of pop checkpoints, which RocketMQ does not refuse."""
 REAL_TOPIC: Final = b"REAL_TOPIC"
@@ -168,9 +173,14 @@ class BrokerAppender:
         message.topic, message.queue_id = topic, queue_id
 
 
+def is_system_topic(topic: str) -> bool:
+    """Whether a topic is the broker's own."""
+    return topic in _REFUSED_TOPICS or topic.startswith(_SYSTEM_PREFIX)
+
+
 def refuse_system_topic(topic: str) -> None:
     """Raise :class:`Refused` for a topic to which no client sends."""
-    if topic in _REFUSED_TOPICS or topic.startswith(_SYSTEM_PREFIX):
+    if is_system_topic(topic):
         remark = f"Sending message to topic[{topic}] is forbidden."
         raise Refused(ResponseCode.NO_PERMISSION, remark)
 

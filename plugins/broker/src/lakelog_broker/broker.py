@@ -11,7 +11,7 @@ from lakelog import Store
 from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.runtime.threads import in_thread
-from lakelog_broker.appending import BrokerAppender
+from lakelog_broker.appending import BrokerAppender, is_system_topic
 from lakelog_broker.scheduled.delays import Delays
 from lakelog_broker.scheduled.timers import Timers
 from lakelog_broker.scheduled.transactions import Transactions
@@ -20,6 +20,7 @@ from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.members import MemberTable
 from lakelog_broker.state.offsets import GroupOffsetTable
 from lakelog_broker.state.topics import TopicTable
+from lakelog_broker.state.traffic import Traffic
 
 
 @attrs.define(eq=False)
@@ -44,6 +45,7 @@ class Broker:
     delays: Delays
     timers: Timers
     transactions: Transactions
+    traffic: Traffic
     address: str = ""
     grpc_address: str = ""
     failure: StoreFailed | None = None
@@ -68,8 +70,24 @@ class Broker:
         transactions = Transactions(store, appender, waits, offsets, members, settings)
         return cls(
             store, settings, topics, offsets, members, waits, appender, delays, timers,
-            transactions,
+            transactions, Traffic(store.queues, lambda topic: not is_system_topic(topic)),
         )  # fmt: skip  # in the order of the class
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """First and next future offset of a queue; zeros if it does not exist."""
+        return self.store.queue_bounds(topic, queue_id) or (0, 0)
+
+    def time_of(self, topic: str, queue_id: int, offset: int) -> int:
+        """The store time of a message of a queue, in ms; 0 if there is no such message."""
+        low, high = self.bounds(topic, queue_id)
+        found = self.store.get(topic, queue_id, offset, 1).messages if low <= offset < high else ()
+        return found[0].store_timestamp_ms if found else 0
+
+    def topics_of_group(self, group: str) -> list[str]:
+        """The topics to which a group subscribes, or in which it has an offset."""
+        members = self.members.group(group)
+        subscribed = members.subscriptions if members else ()
+        return sorted({*self.offsets.of_group(group), *subscribed})
 
     async def save(self) -> None:
         """Save the offsets of groups and the progress of scheduled work.

@@ -19,6 +19,7 @@ from lakelog_broker.popping.checkpoints import honour_checkpoints
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
+from lakelog_broker.state.traffic import SAMPLE_INTERVAL_S
 from lakelog_daemon.file_lock import locked
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
             ("timers", broker.timers.run),
             ("transactions", broker.transactions.run),
             ("health", lambda: _every(_HEALTH_INTERVAL_S, partial(_check_health, broker))),
+            ("statistics", lambda: _every(SAMPLE_INTERVAL_S, _sampling(broker))),
             ("old timers", lambda: _every(_ROLL_INTERVAL_S, broker.timers.roll)),
             ("members", lambda: _every(_SILENCE_INTERVAL_S, _removing(broker))),
         )
@@ -151,6 +153,13 @@ async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None
     while True:
         await asyncio.sleep(interval_s)
         await work()
+
+
+def _sampling(broker: Broker) -> Callable[[], Awaitable[None]]:
+    async def sample() -> None:
+        broker.traffic.sample(await in_thread(broker.traffic.topic_ends))
+
+    return sample
 
 
 def _removing(broker: Broker) -> Callable[[], Awaitable[None]]:

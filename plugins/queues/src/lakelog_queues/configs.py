@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -14,7 +14,15 @@ from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.shared.byte_lock import Turn
 from lakelog.format.layout import LOCK_FILE
-from lakelog_rocketmq.config.groups import MAX_RETRIES, GroupConfig, load_groups, save_groups
+from lakelog_rocketmq.config.groups import (
+    MAX_RETRIES,
+    GroupConfig,
+    load_groups,
+    read_groups,
+    save_groups,
+    settings_of,
+    with_settings,
+)
 from lakelog_rocketmq.config.topics import TopicConfig, load_topics, save_topics
 
 DEFAULT_RETRIES: Final = MAX_RETRIES
@@ -90,6 +98,25 @@ def set_retry_limit(files: FileSystem, path: Path, group: str, max_retries: int)
         found = loaded.value.get(group) or GroupConfig(group)
         groups = {**loaded.value, group: attrs.evolve(found, max_retries=max_retries)}
         save_groups(files, path, loaded.content, groups, _now_ms())
+
+
+def group_settings(files: FileSystem, path: Path, group: str) -> dict[str, Any]:
+    """The settings of a group in ``config/subscriptionGroup.json``; defaults if it has none."""
+    return settings_of(load_groups(files, path).content, group)
+
+
+def set_group_settings(
+    files: FileSystem, path: Path, group: str, settings: Mapping[str, Any]
+) -> GroupConfig:
+    """Change settings of a group, in RocketMQ's names; adds the group if it is not there.
+
+    Raises ``ValueError`` for a setting of another type than its default.
+    """
+    with _changing(files, path):
+        content = with_settings(load_groups(files, path).content, group, settings)
+        groups = read_groups(content)
+        save_groups(files, path, content, groups, _now_ms())
+    return groups[group]
 
 
 def write_group(files: FileSystem, path: Path, config: GroupConfig) -> None:

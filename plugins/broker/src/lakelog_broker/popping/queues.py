@@ -20,6 +20,7 @@ class HandOut:
     :ivar attempt: 1 at the first hand-out, retries in other topics included
     :ivar visible_ms: ms since 1970 at which it comes again
     :ivar is_moving: whether it is being put into another topic
+    :ivar is_done: whether it is acknowledged, in an ordered queue, behind one that is not
     """
 
     attempt: int
@@ -28,6 +29,12 @@ class HandOut:
     invisible_ms: int
     start_offset: int
     is_moving: bool = False
+    is_done: bool = False
+
+    @property
+    def comes_again(self) -> bool:
+        """Whether it comes again at its time."""
+        return not (self.is_moving or self.is_done)
 
 
 @attrs.define(eq=False)
@@ -41,6 +48,7 @@ class PopQueue:
     :ivar committed: the offset that was committed last
     :ivar out: by queue offset, in ascending order
     :ivar has_more: whether a read stopped before the end of the queue, for its filter
+    :ivar is_ordered: whether the last hand-out was in order
     :ivar attempt_id: the client's name of the last hand-out of an ordered queue
     """
 
@@ -48,6 +56,7 @@ class PopQueue:
     committed: int
     out: OrderedDict[int, HandOut] = attrs.field(factory=OrderedDict)
     has_more: bool = False
+    is_ordered: bool = False
     attempt_id: str = ""
     _acknowledged: int = -1
     _times: list[tuple[int, int]] = attrs.field(factory=list)
@@ -85,7 +94,7 @@ class PopQueue:
         while times:
             visible_ms, offset = times[0]
             found = self.out.get(offset)
-            if found is not None and found.visible_ms == visible_ms and not found.is_moving:
+            if found is not None and found.comes_again and found.visible_ms == visible_ms:
                 return
             heapq.heappop(times)
 
@@ -93,9 +102,22 @@ class PopQueue:
         """Whether a later message than that at ``offset`` is done, and this one is not."""
         return offset < self._acknowledged
 
+    def acknowledge(self, offset: int) -> None:
+        """Count a message as done.
+
+        In an ordered queue it stays until those before it are done: if one of them comes again,
+        the later ones come again behind it, as with RocketMQ.
+        """
+        if self.is_ordered and offset != next(iter(self.out), offset):
+            self.out[offset].is_done = True
+        else:
+            self.remove(offset)
+
     def remove(self, offset: int) -> HandOut | None:
-        """Count a message as done."""
+        """Forget a message that is done, and the acknowledged ones behind it."""
         found = self.out.pop(offset, None)
         if found is not None:
             self._acknowledged = max(self._acknowledged, offset)
+        while self.out and next(iter(self.out.values())).is_done:
+            self.out.popitem(last=False)
         return found

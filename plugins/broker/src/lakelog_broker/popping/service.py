@@ -114,7 +114,11 @@ class Popping:
             most = request.max_messages - len(found)
             if most <= 0:
                 break
-            found += self._pop_queue(request, topic, flag, queue_id, most)
+            got = self._pop_queue(request, topic, flag, queue_id, most)
+            if got:
+                end = got[-1].message.queue_offset + 1
+                self._broker.traffic.note_read(request.group, topic, queue_id, end, len(got))
+            found += got
         return found
 
     def _places(self, request: PopRequest) -> Iterable[tuple[str, int, int]]:
@@ -133,7 +137,7 @@ class Popping:
     ) -> list[Popped]:
         from_first = request.from_first or flag != OWN_TOPIC
         queue = self._queue(request.group, topic, queue_id, from_first)
-        now_ms = self._clock_ms()
+        now_ms, queue.is_ordered = self._clock_ms(), request.is_ordered
         if request.is_ordered:
             ready = self._ordered_again(request, queue, now_ms)
             if ready is None:
@@ -147,7 +151,7 @@ class Popping:
                 found.append(again)
                 if len(found) >= most:
                     return found
-        if request.is_ordered and queue.out:
+        if request.is_ordered and queue.out and not found:  # all are on their way elsewhere
             return found
         selection = request.selection if flag == OWN_TOPIC else EVERYTHING
         messages = self._read(selection, topic, queue_id, queue, min(most - len(found), queue.room))
@@ -181,11 +185,17 @@ class Popping:
         return []
 
     @staticmethod
-    def _ordered_again(request: PopRequest, queue: PopQueue, now_ms: int) -> Iterable[int] | None:
+    def _is_blocked(request: PopRequest, queue: PopQueue, now_ms: int) -> bool:
+        """Whether a message of an ordered queue is out, and the request is no repetition."""
+        if request.attempt_id and request.attempt_id == queue.attempt_id:
+            return False
+        return any(each.visible_ms > now_ms and not each.is_done for each in queue.out.values())
+
+    def _ordered_again(
+        self, request: PopRequest, queue: PopQueue, now_ms: int
+    ) -> Iterable[int] | None:
         """The offsets to hand out again; ``None`` if a message of the queue is still out."""
-        is_repeated = bool(request.attempt_id) and request.attempt_id == queue.attempt_id
-        out = queue.out.values()
-        if not is_repeated and any(each.visible_ms > now_ms for each in out):
+        if self._is_blocked(request, queue, now_ms):
             return None
         queue.attempt_id = request.attempt_id
         return list(queue.out)
@@ -206,8 +216,10 @@ class Popping:
             queue.remove(offset)
             self._commit(request.group, topic, queue_id, queue)
             return None
-        repeats = former.visible_ms > now_ms  # an ordered request that is repeated
-        moved = None if repeats else self._moved_away(request, queue, former, got[0], flag)
+        # The request is repeated, or an acknowledged message follows one that comes again.
+        repeats = former.visible_ms > now_ms and not former.is_done
+        stays = repeats or former.is_done
+        moved = None if stays else self._moved_away(request, queue, former, got[0], flag)
         if moved is not None and self._move(request.group, queue, got[0], moved):
             return None
         out = HandOut(
@@ -298,7 +310,7 @@ class Popping:
         place, queue = self._find(group, topic, handle)
         if queue is None:
             return False
-        queue.remove(handle.offset)
+        queue.acknowledge(handle.offset)
         self._commit(*place, queue)
         self._broker.waits.wake(place[1], place[2])  # an ordered queue may give the next message
         return True
@@ -343,6 +355,8 @@ class Popping:
         now_ms = self._clock_ms()
         for topic, flag, queue_id in self._places(request):
             queue = self._queue(request.group, topic, queue_id, flag != OWN_TOPIC)
+            if request.is_ordered and self._is_blocked(request, queue, now_ms):
+                continue
             due_ms = queue.due_ms
             if due_ms is not None and due_ms <= now_ms:
                 return True
@@ -356,7 +370,7 @@ class Popping:
         place = group, handle.topic_of(group, topic), handle.queue_id
         queue = self._queues.get(place)
         out = queue.out.get(handle.offset) if queue else None
-        is_current = out is not None and out.pop_time_ms == handle.pop_time_ms and not out.is_moving
+        is_current = out is not None and out.pop_time_ms == handle.pop_time_ms and out.comes_again
         return place, queue if is_current else None
 
     def _queue(self, group: str, topic: str, queue_id: int, from_first: bool) -> PopQueue:

@@ -44,6 +44,8 @@ _WRITE_BYTES: Final = 256 << 10
 _HEADER_BYTES: Final = 512
 """What the header of a request counts."""
 
+CALL_TIMEOUT_S: Final = 10.0
+"""For the response of a client; RocketMQ's ``Broker2Client.callClient``."""
 MAX_FIELDS: Final = 256
 """Of a header; RocketMQ's clients send about 20."""
 
@@ -91,6 +93,7 @@ class Connection(asyncio.Protocol):
         self._response_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._tasks: dict[asyncio.Task[None], RemotingCommand] = {}
+        self._calls: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._unanswered_bytes = 0
         self._writable = asyncio.Event()
         self._writable.set()
@@ -111,6 +114,9 @@ class Connection(asyncio.Protocol):
         for task, request in self._tasks.items():
             if request.code not in _SENDS:
                 task.cancel()
+        for call in self._calls.values():
+            if not call.done():
+                call.set_exception(ConnectionError("the client has left"))
         self._server.closed(self)
 
     def fileno(self) -> int:
@@ -189,7 +195,10 @@ class Connection(asyncio.Protocol):
 
     def _serve(self, request: RemotingCommand) -> None:
         if request.is_response:
-            return  # of a notification that is not awaited
+            call = self._calls.get(request.opaque)
+            if call is not None and not call.done():  # others are of notifications
+                call.set_result(request)
+            return
         handler = self._server.handlers.get(request.code, _unsupported)
         try:
             if len(request.fields) > MAX_FIELDS:
@@ -238,6 +247,23 @@ class Connection(asyncio.Protocol):
         """Send a request to the client that needs no response."""
         opaque = self._server.next_opaque()
         self._write(encode_frame(RemotingCommand(code, opaque, ONE_WAY_FLAG, fields, body)))
+
+    async def call(
+        self, code: RequestCode, fields: dict[str, str], body: bytes = b""
+    ) -> RemotingCommand:
+        """Send a request to the client, and return its response.
+
+        Raises ``TimeoutError`` after ``CALL_TIMEOUT_S``, and ``ConnectionError``.
+        """
+        opaque = self._server.next_opaque()
+        call: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        self._calls[opaque] = call
+        try:
+            self._write(encode_frame(RemotingCommand(code, opaque, 0, fields, body)))
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                return await call
+        finally:
+            del self._calls[opaque]
 
     def check_transaction(self, half: StoredMessage) -> None:
         """Ask the client for the outcome of a transaction."""

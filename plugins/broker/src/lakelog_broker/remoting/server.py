@@ -11,12 +11,19 @@ from weakref import WeakSet
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
 from lakelog_broker.popping.service import Popping
+from lakelog_broker.remoting.administration import (
+    consumers,
+    groups,
+    names,
+    progress,
+    statistics,
+    status,
+    topics,
+)
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.handlers import (
-    administration,
     clients,
-    groups,
     lookups,
     offsets,
     popping,
@@ -25,7 +32,6 @@ from lakelog_broker.remoting.handlers import (
     routes,
     scheduling,
     sending,
-    status,
 )
 from lakelog_broker.remoting.listener import Listener
 from lakelog_broker.security.access import AccessControl
@@ -49,8 +55,12 @@ class RemotingServer:
             offsets.OffsetRequests(broker),
             lookups.LookupRequests(broker),
             scheduling.SchedulingRequests(broker),
-            administration.TopicRequests(broker),
+            topics.TopicRequests(broker),
             groups.GroupRequests(broker),
+            progress.ProgressRequests(broker),
+            consumers.ConsumerRequests(broker),
+            statistics.StatisticsRequests(broker),
+            names.NameRequests(broker),
             replies.ReplyRequests(broker),
             status.StatusRequests(broker),
         ):

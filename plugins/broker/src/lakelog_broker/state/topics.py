@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from lakelog.files.filesystem import FileSystem
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.settings import BrokerSettings
 from lakelog_queues.configs import (
     DEFAULT_RETRIES,
+    group_settings,
     ordered_groups,
     remove_group,
     remove_topic,
     retry_limits,
+    set_group_settings,
     set_retry_limit,
     topics_of,
     write_topic,
@@ -81,7 +83,13 @@ class TopicTable:
 
     def of_group(self, prefix: str, group: str) -> TopicConfig:
         """The topic of retries (``%RETRY%``) or dead letters (``%DLQ%``) of a group, created."""
-        return self.create(prefix + group, 1)
+        found = self.find(prefix + group)
+        if found is not None:
+            return found
+        is_retries = prefix == RETRY_PREFIX
+        return self.create(
+            prefix + group, self.group_settings(group)["retryQueueNums"] if is_retries else 1
+        )
 
     def created_by_sending(
         self, topic: str, default_topic: str = AUTO_CREATE_TOPIC, queues: int | None = None
@@ -116,6 +124,19 @@ class TopicTable:
         """Change the limit of a group, in memory and in the file."""
         set_retry_limit(self._files, self._path, group, limit)
         self._retry_limits[group] = limit
+
+    def groups(self) -> list[str]:
+        """The names of all groups that are in the file."""
+        return list(self._retry_limits)
+
+    def group_settings(self, group: str) -> dict[str, Any]:
+        """The settings of a group in RocketMQ's names; the defaults if it is not in the file."""
+        return group_settings(self._files, self._path, group)
+
+    def set_group(self, group: str, settings: Mapping[str, Any]) -> None:
+        """Create a group, or change its settings; raises ``ValueError`` for one of another type."""
+        changed = set_group_settings(self._files, self._path, group, settings)
+        self._retry_limits[group] = changed.max_retries
 
     def is_ordered(self, group: str) -> bool:
         """Whether members of a group that pop get the messages of a queue in order."""

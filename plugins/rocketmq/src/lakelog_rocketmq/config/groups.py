@@ -22,6 +22,7 @@ MAX_RETRIES: Final = 16
 _TABLE: Final = "subscriptionGroupTable"
 _RETRIES: Final = "retryMaxTimes"
 _ORDERED: Final = "consumeMessageOrderly"
+_SUBSCRIPTIONS: Final = "subscriptionDataSet"
 _NEW: Final = {
     "attributes": {},
     "brokerId": 0,
@@ -66,6 +67,34 @@ def read_groups(content: Mapping[str, Any]) -> dict[str, GroupConfig]:
         )
         for group, found in table.items()
     }
+
+
+def settings_of(content: Mapping[str, Any], group: str) -> dict[str, Any]:
+    """All settings of a group in a file's content, in RocketMQ's names; defaults if it has none."""
+    found = object_table(content, _TABLE).get(group, {})
+    return {**_NEW, _RETRIES: MAX_RETRIES, "groupName": group, **found}
+
+
+def with_settings(
+    content: Mapping[str, Any], group: str, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A file's content with changed settings of a group; other groups stay.
+
+    Settings of unknown names, and those that are ``None``, are left out. Raises ``ValueError`` for
+    a setting of another type than its default.
+    """
+    known = settings_of(content, group)
+    changed = {
+        name: value
+        for name, value in settings.items()
+        if value is not None and name in {*known, _SUBSCRIPTIONS}
+    }
+    for name, value in changed.items():
+        if name in known and type(value) is not type(known[name]):
+            kind = type(known[name]).__name__
+            raise ValueError(f"{name} of the group {group} is {value!r}; it must be of type {kind}")
+    table = {**object_table(content, _TABLE), group: {**known, **changed, "groupName": group}}
+    return {**content, _TABLE: table}
 
 
 def save_groups(

@@ -75,7 +75,7 @@ class PopRequests:
             remark = (
                 f"the broker[{self._broker.settings.name}] pop message's num is greater than 32"
             )
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
         return PopRequest(
             group=fields["consumerGroup"],
             topic=topic.topic,
@@ -92,13 +92,12 @@ class PopRequests:
         """Hand out messages; waits for the first one for ``pollTime`` ms."""
         wanted = self._wanted(request)
         found = await self._popping.receive(wanted, int(request.fields["pollTime"]) / 1000)
-        if not found:
-            return request.response(ResponseCode.POLLING_TIMEOUT)
+        now_ms = time.time_ns() // 1_000_000
         return request.response(
-            0,
-            "FOUND",
+            ResponseCode.SUCCESS if found else ResponseCode.POLLING_TIMEOUT,
+            "FOUND" if found else "NO_MESSAGE_IN_QUEUE",
             b"".join(self._records(found)),
-            popTime=found[0].handle.pop_time_ms,
+            popTime=found[0].handle.pop_time_ms if found else now_ms,
             invisibleTime=wanted.invisible_ms,
             reviveQid=0,
             restNum=0,

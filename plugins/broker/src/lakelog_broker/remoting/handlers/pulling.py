@@ -116,13 +116,11 @@ class PullRequests:
         return MessageFilter.of(known.get("subString"), known.get("expressionType"))
 
     def _get(self, header: PullHeader, selected: MessageFilter) -> RecordsResult:
-        return selected.records(
-            self._broker.store,
-            header.topic,
-            header.queue_id,
-            header.offset,
-            header.max_messages,
-        )
+        queue = header.topic, header.queue_id
+        found = selected.records(self._broker.store, *queue, header.offset, header.max_messages)
+        count = len(found.records)
+        self._broker.traffic.note_read(header.group, *queue, found.next_offset, count)
+        return found
 
     async def _wait(
         self,

@@ -54,12 +54,15 @@ class SchedulingRequests:
         message = handle.message(topic, broker.settings, group, connection.peer)
         put = broker.appender.append(message)
         if isinstance(put, PutResult):
-            return request.response(msgId=handle.message_id)
-        return self._recalled(request, put, handle.message_id)
+            return self._recalled(request, handle.message_id)
+        return self._recalled_later(request, put, handle.message_id)
 
-    @staticmethod
-    async def _recalled(
-        request: RemotingCommand, put: Awaitable[PutResult], message_id: str
+    def _recalled(self, request: RemotingCommand, message_id: str) -> RemotingCommand:
+        # Java's clients send a trace of a recall only if they get the region.
+        return request.response(msgId=message_id, MSG_REGION=self._broker.settings.region)
+
+    async def _recalled_later(
+        self, request: RemotingCommand, put: Awaitable[PutResult], message_id: str
     ) -> Answer:
         await put
-        return request.response(msgId=message_id)
+        return self._recalled(request, message_id)

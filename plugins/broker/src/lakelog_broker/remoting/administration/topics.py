@@ -1,17 +1,19 @@
-"""Requests of administration tools."""
+"""Requests of tools about topics."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
 from lakelog_broker.bodies import object_keys, queue_object
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import RequestCode
+from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.state.traffic import MINUTE, TOPIC_PUT
 from lakelog_rocketmq.config.topics import TopicConfig
 
 
@@ -32,12 +34,14 @@ class TopicRequests:
         }
 
     def create_topic(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Create a topic, or change its queues and permission."""
+        """Create a topic, or change its queues, permission and attributes."""
         fields, topics = request.fields, self._broker.topics
         name = fields["topic"]
+        known = topics.find(name) or TopicConfig(name)
         topics.set(
             attrs.evolve(
-                topics.find(name) or TopicConfig(name),
+                known,
+                attributes=_attributes(known.attributes, fields.get("attributes") or ""),
                 read_queues=int(fields["readQueueNums"]),
                 write_queues=int(fields["writeQueueNums"]),
                 permission=int(fields["perm"]),
@@ -65,10 +69,15 @@ class TopicRequests:
         topic = self._broker.topics.require(request.fields["topic"])
         rows = []
         for queue_id in range(max(topic.read_queues, topic.write_queues)):
-            low, high = self._broker.store.queue_bounds(topic.topic, queue_id) or (0, 0)
+            low, high = self._broker.bounds(topic.topic, queue_id)
+            last_ms = self._broker.time_of(topic.topic, queue_id, high - 1)
             queue = queue_object(self._broker.settings.name, topic.topic, queue_id)
-            rows.append((queue, {"lastUpdateTimestamp": 0, "maxOffset": high, "minOffset": low}))
-        return request.response(body=f'{{"offsetTable":{object_keys(rows)}}}'.encode())
+            row = {"lastUpdateTimestamp": last_ms, "maxOffset": high, "minOffset": low}
+            rows.append((queue, row))
+        rates = self._broker.traffic.rates(TOPIC_PUT, topic.topic)
+        per_second = rates[MINUTE].per_second if rates else 0.0
+        body = f'{{"offsetTable":{object_keys(rows)},"topicPutTps":{per_second}}}'
+        return request.response(body=body.encode())
 
     def delete_topic(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Remove a topic from the configuration; its queues stay until they are unused."""
@@ -78,3 +87,28 @@ class TopicRequests:
     def delete_route(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Nothing: routes follow from the topics."""
         return request.response()
+
+
+_ATTRIBUTES: Final = {
+    "cleanup.policy": ("DELETE", "COMPACTION"),
+    "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
+    "queue.type": ("SimpleCQ",),
+}
+"""Attributes of topics and their values that have a meaning here. A topic of batch queues is
+refused: this broker has queues of single messages."""
+
+
+def _attributes(known: Mapping[str, str], changes: str) -> dict[str, str]:
+    """The attributes after changes as ``+message.type=FIFO,-cleanup.policy``."""
+    changed = dict(known)
+    for change in filter(None, changes.split(",")):
+        name, _, value = change[1:].partition("=")
+        if change[0] == "-":
+            changed.pop(name, None)
+        elif change[0] == "+" and value in _ATTRIBUTES.get(name, ()):
+            changed[name] = value
+        else:
+            known_names = ", ".join(f"{key}={'|'.join(all_)}" for key, all_ in _ATTRIBUTES.items())
+            remark = f"the attribute {change!r} is not served; give +NAME=VALUE of {known_names}"
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+    return changed

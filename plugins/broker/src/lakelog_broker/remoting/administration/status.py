@@ -5,45 +5,30 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.layout import COMMITLOG_DIR
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import VERSION, RemotingCommand
+from lakelog_broker.state.traffic import BROKER_GET, BROKER_PUT
 from lakelog_rocketmq.config.delayoffsets import load_delay_offsets
 from lakelog_rocketmq.config.groups import load_groups
 from lakelog_rocketmq.config.topics import load_topics
 
 _NO_VERSION: Final = {"counter": 0, "stateVersion": 0, "timestamp": 0}
-_UNMEASURED: Final = {
-    **dict.fromkeys(("putTps", "getTotalTps", "getTransferredTps", "getTransferedTps"), "0.0"),
-    **dict.fromkeys(("timerEnqueueTps", "timerDequeueTps"), "0.0"),
-    **dict.fromkeys(
-        (
-            "sendThreadPoolQueueSize",
-            "sendThreadPoolQueueHeadWaitTimeMills",
-            "pullThreadPoolQueueSize",
-            "pullThreadPoolQueueHeadWaitTimeMills",
-            "queryThreadPoolQueueHeadWaitTimeMills",
-            "pageCacheLockTimeMills",
-            "msgPutTotalYesterdayMorning",
-            "msgPutTotalTodayMorning",
-            "msgPutTotalTodayNow",
-            "msgGetTotalYesterdayMorning",
-            "msgGetTotalTodayMorning",
-            "msgGetTotalTodayNow",
-            "timerReadBehind",
-            "timerOffsetBehind",
-            "timerCongestNum",
-        ),
-        "0",
-    ),
+_POOLS: Final = ("send", "pull", "litePull", "query", "ack")
+_WITHOUT_POOLS: Final = {
+    **{f"{name}ThreadPoolQueueSize": 0 for name in _POOLS},
+    **{f"{name}ThreadPoolQueueHeadWaitTimeMills": 0 for name in _POOLS},
+    **dict.fromkeys(("EndTransactionQueueSize", "pageCacheLockTimeMills"), 0),
 }
-"""Keys that mqadmin parses without a check. This broker has no thread pools and counts no rates."""
+"""This broker has no queues of thread pools, so that nothing waits in them."""
+_UNITS: Final = "KMGTPE"
 
 
 class StatusRequests:
@@ -53,6 +38,7 @@ class StatusRequests:
         self._broker, self._store = broker, broker.store
         self._files, self._path = RealFileSystem(), Path(broker.store.path)
         self._boot_ms = time.time_ns() // 1_000_000
+        self._first_end = broker.store.max_offset
 
     def handlers(self) -> Mapping[int, Handler]:
         """The requests that are served."""
@@ -67,32 +53,71 @@ class StatusRequests:
         }
 
     def runtime_info(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The ends of the log and the time of the start, as texts."""
+        """The ends of the log, the disk, the time of the start, and rates, as texts."""
         store = self._store
         low, high = store.min_offset, store.max_offset
         disk = shutil.disk_usage(self._path)
+        full = disk.used / disk.total
         earliest = [
             found
             for topic in self._broker.topics
             if (found := store.earliest_time(topic.topic, 0)) is not None
         ]
+        sizes = _bytes(disk.total), _bytes(disk.free)
         table = {
-            **_UNMEASURED,
+            **_WITHOUT_POOLS,
+            **self._rates(),
+            **self._timers(),
             "bootTimestamp": self._boot_ms,
             "brokerActive": "true",
             "brokerVersion": VERSION,
             "brokerVersionDesc": "V5_3_3",
-            "commitLogDirCapacity": f"Total : {disk.total} B, Free : {disk.free} B.",
-            "commitLogDiskRatio": disk.used / disk.total,
+            "commitLogDirCapacity": f"Total : {sizes[0]}, Free : {sizes[1]}.",
+            "commitLogDiskRatio": full,
+            f"commitLogDiskRatio_{self._path / COMMITLOG_DIR}": full,
             "commitLogMaxOffset": high,
             "commitLogMinOffset": low,
+            "consumeQueueDiskRatio": full,
             "dispatchBehindBytes": max(0, high - store.dispatched_offset),
             "earliestMessageTimeStamp": min(earliest, default=-1),
-            "remainHowManyDataToFlush": f"{max(0, high - store.flushed_offset)} B",
-            "runtime": f"since {self._boot_ms} ms",
+            "putMessageSizeTotal": high - self._first_end,
+            "remainHowManyDataToFlush": _bytes(max(0, high - store.flushed_offset)),
+            "runtime": _duration(time.time_ns() // 1_000_000 - self._boot_ms),
+            "startAcceptSendRequestTimeStamp": 0,
         }
         content = {"table": {name: str(value) for name, value in sorted(table.items())}}
         return request.response(body=json.dumps(content).encode())
+
+    def _rates(self) -> dict[str, object]:
+        """Counts and rates of messages; each rate of 10 s, 1 min and 10 min."""
+        traffic = self._broker.traffic
+        counts, since_s = traffic.counts(), max(1.0, time.time() - self._boot_ms / 1000)
+        put, got = counts.get((BROKER_PUT, ""), 0), counts.get((BROKER_GET, ""), 0)
+        yesterday, today = traffic.mornings
+        read = _rates(traffic.recent_rates(BROKER_GET))
+        found, missed = traffic.found / since_s, traffic.missed / since_s
+        return {
+            "getFoundTps": found,
+            "getMissTps": missed,
+            "getTotalTps": found + missed,
+            "getTransferredTps": read,
+            "getTransferedTps": read,  # as clients of RocketMQ 4 spell it
+            "msgGetTotalTodayMorning": today[1],
+            "msgGetTotalTodayNow": got,
+            "msgGetTotalYesterdayMorning": yesterday[1],
+            "msgPutTotalTodayMorning": today[0],
+            "msgPutTotalTodayNow": put,
+            "msgPutTotalYesterdayMorning": yesterday[0],
+            "putMessageAverageSize": (self._store.max_offset - self._first_end) / max(1, put),
+            "putMessageTimesTotal": put,
+            "putTps": _rates(traffic.recent_rates(BROKER_PUT)),
+        }
+
+    def _timers(self) -> dict[str, object]:
+        return {
+            **dict.fromkeys(("timerReadBehind", "timerOffsetBehind", "timerCongestNum"), 0),
+            **dict.fromkeys(("timerEnqueueTps", "timerDequeueTps"), 0.0),
+        }
 
     def config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """The settings in RocketMQ's names, as a properties file."""
@@ -151,3 +176,29 @@ def _file(request: RemotingCommand, content: Mapping[str, Any], *tables: str) ->
     """A configuration file with empty tables where it has none yet."""
     whole = {"dataVersion": _NO_VERSION, **{name: {} for name in tables}, **content}
     return request.response(body=json.dumps(whole).encode())
+
+
+def _rates(rates: Iterable[float]) -> str:
+    return " ".join(map(str, rates))
+
+
+def _bytes(size: int) -> str:
+    """As RocketMQ's ``MixAll.humanReadableByteCount``.
+
+    >>> _bytes(1000), _bytes(1536)
+    ('1000 B', '1.5 KiB')
+    """
+    step = max(0, size.bit_length() - 1) // 10
+    return f"{size / (1 << 10 * step):.1f} {_UNITS[step - 1]}iB" if step else f"{size} B"
+
+
+def _duration(time_ms: int) -> str:
+    """As RocketMQ's ``StoreStatsService.getFormatRuntime``.
+
+    >>> _duration(90_061_000)
+    '[ 1 days, 1 hours, 1 minutes, 1 seconds ]'
+    """
+    minutes, seconds = divmod(time_ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"

@@ -1,0 +1,1 @@
+"""Requests of tools: mqadmin, dashboards, and slaves."""

@@ -1,0 +1,159 @@
+"""How many messages are put into topics and read by groups, and how fast."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+import attrs
+
+SAMPLE_INTERVAL_S: Final = 10
+TOPIC_PUT: Final = "TOPIC_PUT_NUMS"
+GROUP_GET: Final = "GROUP_GET_NUMS"
+BROKER_PUT: Final = "BROKER_PUT_NUMS"
+BROKER_GET: Final = "BROKER_GET_NUMS"
+MINUTE: Final = "minute"
+HOUR: Final = "hour"
+DAY: Final = "day"
+_WINDOWS: Final = {MINUTE: (60, SAMPLE_INTERVAL_S), HOUR: (3600, 600), DAY: (86400, 3600)}
+"""Length of each, and the interval of its samples, in seconds; as RocketMQ's ``StatsItem``."""
+
+
+class GrowingQueue(Protocol):
+    """A queue, and the offset of its next message."""
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+
+    @property
+    def max_offset(self) -> int:
+        """The offset of its next message."""
+
+
+@attrs.frozen
+class Rate:
+    """A growth, and that of a second."""
+
+    count: int
+    per_second: float
+
+
+@attrs.frozen
+class _Sample:
+    time_s: float
+    counts: Mapping[tuple[str, str], int]
+
+
+class Traffic:
+    """Counts of messages; used from one event loop.
+
+    The number put into a topic is the growth of its queues, so that messages of the store's other
+    writers count, and sending has no work with it. The number read by a group is counted by the
+    requests that read.
+
+    :ivar found: requests that read messages; :ivar missed: those that found none
+    :ivar mornings: messages put and read until yesterday's and until today's midnight, as far as
+        this broker has counted them
+    """
+
+    def __init__(
+        self,
+        queues: Callable[[], Iterable[GrowingQueue]],
+        is_counted: Callable[[str], bool],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._queues, self._is_counted, self._clock = queues, is_counted, clock
+        self._reads: Counter[tuple[str, str]] = Counter()
+        self._pulled: dict[tuple[str, str, int], int] = {}
+        self.found = self.missed = 0
+        self._ends = self.topic_ends()
+        self._first = _Sample(clock(), {})
+        self._samples = {
+            name: deque([self._first], 1 + s // i) for name, (s, i) in _WINDOWS.items()
+        }
+        self.mornings = ((0, 0), (0, 0))
+
+    def note_read(
+        self, group: str, topic: str, queue_id: int, next_offset: int, count: int
+    ) -> None:
+        """Count the messages of a response, and note the offset behind them."""
+        self._pulled[group, topic, queue_id] = next_offset
+        if count:
+            self.found += 1
+            self._reads[topic, group] += count
+        else:
+            self.missed += 1
+
+    def pulled_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """The offset behind the messages that a group has got of a queue; 0 without any."""
+        return self._pulled.get((group, topic, queue_id), 0)
+
+    def forget(self, group: str) -> None:
+        """Remove a group."""
+        for place in [each for each in self._pulled if each[0] == group]:
+            del self._pulled[place]
+        for key in [each for each in self._reads if each[1] == group]:
+            del self._reads[key]
+
+    def sample(self, ends: Mapping[str, int] | None = None) -> None:
+        """Keep the present counts for later rates; called every ``SAMPLE_INTERVAL_S``.
+
+        :param ends: those of :meth:`topic_ends`, which takes its time with many queues
+        """
+        now = _Sample(self._clock(), self.counts(ends))
+        last = self._samples[MINUTE][-1]
+        if time.localtime(last.time_s).tm_yday != time.localtime(now.time_s).tm_yday:
+            total = now.counts.get((BROKER_PUT, ""), 0), now.counts.get((BROKER_GET, ""), 0)
+            self.mornings = self.mornings[1], total
+        for name, (_, interval_s) in _WINDOWS.items():
+            if now.time_s - self._samples[name][-1].time_s >= interval_s:
+                self._samples[name].append(now)
+
+    def counts(self, ends: Mapping[str, int] | None = None) -> dict[tuple[str, str], int]:
+        """All counts since the start that are not 0, by the name of a statistic and its key."""
+        found = Counter[tuple[str, str]]()
+        for topic, end in (self.topic_ends() if ends is None else ends).items():
+            put = end - self._ends.get(topic, 0)
+            found[TOPIC_PUT, topic] += put
+            if self._is_counted(topic):
+                found[BROKER_PUT, ""] += put
+        for (topic, group), count in self._reads.items():
+            found[GROUP_GET, f"{topic}@{group}"] += count
+            if self._is_counted(topic):
+                found[BROKER_GET, ""] += count
+        return +found
+
+    def rates(self, name: str, key: str = "") -> dict[str, Rate] | None:
+        """The growth of a count in the last minute, hour and day; ``None`` if it is 0.
+
+        The windows are as long as the broker runs, if that is shorter.
+        """
+        now_s, present = self._clock(), self.counts().get((name, key), 0)
+        if not present:
+            return None
+        return {
+            window: _rate(samples[0], now_s, present, (name, key))
+            for window, samples in self._samples.items()
+        }
+
+    def recent_rates(self, name: str) -> list[float]:
+        """Of the last 10 seconds, the last minute, and the last 10 minutes, a second."""
+        now_s, present = self._clock(), self.counts().get((name, ""), 0)
+        minute, hour = self._samples[MINUTE], self._samples[HOUR]
+        former = minute[-1], minute[0], hour[-1]
+        return [_rate(each, now_s, present, (name, "")).per_second for each in former]
+
+    def topic_ends(self) -> Counter[str]:
+        """The sum of the ends of each topic's queues; may be called in any thread."""
+        ends = Counter[str]()
+        for queue in self._queues():
+            ends[queue.topic] += queue.max_offset
+        return ends
+
+
+def _rate(former: _Sample, now_s: float, present: int, key: tuple[str, str]) -> Rate:
+    count = present - former.counts.get(key, 0)
+    return Rate(count, count / max(1.0, now_s - former.time_s))
