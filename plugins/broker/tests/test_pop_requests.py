@@ -147,3 +147,32 @@ def test_a_notification_comes_with_a_message(tmp_path: Path) -> None:
         assert (await waiting).fields["hasMsg"] == "true"
 
     _with_client(tmp_path, work)
+
+
+async def _mode(client: Client) -> str:
+    asked = {"topic": "orders", "consumerGroup": "group", "clientId": "c1"}
+    found = await client.call(RequestCode.QUERY_ASSIGNMENT, json.dumps(asked).encode())
+    return str(json.loads(found.body)["messageQueueAssignments"][0]["mode"])
+
+
+def test_a_mode_survives_a_restart(tmp_path: Path) -> None:
+    """It lies in RocketMQ's file; one that does not exist is refused."""
+    beat = {"clientID": "c1", "consumerDataSet": [{"groupName": "group"}]}
+    wanted = {"topic": "orders", "consumerGroup": "group", "mode": "POP", "popShareQueueNum": 1}
+
+    async def change(client: Client, _other: Client) -> None:
+        await client.call(RequestCode.HEART_BEAT, json.dumps(beat).encode())
+        assert await _mode(client) == "PULL"
+        set_mode = RequestCode.SET_MESSAGE_REQUEST_MODE
+        assert (await client.call(set_mode, json.dumps(wanted).encode())).code == 0
+        refused = await client.call(set_mode, json.dumps({**wanted, "mode": "PUSH"}).encode())
+        assert refused.code == ResponseCode.INVALID_PARAMETER
+        assert await _mode(client) == "POP"
+
+    async def ask(client: Client, _other: Client) -> None:
+        assert await _mode(client) == "POP"
+
+    _with_client(tmp_path, change)
+    _with_client(tmp_path, ask)
+    content = json.loads((tmp_path / "store/config/messageRequestMode.json").read_text())
+    assert content == {"messageRequestModeMap": {"orders": {"group": wanted}}}

@@ -12,10 +12,12 @@ import json
 import struct
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.bodies import body_of
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import LimitExceeded, Refused, RequestCode, ResponseCode
@@ -24,6 +26,7 @@ from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.state.request_modes import POP, PULL, RequestModes
 from lakelog_broker.state.topics import READABLE
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
@@ -45,7 +48,7 @@ class PopRequests:
 
     def __init__(self, broker: Broker, popping: Popping) -> None:
         self._broker, self._popping = broker, popping
-        self._modes: dict[tuple[str, str], tuple[str, int]] = {}
+        self._modes = RequestModes(RealFileSystem(), Path(broker.store.path))
 
     def handlers(self) -> Mapping[int, Handler]:
         """The requests that are served."""
@@ -182,12 +185,15 @@ class PopRequests:
         return request.response(hasMsg=str(found).lower(), pollingFull="false")
 
     def set_mode(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Let the members of a group pull or pop; lost at a restart of the broker."""
+        """Let the members of a group pull or pop."""
         content = body_of(request)
-        topic, group, mode = content["topic"], content["consumerGroup"], content["mode"]
+        topic, group = str(content["topic"]), str(content["consumerGroup"])
+        mode = str(content["mode"])
         if topic.startswith(RETRY_PREFIX):
             raise Refused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
-        self._modes[topic, group] = mode, int(content.get("popShareQueueNum") or 0)
+        if mode not in {PULL, POP}:
+            raise Refused(ResponseCode.INVALID_PARAMETER, f"the mode {mode!r} is no PULL or POP")
+        self._modes.set(topic, group, mode, int(content.get("popShareQueueNum") or 0))
         return request.response()
 
     def assignment(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -195,11 +201,11 @@ class PopRequests:
         content = body_of(request)
         topic, group = content["topic"], content["consumerGroup"]
         config = self._broker.topics.require(topic)
-        mode = self._modes.get((topic, group), ("PULL", 0))[0]
+        mode = self._modes.of(topic, group)
         members = self._broker.members.group(group)
         clients = sorted(members.members) if members else []
         queues: Sequence[int] = range(config.read_queues)
-        if mode == "POP":
+        if mode == POP:
             queues = [-1]
         elif content.get("messageModel") != "BROADCASTING":
             queues = averaged(queues, clients, content["clientId"])
