@@ -13,7 +13,6 @@ import (
 
 	rmq "github.com/apache/rocketmq-clients/golang/v5"
 	"github.com/apache/rocketmq-clients/golang/v5/credentials"
-	v2 "github.com/apache/rocketmq-clients/golang/v5/protocol/v2"
 )
 
 const (
@@ -54,12 +53,14 @@ func consumer(endpoint, group, topic string, expression *rmq.FilterExpression) r
 	return made
 }
 
-// receive returns at least one message.
+// receive returns at least one message. A proxy may refuse calls until it has the settings of a client.
 func receive(from rmq.SimpleConsumer, limit int32) []*rmq.MessageView {
+	var last error
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		got, err := from.Receive(background, limit, invisible)
 		var refused *rmq.ErrRpcStatus
-		if errors.As(err, &refused) && refused.Code == int32(v2.Code_MESSAGE_NOT_FOUND) {
+		if last = err; errors.As(err, &refused) {
+			time.Sleep(10 * time.Millisecond)
 			continue
 		}
 		must(err)
@@ -67,15 +68,18 @@ func receive(from rmq.SimpleConsumer, limit int32) []*rmq.MessageView {
 			return got
 		}
 	}
-	panic("no message came")
+	panic(fmt.Sprintf("no message came: %v", last))
 }
 
-// bodies receives and acknowledges messages until there are so many.
+// bodies receives and acknowledges messages until there are so many different ones.
 func bodies(from rmq.SimpleConsumer, count int, limit int32) []string {
-	found := []string{}
+	found, seen := []string{}, map[string]bool{}
 	for len(found) < count {
 		for _, each := range receive(from, limit) {
-			found = append(found, string(each.GetBody()))
+			if body := string(each.GetBody()); !seen[body] {
+				seen[body] = true
+				found = append(found, body)
+			}
 			must(from.Ack(background, each))
 		}
 	}

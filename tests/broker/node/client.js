@@ -49,16 +49,16 @@ async function receive(from, limit) {
   throw new Error('no message came');
 }
 
-// Receives and acknowledges messages until there are so many.
+// Receives and acknowledges messages until there are so many different ones.
 async function bodies(from, count, limit) {
-  const found = [];
-  while (found.length < count) {
+  const found = new Set();
+  while (found.size < count) {
     for (const each of await receive(from, limit)) {
-      found.push(each.body.toString());
+      found.add(each.body.toString());
       await from.ack(each);
     }
   }
-  return found;
+  return [ ...found ];
 }
 
 async function push(consumerGroup, topic, listener) {
