@@ -95,8 +95,12 @@ func main() {
 	endpoint := os.Args[1]
 	var checks atomic.Int32
 	producer, err := rmq.NewProducer(config(endpoint, ""), rmq.WithTopics("normal", "ordered", "delayed", "half"),
-		rmq.WithTransactionChecker(&rmq.TransactionChecker{Check: func(*rmq.MessageView) rmq.TransactionResolution {
+		rmq.WithTransactionChecker(&rmq.TransactionChecker{Check: func(half *rmq.MessageView) rmq.TransactionResolution {
 			checks.Add(1)
+			// RocketMQ's broker also asks about one that has just been ended.
+			if string(half.GetBody()) == "rolled back" {
+				return rmq.ROLLBACK
+			}
 			return rmq.COMMIT
 		}}))
 	must(err)
