@@ -69,7 +69,8 @@ def _headers(draw: Any) -> bytes:
     head = draw(st.binary(max_size=60) | _json.map(lambda each: json.dumps(each).encode()))
     form, body = draw(st.integers(0, 3)), draw(_bodies)
     size = draw(st.just(len(head)) | st.integers(0, (1 << 24) - 1))
-    return struct.pack(">I", form << 24 | size) + head + body
+    frame: bytes = struct.pack(">I", form << 24 | size) + head + body
+    return frame
 
 
 @st.composite
