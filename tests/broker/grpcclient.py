@@ -1,4 +1,8 @@
-"""RocketMQ's Java client of the gRPC protocol, compiled once for each state of its source."""
+"""RocketMQ's clients of the gRPC protocol: programs in Java, Go and JavaScript.
+
+Each is built once for each state of its source; its packages come from the registry of its
+language, and lie below the checkout's `.cache` as well.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +15,18 @@ from typing import Final
 from tests.support import maven, required
 
 PATIENCE_S: Final = 240
-_FOLDER: Final = Path(__file__).parent / "java" / "grpc"
+_HERE: Final = Path(__file__).parent
 _MARK: Final = "= "
 
 
-def outcomes(endpoint: str, security: str, home: Path) -> dict[str, str]:
+def java_outcomes(endpoint: str, security: str, home: Path) -> dict[str, str]:
     """What ``GrpcClient`` saw at a broker; skips the test without a JDK or Maven.
 
     :param security: ``ssl`` or ``plain``
     """
-    absent = [each for each in ("javac", "mvn") if shutil.which(each) is None]
-    if absent:
-        required.missing(f"a Java client needs {' and '.join(absent)}")
-    library, source = maven.jars(_FOLDER / "pom.xml"), _FOLDER / "GrpcClient.java"
+    _need("a Java client", "javac", "mvn")
+    folder = _HERE / "java" / "grpc"
+    library, source = maven.jars(folder / "pom.xml"), folder / "GrpcClient.java"
     path = os.fspath(library / "*")
 
     def compile_into(folder: Path) -> None:
@@ -31,16 +34,66 @@ def outcomes(endpoint: str, security: str, home: Path) -> dict[str, str]:
 
     state = f"{library.name}-{maven.digest([source])}"
     classes = maven.once(maven.CACHE / f"grpc-client-{state}", compile_into)
+    command = [
+        *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
+        *("-cp", os.pathsep.join([path, str(classes)])),
+        *("lakelog.broker.GrpcClient", endpoint, security),
+    ]
+    return _outcomes(command, home)
+
+
+def go_outcomes(endpoint: str, home: Path) -> dict[str, str]:
+    """What the program in Go saw at a broker, over TLS; skips the test without Go."""
+    _need("a Go client", "go")
+    folder = _HERE / "go"
+    sources = [folder / name for name in ("go.mod", "go.sum", "main.go")]
+    cached = {"GOMODCACHE": maven.CACHE / "go-modules", "GOCACHE": maven.CACHE / "go-build"}
+    environ = {**os.environ, **{name: str(path) for name, path in cached.items()}}
+    environ |= {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -modcacherw", "CGO_ENABLED": "0"}
+
+    def build_into(target: Path) -> None:
+        maven.run(["go", "build", "-o", str(target), "."], folder, environ)
+
+    built = maven.once(maven.CACHE / f"grpc-go-{maven.digest(sources)}", build_into)
+    return _outcomes([str(built / "client"), endpoint], home)
+
+
+def node_outcomes(endpoint: str, home: Path) -> dict[str, str]:
+    """What the program in JavaScript saw at a broker; skips the test without Node."""
+    _need("a Node client", "node", "npm")
+    folder = _HERE / "node"
+    sources = [folder / name for name in ("package.json", "client.js")]
+    options = (
+        "--no-package-lock",
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+    )
+
+    def install_into(target: Path) -> None:
+        for each in sources:
+            shutil.copy(each, target)
+        maven.run(["npm", "install", "--prefix", str(target), *options])
+
+    installed = maven.once(maven.CACHE / f"grpc-node-{maven.digest(sources)}", install_into)
+    return _outcomes(["node", str(installed / "client.js"), endpoint], home)
+
+
+def _need(what: str, *programs: str) -> None:
+    absent = [each for each in programs if shutil.which(each) is None]
+    if absent:
+        required.missing(f"{what} needs {' and '.join(absent)}")
+
+
+def _outcomes(command: list[str], home: Path) -> dict[str, str]:
     done = subprocess.run(
-        [
-            *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
-            *("-cp", os.pathsep.join([path, str(classes)])),
-            *("lakelog.broker.GrpcClient", endpoint, security),
-        ],
+        command,
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
         check=False,
+        env={**os.environ, "HOME": str(home), "rocketmq.client.logRoot": str(home)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [

@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -55,8 +55,12 @@ def digest(files: Iterable[Path]) -> str:
     return made.hexdigest()[:16]
 
 
-def run(command: list[str]) -> None:
-    """Run a program of the build."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def run(
+    command: list[str], folder: Path | None = None, environ: Mapping[str, str] | None = None
+) -> None:
+    """Run a program of the build, in ``folder``."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, env=environ
+    )
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} failed:\n{done.stdout}{done.stderr}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import shutil
 import ssl
 import subprocess
@@ -241,20 +242,34 @@ def _with_client(folder: Path, work: Callable[[Client], Awaitable[None]]) -> Non
     asyncio.run(main())
 
 
-def test_two_thousand_connections(tmp_path: Path) -> None:
-    """Each is served; none is left in the broker's tables after its end."""
+@pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.slow)])
+def test_many_connections(tmp_path: Path, count: int) -> None:
+    """Each is served, and so is one beside them; none is left in the broker's tables."""
 
     async def main() -> None:
-        async with served(tmp_path) as broker:
-            clients = [await Client.to(broker) for _ in range(2000)]
-            for start in range(0, 2000, 100):
+        async with served(tmp_path, max_connections=count + 1) as broker:
+            beside = await Client.to(broker)
+            clients = [await Client.to(broker) for _ in range(count)]
+            for start in range(0, count, 100):
                 few = clients[start : start + 100]
                 found = await asyncio.gather(*(each.send("orders") for each in few))
                 assert {each.code for each in found} == {ResponseCode.SUCCESS}
+                await _is_served(beside)
             for each in clients:
                 each.close()
+            await _is_served(beside)
+            (await _served_at_last(broker)).close()
+            beside.close()
 
-    asyncio.run(main())
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 2 * count + 500  # both ends are in this process
+    if limits[1] < needed:
+        pytest.skip(f"needs {needed} open files, the hard limit is {limits[1]}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(needed, limits[0]), limits[1]))
+    try:
+        asyncio.run(main())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_users_are_asked_for_signatures(tmp_path: Path) -> None:

@@ -38,6 +38,15 @@ def test_warm(request):
     print("warm start: %.3f s of CPU" % (cpu() - before))
     assert broker.messages("orders") == [], "each test has a broker of its own"
 
+def test_endpoints_are_opened_by_their_first_use(rocketmq_broker):
+    before = cpu()
+    endpoints = rocketmq_broker.endpoints
+    print("gRPC port: %.3f s of CPU" % (cpu() - before))
+    assert rocketmq_broker.endpoints == endpoints
+    import grpc
+    with grpc.insecure_channel(endpoints) as channel:
+        grpc.channel_ready_future(channel).result(60)
+
 def test_files_are_small(rocketmq_broker):
     send(rocketmq_broker, "orders", b"one")
     rocketmq_broker.messages("orders")
@@ -65,4 +74,4 @@ def test_a_users_tests_pass_with_the_fixtures(tmp_path: Path) -> None:
         timeout=280,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "6 passed" in done.stdout
+    assert "7 passed" in done.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.codes import RequestCode
 from lakelog_broker.embedded import EmbeddedBroker
-from lakelog_broker.popping.modes import RequestModes
+from lakelog_broker.state.request_modes import RequestModes
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import call
 
@@ -44,7 +44,7 @@ def test_what_rocketmq_wrote_is_kept(tmp_path: Path) -> None:
     theirs = {"consumerGroup": "g", "mode": "POP", "popShareQueueNum": 2, "topic": "t"}
     file.write_text(json.dumps({"messageRequestModeMap": {"t": {"g": theirs}}, "more": 1}))
     modes = RequestModes(RealFileSystem(), tmp_path)
-    assert (modes.get("t", "g"), modes.get("t", "h")) == ("POP", "PULL")
+    assert (modes.of("t", "g"), modes.of("t", "h")) == ("POP", "PULL")
     modes.set("t", "h", "PULL", 0)
     content = json.loads(file.read_text())
     assert content["more"] == 1

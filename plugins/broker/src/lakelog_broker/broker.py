@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import attrs
@@ -23,12 +24,17 @@ from lakelog_broker.state.topics import TopicTable
 from lakelog_broker.state.traffic import Traffic
 
 
+async def _not_running(port: int) -> None:
+    raise RuntimeError(f"the gRPC port {port} cannot be opened: the broker does not run")
+
+
 @attrs.define(eq=False)
 class Broker:
     """A broker over an open store; used from one event loop.
 
     :ivar address: ``host:port`` of the remoting port, once it is bound
     :ivar grpc_address: ``host:port`` of the gRPC port; empty without one
+    :ivar open_grpc: opens the gRPC port of a running broker that has none; 0 is any free one
     :ivar appender: puts messages of clients
     :ivar transactions: ends transactions for both protocols; asks producers in ``members`` for
         outcomes, by ``check_transaction`` of their peers
@@ -50,6 +56,7 @@ class Broker:
     grpc_address: str = ""
     failure: StoreFailed | None = None
     has_failed: asyncio.Event = attrs.field(factory=asyncio.Event)
+    open_grpc: Callable[[int], Awaitable[None]] = _not_running
     _saving: asyncio.Future[None] | None = None
 
     @classmethod

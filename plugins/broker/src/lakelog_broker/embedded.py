@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +36,8 @@ class EmbeddedBroker:
 
     A forked child has no part of it: there its ports are closed, and :meth:`close` does nothing
     more than to close the store's copy.
+
+    :ivar has_endpoints_on_demand: whether the first use of :attr:`endpoints` opens the gRPC port
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class EmbeddedBroker:
         self._stop = asyncio.Event()
         self._answered = True
         self._failure: StoreFailed | None = None
+        self.has_endpoints_on_demand = False
 
     def start(self) -> None:
         """Open the store and serve it; returns when clients can connect.
@@ -154,7 +158,13 @@ class EmbeddedBroker:
     @property
     def endpoints(self) -> str | None:
         """``host:port`` for gRPC clients; ``None`` if they are not served."""
+        if self.has_endpoints_on_demand and not self.broker.grpc_address:
+            self._call(self._open_endpoints)
         return self.broker.grpc_address or None
+
+    async def _open_endpoints(self) -> None:
+        if not self.broker.grpc_address:  # of another thread's use
+            await self.broker.open_grpc(0)
 
     def is_well(self) -> bool:
         """Whether the event loop has run since the last call; returns at once.
@@ -188,8 +198,13 @@ class EmbeddedBroker:
         async def create() -> None:
             self.broker.topics.set(config)
 
-        assert self._loop is not None, "self.broker raised otherwise"
-        asyncio.run_coroutine_threadsafe(create(), self._loop).result(_ANSWER_S)
+        self._call(create)
+
+    def _call(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run ``work`` in the broker's event loop."""
+        assert self.broker is not None, "raised if it is not running"
+        assert self._loop is not None, "the broker has one"
+        asyncio.run_coroutine_threadsafe(work(), self._loop).result(_ANSWER_S)
 
     def messages(self, topic: str) -> list[StoredMessage]:
         """All messages in the queues of a topic, in the order of the log.

@@ -20,6 +20,7 @@ SMALL: Final[dict[str, Any]] = {
     "preallocate": False,
     "allocation_step_bytes": 64 << 10,
 }
+_GRPC: Final = ("grpc", "cryptography")
 _INDEX: Final = {"slots": 1_000, "entries": 4_000}
 
 
@@ -45,5 +46,8 @@ def _broker(folder: Path) -> Iterator[EmbeddedBroker]:
     from lakelog_broker.embedded import EmbeddedBroker
 
     index = {} if find_spec("lakelog_hash_index") is None else {"hash-index": _INDEX}
-    with EmbeddedBroker(folder / "rocketmq-store", **SMALL, **index) as broker:
+    running = EmbeddedBroker(folder / "rocketmq-store", **SMALL, **index)
+    # The import of grpcio takes longer than the start of a broker, and most tests do not need it.
+    running.has_endpoints_on_demand = all(find_spec(each) for each in _GRPC)
+    with running as broker:
         yield broker

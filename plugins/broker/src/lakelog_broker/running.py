@@ -64,11 +64,12 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
     broker = Broker.over(store, settings)
     await honour_checkpoints(broker)
     popping = Popping(broker)
-    server = RemotingServer(broker, popping)
-    grpc_server = None
+    server, grpc_port = RemotingServer(broker, popping), _GrpcPort(broker, popping)
+    broker.open_grpc = grpc_port.open
     try:
         await server.start()
-        grpc_server = await _grpc_server(broker, popping)
+        if settings.grpc_port is not None:
+            await grpc_port.open(settings.grpc_port)
     except OSError as error:
         await server.close()
         why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
@@ -92,16 +93,13 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
             ("members", lambda: _every(_SILENCE_INTERVAL_S, _removing(broker))),
         )
     ]
-    if grpc_server is not None:
-        tasks.append(asyncio.create_task(supervised("renewals", grpc_server.renew)))
     try:
         yield broker
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if grpc_server is not None:
-            await grpc_server.close()
+        await grpc_port.close()
         await server.close()
         if broker.failure is None:
             await broker.save()
@@ -118,23 +116,40 @@ async def _check_health(broker: Broker) -> None:
         broker.has_failed.set()
 
 
-async def _grpc_server(broker: Broker, popping: Popping) -> GrpcServer | None:
-    if broker.settings.grpc_port is None:
-        return None
-    try:
-        from lakelog_broker.grpc.server import GrpcServer
-    except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"the gRPC port needs lakelog-broker[grpc] ({error}): install it, or give no grpc_port"
-        ) from error
-    server = GrpcServer(broker, popping)
-    try:
-        await server.start(broker.settings.grpc_port)
-    except BaseException:
-        await server.close()
-        raise
-    broker.grpc_address = f"{broker.settings.host}:{server.port}"
-    return server
+class _GrpcPort:
+    """The gRPC port, which may be opened while the broker runs."""
+
+    def __init__(self, broker: Broker, popping: Popping) -> None:
+        self._broker, self._popping = broker, popping
+        self._server: GrpcServer | None = None
+        self._renewals: asyncio.Task[None] | None = None
+
+    async def open(self, port: int) -> None:
+        """Serve at ``port``; 0 is any free one. Raises as :func:`running_broker`."""
+        try:
+            from lakelog_broker.grpc.server import GrpcServer
+        except ModuleNotFoundError as error:
+            raise SettingsError(
+                f"the gRPC port needs lakelog-broker[grpc] ({error}): install it, "
+                "or give no grpc_port"
+            ) from error
+        server = GrpcServer(self._broker, self._popping)
+        try:
+            await server.start(port)
+        except BaseException:
+            await server.close()
+            raise
+        self._server = server
+        self._broker.grpc_address = f"{self._broker.settings.host}:{server.port}"
+        self._renewals = asyncio.create_task(supervised("renewals", server.renew))
+
+    async def close(self) -> None:
+        """Close the port, if it is open."""
+        if self._renewals is not None:
+            self._renewals.cancel()
+            await asyncio.gather(self._renewals, return_exceptions=True)
+        if self._server is not None:
+            await self._server.close()
 
 
 async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:

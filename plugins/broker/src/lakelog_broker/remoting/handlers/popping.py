@@ -20,17 +20,20 @@ import attrs
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.bodies import body_of
 from lakelog_broker.broker import Broker
-from lakelog_broker.codes import Refused, RequestCode, ResponseCode
+from lakelog_broker.codes import LimitExceeded, Refused, RequestCode, ResponseCode
 from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.popping.handles import OWN_TOPIC, ReceiptHandle
-from lakelog_broker.popping.modes import RequestModes
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
 from lakelog_broker.remoting.connection import Answer, Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
+from lakelog_broker.state.request_modes import POP, PULL, RequestModes
 from lakelog_broker.state.topics import READABLE
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 _MAX_MESSAGES: Final = 32
+MAX_ACKNOWLEDGED: Final = 10_000
+"""Messages in one request; RocketMQ's proxy sends those of some hand-outs of 32."""
+_MAX_BITS_TEXT: Final = 10_000
 _FROM_FIRST: Final = "0"
 """``ConsumeInitMode.MIN``."""
 _BORN_V6, _STORE_V6 = 0x10, 0x20
@@ -139,8 +142,12 @@ class PopRequests:
         self, _connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
         """Count messages as done, those of some hand-outs of any groups."""
-        for each in body_of(request).get("acks") or ():
-            name = self._broker.settings.name
+        name, hand_outs = self._broker.settings.name, body_of(request).get("acks") or ()
+        count = sum(len(_bits(each.get("b") or "")) for each in hand_outs)
+        if count > MAX_ACKNOWLEDGED:
+            remark = f"{count} messages in one request; at most {MAX_ACKNOWLEDGED} are taken"
+            raise LimitExceeded(remark)
+        for each in hand_outs:
             first = ReceiptHandle(
                 int(each["so"]),
                 int(each["pt"]),
@@ -179,9 +186,12 @@ class PopRequests:
     def set_mode(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Let the members of a group pull or pop."""
         content = body_of(request)
-        topic, group, mode = content["topic"], content["consumerGroup"], content["mode"]
+        topic, group = str(content["topic"]), str(content["consumerGroup"])
+        mode = str(content["mode"])
         if topic.startswith(RETRY_PREFIX):
             raise Refused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+        if mode not in {PULL, POP}:
+            raise Refused(ResponseCode.INVALID_PARAMETER, f"the mode {mode!r} is no PULL or POP")
         self._modes.set(topic, group, mode, int(content.get("popShareQueueNum") or 0))
         return request.response()
 
@@ -190,11 +200,11 @@ class PopRequests:
         content = body_of(request)
         topic, group = content["topic"], content["consumerGroup"]
         config = self._broker.topics.require(topic)
-        mode = self._modes.get(topic, group)
+        mode = self._modes.of(topic, group)
         members = self._broker.members.group(group)
         clients = sorted(members.members) if members else []
         queues: Sequence[int] = range(config.read_queues)
-        if mode == "POP":
+        if mode == POP:
             queues = [-1]
         elif content.get("messageModel") != "BROADCASTING":
             queues = averaged(queues, clients, content["clientId"])
@@ -258,13 +268,15 @@ def _offsets(found: Iterable[Popped]) -> Iterable[str]:
     return (f"{flag} {queue} {','.join(all_)}" for (flag, queue), all_ in offsets.items())
 
 
-def _bits(text: str) -> Iterable[int]:
+def _bits(text: str) -> list[int]:
     """The places of the ones in a ``BitSet``, which fastjson writes as base64."""
+    if len(text) > _MAX_BITS_TEXT:
+        raise LimitExceeded(f"bits of {len(text)} characters; at most {_MAX_BITS_TEXT} are taken")
     try:
-        content = int.from_bytes(base64.b64decode(text, validate=True), "little")
+        content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise Refused(ResponseCode.INVALID_PARAMETER, "the bits are no base64") from None
-    return (bit for bit in range(content.bit_length()) if content >> bit & 1)
+    return [8 * at + bit for at, byte in enumerate(content) for bit in range(8) if byte >> bit & 1]
 
 
 def _json(content: Any) -> bytes:
