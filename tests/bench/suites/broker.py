@@ -90,7 +90,7 @@ def _measure(server: _Server, client: subprocess.Popen[str]) -> dict[str, float]
             return found
         client.stdin.write("\n")
         client.stdin.flush()
-    raise RuntimeError(f"the client ended with code {client.wait()} after {list(found)}")
+    raise EOFError(f"the client ended with code {client.wait()} after {list(found)}")
 
 
 def _run(name: str, count: int, directory: Path) -> Sample:
@@ -102,8 +102,11 @@ def _run(name: str, count: int, directory: Path) -> Sample:
     with serving(directory) as running:
         server = _Server(running.process.pid)
         with _client(str(running.server), count, directory) as client:
-            found = _measure(server, client)
-            return found | server.memory()
+            try:
+                return _measure(server, client) | server.memory()
+            except EOFError as error:
+                error.add_note((directory / "client.out").read_text()[-2000:])
+                raise
 
 
 class Broker:

@@ -14,6 +14,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -93,8 +94,21 @@ public final class Speed {
         Runtime.getRuntime().halt(1);
     }
 
+    private static void sendUntilTaken(String topic, int number) throws Exception {
+        while (true) {
+            try {
+                producer.send(message(topic, number));
+                return;
+            } catch (MQBrokerException error) {
+                if (!error.toString().contains("busy")) {
+                    throw error;
+                }
+            }
+        }
+    }
+
     private static long synchronously(int threads, int messages) throws Exception {
-        inThreads(threads, messages, n -> producer.send(message("Speed", n)));
+        inThreads(threads, messages, n -> sendUntilTaken("Speed", n));
         sent += messages;
         return System.nanoTime();
     }
@@ -103,21 +117,34 @@ public final class Speed {
         Semaphore window = new Semaphore(WINDOW);
         for (int i = 0; i < count; i++) {
             window.acquire();
-            producer.send(message("Speed", i), new SendCallback() {
-                @Override
-                public void onSuccess(SendResult result) {
-                    window.release();
-                }
-
-                @Override
-                public void onException(Throwable error) {
-                    fail(error);
-                }
-            });
+            send(message("Speed", i), window);
         }
         window.acquire(WINDOW);
         sent += count;
         return System.nanoTime();
+    }
+
+    /** A broker that is busy refuses messages; they are sent again, so that all are in the log. */
+    private static void send(Message message, Semaphore window) throws Exception {
+        producer.send(message, new SendCallback() {
+            @Override
+            public void onSuccess(SendResult result) {
+                window.release();
+            }
+
+            @Override
+            public void onException(Throwable error) {
+                if (!error.toString().contains("busy")) {
+                    fail(error);
+                }
+                try {
+                    Thread.sleep(1);
+                    send(message, window);
+                } catch (Exception refused) {
+                    fail(refused);
+                }
+            }
+        });
     }
 
     /** Ends when the last message is in a queue; fails if one was lost. */
@@ -269,7 +296,7 @@ public final class Speed {
         measure("oneway", count, () -> oneWay(queues));
         measure("batch", count, Speed::inBatches);
         measure("topics", count, () -> {
-            inThreads(16, count, n -> producer.send(message("Speed" + n % TOPICS, n)));
+            inThreads(16, count, n -> sendUntilTaken("Speed" + n % TOPICS, n));
             return System.nanoTime();
         });
         measure("connections", count, Speed::overConnections);
