@@ -11,6 +11,11 @@ from contextlib import suppress
 from threading import Condition
 
 
+def always() -> bool:
+    """Every waiter is urgent, unless it says otherwise."""
+    return True
+
+
 class Arrivals:
     """The signal of an owner; thread-safe.
 
@@ -23,7 +28,7 @@ class Arrivals:
         self._version = 0
         self._waiting = 0
         self._closed = False
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[tuple[Callable[[], None], Callable[[], bool]]] = []
 
     @property
     def version(self) -> int:
@@ -37,8 +42,8 @@ class Arrivals:
 
     @property
     def has_waiters(self) -> bool:
-        """Whether there are waiters or listeners."""
-        return bool(self._waiting or self._listeners)
+        """Whether there are waiters, or urgent listeners."""
+        return bool(self._waiting) or any(urgent() for _, urgent in tuple(self._listeners))
 
     def notify(self) -> None:
         """Notify the waiters that new messages can be read."""
@@ -47,7 +52,7 @@ class Arrivals:
             if self._waiting:
                 self._condition.notify_all()
             listeners = tuple(self._listeners)
-        for listener in listeners:
+        for listener, _ in listeners:
             _tell(listener)
 
     def close(self) -> None:
@@ -71,12 +76,17 @@ class Arrivals:
                 self._waiting -= 1
             return self._version
 
-    async def wait_async(self, seen: int) -> None:
-        """As :meth:`wait`, in an event loop; uses no thread."""
+    async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = always) -> None:
+        """As :meth:`wait`, in an event loop; uses no thread.
+
+        :param is_urgent: as in :meth:`subscribe`
+        """
         import asyncio
 
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()
-        unsubscribe = self.subscribe(lambda: _ignore(loop.call_soon_threadsafe(arrived.set)))
+        unsubscribe = self.subscribe(
+            lambda: _ignore(loop.call_soon_threadsafe(arrived.set)), is_urgent
+        )
         try:
             while self._version == seen and not self._closed:
                 await arrived.wait()
@@ -84,19 +94,26 @@ class Arrivals:
         finally:
             unsubscribe()
 
-    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(
+        self, listener: Callable[[], None], is_urgent: Callable[[], bool] = always
+    ) -> Callable[[], None]:
         """Call ``listener`` at each arrival and at the close; the result unsubscribes it.
 
         It runs in the dispatching thread, so it must be quick and must not raise, as for example
         ``loop.call_soon_threadsafe``.
+
+        :param is_urgent: asked after each round of dispatching, in its thread. While it is false,
+            messages are gathered for some tens of ms, which costs a put a fraction
         """
+        entry = listener, is_urgent
         with self._condition:
-            self._listeners.append(listener)
-        self.on_wait()
+            self._listeners.append(entry)
+        if is_urgent():
+            self.on_wait()
 
         def unsubscribe() -> None:
             with self._condition, suppress(ValueError):
-                self._listeners.remove(listener)
+                self._listeners.remove(entry)
 
         return unsubscribe
 
