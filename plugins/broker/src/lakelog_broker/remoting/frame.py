@@ -134,7 +134,7 @@ def _loaded(head: bytes) -> Any:
     try:
         text = head.decode()
         found, end = _scan_json(text, 0)
-    except (StopIteration, UnicodeDecodeError):
+    except (StopIteration, ValueError):
         return json.loads(head)
     return found if end == len(text) else json.loads(head)
 
