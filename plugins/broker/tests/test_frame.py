@@ -17,7 +17,6 @@ from lakelog_broker.remoting.frame import (
     decode_frame,
     encode_frame,
 )
-
 from plugins.broker.tests.support import Client, served
 
 STRINGS = ('a "quoted" \\ one', "\x00\x01\x1f\x7f", "ünï\u2028çødé 𝄞", "", "\ud800")
