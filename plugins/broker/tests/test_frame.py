@@ -33,7 +33,7 @@ def test_a_json_header_is_that_of_json(text: str) -> None:
     header = {
         "code": 0, "extFields": {text: text}, "flag": 1, "language": "JAVA", "opaque": 7,
         "serializeTypeCurrentRPC": "JSON", "version": command.version, "remark": text,
-    }  # fmt: skip
+    }  # fmt: skip  # one line for each half
     expected = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
     assert encode_frame(command)[8 : 8 + size] == expected.encode("utf-8", "replace")
 

@@ -28,7 +28,7 @@ class Arrivals:
         self._version = 0
         self._waiting = 0
         self._closed = False
-        self._listeners: list[tuple[Callable[[], None], Callable[[], bool]]] = []
+        self._listeners: list[tuple[Callable[[], object], Callable[[], bool]]] = []
 
     @property
     def version(self) -> int:
@@ -84,9 +84,7 @@ class Arrivals:
         import asyncio
 
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()
-        unsubscribe = self.subscribe(
-            lambda: _ignore(loop.call_soon_threadsafe(arrived.set)), is_urgent
-        )
+        unsubscribe = self.subscribe(lambda: loop.call_soon_threadsafe(arrived.set), is_urgent)
         try:
             while self._version == seen and not self._closed:
                 await arrived.wait()
@@ -95,7 +93,7 @@ class Arrivals:
             unsubscribe()
 
     def subscribe(
-        self, listener: Callable[[], None], is_urgent: Callable[[], bool] = always
+        self, listener: Callable[[], object], is_urgent: Callable[[], bool] = always
     ) -> Callable[[], None]:
         """Call ``listener`` at each arrival and at the close; the result unsubscribes it.
 
@@ -108,8 +106,7 @@ class Arrivals:
         entry = listener, is_urgent
         with self._condition:
             self._listeners.append(entry)
-        if is_urgent():
-            self.on_wait()
+        self.on_wait()
 
         def unsubscribe() -> None:
             with self._condition, suppress(ValueError):
@@ -122,10 +119,6 @@ def _nobody() -> None:
     """Do nothing: there is no listener."""
 
 
-def _ignore(_handle: object) -> None:
-    """Ignore the handle."""
-
-
-def _tell(listener: Callable[[], None]) -> None:
+def _tell(listener: Callable[[], object]) -> None:
     with suppress(RuntimeError):  # the event loop was closed meanwhile
         listener()

@@ -161,10 +161,8 @@ def test_arrivals_say_whether_and_when_somebody_waits() -> None:
 
 
 def test_a_listener_that_is_not_urgent_hears_but_nobody_hurries() -> None:
-    arrivals, begun, heard, urgent = Arrivals(), list[int](), list[int](), list[bool]()
-    arrivals.on_wait = lambda: begun.append(1)
+    arrivals, heard, urgent = Arrivals(), list[int](), list[bool]()
     unsubscribe = arrivals.subscribe(lambda: heard.append(1), lambda: bool(urgent))
-    assert not begun
     assert not arrivals.has_waiters
     arrivals.notify()
     assert heard == [1]
