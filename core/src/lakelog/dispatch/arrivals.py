@@ -28,7 +28,7 @@ class Arrivals:
         self._version = 0
         self._waiting = 0
         self._closed = False
-        self._listeners: list[tuple[Callable[[], object], Callable[[], bool]]] = []
+        self._listeners: dict[object, tuple[Callable[[], object], Callable[[], bool]]] = {}
 
     @property
     def version(self) -> int:
@@ -43,7 +43,7 @@ class Arrivals:
     @property
     def has_waiters(self) -> bool:
         """Whether there are waiters, or urgent listeners."""
-        return bool(self._waiting) or any(urgent() for _, urgent in tuple(self._listeners))
+        return bool(self._waiting) or any(urgent() for _, urgent in tuple(self._listeners.values()))
 
     def notify(self) -> None:
         """Notify the waiters that new messages can be read."""
@@ -51,9 +51,10 @@ class Arrivals:
             self._version += 1
             if self._waiting:
                 self._condition.notify_all()
-            listeners = tuple(self._listeners)
+            listeners = tuple(self._listeners.values())
         for listener, _ in listeners:
-            _tell(listener)
+            with suppress(RuntimeError):  # the event loop was closed meanwhile
+                listener()
 
     def close(self) -> None:
         """Wake all present and future waiters: no more messages will come."""
@@ -94,7 +95,7 @@ class Arrivals:
 
     def subscribe(
         self, listener: Callable[[], object], is_urgent: Callable[[], bool] = always
-    ) -> Callable[[], None]:
+    ) -> Callable[[], object]:
         """Call ``listener`` at each arrival and at the close; the result unsubscribes it.
 
         It runs in the dispatching thread, so it must be quick and must not raise, as for example
@@ -103,22 +104,12 @@ class Arrivals:
         :param is_urgent: asked after each round of dispatching, in its thread. While it is false,
             messages are gathered for some tens of ms, which costs a put a fraction
         """
-        entry = listener, is_urgent
+        key = object()
         with self._condition:
-            self._listeners.append(entry)
+            self._listeners[key] = listener, is_urgent
         self.on_wait()
-
-        def unsubscribe() -> None:
-            with self._condition, suppress(ValueError):
-                self._listeners.remove(entry)
-
-        return unsubscribe
+        return lambda: self._listeners.pop(key, None)
 
 
 def _nobody() -> None:
     """Do nothing: there is no listener."""
-
-
-def _tell(listener: Callable[[], object]) -> None:
-    with suppress(RuntimeError):  # the event loop was closed meanwhile
-        listener()
