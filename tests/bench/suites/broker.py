@@ -4,46 +4,123 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
+import lakelog
 from tests.bench.model import Column, Contender, Contest, Sample
 from tests.broker.later import java, lakelogs_broker, rocketmqs_broker
 
 _REAL: Final = "rocketmq"
 _OURS: Final = "lakelog"
-_WAYS: Final = ("sync_1", "sync_16", "sync_64", "async", "consume")
+_WAYS: Final = {
+    "sync_1": "sync",
+    "sync_16": "sync, 16 threads",
+    "sync_64": "sync, 64 threads",
+    "async": "async",
+    "oneway": "one-way, until stored",
+    "batch": "batches of 32",
+    "topics": "64 topics, 16 threads",
+    "connections": "200 connections",
+    "push": "push consumption",
+    "pop": "pop consumption",
+}
+_C1: Final = "-XX:TieredStopAtLevel=1"
+_HEAP: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m")
+_MEMORY: Final = {"VmRSS": "rss_mb", "RssAnon": "anon_mb", "RssFile": "file_mb"}
+_KIB_PER_MIB: Final = 1024
+
+
+class _Server:
+    """The process of a broker."""
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+
+    def cpu_s(self) -> float:
+        """Its CPU time until now, of all threads."""
+        times = self._process.cpu_times()
+        return times.user + times.system
+
+    def memory(self) -> dict[str, float]:
+        """Its resident memory in MiB: all, of its own, and of mapped files, which it shares."""
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        found = dict(line.split(":", 1) for line in lines)
+        return {at: int(found[name].split()[0]) / _KIB_PER_MIB for name, at in _MEMORY.items()}
+
+
+@contextmanager
+def _client(server: str, count: int, home: Path) -> Iterator[subprocess.Popen[str]]:
+    words = [word for word in java("Speed", server, str(count), home=home) if word != _C1]
+    words[words.index("-Xmx128m")] = "-Xmx512m"
+    with (
+        (home / "client.out").open("ab") as errors,
+        subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _measure(server: _Server, client: subprocess.Popen[str]) -> dict[str, float]:
+    """The rate and the server's CPU time of each way; the client waits before and after it."""
+    assert client.stdin is not None
+    assert client.stdout is not None
+    found: dict[str, float] = {}
+    before = 0.0
+    for line in client.stdout:
+        if line.startswith('{"begin"'):
+            before = server.cpu_s()
+        elif line.startswith('{"way"'):
+            done = json.loads(line)
+            way, messages = done["way"], done["messages"]
+            found[way] = messages / done["seconds"]
+            found[f"{way}_cpu_us"] = (server.cpu_s() - before) / messages * 1e6
+        else:
+            continue
+        if found.keys() >= _WAYS.keys():
+            return found
+        client.stdin.write("\n")
+        client.stdin.flush()
+    raise EOFError(f"the client ended with code {client.wait()} after {list(found)}")
 
 
 def _run(name: str, count: int, directory: Path) -> Sample:
     serving: Any = lakelogs_broker
     if name == _REAL:
-        serving = partial(rocketmqs_broker, mappedFileSizeCommitLog=1 << 30)
+        serving = partial(rocketmqs_broker, mappedFileSizeCommitLog=1 << 30, java_flags=_HEAP)
+    else:
+        lakelog.open(directory / "store").close()  # with the default sizes of files
     with serving(directory) as running:
-        process = psutil.Process(running.process.pid)
-        command = java("Speed", str(running.server), str(count), home=directory)
-        before = process.cpu_times()
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        after, memory = process.cpu_times(), process.memory_info().rss
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"way"')]
-    rates = {each["way"]: float(each["per_s"]) for each in lines}
-    assert rates.keys() == set(_WAYS)
-    cpu_s = after.user + after.system - before.user - before.system
-    messages = (len(_WAYS) - 1) * count + count // 2
-    return {**rates, "cpu_us": cpu_s / messages * 1e6, "rss_mb": memory / (1 << 20)}
+        server = _Server(running.process.pid)
+        with _client(str(running.server), count, directory) as client:
+            try:
+                return _measure(server, client) | server.memory()
+            except EOFError as error:
+                error.add_note((directory / "client.out").read_text()[-2000:])
+                raise
 
 
 class Broker:
     name = "broker"
     about = "messages of 1 KiB by one Java client 5.3.3, to and from a broker in another process"
     columns: Sequence[Column] = (
-        *(Column(way, f"{way.replace('_', ' ')}, messages/s", ",.0f") for way in _WAYS),
-        Column("cpu_us", "broker's CPU µs per message, all ways", ",.1f"),
+        *(Column(way, f"{said}, messages/s", ",.0f") for way, said in _WAYS.items()),
+        *(
+            Column(f"{way}_cpu_us", f"{said}, broker's CPU µs/message", ",.1f")
+            for way, said in _WAYS.items()
+        ),
         Column("rss_mb", "broker's RSS, MiB", ",.0f"),
+        Column("anon_mb", "of its own, MiB", ",.0f"),
+        Column("file_mb", "of files, MiB", ",.0f"),
     )
     lower_is_better = False
 
@@ -55,7 +132,7 @@ class Broker:
                 [
                     Contender(name, note, partial(_run, name, count), {_REAL: _REAL})
                     for name, note in (
-                        (_REAL, "RocketMQ 5.3.3, ASYNC_FLUSH, heap 512 MiB, C1 compiler"),
+                        (_REAL, "RocketMQ 5.3.3, ASYNC_FLUSH, heap 512 MiB"),
                         (_OURS, "lakelog broker, default settings"),
                     )
                 ],

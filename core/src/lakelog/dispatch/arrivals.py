@@ -11,6 +11,11 @@ from contextlib import suppress
 from threading import Condition
 
 
+def always() -> bool:
+    """Every waiter is urgent, unless it says otherwise."""
+    return True
+
+
 class Arrivals:
     """The signal of an owner; thread-safe.
 
@@ -23,7 +28,7 @@ class Arrivals:
         self._version = 0
         self._waiting = 0
         self._closed = False
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: dict[object, tuple[Callable[[], object], Callable[[], bool]]] = {}
 
     @property
     def version(self) -> int:
@@ -37,8 +42,8 @@ class Arrivals:
 
     @property
     def has_waiters(self) -> bool:
-        """Whether there are waiters or listeners."""
-        return bool(self._waiting or self._listeners)
+        """Whether there are waiters, or urgent listeners."""
+        return bool(self._waiting) or any(urgent() for _, urgent in tuple(self._listeners.values()))
 
     def notify(self) -> None:
         """Notify the waiters that new messages can be read."""
@@ -46,9 +51,10 @@ class Arrivals:
             self._version += 1
             if self._waiting:
                 self._condition.notify_all()
-            listeners = tuple(self._listeners)
-        for listener in listeners:
-            _tell(listener)
+            listeners = tuple(self._listeners.values())
+        for listener, _ in listeners:
+            with suppress(RuntimeError):  # the event loop was closed meanwhile
+                listener()
 
     def close(self) -> None:
         """Wake all present and future waiters: no more messages will come."""
@@ -71,12 +77,15 @@ class Arrivals:
                 self._waiting -= 1
             return self._version
 
-    async def wait_async(self, seen: int) -> None:
-        """As :meth:`wait`, in an event loop; uses no thread."""
+    async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = always) -> None:
+        """As :meth:`wait`, in an event loop; uses no thread.
+
+        :param is_urgent: as in :meth:`subscribe`
+        """
         import asyncio
 
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()
-        unsubscribe = self.subscribe(lambda: _ignore(loop.call_soon_threadsafe(arrived.set)))
+        unsubscribe = self.subscribe(lambda: loop.call_soon_threadsafe(arrived.set), is_urgent)
         try:
             while self._version == seen and not self._closed:
                 await arrived.wait()
@@ -84,31 +93,23 @@ class Arrivals:
         finally:
             unsubscribe()
 
-    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(
+        self, listener: Callable[[], object], is_urgent: Callable[[], bool] = always
+    ) -> Callable[[], object]:
         """Call ``listener`` at each arrival and at the close; the result unsubscribes it.
 
         It runs in the dispatching thread, so it must be quick and must not raise, as for example
         ``loop.call_soon_threadsafe``.
+
+        :param is_urgent: asked after each round of dispatching, in its thread. While it is false,
+            messages are gathered for some tens of ms, which costs a put a fraction
         """
+        key = object()
         with self._condition:
-            self._listeners.append(listener)
+            self._listeners[key] = listener, is_urgent
         self.on_wait()
-
-        def unsubscribe() -> None:
-            with self._condition, suppress(ValueError):
-                self._listeners.remove(listener)
-
-        return unsubscribe
+        return lambda: self._listeners.pop(key, None)
 
 
 def _nobody() -> None:
     """Do nothing: there is no listener."""
-
-
-def _ignore(_handle: object) -> None:
-    """Ignore the handle."""
-
-
-def _tell(listener: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the event loop was closed meanwhile
-        listener()

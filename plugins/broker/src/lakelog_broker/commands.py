@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -110,6 +111,8 @@ class _Announced(BrokerFollower):
 
     def start(self) -> None:
         super().start()
+        gc.collect()
+        gc.freeze()  # modules and the parts of the broker last as long as the process
         address = self.broker.namesrv
         endpoints = self.broker.endpoints
         said = {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
+
+from lakelog.dispatch.arrivals import always
 
 
 class ArrivalSignal(Protocol):
@@ -22,5 +25,8 @@ class ArrivalSignal(Protocol):
         :returns: the version on return
         """
 
-    async def wait_async(self, seen: int) -> None:
-        """As :meth:`wait`, without a time limit and without blocking the event loop."""
+    async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = always) -> None:
+        """As :meth:`wait`, without a time limit and without blocking the event loop.
+
+        :param is_urgent: while it is false, an owner may gather messages for some tens of ms
+        """

@@ -158,3 +158,15 @@ def test_arrivals_say_whether_and_when_somebody_waits() -> None:
     assert arrivals.has_waiters
     unsubscribe()
     assert not arrivals.has_waiters
+
+
+def test_a_listener_that_is_not_urgent_hears_but_nobody_hurries() -> None:
+    arrivals, heard, urgent = Arrivals(), list[int](), list[bool]()
+    unsubscribe = arrivals.subscribe(lambda: heard.append(1), lambda: bool(urgent))
+    assert not arrivals.has_waiters
+    arrivals.notify()
+    assert heard == [1]
+    urgent.append(True)
+    assert arrivals.has_waiters
+    unsubscribe()
+    assert not arrivals.has_waiters

@@ -88,7 +88,8 @@ class Connection(asyncio.Protocol):
         self.groups: set[tuple[str, str | None]] = set()
         self._is_over_limit = False
         self._server = server
-        self._received = bytearray()
+        self._received: bytes | bytearray = b""
+        self._needed_bytes = 0
         self._responses: list[bytes] = []
         self._response_bytes = 0
         self._transport: asyncio.Transport | None = None
@@ -97,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._unanswered_bytes = 0
         self._writable = asyncio.Event()
         self._writable.set()
+        self._can_write = True
         self._is_reading = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -132,10 +134,12 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Stop serving requests: the client does not read its responses."""
+        self._can_write = False
         self._writable.clear()
 
     def resume_writing(self) -> None:
         """Go on after :meth:`pause_writing`."""
+        self._can_write = True
         self._writable.set()
         self._resume()
 
@@ -146,11 +150,16 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Serve all whole frames; their responses are written together."""
-        self._received += data
+        if not self._received:
+            self._received = data
+        else:
+            self._received += data
+            if len(self._received) < self._needed_bytes:
+                return  # the parts of a large frame are not copied each time
         self._serve_received()
 
     def _is_busy(self) -> bool:
-        return self._unanswered_bytes > MAX_UNANSWERED_BYTES or not self._writable.is_set()
+        return self._unanswered_bytes > MAX_UNANSWERED_BYTES or not self._can_write
 
     def _resume(self) -> None:
         """Serve what was received while the connection was busy, then read on."""
@@ -163,25 +172,24 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _serve_received(self) -> None:
-        received, start = self._received, 0
+        received, start = bytes(self._received), 0
+        length, self._needed_bytes = len(received), 0
         try:
-            with memoryview(received) as view:
-                while len(received) - start >= 4 and not self._is_busy():
-                    size = int.from_bytes(view[start : start + 4], "big")
-                    if not 4 <= size <= MAX_FRAME_BYTES:
-                        raise BadFrame(f"a frame of {size} bytes")
-                    end = start + 4 + size
-                    if end > len(received):
-                        break
-                    with view[start + 4 : end] as frame:
-                        command = decode_frame(frame)
-                    self._serve(command)
-                    start = end
+            while length - start >= 4 and not self._is_busy():
+                size = int.from_bytes(received[start : start + 4], "big")
+                if not 4 <= size <= MAX_FRAME_BYTES:
+                    raise BadFrame(f"a frame of {size} bytes")
+                end = start + 4 + size
+                if end > length:
+                    self._needed_bytes = 4 + size
+                    break
+                self._serve(decode_frame(received[start + 4 : end]))
+                start = end
         except BadFrame as error:
             _LOG.warning("%s is disconnected, as it does not send frames: %s", self.peer, error)
             self.close()
             return
-        del received[:start]
+        self._received = bytearray(received[start:]) if start < length else b""
         self._write_responses()
         if self._is_busy() and self._is_reading and self._transport is not None:
             self._is_reading = False

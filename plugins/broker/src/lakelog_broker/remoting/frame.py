@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import struct
+from functools import lru_cache
+from json.encoder import encode_basestring as _quoted
 from typing import Any, Final
 
 import attrs
@@ -26,8 +28,15 @@ MAX_FRAME_BYTES: Final = 16 << 20
 _HEAD: Final = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, remark length
 _I32: Final = struct.Struct(">i")
 _I16: Final = struct.Struct(">h")
+_U16: Final = struct.Struct(">H")
+_U32: Final = struct.Struct(">I")
 _LENGTHS: Final = struct.Struct(">iI")
-_encode_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_scan_json: Final = json.JSONDecoder().raw_decode
+_STRINGS: Final = {str}
+_JSON_HEADER: Final = (
+    '{"code":%d,"extFields":{%s},"flag":%d,"language":"JAVA","opaque":%d,'
+    '"serializeTypeCurrentRPC":"JSON","version":%d%s}'
+)
 
 
 class BadFrame(ValueError):
@@ -78,15 +87,16 @@ class RemotingCommand:
         )
 
 
-def decode_frame(frame: memoryview) -> RemotingCommand:
+def decode_frame(frame: bytes | memoryview) -> RemotingCommand:
     """Decode the bytes behind the length of a frame; raises :class:`BadFrame`."""
+    frame = bytes(frame)  # bytes are not copied
     if len(frame) < _I32.size:
         raise BadFrame(f"a frame of {len(frame)} bytes has no header length")
     (word,) = _I32.unpack_from(frame)
     form, size = (word >> 24) & 0xFF, word & 0xFFFFFF
     if size > len(frame) - _I32.size:
         raise BadFrame(f"a header of {size} bytes in a frame of {len(frame)}")
-    head, body = frame[4 : 4 + size], bytes(frame[4 + size :])
+    head, body = frame[4 : 4 + size], frame[4 + size :]
     if form not in _DECODERS:
         raise BadFrame(f"unknown form {form} of a header")
     try:
@@ -97,15 +107,15 @@ def decode_frame(frame: memoryview) -> RemotingCommand:
         raise BadFrame(f"a damaged header: {error!r}") from error
 
 
-def _decode_json(head: memoryview, body: bytes) -> RemotingCommand:
-    found = json.loads(bytes(head))
+def _decode_json(head: bytes, body: bytes) -> RemotingCommand:
+    found = _loaded(head)
     fields = found.get("extFields") or {}
-    numbers = found["code"], found.get("opaque", 0), found.get("flag", 0), found.get("version", 0)
-    if not all(type(number) is int for number in numbers):
+    code, opaque = found["code"], found.get("opaque", 0)
+    flag, version = found.get("flag", 0), found.get("version", 0)
+    if not (type(code) is type(opaque) is type(flag) is type(version) is int):
         raise BadFrame("code, opaque, flag and version of a header must be integers")
-    if not all(type(value) is str for value in fields.values()):
+    if not _STRINGS.issuperset(map(type, fields.values())):
         fields = {name: _text(value) for name, value in fields.items() if value is not None}
-    code, opaque, flag, version = numbers
     return RemotingCommand(
         code,
         opaque,
@@ -119,11 +129,21 @@ def _decode_json(head: memoryview, body: bytes) -> RemotingCommand:
     )
 
 
+def _loaded(head: bytes) -> Any:
+    """As ``json.loads``, which takes twice as long for a header."""
+    try:
+        text = head.decode()
+        found, end = _scan_json(text)
+    except ValueError:
+        return json.loads(head)
+    return found if end == len(text) else json.loads(head)
+
+
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _decode_binary(head: memoryview, body: bytes) -> RemotingCommand:
+def _decode_binary(head: bytes, body: bytes) -> RemotingCommand:
     code, language, version, opaque, flag, size = _HEAD.unpack_from(head)
     at = _HEAD.size
     remark, at = _string(head, at, size) if size else (None, at)
@@ -133,21 +153,23 @@ def _decode_binary(head: memoryview, body: bytes) -> RemotingCommand:
     if left < 0 or end > len(head):
         raise BadFrame(f"fields of {left} bytes in a header of {len(head)}")
     fields: dict[str, str] = {}
-    while at < end:
-        name, at = _string(head, at + _I16.size, _I16.unpack_from(head, at)[0])
-        fields[name], at = _string(head, at + _I32.size, _I32.unpack_from(head, at)[0])
-    if at != end:
-        raise BadFrame("a field passes the end of the fields")
+    while at < end:  # a length below 0 is a large one
+        start = at + 2 + _U16.unpack_from(head, at)[0]
+        stop = start + 4 + _U32.unpack_from(head, start)[0]
+        if stop > end:
+            raise BadFrame("a field passes the end of the fields")
+        fields[head[at + 2 : start].decode()] = head[start + 4 : stop].decode()
+        at = stop
     return RemotingCommand(
         code, opaque, flag, fields, body, remark, version, BINARY_FORM, str(language)
     )
 
 
-def _string(head: memoryview, start: int, size: int) -> tuple[str, int]:
+def _string(head: bytes, start: int, size: int) -> tuple[str, int]:
     end = start + size
     if size < 0 or end > len(head):
         raise BadFrame(f"a string of {size} bytes at {start} of a header of {len(head)}")
-    return str(head[start:end], "utf-8"), end
+    return head[start:end].decode(), end
 
 
 _DECODERS: Final = {JSON_FORM: _decode_json, BINARY_FORM: _decode_binary}
@@ -161,26 +183,25 @@ def encode_frame(command: RemotingCommand) -> bytes:
 
 
 def _json_header(command: RemotingCommand) -> bytes:
-    content: dict[str, Any] = {
-        "code": command.code,
-        "extFields": command.fields,
-        "flag": command.flag,
-        "language": "JAVA",
-        "opaque": command.opaque,
-        "serializeTypeCurrentRPC": "JSON",
-        "version": command.version,
-    }
-    if command.remark is not None:
-        content["remark"] = command.remark
-    return _encode_json(content).encode("utf-8", "replace")
+    # The encoder of ``json`` takes three times as long.
+    fields = ",".join([f"{_quoted(name)}:{_quoted(text)}" for name, text in command.fields.items()])
+    remark = "" if command.remark is None else f',"remark":{_quoted(command.remark)}'
+    numbers = command.flag, command.opaque, command.version
+    return (_JSON_HEADER % (command.code, fields, *numbers, remark)).encode("utf-8", "replace")
 
 
 def _binary_header(command: RemotingCommand) -> bytes:
     remark = (command.remark or "").encode()
     parts: list[bytes] = []
     for name, value in command.fields.items():
-        left, right = name.encode(), value.encode()
-        parts += (_I16.pack(len(left)), left, _I32.pack(len(right)), right)
+        text = value.encode()
+        parts += (_packed_name(name), _I32.pack(len(text)), text)
     fields = b"".join(parts)
     head = _HEAD.pack(command.code, 0, command.version, command.opaque, command.flag, len(remark))
     return b"".join((head, remark, _I32.pack(len(fields)), fields))
+
+
+@lru_cache(maxsize=1024)
+def _packed_name(name: str) -> bytes:
+    encoded = name.encode()
+    return _I16.pack(len(encoded)) + encoded

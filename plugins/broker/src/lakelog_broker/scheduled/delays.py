@@ -97,6 +97,7 @@ class Delays:
                 lambda levels=ended: any(  # type: ignore[misc]  # bound in this turn
                     self._bounds(level)[1] > level.next_offset for level in levels
                 ),
+                is_urgent=False,
             )
 
     def deliver_due(self) -> int:

@@ -87,7 +87,10 @@ class Timers:
                 await asyncio.sleep(0)  # more is to be read or due; others have their turn first
                 continue
             await self._waits.until(
-                [_QUEUE], wait_ms / 1000, lambda: self._bounds()[1] > self._next_offset
+                [_QUEUE],
+                wait_ms / 1000,
+                lambda: self._bounds()[1] > self._next_offset,
+                is_urgent=False,
             )
 
     def deliver_due(self) -> int:

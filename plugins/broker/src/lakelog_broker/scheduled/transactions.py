@@ -189,7 +189,10 @@ class Transactions:
                 await asyncio.sleep(0)  # more is to be read or due; others have their turn first
                 continue
             await self._waits.until(
-                [_HALVES], wait_ms / 1000, lambda: self._bounds(_HALVES)[1] > self._next_offset
+                [_HALVES],
+                wait_ms / 1000,
+                lambda: self._bounds(_HALVES)[1] > self._next_offset,
+                is_urgent=False,
             )
 
     def check_due(self) -> int:

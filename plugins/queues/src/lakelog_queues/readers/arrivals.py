@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from lakelog.dispatch.arrivals import Arrivals
+from lakelog.dispatch.arrivals import Arrivals, always
 from lakelog.files.pages.wake_page import Sleeper, WakePage
 from lakelog.runtime.threads import in_thread
 from lakelog_queues.arrivals import ArrivalSignal
@@ -49,15 +49,15 @@ class CurrentArrivals:
             return _told(signal, signal.wait(before, timeout_s, lambda: self._of() is not signal))
         return _told(signal, signal.wait(before, timeout_s))
 
-    async def wait_async(self, seen: int) -> None:
+    async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = always) -> None:
         """As :meth:`wait`, without a time limit and without blocking the event loop."""
         signal, (of, before) = self._of(), divmod(seen, _VERSIONS)
         if of != id(signal):
             return
         if isinstance(signal, PolledArrivals):
-            await signal.wait_async(before, lambda: self._of() is not signal)
+            await signal.wait_async(before, over=lambda: self._of() is not signal)
         else:
-            await signal.wait_async(before)
+            await signal.wait_async(before, is_urgent)
 
 
 def _told(signal: ArrivalSignal, version: int) -> int:
@@ -148,7 +148,12 @@ class PolledArrivals:
         self._nap_s = min(max(2 * self._nap_s, DENSE_S), FIRST_LOOK_S) if dense else 0.0
         return slept
 
-    async def wait_async(self, seen: int, over: Callable[[], bool] = _never) -> None:
+    async def wait_async(
+        self,
+        seen: int,
+        is_urgent: Callable[[], bool] = always,  # noqa: ARG002  # the owner decides
+        over: Callable[[], bool] = _never,
+    ) -> None:
         """As :meth:`wait`, in an event loop, by using its threads.
 
         Only a few waiters may occupy a thread at once, since a loop has few; the others poll.

@@ -35,9 +35,13 @@ _PUT_CODES: Final = {
     PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
     PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
 }
+_PUT_OK: Final = PutStatus.PUT_OK
 _NOT_RETURNED: Final = (b"DLQ_ORIGIN_TOPIC", b"DLQ_ORIGIN_MESSAGE_ID")
 """Properties that a dead letter has not if a consumer returned the message."""
 _RECALL: Final = b"TIMER_DEL_UNIQKEY"
+_WITH_LONG_NAMES: Final = frozenset(
+    (int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_REPLY_MESSAGE))
+)
 _LONG_NAMES: Final = {
     "a": "producerGroup",
     "b": "topic",
@@ -54,7 +58,7 @@ _LONG_NAMES: Final = {
 }
 
 
-@attrs.frozen
+@attrs.define
 class SendHeader:
     """The fields of a send request."""
 
@@ -75,7 +79,7 @@ class SendHeader:
     def of(cls, request: RemotingCommand) -> SendHeader:
         """Parse the fields, with long names or letters; raises ``KeyError``, ``ValueError``."""
         fields = request.fields
-        if request.code in {RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE}:
+        if request.code in _WITH_LONG_NAMES:
             fields = {name: fields[long] for name, long in _LONG_NAMES.items() if long in fields}
         most = fields.get("l")
         return cls(
@@ -99,6 +103,7 @@ class SendRequests:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._region = broker.settings.region
 
     def handlers(self) -> Mapping[int, Handler]:
         """The requests that are served."""
@@ -119,7 +124,7 @@ class SendRequests:
             return request.response(error.code, error.remark, **self._about_traces())
 
     def _about_traces(self) -> dict[str, Any]:
-        return {"MSG_REGION": self._broker.settings.region, "TRACE_ON": "true"}
+        return {"MSG_REGION": self._region, "TRACE_ON": "true"}
 
     def _send(
         self, connection: Connection, request: RemotingCommand
@@ -226,16 +231,19 @@ class SendRequests:
         puts: Sequence[PutResult],
         handle: RecallHandle | None = None,
     ) -> RemotingCommand:
-        code = _PUT_CODES[max(puts, key=lambda put: _PUT_CODES[put.status]).status]
-        remark = None if code == ResponseCode.SUCCESS else puts[0].status.name
-        response = request.response(
-            code,
-            remark,
-            msgId=",".join([put.message_id for put in puts]),
-            queueId=queue_id,
-            queueOffset=puts[0].queue_offset,
-            **self._about_traces(),
-        )
+        first = puts[0]
+        response = request.response()
+        if len(puts) > 1 or first.status is not _PUT_OK:
+            response.code = _PUT_CODES[max(puts, key=lambda put: _PUT_CODES[put.status]).status]
+            if response.code != ResponseCode.SUCCESS:
+                response.remark = first.status.name
+        response.fields = {
+            "msgId": ",".join([put.message_id for put in puts]),
+            "queueId": str(queue_id),
+            "queueOffset": str(first.queue_offset),
+            "MSG_REGION": self._region,
+            "TRACE_ON": "true",
+        }
         if handle is not None:
             response.fields["recallHandle"] = handle.encode()
         return response
