@@ -1,9 +1,16 @@
-"""Serves all slaves of one log, in one thread; a second one waits for the log to move."""
+"""Serves all slaves of one log, in one thread; a second one waits for the log to move.
+
+A put that waits for copies alone would wake that thread twice, and be woken by it. So while puts
+come one by one, the thread lends the connections: the putting thread sends its bytes, and takes
+the reports, in :meth:`HaServer.drive`. The thread only looks after the rest at intervals then, and
+takes the connections back once anything else is to be done.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import select
 import selectors
 import socket
 import ssl
@@ -17,7 +24,9 @@ from typing import Final
 
 from lakelog.errors import LakelogError, StoreError
 from lakelog.interfaces import Context, ReplicatedLog
+from lakelog.runtime.signals import raised_by_handler
 from lakelog.runtime.threads import started
+from lakelog.runtime.yieldlock import YieldLock
 from lakelog_replication.master.holds import SlaveHolds
 from lakelog_replication.master.link import LinkEnded, SlaveLink
 from lakelog_replication.settings import RocketmqHaSettings
@@ -34,6 +43,11 @@ _REST_SECONDS: Final = 1.0
 """Time after which a process that moved the log is taken to rest."""
 _LONE_SECONDS: Final = 0.0005
 """Time in which a thread that has moved the log wakes the sender itself."""
+_LENT_SECONDS: Final = 0.005
+"""The pause between two looks at connections that are lent."""
+_NAP_SECONDS: Final = 0.05
+_LONE_PUTS: Final = 8
+"""The connections are lent after so many puts that waited one by one."""
 _NEVER: Final = 1 << 62
 _MOST_REFUSED: Final = 100
 
@@ -42,6 +56,7 @@ class HaServer:
     """The port, the connections, and what they have.
 
     :ivar port: the port of slaves, once it is bound
+    :ivar is_lent: whether a put that waits may call :meth:`drive`
     """
 
     def __init__(
@@ -49,17 +64,25 @@ class HaServer:
         settings: RocketmqHaSettings,
         context: Context,
         on_copied: Callable[[int], None],
+        has_waits: Callable[[], bool],
     ) -> None:
         """Prepare.
 
         :param on_copied: called with the end offset that enough connected slaves have, -1 if too
             few are connected, whenever it changes
+        :param has_waits: whether puts wait that are answered by ``on_copied``
         """
         self.port = settings.port
         self._settings = settings
         self._path = context.path
         self._files = context.files
         self._on_copied = on_copied
+        self._has_waits = has_waits
+        self.is_lent = False
+        self._lone_puts = 0
+        self._driven_s = 0.0
+        self._duty = YieldLock()  # of all that uses the connections
+        self._driving = YieldLock()
         self._tls = tls_context(settings, ssl.Purpose.CLIENT_AUTH)
         self._holds = SlaveHolds(
             context.files, context.path, settings.hold_bytes, context.core.segment_size_bytes
@@ -71,6 +94,7 @@ class HaServer:
         self._reachable = -1
         self._refused: dict[str, str] = {}
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._recall = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._waking = Lock()
         self._idle_end = -1
         self._idle = Event()
@@ -105,6 +129,8 @@ class HaServer:
         """Start the threads; binds the port if that was not done, and then tries again later."""
         self._log = log
         self._selector = selectors.DefaultSelector()
+        self._reports = select.epoll()
+        self._reports.register(self._recall, select.EPOLLIN)
         self._selector.register(self._bell, selectors.EVENT_READ, self._hear_bell)
         if self._listener is None:
             self._bind_again()
@@ -122,7 +148,11 @@ class HaServer:
         self._wake_for_more()
 
     def _wake_for_more(self) -> None:
-        if self._log is not None and 0 <= self._idle_end < self._end(self._log):
+        if self._log is None or not 0 <= self._idle_end < self._end(self._log):
+            return
+        if self.is_lent:
+            self._here(self._send)
+        else:
             self._idle_end = -1
             self._wake()
 
@@ -133,6 +163,71 @@ class HaServer:
 
     def _end(self, log: ReplicatedLog) -> int:
         return log.flushed if self._settings.send == "flushed" else log.committed
+
+    # --- the threads of puts ---
+
+    def joined(self, *, is_alone: bool) -> None:
+        """Take note of a put that waits for the thread of the connections.
+
+        :param is_alone: whether it is the only one, and may call :meth:`drive` the next time
+        """
+        self._lone_puts = self._lone_puts + 1 if is_alone else 0
+        if self.is_lent:
+            self._wake()
+
+    def drive(self, end_offset: int, deadline: float) -> bool:
+        """Send, and take reports, until enough slaves have the log up to ``end_offset``.
+
+        :param deadline: by ``time.monotonic``
+        :returns: ``False`` on timeout, and if the put must wait for the thread of the connections
+        """
+        driving, log = self._driving, self._log
+        if log is None or self._duty.is_mine():  # a signal handler has interrupted such a call
+            return False
+        try:
+            if not driving.take(False):
+                return False
+            while log.copies.end < end_offset:
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._drive(log, min(left, _NAP_SECONDS)):
+                    return False
+        finally:
+            if driving.is_mine():
+                driving.release()
+        return True
+
+    def _drive(self, log: ReplicatedLog, timeout_s: float) -> bool:
+        """Send what is not sent, and wait for a report; whether to go on."""
+        if self._idle_end < self._end(log):
+            self._here(self._send)
+        if not self.is_lent or self._closing:
+            return False
+        self._driven_s = time.monotonic()
+        try:
+            ready = self._reports.poll(timeout_s)
+        except (OSError, ValueError):  # it was closed
+            return False
+        if ready:
+            wanted = {number for number, _ in ready}
+            self._here(lambda: self._take_reports(log, wanted))
+        return True
+
+    def _here(self, work: Callable[[], object]) -> None:
+        """Do ``work`` in this thread, unless another one uses the connections."""
+        duty = self._duty
+        if duty.is_mine():
+            return
+        try:
+            if duty.take(False) and self.is_lent and not self._closing:
+                work()
+        finally:
+            if duty.is_mine():
+                duty.release()
+
+    def _take_reports(self, log: ReplicatedLog, wanted: set[int]) -> None:
+        for link in [each for each in self._links if each.fileno() in wanted]:
+            self._hear(link, selectors.EVENT_READ, log)
+        self._account()
 
     # --- end ---
 
@@ -153,11 +248,13 @@ class HaServer:
         self._over.set()
         for each in self._threads:
             each.join()
-        self.drop()
+        with self._duty:
+            self.drop()
 
     def forked(self) -> None:
         """Close all descriptors in a forked child, which has copies of them, and no thread."""
         self._waking = Lock()  # a thread of the parent may hold the other one
+        self._closing = True
         self.drop()
 
     def drop(self) -> None:
@@ -170,8 +267,10 @@ class HaServer:
             self._listener = None
         if self._log is not None:
             self._selector.close()
+            self._reports.close()
         with self._waking:  # a thread that syncs may call at any time
             os.close(self._bell)
+            os.close(self._recall)
             self._bell = -1
 
     # --- the thread of the connections ---
@@ -180,7 +279,11 @@ class HaServer:
         looked = 0.0
         while not self._closing:
             try:
-                self._turn(log)
+                if self.is_lent:
+                    self._look_after(log)
+                else:
+                    self._turn(log, _TURN_SECONDS)
+                    self._lend()
                 if time.monotonic() - looked >= _TURN_SECONDS:
                     looked = time.monotonic()
                     if self._listener is None:
@@ -189,27 +292,71 @@ class HaServer:
                 _LOG.exception("%s: a turn of the replication failed", self._path)
                 time.sleep(_WATCH_SECONDS)
 
-    def _turn(self, log: ReplicatedLog) -> None:
-        end, now, more = self._end(log), time.monotonic(), False
+    def _lend(self) -> None:
+        """Lend the connections if puts wait one by one, and nothing else is to be done."""
+        if self._lone_puts < _LONE_PUTS or self._tls is not None:
+            return
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._recall)
+        now = time.monotonic()
+        if self._has_waits() or not self._is_idle() or now < self._watched_until:
+            return
+        self._lone_puts, self._driven_s = 0, now
+        self.is_lent = True
+        if self._has_waits():  # it has not seen that
+            self._take_back()
+
+    def _take_back(self) -> None:
+        self.is_lent = False
+        os.eventfd_write(self._recall, 1)  # whose put waits shall not miss a report
+
+    def _is_idle(self) -> bool:
+        return 0 <= self._idle_end and not any(each.is_blocked for each in [*self._links])
+
+    def _look_after(self, log: ReplicatedLog) -> None:
+        """Sleep; then serve what the threads of puts do not, or take the connections back."""
+        is_rung = bool(select.select((self._bell,), (), (), _LENT_SECONDS)[0])
+        rests_s = time.monotonic() - self._driven_s
+        is_over = is_rung or rests_s >= _REST_SECONDS or self._closing
+        if is_over or self._has_waits() or not self._is_idle():
+            self._take_back()
+        elif rests_s >= _LENT_SECONDS and self._driving.take(False):
+            # While this thread drives, no put does, which would miss the reports taken here.
+            try:
+                self._turn(log, 0.0)
+            finally:
+                self._driving.release()
+
+    def _turn(self, log: ReplicatedLog, longest_s: float) -> None:
+        with self._duty:
+            due = self._send()
+        ready = self._selector.select(min(due, longest_s))
+        with self._duty:
+            for key, mask in ready:
+                if isinstance(key.data, SlaveLink):
+                    self._hear(key.data, mask, log)
+                else:
+                    key.data()
+            self._account()
+
+    def _send(self) -> float:
+        """Send what is not sent; for how many seconds to wait for reports."""
+        log, now, more = self._log, time.monotonic(), False
+        assert log is not None  # start was called
+        end = self._end(log)
         for link in [*self._links]:
             more |= self._guarded(link, partial(link.turn, end, now))
             self._want(link)
         self._account()
-        due = min((each.due(now) for each in self._links), default=_TURN_SECONDS)
         if more or self._end(log) > end:
-            due = 0.0
-        elif self._links:
+            return 0.0
+        if self._links:
             self._idle_end = end
             if now < self._watched_until:
                 self._idle.set()
             if self._end(log) > end:
-                due = 0.0
-        for key, mask in self._selector.select(min(due, _TURN_SECONDS)):
-            if isinstance(key.data, SlaveLink):
-                self._hear(key.data, mask, log)
-            else:
-                key.data()
-        self._account()
+                return 0.0
+        return min((each.due(now) for each in [*self._links]), default=_TURN_SECONDS)
 
     def _hear(self, link: SlaveLink, mask: int, log: ReplicatedLog) -> None:
         before = link.acked
@@ -225,25 +372,41 @@ class HaServer:
             return False
         try:
             return bool(work())
-        except LinkEnded as error:
+        except Exception as error:
+            if raised_by_handler(error):  # in the thread of a put
+                raise
+            self._tell_end(link, error)
+        self._end_link(link)
+        return False
+
+    def _tell_end(self, link: SlaveLink, error: Exception) -> None:
+        if isinstance(error, LinkEnded):
             _LOG.info("%s: slave %s: %s", self._path, link.address, error)
-        except LakelogError as error:
+        elif isinstance(error, LakelogError):
             self._refuse(link.address, str(error))
-        except ssl.SSLError as error:
+        elif isinstance(error, ssl.SSLError):
             self._refuse(link.address, f"it shows no certificate that is accepted here: {error}")
-        except OSError as error:
+        elif isinstance(error, OSError):
             _LOG.info("%s: slave %s: the connection broke: %s", self._path, link.address, error)
-        self._selector.unregister(link)
-        del self._links[link]
+        else:
+            raise error
+
+    def _end_link(self, link: SlaveLink) -> None:
+        """Close a connection; may be called again if it was interrupted."""
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(link)
+        self._links.pop(link, None)
         link.close()
         self._has_changed = True
-        return False
 
     def _want(self, link: SlaveLink) -> None:
         """Listen for what the connection waits for."""
         if link in self._links:
             wanted = selectors.EVENT_READ | selectors.EVENT_WRITE * link.is_blocked
-            if self._selector.get_key(link).events != wanted:
+            known = self._selector.get_map().get(link)
+            if known is None:  # its end was interrupted
+                self._end_link(link)
+            elif known.events != wanted:
                 self._selector.modify(link, wanted, link)
 
     def _refuse(self, address: str, why: str) -> None:
@@ -307,6 +470,7 @@ class HaServer:
         )
         self._links[link] = time.time_ns() // 1_000_000
         self._selector.register(link, selectors.EVENT_READ, link)
+        self._reports.register(link, select.EPOLLIN)
         self._has_changed = True
         _LOG.info("%s: slave %s connected", self._path, address)
 
@@ -318,8 +482,8 @@ class HaServer:
         best = sorted(self._acked(learners=False).values(), reverse=True)
         reachable = best[need - 1] if len(best) >= need else -1
         if reachable != self._reachable:
-            self._reachable = reachable
             self._on_copied(reachable)
+            self._reachable = reachable
 
     def _acked(self, *, learners: bool) -> dict[str, int]:
         """The best report of each address."""
@@ -355,6 +519,8 @@ class HaServer:
             if (rings, end) == (self._rings, self._idle_end):
                 self._watched_until = time.monotonic() + _REST_SECONDS
                 self._wake_for_more()
+                if self.is_lent:
+                    self._wake()
 
     def _await_move(self, log: ReplicatedLog) -> None:
         """Wait until the log has moved and the thread of the connections sleeps; wake it."""
