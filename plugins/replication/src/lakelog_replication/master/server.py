@@ -1,9 +1,6 @@
 """Serves all slaves of one log, in one thread; a second one waits for the log to move.
 
-A put that waits for copies alone would wake that thread twice, and be woken by it. So while puts
-come one by one, the thread lends the connections: the putting thread sends its bytes, and takes
-the reports, in :meth:`HaServer.drive`. The thread only looks after the rest at intervals then, and
-takes the connections back once anything else is to be done.
+While puts that wait come one by one, their threads do that; see :mod:`.lending`.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ import selectors
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -26,8 +23,8 @@ from lakelog.errors import LakelogError, StoreError
 from lakelog.interfaces import Context, ReplicatedLog
 from lakelog.runtime.signals import raised_by_handler
 from lakelog.runtime.threads import started
-from lakelog.runtime.yieldlock import YieldLock
 from lakelog_replication.master.holds import SlaveHolds
+from lakelog_replication.master.lending import LENT_SECONDS, Lending
 from lakelog_replication.master.link import LinkEnded, SlaveLink
 from lakelog_replication.settings import RocketmqHaSettings
 from lakelog_replication.status import MasterStatus, SlaveStatus
@@ -43,11 +40,6 @@ _REST_SECONDS: Final = 1.0
 """Time after which a process that moved the log is taken to rest."""
 _LONE_SECONDS: Final = 0.0005
 """Time in which a thread that has moved the log wakes the sender itself."""
-_LENT_SECONDS: Final = 0.005
-"""The pause between two looks at connections that are lent."""
-_NAP_SECONDS: Final = 0.05
-_LONE_PUTS: Final = 8
-"""The connections are lent after so many puts that waited one by one."""
 _NEVER: Final = 1 << 62
 _MOST_REFUSED: Final = 100
 
@@ -56,7 +48,7 @@ class HaServer:
     """The port, the connections, and what they have.
 
     :ivar port: the port of slaves, once it is bound
-    :ivar is_lent: whether a put that waits may call :meth:`drive`
+    :ivar lending: of the connections to the threads of puts
     """
 
     def __init__(
@@ -78,11 +70,6 @@ class HaServer:
         self._files = context.files
         self._on_copied = on_copied
         self._has_waits = has_waits
-        self.is_lent = False
-        self._lone_puts = 0
-        self._driven_s = 0.0
-        self._duty = YieldLock()  # of all that uses the connections
-        self._driving = YieldLock()
         self._tls = tls_context(settings, ssl.Purpose.CLIENT_AUTH)
         self._holds = SlaveHolds(
             context.files, context.path, settings.hold_bytes, context.core.segment_size_bytes
@@ -94,7 +81,9 @@ class HaServer:
         self._reachable = -1
         self._refused: dict[str, str] = {}
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._recall = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._rung = select.poll()
+        self._rung.register(self._bell, select.POLLIN)
+        self.lending = Lending(self, self._wake)
         self._waking = Lock()
         self._idle_end = -1
         self._idle = Event()
@@ -129,15 +118,14 @@ class HaServer:
         """Start the threads; binds the port if that was not done, and then tries again later."""
         self._log = log
         self._selector = selectors.DefaultSelector()
-        self._reports = select.epoll()
-        self._reports.register(self._recall, select.EPOLLIN)
         self._selector.register(self._bell, selectors.EVENT_READ, self._hear_bell)
         if self._listener is None:
             self._bind_again()
         else:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        for name, run in (("lakelog-ha", self._run), ("lakelog-ha-watch", self._watch)):
-            self._threads.append(started(Thread(target=run, args=(log,), name=name, daemon=True)))
+        watch = partial(self._watch, log)
+        for name, run in (("lakelog-ha", self._run), ("lakelog-ha-watch", watch)):
+            self._threads.append(started(Thread(target=run, name=name, daemon=True)))
 
     def ring(self) -> None:
         """Wake the thread if it sleeps and has bytes to send; cheap otherwise.
@@ -150,9 +138,7 @@ class HaServer:
     def _wake_for_more(self) -> None:
         if self._log is None or not 0 <= self._idle_end < self._end(self._log):
             return
-        if self.is_lent:
-            self._here(self._send)
-        else:
+        if not self.lending.send():
             self._idle_end = -1
             self._wake()
 
@@ -163,71 +149,6 @@ class HaServer:
 
     def _end(self, log: ReplicatedLog) -> int:
         return log.flushed if self._settings.send == "flushed" else log.committed
-
-    # --- the threads of puts ---
-
-    def joined(self, *, is_alone: bool) -> None:
-        """Take note of a put that waits for the thread of the connections.
-
-        :param is_alone: whether it is the only one, and may call :meth:`drive` the next time
-        """
-        self._lone_puts = self._lone_puts + 1 if is_alone else 0
-        if self.is_lent:
-            self._wake()
-
-    def drive(self, end_offset: int, deadline: float) -> bool:
-        """Send, and take reports, until enough slaves have the log up to ``end_offset``.
-
-        :param deadline: by ``time.monotonic``
-        :returns: ``False`` on timeout, and if the put must wait for the thread of the connections
-        """
-        driving, log = self._driving, self._log
-        if log is None or self._duty.is_mine():  # a signal handler has interrupted such a call
-            return False
-        try:
-            if not driving.take(False):
-                return False
-            while log.copies.end < end_offset:
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._drive(log, min(left, _NAP_SECONDS)):
-                    return False
-        finally:
-            if driving.is_mine():
-                driving.release()
-        return True
-
-    def _drive(self, log: ReplicatedLog, timeout_s: float) -> bool:
-        """Send what is not sent, and wait for a report; whether to go on."""
-        if self._idle_end < self._end(log):
-            self._here(self._send)
-        if not self.is_lent or self._closing:
-            return False
-        self._driven_s = time.monotonic()
-        try:
-            ready = self._reports.poll(timeout_s)
-        except (OSError, ValueError):  # it was closed
-            return False
-        if ready:
-            wanted = {number for number, _ in ready}
-            self._here(lambda: self._take_reports(log, wanted))
-        return True
-
-    def _here(self, work: Callable[[], object]) -> None:
-        """Do ``work`` in this thread, unless another one uses the connections."""
-        duty = self._duty
-        if duty.is_mine():
-            return
-        try:
-            if duty.take(False) and self.is_lent and not self._closing:
-                work()
-        finally:
-            if duty.is_mine():
-                duty.release()
-
-    def _take_reports(self, log: ReplicatedLog, wanted: set[int]) -> None:
-        for link in [each for each in self._links if each.fileno() in wanted]:
-            self._hear(link, selectors.EVENT_READ, log)
-        self._account()
 
     # --- end ---
 
@@ -248,7 +169,8 @@ class HaServer:
         self._over.set()
         for each in self._threads:
             each.join()
-        with self._duty:
+        self.lending.take_back()
+        with self.lending.duty:
             self.drop()
 
     def forked(self) -> None:
@@ -267,23 +189,22 @@ class HaServer:
             self._listener = None
         if self._log is not None:
             self._selector.close()
-            self._reports.close()
+        self.lending.drop()
         with self._waking:  # a thread that syncs may call at any time
             os.close(self._bell)
-            os.close(self._recall)
             self._bell = -1
 
     # --- the thread of the connections ---
 
-    def _run(self, log: ReplicatedLog) -> None:
+    def _run(self) -> None:
         looked = 0.0
         while not self._closing:
             try:
-                if self.is_lent:
-                    self._look_after(log)
+                if self.lending.is_lent:
+                    self._look_after()
                 else:
-                    self._turn(log, _TURN_SECONDS)
-                    self._lend()
+                    self._turn(_TURN_SECONDS)
+                    self.lending.lend()
                 if time.monotonic() - looked >= _TURN_SECONDS:
                     looked = time.monotonic()
                     if self._listener is None:
@@ -292,54 +213,47 @@ class HaServer:
                 _LOG.exception("%s: a turn of the replication failed", self._path)
                 time.sleep(_WATCH_SECONDS)
 
-    def _lend(self) -> None:
-        """Lend the connections if puts wait one by one, and nothing else is to be done."""
-        if self._lone_puts < _LONE_PUTS or self._tls is not None:
-            return
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._recall)
-        now = time.monotonic()
-        if self._has_waits() or not self._is_idle() or now < self._watched_until:
-            return
-        self._lone_puts, self._driven_s = 0, now
-        self.is_lent = True
-        if self._has_waits():  # it has not seen that
-            self._take_back()
+    def _look_after(self) -> None:
+        """Sleep; then serve what the threads of puts do not, or take the connections back."""
+        is_rung = self._rung.poll(LENT_SECONDS * 1000)
+        if is_rung or self._closing or not self._is_idle():
+            self.lending.take_back()
+        else:
+            self.lending.look_after(lambda: self._turn(0.0))
 
-    def _take_back(self) -> None:
-        self.is_lent = False
-        os.eventfd_write(self._recall, 1)  # whose put waits shall not miss a report
+    # --- the connections, as they are lent ---
+
+    def has_more(self) -> bool:
+        """Whether there are bytes that were not sent."""
+        return self._log is not None and self._idle_end < self._end(self._log)
 
     def _is_idle(self) -> bool:
-        return 0 <= self._idle_end and not any(each.is_blocked for each in [*self._links])
+        return self._idle_end >= 0 and not any(each.is_blocked for each in [*self._links])
 
-    def _look_after(self, log: ReplicatedLog) -> None:
-        """Sleep; then serve what the threads of puts do not, or take the connections back."""
-        is_rung = bool(select.select((self._bell,), (), (), _LENT_SECONDS)[0])
-        rests_s = time.monotonic() - self._driven_s
-        is_over = is_rung or rests_s >= _REST_SECONDS or self._closing
-        if is_over or self._has_waits() or not self._is_idle():
-            self._take_back()
-        elif rests_s >= _LENT_SECONDS and self._driving.take(False):
-            # While this thread drives, no put does, which would miss the reports taken here.
-            try:
-                self._turn(log, 0.0)
-            finally:
-                self._driving.release()
+    def may_be_lent(self) -> bool:
+        """Whether the threads of puts can do all that is to be done."""
+        is_ours = self._tls is None and time.monotonic() >= self._watched_until
+        return is_ours and self._is_idle() and not self._has_waits()
 
-    def _turn(self, log: ReplicatedLog, longest_s: float) -> None:
-        with self._duty:
-            due = self._send()
+    def take_reports(self, descriptors: Set[int]) -> None:
+        """Take the reports that came by the sockets with these descriptors."""
+        for link in [each for each in self._links if each.fileno() in descriptors]:
+            self._hear(link, selectors.EVENT_READ)
+        self._account()
+
+    def _turn(self, longest_s: float) -> None:
+        with self.lending.duty:
+            due = self.send()
         ready = self._selector.select(min(due, longest_s))
-        with self._duty:
+        with self.lending.duty:
             for key, mask in ready:
                 if isinstance(key.data, SlaveLink):
-                    self._hear(key.data, mask, log)
+                    self._hear(key.data, mask)
                 else:
                     key.data()
             self._account()
 
-    def _send(self) -> float:
+    def send(self) -> float:
         """Send what is not sent; for how many seconds to wait for reports."""
         log, now, more = self._log, time.monotonic(), False
         assert log is not None  # start was called
@@ -358,12 +272,13 @@ class HaServer:
                 return 0.0
         return min((each.due(now) for each in [*self._links]), default=_TURN_SECONDS)
 
-    def _hear(self, link: SlaveLink, mask: int, log: ReplicatedLog) -> None:
+    def _hear(self, link: SlaveLink, mask: int) -> None:
+        assert self._log is not None  # start was called
         before = link.acked
         if mask & selectors.EVENT_WRITE:
             self._guarded(link, link.writable)
         if mask & selectors.EVENT_READ:
-            self._guarded(link, partial(link.receive, self._end(log), time.monotonic()))
+            self._guarded(link, partial(link.receive, self._end(self._log), time.monotonic()))
         self._has_changed |= link.acked != before
 
     def _guarded(self, link: SlaveLink, work: Callable[[], bool | None]) -> bool:
@@ -470,7 +385,7 @@ class HaServer:
         )
         self._links[link] = time.time_ns() // 1_000_000
         self._selector.register(link, selectors.EVENT_READ, link)
-        self._reports.register(link, select.EPOLLIN)
+        self.lending.add(link.fileno())
         self._has_changed = True
         _LOG.info("%s: slave %s connected", self._path, address)
 
@@ -519,7 +434,7 @@ class HaServer:
             if (rings, end) == (self._rings, self._idle_end):
                 self._watched_until = time.monotonic() + _REST_SECONDS
                 self._wake_for_more()
-                if self.is_lent:
+                if self.lending.is_lent:
                     self._wake()
 
     def _await_move(self, log: ReplicatedLog) -> None:

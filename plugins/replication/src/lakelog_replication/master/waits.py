@@ -83,11 +83,11 @@ class CopyWaits:
         if not self._is_in_sync(log, end_offset):
             return PutStatus.SLAVE_NOT_AVAILABLE
         deadline = time.monotonic() + self._timeout_s
-        if server is not None and server.is_lent and not self._syncs:
+        if server is not None and server.lending.is_lent and not self._syncs:
             return _DrivingPut(end_offset, deadline, self, server, copies)
         future = self.join(end_offset, deadline)
         if server is not None:
-            server.joined(is_alone=len(self._waiting) == 1 and not self._syncs)
+            server.lending.joined(is_alone=len(self._waiting) == 1 and not self._syncs)
         return future
 
     def join(self, end_offset: int, deadline: float) -> Future[PutStatus]:
@@ -235,9 +235,13 @@ class _DrivingPut:
 
     def result(self, timeout: float | None = None) -> PutStatus:
         """Take reports until enough slaves have the bytes, or wait for other threads."""
-        if self._joined is None and timeout is None:
-            if self._server.drive(self._end_offset, self._deadline):
-                return _PUT_OK
+        lending = self._server.lending
+        if (
+            self._joined is None
+            and timeout is None
+            and lending.drive(self._copies, self._end_offset, self._deadline)
+        ):
+            return _PUT_OK
         return self._future(is_alone=timeout is None).result(timeout)
 
     def done(self) -> bool:
@@ -251,7 +255,7 @@ class _DrivingPut:
     def _future(self, *, is_alone: bool = False) -> Future[PutStatus]:
         if self._joined is None:
             self._joined = self._waits.join(self._end_offset, self._deadline)
-            self._server.joined(is_alone=is_alone)
+            self._server.lending.joined(is_alone=is_alone)
         return self._joined
 
 
