@@ -447,10 +447,11 @@ class HaServer:
         durable, committed = (end, _NEVER) if self._settings.send == "flushed" else (_NEVER, end)
         if log.wait_moved(durable, committed, _WATCH_SECONDS):
             self._wake_for_more()
-            if time.monotonic() >= self._watched_until:
+            # The move may be one of this process, whose call of `ring` comes a little later.
+            if time.monotonic() >= self._watched_until - _REST_SECONDS / 2:
                 time.sleep(_LONE_SECONDS)
-            if rings == self._rings:
-                self._watched_until = time.monotonic() + _REST_SECONDS
+                if rings == self._rings:
+                    self._watched_until = time.monotonic() + _REST_SECONDS
 
     def _look(self, log: ReplicatedLog, looked: float) -> float:
         """Move pins and write the status, about once a second; return when that was."""
