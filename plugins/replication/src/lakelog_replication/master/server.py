@@ -12,10 +12,10 @@ import selectors
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Set
 from contextlib import suppress
 from functools import partial
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import ip_network
 from threading import Event, Lock, Thread
 from typing import Final
 
@@ -23,6 +23,7 @@ from lakelog.errors import LakelogError, StoreError
 from lakelog.interfaces import Context, ReplicatedLog
 from lakelog.runtime.signals import raised_by_handler
 from lakelog.runtime.threads import started
+from lakelog_replication.address import is_in, plain_address
 from lakelog_replication.master.holds import SlaveHolds
 from lakelog_replication.master.lending import LENT_SECONDS, Lending
 from lakelog_replication.master.link import LinkEnded, SlaveLink
@@ -90,6 +91,7 @@ class HaServer:
         self._over = Event()
         self._rings = 0
         self._watched_until = 0.0
+        self._rung_end = self._foreign_end = -1
         self._closing = False
         self._has_changed = True
         self._shown_end = -1
@@ -133,6 +135,10 @@ class HaServer:
         Threads of this process that move the log call it.
         """
         self._rings += 1
+        if self._log is not None:
+            self._rung_end = self._end(self._log)
+            if self._rung_end == self._foreign_end:  # it was this process that moved the log
+                self._watched_until = 0.0
         self._wake_for_more()
 
     def _wake_for_more(self) -> None:
@@ -358,8 +364,8 @@ class HaServer:
             sock, peer = self._listener.accept()
         except OSError:  # the slave has gone already, or descriptors are short
             return
-        address = _address(peer[0])
-        if not _is_in(address, self._allowed):
+        address = plain_address(peer[0])
+        if not is_in(address, self._allowed):
             why = "its address is not in rocketmq-ha.allow"
         elif len(self._links) >= _MOST_LINKS:
             why = f"there are {_MOST_LINKS} connections, and no more are served"
@@ -380,7 +386,7 @@ class HaServer:
             address,
             self._log,
             self._settings,
-            is_learner=_is_in(address, self._learning),
+            is_learner=is_in(address, self._learning),
             now=time.monotonic(),
         )
         self._links[link] = time.time_ns() // 1_000_000
@@ -432,10 +438,16 @@ class HaServer:
         if 0 <= end < self._end(log):
             time.sleep(_LONE_SECONDS)
             if (rings, end) == (self._rings, self._idle_end):
-                self._watched_until = time.monotonic() + _REST_SECONDS
+                self._keep_watch(log)
                 self._wake_for_more()
                 if self.lending.is_lent:
                     self._wake()
+
+    def _keep_watch(self, log: ReplicatedLog) -> None:
+        """Wait for the log from now on: another process seems to move it."""
+        end = self._end(log)
+        if end != self._rung_end:
+            self._foreign_end, self._watched_until = end, time.monotonic() + _REST_SECONDS
 
     def _await_move(self, log: ReplicatedLog) -> None:
         """Wait until the log has moved and the thread of the connections sleeps; wake it."""
@@ -451,7 +463,7 @@ class HaServer:
             if time.monotonic() >= self._watched_until - _REST_SECONDS / 2:
                 time.sleep(_LONE_SECONDS)
                 if rings == self._rings:
-                    self._watched_until = time.monotonic() + _REST_SECONDS
+                    self._keep_watch(log)
 
     def _look(self, log: ReplicatedLog, looked: float) -> float:
         """Move pins and write the status, about once a second; return when that was."""
@@ -488,15 +500,3 @@ class HaServer:
             ),
             refused=dict(self._refused),
         )
-
-
-def _address(text: str) -> str:
-    """An address in its usual form; one of IPv4 that came by IPv6 is one of IPv4."""
-    found = ip_address(text.partition("%")[0])
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return str(found if mapped is None else mapped)
-
-
-def _is_in(address: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
-    found = ip_address(address)
-    return any(found in each for each in networks)
