@@ -293,24 +293,22 @@ class HaServer:
             return False
         try:
             return bool(work())
-        except Exception as error:
+        except (LakelogError, OSError) as error:
             if raised_by_handler(error):  # in the thread of a put
                 raise
             self._tell_end(link, error)
         self._end_link(link)
         return False
 
-    def _tell_end(self, link: SlaveLink, error: Exception) -> None:
+    def _tell_end(self, link: SlaveLink, error: LakelogError | OSError) -> None:
         if isinstance(error, LinkEnded):
             _LOG.info("%s: slave %s: %s", self._path, link.address, error)
         elif isinstance(error, LakelogError):
             self._refuse(link.address, str(error))
         elif isinstance(error, ssl.SSLError):
             self._refuse(link.address, f"it shows no certificate that is accepted here: {error}")
-        elif isinstance(error, OSError):
-            _LOG.info("%s: slave %s: the connection broke: %s", self._path, link.address, error)
         else:
-            raise error
+            _LOG.info("%s: slave %s: the connection broke: %s", self._path, link.address, error)
 
     def _end_link(self, link: SlaveLink) -> None:
         """Close a connection; may be called again if it was interrupted."""
