@@ -11,6 +11,7 @@ from types import FrameType
 
 import pytest
 
+from lakelog.interfaces import Pending
 from lakelog.status import PutStatus
 from lakelog_replication.master.link import SlaveLink
 from lakelog_replication.master.replicator import HaMaster
@@ -73,6 +74,12 @@ class Lent:
         outcome = self.master.submit(self.log.append(), wait=True)
         return outcome if isinstance(outcome, PutStatus) else outcome.result()
 
+    def waiting(self, end_offset: int) -> Pending:
+        """The outcome of a put that has to wait."""
+        outcome = self.master.submit(end_offset, wait=True)
+        assert not isinstance(outcome, PutStatus)
+        return outcome
+
     def lend(self) -> None:
         """Put one by one until the connections are lent."""
 
@@ -134,7 +141,7 @@ def test_a_slow_slave_is_waited_for_while_others_come(tmp_path: Path) -> None:
     with lent(tmp_path) as made:
         made.slave.goes_on.clear()
         end = made.log.append()
-        with beside(lambda: made.master.submit(end, wait=True).result()) as put:  # type: ignore[union-attr]
+        with beside(made.waiting(end).result) as put:
             eventually(lambda: not made.is_lent)
             other = Reporter(made.master, made.log, "127.0.0.2")  # it has these bytes
             assert put.result() is PutStatus.PUT_OK
@@ -153,12 +160,12 @@ def test_a_driving_put_ends_in_time(tmp_path: Path) -> None:
 def test_puts_that_wait_beside_are_answered(tmp_path: Path) -> None:
     with lent(tmp_path) as made:
         made.slave.goes_on.clear()
-        outcomes = [made.master.submit(made.log.append(), wait=True) for _ in range(3)]
+        outcomes = [made.waiting(made.log.append()) for _ in range(3)]
         called = Event()
-        outcomes[0].add_done_callback(lambda _: called.set())  # type: ignore[union-attr]
-        assert not outcomes[1].done()  # type: ignore[union-attr]
+        outcomes[0].add_done_callback(lambda _: called.set())
+        assert not outcomes[1].done()
         made.slave.goes_on.set()
-        assert outcomes[2].result() is PutStatus.PUT_OK  # type: ignore[union-attr]
+        assert outcomes[2].result() is PutStatus.PUT_OK
         assert called.wait(60)
         assert [settle(each) for each in outcomes] == [PutStatus.PUT_OK] * 3
 
@@ -185,7 +192,7 @@ def test_closing_ends_a_put_that_drives(tmp_path: Path) -> None:
     with lent(tmp_path) as made:
         made.slave.goes_on.clear()
         end = made.log.append()
-        with beside(lambda: made.master.submit(end, wait=True).result()) as put:  # type: ignore[union-attr]
+        with beside(made.waiting(end).result) as put:
             eventually(lambda: len(made.slave.bytes) == end)
             made.master.close()
             assert put.result() is PutStatus.FLUSH_SLAVE_TIMEOUT

@@ -19,10 +19,10 @@ import select
 import time
 from collections.abc import Callable, Set
 from contextlib import suppress
+from threading import RLock
 from typing import Final, Protocol
 
 from lakelog.interfaces import CopyProgress
-from lakelog.runtime.yieldlock import YieldLock
 
 LENT_SECONDS: Final = 0.005
 """The pause between two looks at connections that are lent."""
@@ -64,10 +64,12 @@ class Lending:
         :param wake: wakes the thread of the connections
         """
         self.is_lent = False
-        self.duty = YieldLock()
+        self.duty = RLock()
         self._connections = connections
         self._wake = wake
-        self._driving = YieldLock()
+        self._driving = RLock()
+        self._has_duty: Callable[[], bool] = self.duty._is_owned  # type: ignore[attr-defined]  # threading.Condition asks it, too: nothing public knows the holder
+        self._drives: Callable[[], bool] = self._driving._is_owned  # type: ignore[attr-defined]  # as above
         self._lone_puts = 0
         self._driven_s = 0.0
         self._is_over = False
@@ -103,7 +105,7 @@ class Lending:
             self.take_back()
         elif rests_s < LENT_SECONDS:
             return
-        elif self._driving.take(False):
+        elif self._driving.acquire(blocking=False):
             # While this thread drives, no put does, which would miss the reports taken here.
             try:
                 serve()
@@ -142,17 +144,17 @@ class Lending:
         :returns: ``False`` on timeout, and if the put must wait for the thread of the connections
         """
         driving = self._driving
-        if self.duty.is_mine():  # a signal handler has interrupted their use
+        if self._has_duty():  # a signal handler has interrupted their use
             return False
         try:
-            if not driving.take(False):
+            if not driving.acquire(blocking=False):
                 return False
             while copies.end < end_offset:
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._drive(min(left, _NAP_SECONDS)):
                     return False
         finally:
-            if driving.is_mine():
+            if self._drives():
                 driving.release()
         return True
 
@@ -177,11 +179,11 @@ class Lending:
     def _use(self, work: Callable[[], object]) -> None:
         """Do ``work`` in this thread, unless another one uses the connections."""
         duty = self.duty
-        if duty.is_mine():
+        if self._has_duty():
             return
         try:
-            if duty.take(False) and self.is_lent:
+            if duty.acquire(blocking=False) and self.is_lent:
                 work()
         finally:
-            if duty.is_mine():
+            if self._has_duty():
                 duty.release()
