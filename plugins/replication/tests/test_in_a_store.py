@@ -62,13 +62,15 @@ class Replica:
     """A slave in a thread, which reports each frame until the master closes.
 
     :ivar bytes: of the log, from offset 1 on
+    :ivar reports: clear it to hold reports back
     """
 
     def __init__(self, port: int, begin: int = 1) -> None:
         self.peer = ScriptedSlave(port, patience_seconds=60)
         self.peer.report(begin)
         self.bytes = b""
-        self.begun = Event()
+        self.reports, self.begun = Event(), Event()
+        self.reports.set()
         self.ended = Event()
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -78,6 +80,7 @@ class Replica:
             while True:
                 _, body = self.peer.frame()
                 self.bytes += body
+                self.reports.wait(PATIENCE_SECONDS)
                 self.peer.report(self.peer.end)
                 self.begun.set()
         self.ended.set()
@@ -311,9 +314,17 @@ class Producer:
 
     def put(self) -> str:
         """The status of another message."""
+        self.begin()
+        return self.end()
+
+    def begin(self) -> None:
+        """Let it put another message."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
+
+    def end(self) -> str:
+        """The status of that."""
         status, self.role = self._read()
         return status
 
@@ -376,6 +387,34 @@ def test_the_lease_moves_and_slaves_connect_anew(
     again = Replica(port_of(path, second.pid), begin=1 + had)
     try:
         eventually(lambda: second.put() == "PUT_OK" and second.role == "owner")
+        assert log_of(path)[1 : 1 + had + len(again.bytes)] == copy.bytes + again.bytes
+    finally:
+        again.close()
+
+
+def test_a_put_of_another_process_outlives_the_process_whose_put_sent_it(
+    tmp_path: Path, producers: Callable[..., Producer]
+) -> None:
+    path = tmp_path / "s"
+    section = {"in_sync_replicas": 2, "send": "written", **BEATLESS}
+    first, second = (producers(path, **section) for _ in range(2))
+    first.put()
+    with replica(path, first.pid) as copy:
+        eventually(lambda: first.put() == "PUT_OK")
+        for _ in range(50):
+            assert first.put() == "PUT_OK"
+        copy.reports.clear()
+        first.begin()  # its thread sends, and waits for the report
+        had = len(copy.bytes)
+        eventually(lambda: len(copy.bytes) > had)
+        second.begin()
+        first.kill()
+        copy.reports.set()
+        assert copy.ended.wait(20)
+        had = len(copy.bytes)
+    again = Replica(port_of(path, second.pid), begin=1 + had)
+    try:
+        assert second.end() == "PUT_OK"
         assert log_of(path)[1 : 1 + had + len(again.bytes)] == copy.bytes + again.bytes
     finally:
         again.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+
 from attrs import frozen
 
 
@@ -23,3 +26,16 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def plain_address(text: str) -> str:
+    """An address in its usual form; one of IPv4 that came by IPv6 is one of IPv4."""
+    found = ip_address(text.partition("%")[0])
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return str(found if mapped is None else mapped)
+
+
+def is_in(address: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
+    """Whether an address is in one of the networks."""
+    found = ip_address(address)
+    return any(found in each for each in networks)

@@ -102,15 +102,7 @@ class FrameStream:
         return frames
 
 
-class ReportStream:
-    """Cuts what a master receives into reports."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def received(self, data: bytes) -> list[int]:
-        """The offsets of all reports that are whole with ``data``, in their order."""
-        data = self._rest + data
-        whole = len(data) - len(data) % REPORT.size
-        self._rest = data[whole:]
-        return [offset for (offset,) in REPORT.iter_unpack(data[:whole])]
+def whole_reports(data: bytes) -> tuple[list[int], bytes]:
+    """The offsets of the whole reports at the start of ``data``, in their order, and the rest."""
+    whole = len(data) - len(data) % REPORT.size
+    return [offset for (offset,) in REPORT.iter_unpack(data[:whole])], data[whole:]

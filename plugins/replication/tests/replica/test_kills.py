@@ -21,29 +21,29 @@ from plugins.replication.tests.replica.copies import SEGMENT, log_of, queued, un
 from tests.support import sampling
 
 PATIENCE_SECONDS: Final = 120.0
-BATCH: Final = 5
 GAP: Final = 1000
 """More numbers than a killed process may have used without a word."""
 
 _MASTER: Final = f"""
 import sys, time
 import lakelog
-path, port, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+path, port, number, batch, flush = sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5]
 section = {{"port": port, "in_sync_replicas": 2, "slave_timeout_ms": 60_000}}
 more = {{"segment_size_bytes": {SEGMENT}, "replicator": "rocketmq-ha", "rocketmq_ha": section}}
+more["flush"] = flush
 with lakelog.open(path, **more) as store:
     while True:
-        numbers = range(number, number + {BATCH})
-        batch = [
+        numbers = range(number, number + batch)
+        messages = [
             lakelog.Message("orders", each.to_bytes(8) * 60, keys=f"k{{each}}", queue_id=each % 4)
             for each in numbers
         ]
-        results = store.put_batch(batch)
+        results = store.put_batch(messages)
         for each, result in zip(numbers, results, strict=True):
             print(each, result.status.name, flush=True)
         if results[0].status.name != "PUT_OK":
             time.sleep(0.005)  # a slave comes back sooner than the log grows
-        number += {BATCH}
+        number += batch
 """
 
 
@@ -51,11 +51,14 @@ with lakelog.open(path, **more) as store:
 class Pair:
     """A master in one process, its copy in another.
 
+    :ivar batch: how many messages a put of the master has; :ivar flush: its strategy
     :ivar acknowledged: numbers of the messages whose puts had both copies
     """
 
     folder: Path
     port: int
+    batch: int = 5
+    flush: str = "timed"
     acknowledged: list[int] = attrs.field(factory=list)
     _next: int = 0
     _lost: int = 0
@@ -75,6 +78,7 @@ class Pair:
 
     def start_master(self) -> None:
         command = [sys.executable, "-c", _MASTER, self.master, self.port, self._next]
+        command += [self.batch, self.flush]
         with self._out() as out:
             self._master = subprocess.Popen(
                 [*map(str, command)], stdout=subprocess.PIPE, stderr=out, text=True
@@ -172,13 +176,20 @@ def some_puts(pair: Pair, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize(
+    ("batch", "flush"),
+    [(5, "timed"), pytest.param(1, "group-commit", id="its own thread takes the reports")],
+)
+@pytest.mark.parametrize(
     "rounds",
     [
         pytest.param(3, marks=pytest.mark.timeout(300)),
         pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(7200)]),
     ],
 )
-def test_no_acknowledged_put_is_lost_by_kills_and_lost_masters(pair: Pair, rounds: int) -> None:
+def test_no_acknowledged_put_is_lost_by_kills_and_lost_masters(
+    pair: Pair, rounds: int, batch: int, flush: str
+) -> None:
+    pair.batch, pair.flush = batch, flush
     chance = sampling.chance()
     pair.start_master()
     pair.start_slave()

@@ -11,11 +11,13 @@ from lakelog.errors import LakelogError
 from lakelog.files.filesystem import File
 from lakelog.interfaces import ReplicatedLog
 from lakelog_replication.settings import RocketmqHaSettings
-from lakelog_replication.wire import ReportStream, frame_header
+from lakelog_replication.wire import frame_header, whole_reports
 
 _READ_BYTES: Final = 1 << 16
 _BURST_BYTES: Final = 1 << 20
 """Sent at a time to one slave, while others wait."""
+_SMALL_BYTES: Final = 1 << 13
+"""Bodies up to this size are read, and sent with their header by one system call."""
 _TLS_BYTES: Final = 1 << 16
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -29,7 +31,11 @@ class SlaveRefused(LakelogError):
 
 
 class SlaveLink:
-    """The connection; used by the thread of the server alone, but for reading its numbers.
+    """The connection; for one thread at a time, but for reading its numbers.
+
+    That thread may be the main one, where a signal handler may raise behind any call. So what a
+    system call returns is stored by that same call, by ``extend`` of a list, and each change of the
+    state that follows is one without a call, or can be made twice.
 
     :ivar address: of the slave, without its port
     :ivar is_learner: whether the slave counts for no put
@@ -64,10 +70,11 @@ class SlaveLink:
         self._batch_bytes = settings.batch_bytes
         self._heartbeat_s = settings.heartbeat_interval_ms / 1000
         self._silence_s = settings.silence_timeout_ms / 1000
-        self._reports = ReportStream()
+        self._came = [b""]  # of the reports, what is not taken yet
         self._heard = self._spoke = now
-        self._header = b""  # what is not sent of the frame that was begun
-        self._left = 0
+        # Of the frame that was begun: header and length of the body that were not sent when the
+        # list of counts was new, and how many bytes each system call has sent since.
+        self._frame: tuple[bytes, int, list[int]] = (b"", 0, [])
         self._file: File | None = None
         self._file_start = -1
 
@@ -78,11 +85,12 @@ class SlaveLink:
     @property
     def sent(self) -> int:
         """End offset of the bytes that were sent."""
-        return self.position - self._left
+        header, left, counts = self._frame
+        return self.position - min(left, len(header) + left - sum(counts))
 
     def has_all(self, end: int) -> bool:
         """Whether it has reported ``end``; a learner, that it was sent."""
-        done = self.sent >= end and not self._header
+        done = self.sent >= end and not self._unsent()[0]
         return self.requested < 0 or (done and (self.is_learner or self.acked >= end))
 
     # --- reports ---
@@ -97,9 +105,9 @@ class SlaveLink:
         try:
             if not self._shake():
                 return
-            self._take(self._sock.recv(_READ_BYTES), end, now)
+            self._take(end, now)
             while self._tls is not None and self._tls.pending():
-                self._take(self._tls.recv(_READ_BYTES), end, now)
+                self._take(end, now)
         except _WOULD_BLOCK:
             return
 
@@ -116,10 +124,14 @@ class SlaveLink:
             self._is_shaken = True
         return True
 
-    def _take(self, data: bytes, end: int, now: float) -> None:
-        if not data:
+    def _take(self, end: int, now: float) -> None:
+        came = self._came
+        if len(came) == 1:  # else the last call was interrupted
+            came.extend(map(self._sock.recv, (_READ_BYTES,)))
+        if not came[-1]:
             raise LinkEnded("it closed the connection")
-        for offset in self._reports.received(data):
+        offsets, rest = whole_reports(b"".join(came))
+        for offset in offsets:
             self._heard = now
             if offset < 0:
                 continue  # as RocketMQ: as if nothing had come
@@ -131,6 +143,7 @@ class SlaveLink:
                     f"{self.sent} only"
                 )
             self.acked = max(self.acked, offset)
+        came[:] = (rest,)
 
     def _begin(self, offset: int, end: int) -> None:
         """Begin where the first report asks for; 0 means the start of the last segment."""
@@ -180,12 +193,8 @@ class SlaveLink:
     def _send(self, end: int, now: float) -> bool:
         most = self.position + _BURST_BYTES
         while True:
-            while self._header:
-                more = socket.MSG_MORE if self._left and self._tls is None else 0
-                self._header = self._header[self._sock.send(self._header, more) :]
-                self._spoke = now
-            while self._left:
-                self._left -= self._send_body()
+            while (unsent := self._unsent()) != (b"", 0):
+                self._send_part(*unsent)
                 self._spoke = now
             is_due = now - self._spoke >= self._heartbeat_s
             if self.position >= most:
@@ -193,8 +202,7 @@ class SlaveLink:
             if self.position < end:
                 self._begin_frame(end)
             elif is_due:
-                self._header = frame_header(self.position, 0)
-                self._spoke = now
+                self._frame = (frame_header(self.position, 0), 0, [])
             else:
                 return False
 
@@ -205,18 +213,43 @@ class SlaveLink:
             self._close_file()
             self._file, self._file_start = self._log.open_segment(start), start
         length = min(end - position, start + size - position, self._batch_bytes)
-        self._header, self._left = frame_header(position, length), length
-        self.position = position + length
+        frame = (frame_header(position, length), length, list[int]())
+        behind = position + length
+        self._frame = frame
+        self.position = behind  # without a call in between
 
-    def _send_body(self) -> int:
+    def _unsent(self) -> tuple[bytes, int]:
+        """Of the frame that was begun, the part of the header and the length of the body."""
+        header, left, counts = self._frame
+        if counts:
+            done = sum(counts)
+            rest = header[done:], left - max(0, done - len(header))
+            self._frame = (*rest, [])
+            return rest
+        return header, left
+
+    def _send_part(self, header: bytes, left: int) -> None:
+        at, counts = self.position - left - self._file_start, self._frame[2]
+        if not left:
+            counts.extend(map(self._sock.send, (header,)))
+            return
         assert self._file is not None  # _begin_frame has opened it
-        at = self.sent - self._file_start
-        if self._tls is None:
-            count = os.sendfile(self._sock.fileno(), self._file.fileno(), at, self._left)
-            if not count:
-                raise SlaveRefused(f"{self._file.path} ends before its byte {at}")
-            return count
-        return self._tls.send(self._file.read_at(at, min(self._left, _TLS_BYTES)))
+        if self._tls is not None or left <= _SMALL_BYTES:
+            body = self._file.read_at(at, min(left, _TLS_BYTES))
+            if not body:
+                raise self._ends_before(at)
+            counts.extend(map(self._sock.send, (header + body,)))
+        elif header:
+            counts.extend(map(self._sock.send, (header,), (socket.MSG_MORE,)))
+        else:
+            places = (self._sock.fileno(),), (self._file.fileno(),), (at,), (left,)
+            counts.extend(map(os.sendfile, *places))
+            if not counts[-1]:
+                raise self._ends_before(at)
+
+    def _ends_before(self, at: int) -> SlaveRefused:
+        assert self._file is not None  # it was read
+        return SlaveRefused(f"{self._file.path} ends before its byte {at}")
 
     # --- end ---
 

@@ -55,7 +55,7 @@ class HaMaster:
         with self._lock:
             if self._server is not None:
                 return
-            server = HaServer(self._settings, self._context, self._copied)
+            server = HaServer(self._settings, self._context, self._copied, self._waits.has_waits)
             try:
                 if self._log is None:
                     server.bind()
@@ -94,7 +94,7 @@ class HaMaster:
             server.ring()
         if not wait or self.answers_at_once:
             return _PUT_OK
-        return self._waits.submit(end_offset)
+        return self._waits.submit(end_offset, server)
 
     def close(self) -> None:
         """Let connected slaves have the log, at most ``close_timeout_ms``; then stop."""

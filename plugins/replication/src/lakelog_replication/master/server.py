@@ -1,24 +1,31 @@
-"""Serves all slaves of one log, in one thread; a second one waits for the log to move."""
+"""Serves all slaves of one log, in one thread; a second one waits for the log to move.
+
+While puts that wait come one by one, their threads do that; see :mod:`.lending`.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import select
 import selectors
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Set
 from contextlib import suppress
 from functools import partial
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import ip_network
 from threading import Event, Lock, Thread
 from typing import Final
 
 from lakelog.errors import LakelogError, StoreError
 from lakelog.interfaces import Context, ReplicatedLog
+from lakelog.runtime.signals import raised_by_handler
 from lakelog.runtime.threads import started
+from lakelog_replication.address import is_in, plain_address
 from lakelog_replication.master.holds import SlaveHolds
+from lakelog_replication.master.lending import LENT_SECONDS, Lending
 from lakelog_replication.master.link import LinkEnded, SlaveLink
 from lakelog_replication.settings import RocketmqHaSettings
 from lakelog_replication.status import MasterStatus, SlaveStatus
@@ -42,6 +49,7 @@ class HaServer:
     """The port, the connections, and what they have.
 
     :ivar port: the port of slaves, once it is bound
+    :ivar lending: of the connections to the threads of puts
     """
 
     def __init__(
@@ -49,17 +57,20 @@ class HaServer:
         settings: RocketmqHaSettings,
         context: Context,
         on_copied: Callable[[int], None],
+        has_waits: Callable[[], bool],
     ) -> None:
         """Prepare.
 
         :param on_copied: called with the end offset that enough connected slaves have, -1 if too
             few are connected, whenever it changes
+        :param has_waits: whether puts wait that are answered by ``on_copied``
         """
         self.port = settings.port
         self._settings = settings
         self._path = context.path
         self._files = context.files
         self._on_copied = on_copied
+        self._has_waits = has_waits
         self._tls = tls_context(settings, ssl.Purpose.CLIENT_AUTH)
         self._holds = SlaveHolds(
             context.files, context.path, settings.hold_bytes, context.core.segment_size_bytes
@@ -71,12 +82,16 @@ class HaServer:
         self._reachable = -1
         self._refused: dict[str, str] = {}
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._rung = select.poll()
+        self._rung.register(self._bell, select.POLLIN)
+        self.lending = Lending(self, self._wake)
         self._waking = Lock()
         self._idle_end = -1
         self._idle = Event()
         self._over = Event()
         self._rings = 0
         self._watched_until = 0.0
+        self._rung_end = self._foreign_end = -1
         self._closing = False
         self._has_changed = True
         self._shown_end = -1
@@ -110,8 +125,9 @@ class HaServer:
             self._bind_again()
         else:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        for name, run in (("lakelog-ha", self._run), ("lakelog-ha-watch", self._watch)):
-            self._threads.append(started(Thread(target=run, args=(log,), name=name, daemon=True)))
+        watch = partial(self._watch, log)
+        for name, run in (("lakelog-ha", self._run), ("lakelog-ha-watch", watch)):
+            self._threads.append(started(Thread(target=run, name=name, daemon=True)))
 
     def ring(self) -> None:
         """Wake the thread if it sleeps and has bytes to send; cheap otherwise.
@@ -119,10 +135,16 @@ class HaServer:
         Threads of this process that move the log call it.
         """
         self._rings += 1
+        if self._log is not None:
+            self._rung_end = self._end(self._log)
+            if self._rung_end == self._foreign_end:  # it was this process that moved the log
+                self._watched_until = 0.0
         self._wake_for_more()
 
     def _wake_for_more(self) -> None:
-        if self._log is not None and 0 <= self._idle_end < self._end(self._log):
+        if self._log is None or not 0 <= self._idle_end < self._end(self._log):
+            return
+        if not self.lending.send():
             self._idle_end = -1
             self._wake()
 
@@ -153,11 +175,14 @@ class HaServer:
         self._over.set()
         for each in self._threads:
             each.join()
-        self.drop()
+        self.lending.take_back()
+        with self.lending.duty:
+            self.drop()
 
     def forked(self) -> None:
         """Close all descriptors in a forked child, which has copies of them, and no thread."""
         self._waking = Lock()  # a thread of the parent may hold the other one
+        self._closing = True
         self.drop()
 
     def drop(self) -> None:
@@ -170,17 +195,22 @@ class HaServer:
             self._listener = None
         if self._log is not None:
             self._selector.close()
+        self.lending.drop()
         with self._waking:  # a thread that syncs may call at any time
             os.close(self._bell)
             self._bell = -1
 
     # --- the thread of the connections ---
 
-    def _run(self, log: ReplicatedLog) -> None:
+    def _run(self) -> None:
         looked = 0.0
         while not self._closing:
             try:
-                self._turn(log)
+                if self.lending.is_lent:
+                    self._look_after()
+                else:
+                    self._turn(_TURN_SECONDS)
+                    self.lending.lend()
                 if time.monotonic() - looked >= _TURN_SECONDS:
                     looked = time.monotonic()
                     if self._listener is None:
@@ -189,34 +219,72 @@ class HaServer:
                 _LOG.exception("%s: a turn of the replication failed", self._path)
                 time.sleep(_WATCH_SECONDS)
 
-    def _turn(self, log: ReplicatedLog) -> None:
-        end, now, more = self._end(log), time.monotonic(), False
+    def _look_after(self) -> None:
+        """Sleep; then serve what the threads of puts do not, or take the connections back."""
+        is_rung = self._rung.poll(LENT_SECONDS * 1000)
+        if is_rung or self._closing or not self._is_idle():
+            self.lending.take_back()
+        else:
+            self.lending.look_after(lambda: self._turn(0.0))
+
+    # --- the connections, as they are lent ---
+
+    def has_more(self) -> bool:
+        """Whether there are bytes that were not sent."""
+        return self._log is not None and self._idle_end < self._end(self._log)
+
+    def _is_idle(self) -> bool:
+        return self._idle_end >= 0 and not any(each.is_blocked for each in [*self._links])
+
+    def may_be_lent(self) -> bool:
+        """Whether the threads of puts can do all that is to be done."""
+        is_ours = self._tls is None and time.monotonic() >= self._watched_until
+        return is_ours and self._is_idle() and not self._has_waits()
+
+    def take_reports(self, descriptors: Set[int]) -> None:
+        """Take the reports that came by the sockets with these descriptors."""
+        for link in [each for each in self._links if each.fileno() in descriptors]:
+            self._hear(link, selectors.EVENT_READ)
+        self._account()
+
+    def _turn(self, longest_s: float) -> None:
+        with self.lending.duty:
+            due = self.send()
+        ready = self._selector.select(min(due, longest_s))
+        with self.lending.duty:
+            for key, mask in ready:
+                if isinstance(key.data, SlaveLink):
+                    self._hear(key.data, mask)
+                else:
+                    key.data()
+            self._account()
+
+    def send(self) -> float:
+        """Send what is not sent; for how many seconds to wait for reports."""
+        log, now, more = self._log, time.monotonic(), False
+        assert log is not None  # start was called
+        end = self._end(log)
         for link in [*self._links]:
             more |= self._guarded(link, partial(link.turn, end, now))
             self._want(link)
         self._account()
-        due = min((each.due(now) for each in self._links), default=_TURN_SECONDS)
         if more or self._end(log) > end:
-            due = 0.0
-        elif self._links:
+            return 0.0
+        if self._links:
             self._idle_end = end
             if now < self._watched_until:
                 self._idle.set()
             if self._end(log) > end:
-                due = 0.0
-        for key, mask in self._selector.select(min(due, _TURN_SECONDS)):
-            if isinstance(key.data, SlaveLink):
-                self._hear(key.data, mask, log)
-            else:
-                key.data()
-        self._account()
+                return 0.0
+        return min((each.due(now) for each in [*self._links]), default=_TURN_SECONDS)
 
-    def _hear(self, link: SlaveLink, mask: int, log: ReplicatedLog) -> None:
+    def _hear(self, link: SlaveLink, mask: int) -> None:
+        assert self._log is not None  # start was called
         before = link.acked
         if mask & selectors.EVENT_WRITE:
             self._guarded(link, link.writable)
         if mask & selectors.EVENT_READ:
-            self._guarded(link, partial(link.receive, self._end(log), time.monotonic()))
+            self._guarded(link, partial(link.receive, self._end(self._log), time.monotonic()))
         self._has_changed |= link.acked != before
 
     def _guarded(self, link: SlaveLink, work: Callable[[], bool | None]) -> bool:
@@ -225,25 +293,39 @@ class HaServer:
             return False
         try:
             return bool(work())
-        except LinkEnded as error:
+        except (LakelogError, OSError) as error:
+            if raised_by_handler(error):  # in the thread of a put
+                raise
+            self._tell_end(link, error)
+        self._end_link(link)
+        return False
+
+    def _tell_end(self, link: SlaveLink, error: LakelogError | OSError) -> None:
+        if isinstance(error, LinkEnded):
             _LOG.info("%s: slave %s: %s", self._path, link.address, error)
-        except LakelogError as error:
+        elif isinstance(error, LakelogError):
             self._refuse(link.address, str(error))
-        except ssl.SSLError as error:
+        elif isinstance(error, ssl.SSLError):
             self._refuse(link.address, f"it shows no certificate that is accepted here: {error}")
-        except OSError as error:
+        else:
             _LOG.info("%s: slave %s: the connection broke: %s", self._path, link.address, error)
-        self._selector.unregister(link)
-        del self._links[link]
+
+    def _end_link(self, link: SlaveLink) -> None:
+        """Close a connection; may be called again if it was interrupted."""
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(link)
+        self._links.pop(link, None)
         link.close()
         self._has_changed = True
-        return False
 
     def _want(self, link: SlaveLink) -> None:
         """Listen for what the connection waits for."""
         if link in self._links:
             wanted = selectors.EVENT_READ | selectors.EVENT_WRITE * link.is_blocked
-            if self._selector.get_key(link).events != wanted:
+            known = self._selector.get_map().get(link)
+            if known is None:  # its end was interrupted
+                self._end_link(link)
+            elif known.events != wanted:
                 self._selector.modify(link, wanted, link)
 
     def _refuse(self, address: str, why: str) -> None:
@@ -280,8 +362,8 @@ class HaServer:
             sock, peer = self._listener.accept()
         except OSError:  # the slave has gone already, or descriptors are short
             return
-        address = _address(peer[0])
-        if not _is_in(address, self._allowed):
+        address = plain_address(peer[0])
+        if not is_in(address, self._allowed):
             why = "its address is not in rocketmq-ha.allow"
         elif len(self._links) >= _MOST_LINKS:
             why = f"there are {_MOST_LINKS} connections, and no more are served"
@@ -302,11 +384,12 @@ class HaServer:
             address,
             self._log,
             self._settings,
-            is_learner=_is_in(address, self._learning),
+            is_learner=is_in(address, self._learning),
             now=time.monotonic(),
         )
         self._links[link] = time.time_ns() // 1_000_000
         self._selector.register(link, selectors.EVENT_READ, link)
+        self.lending.add(link.fileno())
         self._has_changed = True
         _LOG.info("%s: slave %s connected", self._path, address)
 
@@ -318,8 +401,8 @@ class HaServer:
         best = sorted(self._acked(learners=False).values(), reverse=True)
         reachable = best[need - 1] if len(best) >= need else -1
         if reachable != self._reachable:
-            self._reachable = reachable
             self._on_copied(reachable)
+            self._reachable = reachable
 
     def _acked(self, *, learners: bool) -> dict[str, int]:
         """The best report of each address."""
@@ -353,8 +436,16 @@ class HaServer:
         if 0 <= end < self._end(log):
             time.sleep(_LONE_SECONDS)
             if (rings, end) == (self._rings, self._idle_end):
-                self._watched_until = time.monotonic() + _REST_SECONDS
+                self._keep_watch(log)
                 self._wake_for_more()
+                if self.lending.is_lent:
+                    self._wake()
+
+    def _keep_watch(self, log: ReplicatedLog) -> None:
+        """Wait for the log from now on: another process seems to move it."""
+        end = self._end(log)
+        if end != self._rung_end:
+            self._foreign_end, self._watched_until = end, time.monotonic() + _REST_SECONDS
 
     def _await_move(self, log: ReplicatedLog) -> None:
         """Wait until the log has moved and the thread of the connections sleeps; wake it."""
@@ -366,10 +457,11 @@ class HaServer:
         durable, committed = (end, _NEVER) if self._settings.send == "flushed" else (_NEVER, end)
         if log.wait_moved(durable, committed, _WATCH_SECONDS):
             self._wake_for_more()
-            if time.monotonic() >= self._watched_until:
+            # The move may be one of this process, whose call of `ring` comes a little later.
+            if time.monotonic() >= self._watched_until - _REST_SECONDS / 2:
                 time.sleep(_LONE_SECONDS)
-            if rings == self._rings:
-                self._watched_until = time.monotonic() + _REST_SECONDS
+                if rings == self._rings:
+                    self._keep_watch(log)
 
     def _look(self, log: ReplicatedLog, looked: float) -> float:
         """Move pins and write the status, about once a second; return when that was."""
@@ -406,15 +498,3 @@ class HaServer:
             ),
             refused=dict(self._refused),
         )
-
-
-def _address(text: str) -> str:
-    """An address in its usual form; one of IPv4 that came by IPv6 is one of IPv4."""
-    found = ip_address(text.partition("%")[0])
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return str(found if mapped is None else mapped)
-
-
-def _is_in(address: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
-    found = ip_address(address)
-    return any(found in each for each in networks)

@@ -1,6 +1,7 @@
 """The puts of one process that wait until enough slaves have their bytes.
 
-The process that leads answers them when a report came. In the other processes a thread waits on the
+The process that leads answers them when a report came; if puts wait one by one, each takes the
+reports itself (:class:`_DrivingPut`). In the other processes a thread waits on the
 word ``copied`` of the shared page. The same thread ends waits that last too long, and syncs where
 only durable bytes are sent and the flush strategy lets no put wait for the disk.
 """
@@ -13,14 +14,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Event, Lock, Thread
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from lakelog.errors import PutRefused, StoreFailed
-from lakelog.interfaces import Outcome, ReplicatedLog
+from lakelog.interfaces import CopyProgress, Outcome, ReplicatedLog
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
+from lakelog_replication.master.server import HaServer
 from lakelog_replication.settings import RocketmqHaSettings
 
 _PUT_OK: Final = PutStatus.PUT_OK
@@ -65,8 +67,10 @@ class CopyWaits:
         thread = Thread(target=self._run, args=(log,), name="lakelog-ha-waits", daemon=True)
         self._thread = started(thread)
 
-    def submit(self, end_offset: int) -> Outcome:
+    def submit(self, end_offset: int, server: HaServer | None) -> Outcome:
         """What a put waits for whose bytes end at ``end_offset``.
+
+        :param server: with the connections, if this process leads
 
         ``SLAVE_NOT_AVAILABLE`` at once if too few slaves are connected, or are too far behind.
         """
@@ -78,17 +82,33 @@ class CopyWaits:
             return _PUT_OK
         if not self._is_in_sync(log, end_offset):
             return PutStatus.SLAVE_NOT_AVAILABLE
-        future: Future[PutStatus] = Future()
         deadline = time.monotonic() + self._timeout_s
+        if server is not None and server.lending.is_lent and not self._syncs:
+            return _DrivingPut(end_offset, deadline, self, server, copies)
+        future = self.join(end_offset, deadline)
+        if server is not None:
+            server.lending.joined(is_alone=len(self._waiting) == 1 and not self._syncs)
+        return future
+
+    def join(self, end_offset: int, deadline: float) -> Future[PutStatus]:
+        """Let a put wait for other threads."""
+        future: Future[PutStatus] = Future()
+        if self._closing:
+            future.set_result(_TIMEOUT)
+            return future
         with self._lock:
             self._last += 1
             heapq.heappush(self._waiting, _Waiting(end_offset, self._last, deadline, future))
             is_first = len(self._waiting) == 1
         if self._rests or self._syncs or (is_first and not self.leads):
             self._bell.set()
-        if copies.end >= end_offset:  # reported before the put was in the heap
-            self.answer()
+        if self._log is not None and self._log.copies.end >= end_offset:
+            self.answer()  # it was reported before the put was in the heap
         return future
+
+    def has_waits(self) -> bool:
+        """Whether puts wait for other threads."""
+        return bool(self._waiting)
 
     def admit(self, length: int) -> None:
         """Raise ``PutRefused`` unless enough slaves are in sync for a put of ``length`` bytes."""
@@ -114,8 +134,13 @@ class CopyWaits:
         with self._lock:
             while self._waiting and self._waiting[0].end_offset <= end:
                 ready.append(heapq.heappop(self._waiting))
-        for each in ready:
-            each.future.set_result(_PUT_OK)
+        try:
+            for each in ready:
+                each.future.set_result(_PUT_OK)
+        finally:  # a signal handler may have raised
+            for each in ready:
+                if not each.future.done():
+                    each.future.set_result(_PUT_OK)
 
     def close(self, timeout_s: float) -> None:
         """Wait for the puts that wait, at most ``timeout_s``; then end the waits and the thread."""
@@ -188,6 +213,50 @@ class CopyWaits:
                 self._waiting = [each for each in self._waiting if not wanted(each)]
                 heapq.heapify(self._waiting)
         return taken
+
+
+class _DrivingPut:
+    """The outcome of a put whose own thread takes the reports, once it waits."""
+
+    def __init__(
+        self,
+        end_offset: int,
+        deadline: float,
+        waits: CopyWaits,
+        server: HaServer,
+        copies: CopyProgress,
+    ) -> None:
+        self._end_offset = end_offset
+        self._deadline = deadline
+        self._waits = waits
+        self._server = server
+        self._copies = copies
+        self._joined: Future[PutStatus] | None = None
+
+    def result(self, timeout: float | None = None) -> PutStatus:
+        """Take reports until enough slaves have the bytes, or wait for other threads."""
+        lending = self._server.lending
+        if (
+            self._joined is None
+            and timeout is None
+            and lending.drive(self._copies, self._end_offset, self._deadline)
+        ):
+            return _PUT_OK
+        return self._future(is_alone=timeout is None).result(timeout)
+
+    def done(self) -> bool:
+        """Whether the status is known."""
+        return self._copies.end >= self._end_offset or self._future().done()
+
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None:
+        """Call ``fn`` once the status is known."""
+        self._future().add_done_callback(fn)
+
+    def _future(self, *, is_alone: bool = False) -> Future[PutStatus]:
+        if self._joined is None:
+            self._joined = self._waits.join(self._end_offset, self._deadline)
+            self._server.lending.joined(is_alone=is_alone)
+        return self._joined
 
 
 def _fresh(error: StoreFailed) -> StoreFailed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import time
@@ -17,6 +18,7 @@ from lakelog_replication.tls import tls_context
 from lakelog_replication.wire import FrameStream, HaFrame, report
 
 CONNECT_SECONDS: Final = 5.0
+_WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 @attrs.frozen
@@ -69,7 +71,12 @@ class MasterConnection:
         self, sock: socket.socket, asked: int, heartbeat_s: float, silence_s: float
     ) -> None:
         """Report ``asked``; raises ``OSError``."""
+        # With a timeout of its own, a socket makes three system calls for each of ours.
+        sock.setblocking(False)
         self._sock = sock
+        self._readable, self._writable = select.poll(), select.poll()
+        self._readable.register(sock, select.POLLIN)
+        self._writable.register(sock, select.POLLOUT)
         self._asked = asked
         self._heartbeat_s = heartbeat_s
         self._silence_s = silence_s
@@ -85,12 +92,10 @@ class MasterConnection:
         Their bodies are valid until the next call. Raises ``OSError`` if the connection ended or
         the master is silent, and :class:`~lakelog_replication.wire.WireError`.
         """
-        self._sock.settimeout(timeout_s)
-        try:
-            count = self._sock.recv_into(self._stream.room())
-        except TimeoutError:
+        count = self._read(timeout_s)
+        if count is None:
             if time.monotonic() - self.heard_s > self._silence_s:
-                raise ConnectionError(f"nothing came for {self._silence_s:g} s") from None
+                raise ConnectionError(f"nothing came for {self._silence_s:g} s")
             return []
         if not count:
             raise ConnectionError("the master closed the connection")
@@ -99,6 +104,17 @@ class MasterConnection:
         self.has_answered = self.has_answered or bool(frames)
         return frames
 
+    def _read(self, timeout_s: float) -> int | None:
+        """Receive into the stream; ``None`` if nothing comes in time, 0 at the end."""
+        room, deadline = self._stream.room(), time.monotonic() + timeout_s
+        while True:
+            try:
+                return self._sock.recv_into(room)
+            except _WOULD_BLOCK:
+                left = deadline - time.monotonic()
+            if left <= 0 or not self._readable.poll(left * 1000):
+                return None
+
     def report(self, offset: int) -> None:
         """Report ``offset`` if that is news, or if the last report is some seconds ago."""
         offset = max(offset, self._reported) if self.has_answered else self._asked
@@ -106,8 +122,15 @@ class MasterConnection:
             self._send(offset)
 
     def _send(self, offset: int) -> None:
-        self._sock.settimeout(self._silence_s)
-        self._sock.sendall(report(offset))
+        data = report(offset)
+        while data:
+            try:
+                data = data[self._sock.send(data) :]
+            except _WOULD_BLOCK:
+                if not self._writable.poll(self._silence_s * 1000):
+                    raise ConnectionError(
+                        f"no report was taken for {self._silence_s:g} s"
+                    ) from None
         self._reported, self._spoke_s = offset, time.monotonic()
 
     def close(self) -> None:

@@ -1,0 +1,189 @@
+"""Lends the connections to the threads of puts that wait for copies one by one.
+
+Such a put would wake the thread of the connections twice, and be woken by it; each change of
+threads costs as much as the rest of the put. So that thread lends the connections: the putting
+thread sends its bytes, and takes the reports until enough slaves have them. The thread only looks
+after the connections while no put does, and takes them back once anything else is to be done: a
+second put waits meanwhile, another process moves the log, a socket takes no more bytes.
+
+A putting thread may be the main one, whose signal handlers may raise anywhere. The connections are
+not left in between (:mod:`.link`). A put of a handler that has interrupted their use waits for the
+thread of the connections in vain, which cannot use them before the handler returns: it gets
+``FLUSH_SLAVE_TIMEOUT``.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable, Set
+from contextlib import suppress
+from threading import RLock
+from typing import Final, Protocol
+
+from lakelog.interfaces import CopyProgress
+
+LENT_SECONDS: Final = 0.005
+"""The pause between two looks at connections that are lent."""
+_REST_SECONDS: Final = 1.0
+"""Time without a put after which they are taken back."""
+_SLOW_SECONDS: Final = 0.02
+"""They are taken back from a put that waits for longer."""
+_NAP_SECONDS: Final = 0.05
+_LONE_PUTS: Final = 8
+"""They are lent after so many puts that waited one by one."""
+
+
+class Lendable(Protocol):
+    """The connections."""
+
+    def may_be_lent(self) -> bool:
+        """Whether the threads of puts can do all that is to be done."""
+
+    def has_more(self) -> bool:
+        """Whether there are bytes that were not sent."""
+
+    def send(self) -> object:
+        """Send them, as far as the sockets take them."""
+
+    def take_reports(self, descriptors: Set[int]) -> None:
+        """Take the reports that came by the sockets with these descriptors."""
+
+
+class Lending:
+    """Who uses the connections; thread-safe.
+
+    :ivar is_lent: whether a put that waits may call :meth:`drive`
+    :ivar duty: held by the thread that uses the connections
+    """
+
+    def __init__(self, connections: Lendable, wake: Callable[[], object]) -> None:
+        """Prepare.
+
+        :param wake: wakes the thread of the connections
+        """
+        self.is_lent = False
+        self.duty = RLock()
+        self._connections = connections
+        self._wake = wake
+        self._driving = RLock()
+        self._has_duty: Callable[[], bool] = self.duty._is_owned  # type: ignore[attr-defined]  # threading.Condition asks it, too: nothing public knows the holder
+        self._drives: Callable[[], bool] = self._driving._is_owned  # type: ignore[attr-defined]  # as above
+        self._lone_puts = 0
+        self._driven_s = 0.0
+        self._is_over = False
+        self._recall = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._reports = select.epoll()
+        self._reports.register(self._recall, select.EPOLLIN)
+
+    # --- the thread of the connections ---
+
+    def add(self, descriptor: int) -> None:
+        """Take reports from one more socket, until it is closed."""
+        self._reports.register(descriptor, select.EPOLLIN)
+
+    def lend(self) -> None:
+        """Lend the connections if puts wait one by one, and nothing else is to be done."""
+        if self._lone_puts < _LONE_PUTS or not self._connections.may_be_lent():
+            return
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._recall)
+        self._lone_puts, self._driven_s, self.is_lent = 0, time.monotonic(), True
+        if not self._connections.may_be_lent():  # a put that waits has not seen that
+            self.take_back()
+
+    def take_back(self) -> None:
+        """Lend no more; wake the putting thread, which shall not miss a report."""
+        self.is_lent = False
+        os.eventfd_write(self._recall, 1)
+
+    def look_after(self, serve: Callable[[], object]) -> None:
+        """Call ``serve`` if no put uses the connections; take them back once none does for long."""
+        rests_s = time.monotonic() - self._driven_s
+        if rests_s >= _REST_SECONDS or not self._connections.may_be_lent():
+            self.take_back()
+        elif rests_s < LENT_SECONDS:
+            return
+        elif self._driving.acquire(blocking=False):
+            # While this thread drives, no put does, which would miss the reports taken here.
+            try:
+                serve()
+            finally:
+                self._driving.release()
+        elif rests_s >= _SLOW_SECONDS:
+            self.take_back()
+
+    def drop(self) -> None:
+        """Close the descriptors; nobody may use the connections any more."""
+        self._is_over, self.is_lent = True, False
+        os.close(self._recall)
+        self._reports.close()
+
+    # --- the threads of puts ---
+
+    def joined(self, *, is_alone: bool) -> None:
+        """Take note of a put that waits for the thread of the connections.
+
+        :param is_alone: whether it is the only one, and may call :meth:`drive` the next time
+        """
+        self._lone_puts = self._lone_puts + 1 if is_alone else 0
+        if self.is_lent:
+            self._wake()
+
+    def send(self) -> bool:
+        """Send in this thread, if the connections are lent; whether they are."""
+        if self.is_lent:
+            self._use(self._connections.send)
+        return self.is_lent
+
+    def drive(self, copies: CopyProgress, end_offset: int, deadline: float) -> bool:
+        """Send, and take reports, until enough slaves have the log up to ``end_offset``.
+
+        :param deadline: by ``time.monotonic``
+        :returns: ``False`` on timeout, and if the put must wait for the thread of the connections
+        """
+        driving = self._driving
+        if self._has_duty():  # a signal handler has interrupted their use
+            return False
+        try:
+            if not driving.acquire(blocking=False):
+                return False
+            while copies.end < end_offset:
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._drive(min(left, _NAP_SECONDS)):
+                    return False
+        finally:
+            if self._drives():
+                driving.release()
+        return True
+
+    def _drive(self, timeout_s: float) -> bool:
+        """Send what is not sent, and wait for a report; whether to go on."""
+        connections = self._connections
+        if connections.has_more():
+            self._use(connections.send)
+        if not self.is_lent:
+            return False
+        self._driven_s = time.monotonic()
+        try:
+            ready = self._reports.poll(timeout_s)
+        except (OSError, ValueError):
+            if self._is_over:
+                return False
+            raise
+        if ready:
+            self._use(lambda: connections.take_reports({each for each, _ in ready}))
+        return True
+
+    def _use(self, work: Callable[[], object]) -> None:
+        """Do ``work`` in this thread, unless another one uses the connections."""
+        duty = self.duty
+        if self._has_duty():
+            return
+        try:
+            if duty.acquire(blocking=False) and self.is_lent:
+                work()
+        finally:
+            if self._has_duty():
+                duty.release()
