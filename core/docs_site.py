@@ -40,7 +40,9 @@ def extra_pages() -> dict[str, Path]:
     for each in sorted(examples):
         name = each.stem if each.stem != "run" else each.parent.name
         found[f"examples/{name}.md"] = each
-    return found | {"changelog.md": ROOT / "CHANGELOG.md", "contrib.md": ROOT / "contrib/README.md"}
+    named = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
+    named |= {"security": "SECURITY.md", "contrib": "contrib/README.md"}
+    return found | {f"{name}.md": ROOT / path for name, path in named.items()}
 
 
 def on_config(config: Any) -> Any:
