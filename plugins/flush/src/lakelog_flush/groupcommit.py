@@ -9,18 +9,20 @@ but a put in a hanging sync could not be timed out.
 
 A single waiting put of a process waits on the word in the shared page, and requests a sync only if
 no process is syncing. So one process syncs for many. Further puts of the process queue in line, and
-are woken one by one: threads woken together compete for the interpreter lock.
+are woken one by one: threads woken together compete for the interpreter lock. Asynchronous puts
+have a line of their own, and those that a sync covers are settled in one pass.
 """
 
 from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Sequence
 from threading import Event, Lock, Thread, get_ident
 from typing import Final
 
 from lakelog.errors import StoreFailed
-from lakelog.interfaces import Context, Flushable, Outcome
+from lakelog.interfaces import AppendedPut, Context, Flushable, Outcome, Settle
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
 from lakelog_flush.bell import Bell
@@ -41,13 +43,15 @@ _TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
 class GroupCommit:
     """Waiting puts share the syncs of one thread."""
 
-    answers_later = True
     waits_for_disk = True
 
     def __init__(self, settings: GroupCommitSettings) -> None:
-        self._line = Line(settings.sync_flush_timeout_ms / 1000)
+        self._line = Line[Waiter](settings.sync_flush_timeout_ms / 1000)
         self._at_word = Lock()
         self._waiting = self._line.waiting
+        self._later = Line[AppendedPut](self._line.timeout_seconds)
+        self._unsettled = self._later.waiting
+        self._settle: Settle = _nobody
         self._bell = Bell()
         self._tardy = Tardy(self._line.timeout_seconds)
         self._gathering = Gathering()
@@ -83,6 +87,16 @@ class GroupCommit:
         self._bell.ring()
         return _PUT_OK
 
+    def submit_later(self, put: AppendedPut, settle: Settle) -> None:
+        """Settle ``put`` later, together with others."""
+        put.deadline = time.monotonic() + self._line.timeout_seconds
+        self._settle = settle
+        self._unsettled.append(put)
+        if put.end_offset >= self._wanted:
+            self._bell.ring()
+        if self._ended:  # after the append, as in `_join`
+            self._answer_late()
+
     def _serve(self, waiter: Waiter, sleeps: bool) -> None:
         """Wait on the shared word if no other put of this process does; otherwise join the line."""
         # All threads on the shared word wake together, and compete for the interpreter lock. So
@@ -91,7 +105,7 @@ class GroupCommit:
         here = get_ident()
         if not sleeps or self._waiting or here in (self._flusher, self._watcher):
             self._join(waiter)
-            self._serve_here(waiter, here)
+            self._serve_here(waiter)
         elif self._at_word.acquire(blocking=False):
             try:
                 self._wait_at_word(waiter)
@@ -141,12 +155,12 @@ class GroupCommit:
             self._fail_all(self._failure)
         self._rousing.end()
 
-    def _serve_here(self, waiter: Waiter, here: int) -> None:
+    def _serve_here(self, put: Waiter | AppendedPut) -> None:
         """Serve a put made by a callback in one of our own threads, which would block itself."""
-        log = self._log
-        while here == self._flusher and log is not None and not waiter.done():
+        log, here = self._log, get_ident()
+        while here == self._flusher and log is not None and not put.done():
             self._answer(log.sync())
-        while here == self._watcher and not waiter.done():
+        while here == self._watcher and not put.done():
             self._over.wait(self._seconds_left())
             self._end_late()
 
@@ -161,7 +175,7 @@ class GroupCommit:
         try:
             while not self._closing or self._has_work():
                 self._bell.sleep(TICK_SECONDS, self._has_work)
-                if self._waiting or log.flushed < self._owed:
+                if self._waiting or self._unsettled or log.flushed < self._owed:
                     self._sync(log)
                 elif self._asked:
                     self._asked = False
@@ -181,7 +195,7 @@ class GroupCommit:
         answered = self._answer(flushed)
         if self._rousing:
             self._rouse(took)
-        if answered > 1 or self._waiting:
+        if answered > 1 or self._waiting or self._unsettled:
             self._gather(log, wanted)
 
     def _rouse(self, seconds: float) -> None:
@@ -213,7 +227,7 @@ class GroupCommit:
         self._gathering.ended(in_time=log.appended >= wanted and time.monotonic() <= deadline)
 
     def _has_work(self) -> bool:
-        if self._waiting or self._asked:
+        if self._waiting or self._unsettled or self._asked:
             return True
         log = self._log
         return log is not None and log.flushed < self._owed
@@ -221,9 +235,16 @@ class GroupCommit:
     def _answer(self, flushed: int) -> int:
         covered = self._line.take_covered(flushed)
         self._rousing.begin(covered, _PUT_OK)
-        return len(covered)
+        settled = self._later.take_covered(flushed)
+        self._settle_all(settled, _PUT_OK)
+        return len(covered) + len(settled)
+
+    def _settle_all(self, puts: Sequence[AppendedPut], answer: PutStatus | Exception) -> None:
+        if puts:
+            self._settle(puts, answer, self._serve_here)
 
     def _fail_all(self, error: Exception) -> None:
+        self._settle_all(self._later.take_all(), error)
         for waiter in self._line.take_all():
             waiter.finish(_fresh(error))
 
@@ -235,14 +256,17 @@ class GroupCommit:
         self._tardy.tell()
 
     def _seconds_left(self) -> float:
-        return max(0.0, self._line.seconds_left(time.monotonic()))
+        now = time.monotonic()
+        return max(0.0, min(self._line.seconds_left(now), self._later.seconds_left(now)))
 
     def _end_late(self) -> None:
         late = self._line.take_late(time.monotonic())
         for waiter in late:
             waiter.finish(_TIMEOUT)
         self._rousing.end()
-        self._tardy.add(len(late))
+        puts = self._later.take_late(time.monotonic())
+        self._settle_all(puts, _TIMEOUT)
+        self._tardy.add(len(late) + len(puts))
 
     # --- end ---
 
@@ -261,6 +285,10 @@ class GroupCommit:
             raise _fresh(self._failure)
         if self._log is not None:
             self._log.sync()
+
+
+def _nobody(*_: object) -> None:
+    """Settle nothing: no put has been registered."""
 
 
 def _fresh(error: Exception) -> Exception:

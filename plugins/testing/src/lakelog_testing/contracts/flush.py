@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from queue import Queue
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,52 @@ from lakelog.registry import check_object
 from lakelog.status import PutStatus
 from lakelog_testing.fakelog import FakeLog
 from lakelog_testing.threads import PATIENCE_SECONDS, beside, no_thread_left, running, settle
+
+
+class LaterPut:
+    """An asynchronous put, as a strategy settles it."""
+
+    def __init__(self, end_offset: int) -> None:
+        self.end_offset, self.deadline = end_offset, 0.0
+        self.settled = Future[PutStatus]()
+
+    def done(self) -> bool:
+        """Whether it is settled."""
+        return self.settled.done()
+
+
+class Passes:
+    """Puts to a strategy with ``submit_later``.
+
+    :ivar settled: the puts of each pass
+    :ivar durable: for each settled put with ``PUT_OK``, whether it was durable then
+    :ivar serve: the third argument of the last pass
+    """
+
+    def __init__(self, log: FakeLog) -> None:
+        self.log = log
+        self.settled: list[Sequence[LaterPut]] = []
+        self.durable: list[bool] = []
+
+    def submit(self, flush: Any) -> LaterPut:
+        """Append, and register."""
+        put = LaterPut(self.log.append())
+        flush.submit_later(put, self.settle)
+        return put
+
+    def settle(
+        self, puts: Sequence[LaterPut], outcome: PutStatus | Exception, serve: Callable[[Any], Any]
+    ) -> None:
+        """As the store does."""
+        self.serve = serve
+        self.settled.append(puts)
+        for put in puts:
+            if isinstance(outcome, Exception):
+                put.settled.set_exception(outcome)
+                continue
+            if outcome is PutStatus.PUT_OK:
+                self.durable.append(self.log.flushed >= put.end_offset)
+            put.settled.set_result(outcome)
 
 
 class FlushStrategyContract:
@@ -64,7 +111,7 @@ class FlushStrategyContract:
     def put_in_callbacks(self, log: FakeLog) -> list[PutStatus]:
         """The statuses of puts made and awaited inside callbacks."""
         with running(self.make(), log) as flush, ExitStack() as stack:
-            if getattr(flush, "answers_later", False):  # and not before the callback is registered
+            if hasattr(flush, "submit_later"):  # and not before the callback is registered
                 stack.enter_context(log.stalled())
             answered = [self.put_behind(flush, log) for _ in range(3)]
             log.release()
@@ -213,6 +260,35 @@ class DurableFlushStrategyContract(FlushStrategyContract):
             with pytest.raises(StoreFailed):
                 self.settle(flush.submit(log.append(), wait=True))
 
+    def test_puts_that_are_settled_later_are_durable_and_fail_together(self, log: FakeLog) -> None:
+        """For strategies with ``submit_later``."""
+        with suppress(StoreFailed), running(self.make(), log) as flush:
+            if not hasattr(flush, "submit_later"):
+                return
+            passes = Passes(log)
+            with log.stalled():
+                first = passes.submit(flush)
+                log.await_sync(self.patience_seconds)
+                rest = [passes.submit(flush) for _ in range(5)]
+                log.release()
+                for put in (first, *rest):
+                    assert put.settled.result(self.patience_seconds) is PutStatus.PUT_OK
+            assert [len(each) for each in passes.settled][-1] == 5, "not settled in one pass"
+            assert all(passes.durable)
+            log.break_disk()
+            for put in [passes.submit(flush) for _ in range(3)]:
+                assert isinstance(put.settled.exception(self.patience_seconds), StoreFailed)
+
+    def test_puts_that_are_settled_later_outlive_the_close(self, log: FakeLog) -> None:
+        with running(self.make(), log) as flush:
+            if not hasattr(flush, "submit_later"):
+                return
+            passes = Passes(log)
+            puts = [passes.submit(flush) for _ in range(7)]
+        puts.append(passes.submit(flush))  # by a thread that was late
+        assert [put.settled.result(0) for put in puts] == [PutStatus.PUT_OK] * 8
+        assert all(passes.durable)
+
     @contextmanager
     def waiting(self, flush: FlushStrategy, log: FakeLog, end: int) -> Iterator[Future[PutStatus]]:
         """A put waiting in a separate thread; if the block fails, the disk is released."""
@@ -263,6 +339,21 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
             with self.waiting(flush, log, end) as put:
                 assert put.result(self.patience_seconds) is PutStatus.FLUSH_DISK_TIMEOUT
                 assert log.flushed < end
+
+    def test_puts_that_are_settled_later_are_ended_in_time(self, log: FakeLog) -> None:
+        """Also one that a callback of another waits for, in the same thread."""
+        with running(self.make_hasty(50), log) as flush, log.stalled():
+            if not hasattr(flush, "submit_later"):
+                return
+            passes, inner = Passes(log), Queue[PutStatus]()
+
+            def again(_: object) -> None:
+                put = passes.submit(flush)
+                passes.serve(put)
+                inner.put(put.settled.result(0))
+
+            passes.submit(flush).settled.add_done_callback(again)
+            assert inner.get(timeout=self.patience_seconds) is PutStatus.FLUSH_DISK_TIMEOUT
 
     def test_those_who_came_while_the_sync_hung_are_ended_too(self, log: FakeLog) -> None:
         with running(self.make_hasty(50), log) as flush, log.stalled():
