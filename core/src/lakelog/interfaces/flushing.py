@@ -105,6 +105,9 @@ class FlushStrategy(Protocol):
     that are settled together. Without it, or where puts wait for copies, a thread submits
     asynchronous puts.
 
+    ``wait(end_offset)`` may be defined, as in ``group-commit``. It returns the status of a put that
+    waits, or raises its error; or it returns ``None`` without effect, and ``submit`` follows.
+
     ``answers_at_once = True`` may be set if ``submit`` does nothing but return ``PUT_OK``; the
     store then skips the call. The attribute is read after ``start``.
 

@@ -65,8 +65,10 @@ class Appender:
         self._putting = _putting(callback, log) if admit is None else None  # it asks nobody
         self.answers_at_once = _all_have("answers_at_once", flush, replicator)
         later = getattr(flush, "submit_later", None)
-        self._submit_later: Callable[[PutFuture, Settle], None] | None = (
-            later if _all_have("answers_at_once", replicator) else None
+        at_once = _all_have("answers_at_once", replicator)
+        self._submit_later: Callable[[PutFuture, Settle], None] | None = later if at_once else None
+        self._wait_flushed: Callable[[int], PutStatus | None] = (
+            getattr(flush, "wait", _not_so) if replicator is None else _not_so
         )
         self._submitting = AsyncPutQueue(self._submit_burst)
 
@@ -132,7 +134,9 @@ class Appender:
         whose = self._of_flush
         copied: Outcome = _PUT_OK
         try:
-            flushed = self._flush.submit(end, wait)
+            flushed = self._wait_flushed(end) if wait else None
+            if flushed is None:
+                flushed = self._flush.submit(end, wait)
             if self._replicator is not None:
                 whose = self._of_replicator
                 copied = self._replicator.submit(end, wait)
@@ -291,6 +295,10 @@ class Appender:
         finally:
             if self._replicator is not None:
                 self._replicator.close()
+
+
+def _not_so(_: int) -> PutStatus | None:
+    """The flush strategy has no ``wait``."""
 
 
 def _append_admitted(log: CommitLog, admit: Callable[[int], None], batch: EncodedBatch) -> int:

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Event, Lock, Thread, get_ident
-from typing import Final
+from typing import Final, Protocol
 
+from lakelog.accelerate import Accelerator
 from lakelog.errors import StoreFailed
 from lakelog.interfaces import AppendedPut, Context, Flushable, Outcome, Settle
 from lakelog.runtime.threads import started
@@ -40,18 +42,61 @@ _PUT_OK: Final = PutStatus.PUT_OK
 _TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
 
 
+class Waiters(Protocol):
+    """Compiled code: threads in line, which sleep in it, and are woken one by one."""
+
+    def wait(self, end_offset: int) -> PutStatus | None:
+        """Wait for the answer to a put, or raise it.
+
+        ``None`` unless the line is crowded, and in the threads of :meth:`set_own`.
+        """
+
+    def set_own(self, flusher: int, watcher: int) -> None:
+        """Set the threads that answer, and must not wait for themselves."""
+
+    def answer(self, flushed: int, answer: PutStatus) -> int:
+        """Answer the puts that end at or before ``flushed``, and begin to wake their threads."""
+
+    def answer_late(self, answer: PutStatus) -> int:
+        """Answer the puts whose time is over; return their number."""
+
+    def answer_all(self, make: Callable[[], PutStatus | Exception]) -> None:
+        """Answer all puts, each with an answer of its own."""
+
+    def wake_all(self) -> None:
+        """Wake all threads with an answer."""
+
+    def oversee(self) -> None:
+        """Wait until all threads with an answer are awake."""
+
+    def is_waiting(self) -> bool:
+        """Whether any put waits."""
+
+    def seconds_left(self) -> float | None:
+        """Until the time of the first put is over."""
+
+    def set_crowded(self, is_crowded: bool) -> None:
+        """Whether the next puts join the line."""
+
+
 class GroupCommit:
     """Waiting puts share the syncs of one thread."""
 
     waits_for_disk = True
 
-    def __init__(self, settings: GroupCommitSettings) -> None:
+    def __init__(
+        self, settings: GroupCommitSettings, accelerator: Accelerator | None = None
+    ) -> None:
         self._line = Line[Waiter](settings.sync_flush_timeout_ms / 1000)
         self._at_word = Lock()
         self._waiting = self._line.waiting
         self._later = Line[AppendedPut](self._line.timeout_seconds)
         self._unsettled = self._later.waiting
         self._settle: Settle = _nobody
+        self._native: Waiters | None = None
+        if accelerator is not None:
+            self._native = accelerator.waiters(self._line.timeout_seconds, self._joined)
+            self.wait = self._native.wait
         self._bell = Bell()
         self._tardy = Tardy(self._line.timeout_seconds)
         self._gathering = Gathering()
@@ -77,6 +122,8 @@ class GroupCommit:
             # one by one: if the second fails, close() joins the first
             self._threads.append(started(thread))
         self._flusher, self._watcher = flusher.ident, watcher.ident
+        if self._native is not None:
+            self._native.set_own(flusher.ident or 0, watcher.ident or 0)
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
         """Return a pending status; a put that does not wait only wakes the syncing thread."""
@@ -122,6 +169,13 @@ class GroupCommit:
         if self._ended:
             self._answer_late()
 
+    def _joined(self, end_offset: int) -> None:
+        """Called by a thread in the compiled line, before it sleeps."""
+        if end_offset >= self._wanted:
+            self._bell.ring()
+        if self._ended:  # as in `_join`
+            self._answer_late()
+
     def _wait_at_word(self, waiter: Waiter) -> None:
         log, left = self._log, waiter.deadline - time.monotonic()
         try:
@@ -153,7 +207,12 @@ class GroupCommit:
             self._failure = error
         if self._failure is not None:
             self._fail_all(self._failure)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
         self._rousing.end()
+        if self._native is not None:
+            self._native.wake_all()
 
     def _serve_here(self, put: Waiter | AppendedPut) -> None:
         """Serve a put made by a callback in one of our own threads, which would block itself."""
@@ -175,7 +234,7 @@ class GroupCommit:
         try:
             while not self._closing or self._has_work():
                 self._bell.sleep(TICK_SECONDS, self._has_work)
-                if self._waiting or self._unsettled or log.flushed < self._owed:
+                if self._has_puts() or log.flushed < self._owed:
                     self._sync(log)
                 elif self._asked:
                     self._asked = False
@@ -193,9 +252,11 @@ class GroupCommit:
         took, wanted = time.monotonic() - begun, log.appended + flushed - before
         self._gathering.synced(took)
         answered = self._answer(flushed)
+        if self._native is not None:
+            self._native.oversee()
         if self._rousing:
             self._rouse(took)
-        if answered > 1 or self._waiting or self._unsettled:
+        if answered > 1 or self._has_puts():
             self._gather(log, wanted)
 
     def _rouse(self, seconds: float) -> None:
@@ -227,17 +288,27 @@ class GroupCommit:
         self._gathering.ended(in_time=log.appended >= wanted and time.monotonic() <= deadline)
 
     def _has_work(self) -> bool:
-        if self._waiting or self._unsettled or self._asked:
+        if self._has_puts() or self._asked:
             return True
         log = self._log
         return log is not None and log.flushed < self._owed
 
+    def _has_puts(self) -> bool:
+        """Whether any put waits."""
+        if self._waiting or self._unsettled:
+            return True
+        return self._native is not None and self._native.is_waiting()
+
     def _answer(self, flushed: int) -> int:
         covered = self._line.take_covered(flushed)
         self._rousing.begin(covered, _PUT_OK)
+        threads = len(covered)
+        if self._native is not None:
+            threads += self._native.answer(flushed, _PUT_OK)
+            self._native.set_crowded(threads > 1)
         settled = self._later.take_covered(flushed)
         self._settle_all(settled, _PUT_OK)
-        return len(covered) + len(settled)
+        return threads + len(settled)
 
     def _settle_all(self, puts: Sequence[AppendedPut], answer: PutStatus | Exception) -> None:
         if puts:
@@ -245,6 +316,8 @@ class GroupCommit:
 
     def _fail_all(self, error: Exception) -> None:
         self._settle_all(self._later.take_all(), error)
+        if self._native is not None:
+            self._native.answer_all(partial(_fresh, error))
         for waiter in self._line.take_all():
             waiter.finish(_fresh(error))
 
@@ -257,16 +330,20 @@ class GroupCommit:
 
     def _seconds_left(self) -> float:
         now = time.monotonic()
-        return max(0.0, min(self._line.seconds_left(now), self._later.seconds_left(now)))
+        left = min(self._line.seconds_left(now), self._later.seconds_left(now))
+        if self._native is not None and (of_threads := self._native.seconds_left()) is not None:
+            left = min(left, of_threads)
+        return max(0.0, left)
 
     def _end_late(self) -> None:
         late = self._line.take_late(time.monotonic())
         for waiter in late:
             waiter.finish(_TIMEOUT)
-        self._rousing.end()
+        self._wake_all()
         puts = self._later.take_late(time.monotonic())
         self._settle_all(puts, _TIMEOUT)
-        self._tardy.add(len(late) + len(puts))
+        threads = 0 if self._native is None else self._native.answer_late(_TIMEOUT)
+        self._tardy.add(len(late) + len(puts) + threads)
 
     # --- end ---
 
@@ -300,6 +377,6 @@ def _fresh(error: Exception) -> Exception:
     return made
 
 
-def make(settings: GroupCommitSettings, _context: Context) -> GroupCommit:
+def make(settings: GroupCommitSettings, context: Context) -> GroupCommit:
     """Build the strategy from its section."""
-    return GroupCommit(settings)
+    return GroupCommit(settings, context.accelerator)

@@ -85,6 +85,12 @@ class FlushStrategyContract:
         """The final status of an outcome; fails on timeout."""
         return settle(outcome, self.patience_seconds)
 
+    def put(self, flush: FlushStrategy, end: int) -> PutStatus:
+        """Wait for an append as a store does: by ``wait``, if the strategy has it."""
+        wait = getattr(flush, "wait", None)
+        status: PutStatus | None = None if wait is None else wait(end)
+        return self.settle(flush.submit(end, wait=True)) if status is None else status
+
     def test_it_has_the_methods_of_its_kind(self) -> None:
         assert check_object(self.make(), FlushStrategy) is None
 
@@ -122,10 +128,8 @@ class FlushStrategyContract:
         answered = Queue[Outcome]()
 
         def again(_: object) -> None:
-            outcome = flush.submit(log.append(), wait=True)
-            with suppress(Exception):  # raised again for the caller that reads the outcome
-                settle(outcome, self.patience_seconds)
-                answered.put(outcome)
+            with suppress(Exception):  # the caller then waits in vain
+                answered.put(self.put(flush, log.append()))
 
         outcome = flush.submit(log.append(), wait=True)
         if isinstance(outcome, PutStatus):
@@ -199,7 +203,7 @@ class DurableFlushStrategyContract(FlushStrategyContract):
         with running(self.make(), log) as flush:
             for _ in range(20):
                 end = log.append()
-                assert self.settle(flush.submit(end, wait=True)) is PutStatus.PUT_OK
+                assert self.put(flush, end) is PutStatus.PUT_OK
                 assert log.flushed >= end
 
     def test_what_a_callback_puts_is_durable_too(self, log: FakeLog) -> None:
@@ -233,7 +237,7 @@ class DurableFlushStrategyContract(FlushStrategyContract):
         with running(self.make(), log) as flush:
             ends = [log.append() for _ in range(5)]
             for end in reversed(ends):
-                assert self.settle(flush.submit(end, wait=True)) is PutStatus.PUT_OK
+                assert self.put(flush, end) is PutStatus.PUT_OK
                 assert log.flushed >= end
 
     def test_puts_of_many_threads_are_all_durable(self, log: FakeLog) -> None:
@@ -241,7 +245,7 @@ class DurableFlushStrategyContract(FlushStrategyContract):
 
             def put(_: int) -> bool:
                 end = log.append()
-                status = self.settle(flush.submit(end, wait=True))
+                status = self.put(flush, end)
                 return status is PutStatus.PUT_OK and log.flushed >= end
 
             assert all(pool.map(put, range(200), timeout=3 * self.patience_seconds))
@@ -258,7 +262,7 @@ class DurableFlushStrategyContract(FlushStrategyContract):
                             put.result(self.patience_seconds)
                         assert isinstance(failed.value.__cause__, OSError)
             with pytest.raises(StoreFailed):
-                self.settle(flush.submit(log.append(), wait=True))
+                self.put(flush, log.append())
 
     def test_puts_that_are_settled_later_are_durable_and_fail_together(self, log: FakeLog) -> None:
         """For strategies with ``submit_later``."""
@@ -293,7 +297,7 @@ class DurableFlushStrategyContract(FlushStrategyContract):
     def waiting(self, flush: FlushStrategy, log: FakeLog, end: int) -> Iterator[Future[PutStatus]]:
         """A put waiting in a separate thread; if the block fails, the disk is released."""
         with (
-            beside(lambda: self.settle(flush.submit(end, wait=True))) as put,
+            beside(lambda: self.put(flush, end)) as put,
             log.released_behind(),
         ):
             yield put
@@ -311,7 +315,7 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
             with log.stalled(), self.waiting(flush, log, log.append()) as first:
                 log.await_sync(self.patience_seconds)
                 ends = [log.append() for _ in range(20)]
-                puts = [pool.submit(self._put, flush, end) for end in ends]
+                puts = [pool.submit(self.put, flush, end) for end in ends]
                 time.sleep(0.1)  # until all of them wait
                 log.release()
                 for put in (first, *puts):
@@ -327,7 +331,7 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
 
             def run(_: int) -> bool:
                 end = log.append()
-                return self._put(flush, end) is PutStatus.PUT_OK and log.flushed >= end
+                return self.put(flush, end) is PutStatus.PUT_OK and log.flushed >= end
 
             done = pool.map(run, range(threads * puts), timeout=3 * self.patience_seconds)
             assert all(done)
@@ -377,7 +381,7 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
                 assert put.result(self.patience_seconds) is PutStatus.FLUSH_DISK_TIMEOUT
             time.sleep(0.05)  # the hanging sync returns
             end = log.append()
-            assert self._put(flush, end) is PutStatus.PUT_OK
+            assert self.put(flush, end) is PutStatus.PUT_OK
             assert log.flushed >= end
 
     def test_a_put_that_does_not_wait_wakes_it(self, log: FakeLog) -> None:
@@ -387,11 +391,8 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
 
     def test_a_log_that_is_flushed_is_not_synced_again(self, log: FakeLog) -> None:
         with running(self.make(), log) as flush:
-            self._put(flush, log.append())
+            self.put(flush, log.append())
             time.sleep(0.02)
             before = log.syncs
             time.sleep(0.1)
             assert log.syncs == before
-
-    def _put(self, flush: FlushStrategy, end: int) -> PutStatus:
-        return self.settle(flush.submit(end, wait=True))
