@@ -20,8 +20,8 @@ use pyo3::{PyTraverseError, PyVisit};
 const RELAXED: Ordering = Ordering::Relaxed;
 /// How long the threads wait for the one that was woken last.
 const PATIENCE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 500_000 };
-/// Number of syncs after which it is tried again whether threads come back.
-const HASTY: u32 = 8;
+/// Most syncs after which it is tried again whether threads come back.
+const MOST_HASTY: u32 = 64;
 /// A sleep ends now and then, for signals whose handlers run in this thread.
 const LONGEST_SLEEP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
@@ -44,6 +44,8 @@ struct State {
     are_waking: bool,
     /// Syncs for which each thread wakes the next one at once.
     hasty: u32,
+    /// How often in succession a thread did not come back, as a power of two.
+    failures: u32,
     is_crowded: bool,
 }
 
@@ -162,7 +164,7 @@ impl Waiters {
             }
             futex(libc::FUTEX_WAIT, &self.steps, steps, &PATIENCE);
             if self.steps.load(Ordering::Acquire) == steps {
-                self.state().hasty = HASTY;
+                self.state().be_hasty();
                 self.step();
             }
         });
@@ -213,6 +215,9 @@ impl Waiters {
         let mut state = self.state();
         let next = state.asleep.pop_front();
         let is_over = next.is_none() && std::mem::take(&mut state.are_waking);
+        if is_over && state.hasty == 0 {
+            state.failures = 0;
+        }
         drop(state);
         self.steps.fetch_add(1, Ordering::AcqRel);
         if is_over {
@@ -234,6 +239,16 @@ impl Waiters {
             waiter.place.restore();
         }
         self.step();
+    }
+}
+
+impl State {
+    /// The thread that was woken last has not come back: do not wait for that for some syncs.
+    fn be_hasty(&mut self) {
+        if self.hasty == 0 {
+            self.failures = (2 * self.failures).clamp(1, MOST_HASTY);
+        }
+        self.hasty = self.failures;
     }
 }
 
