@@ -9,7 +9,8 @@ but a put in a hanging sync could not be timed out.
 
 A single waiting put of a process waits on the word in the shared page, and requests a sync only if
 no process is syncing. So one process syncs for many. Further puts of the process queue in line, and
-are woken one by one: threads woken together compete for the interpreter lock. Asynchronous puts
+are woken one by one: threads woken together compete for the interpreter lock. With an accelerator,
+threads wait in compiled code instead, once they share syncs (:class:`Waiters`). Asynchronous puts
 have a line of their own, and those that a sync covers are settled in one pass.
 """
 
