@@ -113,11 +113,13 @@ def test_asynchronous_puts_and_batches_keep_the_order_of_the_calls(
     flush: str, accelerator: str, tmp_path: Path
 ) -> None:
     with open_small(tmp_path, flush=flush, accelerator=accelerator) as store:
+        pairs = []
         for number in range(0, 60, 3):
             single = store.put_async(Message("t", b"%d" % number))
             rest = [Message("t", b"%d" % each) for each in (number + 1, number + 2)]
-            batch = store.put_batch_async(rest)
-        assert single.result(60).end_offset == batch.result(60)[0].physical_offset
+            pairs.append((single, store.put_batch_async(rest)))
+        for single, batch in pairs:
+            assert single.result(60).end_offset == batch.result(60)[0].physical_offset
         assert bodies(store.scan()) == [b"%d" % number for number in range(60)]
 
 

@@ -134,9 +134,8 @@ class Appender:
         whose = self._of_flush
         copied: Outcome = _PUT_OK
         try:
-            flushed = self._wait_flushed(end) if wait else None
-            if flushed is None:
-                flushed = self._flush.submit(end, wait)
+            known_now = self._wait_flushed(end) if wait else None
+            flushed = self._flush.submit(end, wait) if known_now is None else known_now
             if self._replicator is not None:
                 whose = self._of_replicator
                 copied = self._replicator.submit(end, wait)
