@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from concurrent.futures import TimeoutError as TooLate
 from queue import Queue
@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from lakelog import Message, PutResult, PutStatus
+from lakelog import PutResult, PutStatus
+from lakelog.errors import StrategyFailed
 from lakelog.log import async_puts as module
-from lakelog.log.async_puts import AsyncPutQueue, Burst
-from lakelog.log.put_future import PutFuture, begin, settle
+from lakelog.log.async_puts import AsyncPutQueue
+from lakelog.log.put_future import PutFuture, settle, settle_appended
 from lakelog.runtime.gate import FastCondition
 from tests.support.waiting import until
 
@@ -24,9 +25,7 @@ PATIENCE_SECONDS = 10.0
 
 
 def begun(count: int) -> list[PutFuture]:
-    futures = [PutFuture() for _ in range(count)]
-    assert all(begin(each) for each in futures)
-    return futures
+    return [PutFuture() for _ in range(count)]
 
 
 def results(count: int) -> list[PutResult]:
@@ -36,12 +35,8 @@ def results(count: int) -> list[PutResult]:
     ]
 
 
-def test_what_was_cancelled_does_not_begin() -> None:
-    future = PutFuture()
-    assert future.cancel()
-    assert not begin(future)
-    assert begin(running := PutFuture())
-    assert not running.cancel()
+def test_a_put_is_in_the_log_and_cannot_be_cancelled() -> None:
+    assert not PutFuture().cancel()
 
 
 def test_threads_and_callbacks_get_their_results() -> None:
@@ -103,37 +98,46 @@ def test_a_loop_that_is_closed_holds_up_nobody() -> None:
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # it never ends
 
 
-def test_errors_and_cancelled_puts_come_through() -> None:
+def test_errors_come_through() -> None:
     async def failing() -> None:
-        failed, cancelled = begun(1)[0], PutFuture()
-        tasks = [asyncio.create_task(_awaited(each)) for each in (failed, cancelled)]
+        (failed,) = begun(1)
+        task = asyncio.create_task(_awaited(failed))
         await asyncio.sleep(0)
         failed.set_exception(OSError("the disk"))
-        assert cancelled.cancel()
         with pytest.raises(OSError, match="the disk"):
-            await tasks[0]
-        with pytest.raises(asyncio.CancelledError):
-            await tasks[1]
+            await task
 
     asyncio.run(failing())
 
 
-def test_to_cancel_who_awaits_cancels_a_put_that_has_not_begun() -> None:
+def test_to_cancel_who_awaits_leaves_the_put_alone() -> None:
     async def cancelling() -> None:
-        pending, running = PutFuture(), begun(1)[0]
-        tasks = [asyncio.create_task(_awaited(each)) for each in (pending, running)]
+        (running,) = begun(1)
+        task = asyncio.create_task(_awaited(running))
         await asyncio.sleep(0)
-        for each in tasks:
-            each.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await each
-        assert pending.cancelled()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
         assert not running.cancelled()
         settle([running], results(1))
         await asyncio.sleep(0.01)
         assert running.result(0) == results(1)[0]
 
     asyncio.run(cancelling())
+
+
+def test_a_status_that_is_not_ok_and_the_error_of_a_strategy_have_the_results() -> None:
+    futures, given = begun(4), results(4)
+    for future, result in zip(futures, given, strict=True):
+        future.appended = result
+    settle_appended(futures[:2], PutStatus.FLUSH_DISK_TIMEOUT)
+    settle_appended(futures[2:], StrategyFailed("it lies"))
+    assert [each.result(0) for each in futures[:2]] == given[:2]
+    for future, result in zip(futures[2:], given[2:], strict=True):
+        error = future.exception(0)
+        assert isinstance(error, StrategyFailed)
+        assert error.accepted == [result]
+    assert {each.status for each in given} == {PutStatus.FLUSH_DISK_TIMEOUT}
 
 
 # --- the condition variable that they have in place of Python's ---
@@ -189,107 +193,90 @@ def test_a_future_without_a_result_times_out() -> None:
         PutFuture().exception(0)
 
 
-# --- a coalescer appends in the order of the calls, and lets nobody wait for itself ---
+# --- a thread waits for many, and nobody waits for itself ---
 
 
-class Log:
-    """What came, in its order; each burst waits until it may go on."""
+class Waits:
+    """The ends that were submitted; each submission blocks until it may go on."""
 
     def __init__(self) -> None:
-        self.came: list[str] = []
+        self.submitted: list[int] = []
         self.may_go_on = threading.Event()
         self.may_go_on.set()
         self.begun = threading.Event()
+        self.queue = AsyncPutQueue(self.submit)
 
-    def put_burst(self, burst: Burst) -> None:
+    def submit(self, burst: Sequence[PutFuture]) -> None:
         self.begun.set()
         assert self.may_go_on.wait(60)
-        for message, future in burst:
-            self.note(message)
-            settle([future], [RESULT])
+        self.submitted += [each.end_offset for each in burst]
+        settle_appended(burst, PutStatus.PUT_OK, self.queue.serve)
 
-    def note(self, message: Message) -> None:
-        self.came.append(bytes(message.body).decode())
+    def put(self, *ends: int) -> list[PutFuture]:
+        futures = begun(len(ends))
+        for future, end in zip(futures, ends, strict=True):
+            future.end_offset, future.appended = end, RESULT
+            self.queue.put(future)
+        return futures
 
 
 RESULT = PutResult(PutStatus.PUT_OK, "t", 0, 0, 0, 100, 0, "")
 
 
-def put(coalescer: AsyncPutQueue, *numbers: int) -> list[PutFuture]:
-    return [coalescer.put(Message("t", b"%d" % number)) for number in numbers]
+@pytest.fixture
+def waits() -> Iterator[Waits]:
+    """Whose first submission, of the end 1, blocks until `may_go_on` is set."""
+    waits = Waits()
+    waits.may_go_on.clear()
+    yield waits
+    waits.may_go_on.set()
+    waits.queue.close()
 
 
-def test_who_finds_very_many_before_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_finds_very_many_before_waits_for_room(
+    waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "MAX_WAITING", 1)
-    log = Log()
-    coalescer = AsyncPutQueue(log.put_burst)
-    log.may_go_on.clear()
-    put(coalescer, 1)
-    assert log.begun.wait(60)
-    put(coalescer, 2)
+    waits.put(1)
+    assert waits.begun.wait(60)
+    waits.put(2)
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(put, coalescer, 3, 4)
+        waiting = pool.submit(waits.put, 3, 4)
         with pytest.raises(TimeoutError):
             waiting.result(0.1)
-        log.may_go_on.set()
-        waiting.result(60)
-    coalescer.close()
-    assert log.came == ["1", "2", "3", "4"]
+        waits.may_go_on.set()
+        futures = waiting.result(60)
+    assert [each.result(60) for each in futures] == [RESULT] * 2
+    assert waits.submitted == [1, 2, 3, 4]
 
 
-def test_a_callback_waits_for_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs in the thread that would make room."""
+def test_a_callback_waits_for_no_room_and_not_for_itself(
+    waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs in the thread that would make room, and would submit its put."""
     monkeypatch.setattr(module, "MAX_WAITING", 1)
-    log = Log()
-    coalescer = AsyncPutQueue(log.put_burst)
-    log.may_go_on.clear()
-    (first,) = put(coalescer, 1)
-    assert log.begun.wait(60)
-    again = Queue[PutFuture]()
-    first.add_done_callback(lambda _: again.put(put(coalescer, 3)[0]))
-    put(coalescer, 2)
-    log.may_go_on.set()
-    assert again.get(timeout=10).result(10) is RESULT
-    coalescer.close()
-    assert log.came == ["1", "2", "3"]
+    (first,) = waits.put(1)
+    assert waits.begun.wait(60)
+    again = Queue[PutResult]()
+    first.add_done_callback(lambda _: again.put(waits.put(3)[0].result(10)))
+    waits.put(2)
+    waits.may_go_on.set()
+    assert again.get(timeout=20) is RESULT
+    assert waits.submitted == [1, 2, 3]
 
 
-class Calling(Log):
-    """Whoever hears of the first message puts another one."""
-
-    coalescer: AsyncPutQueue
-
-    def note(self, message: Message) -> None:
-        super().note(message)
-        if message.body == b"1":
-            put(self.coalescer, 2)
+def test_once_it_is_closed_a_put_waits_itself(waits: Waits) -> None:
+    waits.may_go_on.set()
+    waits.put(1)
+    waits.queue.close()
+    (late,) = waits.put(2)
+    assert late.done()
+    assert waits.submitted == [1, 2]
 
 
-def test_a_callback_of_what_is_appended_does_not_wait_for_itself() -> None:
-    log = Calling()
-    log.coalescer = AsyncPutQueue(log.put_burst)
-    log.may_go_on.clear()
-    (first,) = put(log.coalescer, 1)
-    assert log.begun.wait(60)
-    log.may_go_on.set()
-    first.result(60)
-    log.coalescer.close()
-    assert log.came == ["1", "2"]
-
-
-@pytest.mark.parametrize("direct", [False, True], ids=["by its thread", "by its callers"])
-def test_many_threads_keep_each_their_order(direct: bool) -> None:
-    log = Log()
-    coalescer = AsyncPutQueue(log.put_burst, direct=direct)
-
-    def work(name: int) -> None:
-        for number in range(2_000):
-            coalescer.put(Message("t", b"%d %d" % (name, number)))
-
+def test_puts_of_many_threads_are_all_submitted(waits: Waits) -> None:
+    waits.may_go_on.set()
     with ThreadPoolExecutor(4) as pool:
-        for each in [pool.submit(work, name) for name in range(4)]:
-            each.result(60)
-    coalescer.close()
-    for name in range(4):
-        numbers = [int(each.split()[1]) for each in log.came if each.split()[0] == str(name)]
-        assert numbers == list(range(2_000))
+        for each in [pool.submit(waits.put, *range(2_000)) for _ in range(4)]:
+            assert all(future.result(60) is RESULT for future in each.result(60))
+    assert sorted(waits.submitted) == sorted([*range(2_000)] * 4)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakelog.message import Message, StoredMessage
     from lakelog.results import PutResult
 
-SEAM: Final = 8
+SEAM: Final = 9
 """Interface version, raised with each change; an accelerator for another version is not used."""
 
 PlainRecords: TypeAlias = "tuple[int, int, int, int, list[tuple[str, int, int, int, int, int]]]"
@@ -57,6 +57,13 @@ class Accelerator(Protocol):
         :param descriptor: of the open file ``lock``
         :param byte: what a process without compiled code locks
         :param memory: the shared page; ``layout`` is the module that says where its words stand
+        """
+
+    def waiters(self, timeout_s: float, joined: Callable[[int], object]) -> Any:
+        """A line of threads whose puts wait for a sync: ``Waiters`` of lakelog-flush.
+
+        :param timeout_s: the longest wait
+        :param joined: called by a thread with the end of its put, before it sleeps
         """
 
     def putting(self, encoder: Any, log: Any) -> Putting | None:

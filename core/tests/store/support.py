@@ -134,18 +134,6 @@ def refused(
     assert tree(path) == before
 
 
-@contextmanager
-def nobody_appends(store: Store) -> Iterator[None]:
-    """Be in the append section meanwhile."""
-    assert store._owned is not None
-    section = store._owned.log.section
-    section.enter()
-    try:
-        yield
-    finally:
-        section.leave()
-
-
 def let_others_read(path: Path) -> None:
     """Begin a store as earlier versions and RocketMQ did: everybody may read what is made in it."""
     path.mkdir(mode=0o755, parents=True)

@@ -21,16 +21,16 @@ from core.tests.store.support import (
     SEGMENT,
     bodies,
     fill,
-    nobody_appends,
     open_small,
     read_small,
     segments,
 )
 from lakelog import Message, PutRefused, PutResult, PutStatus, Store
 from lakelog.errors import StoreError
+from lakelog.interfaces import Outcome
 from lakelog.registry import Registry
+from lakelog.registry.builtin.flush import InlineFlush
 from lakelog_testing import count_hook_calls
-from lakelog_testing.crash.opener import owned_by
 
 
 def owned(store: Store) -> Any:
@@ -91,21 +91,36 @@ def test_threads_of_every_kind_of_put(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_one_bad_message_of_a_burst_fails_alone(
-    bad: Message, status: PutStatus, tmp_path: Path
+@pytest.mark.parametrize("flush", ["none", "inline"])
+def test_one_bad_message_of_many_fails_alone(
+    bad: Message, status: PutStatus, flush: str, tmp_path: Path
 ) -> None:
-    with open_small(tmp_path, light_queues=True, max_light_queues=1) as store:
-        with nobody_appends(store):  # let a burst gather
-            futures = [store.put_async(Message("t", b"%d" % number)) for number in range(50)]
-            refused = store.put_async(bad)
-            futures += [store.put_async(Message("t", b"%d" % number)) for number in range(50, 99)]
-            time.sleep(0.05)
+    with open_small(tmp_path, light_queues=True, max_light_queues=1, flush=flush) as store:
+        futures = [store.put_async(Message("t", b"%d" % number)) for number in range(50)]
+        refused = store.put_async(bad)
+        futures += [store.put_async(Message("t", b"%d" % number)) for number in range(50, 99)]
         offsets = [each.result(timeout=10).physical_offset for each in futures]
         assert offsets == sorted(offsets)
         error = refused.exception(timeout=60)
         assert isinstance(error, PutRefused)
         assert error.status is status
         assert bodies(store.scan()) == [b"%d" % number for number in range(99)]
+
+
+@pytest.mark.parametrize("flush", ["none", "inline"])
+@pytest.mark.parametrize("accelerator", ["auto", "none"])
+def test_asynchronous_puts_and_batches_keep_the_order_of_the_calls(
+    flush: str, accelerator: str, tmp_path: Path
+) -> None:
+    with open_small(tmp_path, flush=flush, accelerator=accelerator) as store:
+        pairs = []
+        for number in range(0, 60, 3):
+            single = store.put_async(Message("t", b"%d" % number))
+            rest = [Message("t", b"%d" % each) for each in (number + 1, number + 2)]
+            pairs.append((single, store.put_batch_async(rest)))
+        for single, batch in pairs:
+            assert single.result(60).end_offset == batch.result(60)[0].physical_offset
+        assert bodies(store.scan()) == [b"%d" % number for number in range(60)]
 
 
 def test_closing_while_others_put(tmp_path: Path) -> None:
@@ -165,12 +180,15 @@ def test_no_hook_is_called_per_message(tmp_path: Path, monkeypatch: pytest.Monke
 # --- a callback of a put cannot close the store that it is of ---
 
 
-def refused(owner: Store, store: Store) -> str:
-    """What a callback hears that closes ``store``; nothing is appended before it is there."""
-    heard, there = Queue[str](), Event()
-    log = owned_by(owner).log
-    append = log._append
-    log._append = lambda batch: (there.wait(20), append(batch))[1]  # type: ignore[method-assign]  # a slow disk
+@pytest.mark.parametrize("attached", [False, True])
+def test_it_is_refused_and_the_store_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attached: bool
+) -> None:
+    heard, there, submit = Queue[str](), Event(), InlineFlush.submit
+
+    def submit_slowly(self: InlineFlush, end_offset: int, wait: bool) -> Outcome:
+        there.wait(20)  # until the callback is there
+        return submit(self, end_offset, wait)
 
     def close(_: object) -> None:
         try:
@@ -178,23 +196,40 @@ def refused(owner: Store, store: Store) -> str:
         except StoreError as error:
             heard.put(str(error))
 
-    store.put_async(Message("t", b"x")).add_done_callback(close)
-    there.set()
-    return heard.get(timeout=20)
-
-
-@pytest.mark.parametrize("flush", ["none", "inline"])
-@pytest.mark.parametrize("attached", [False, True])
-def test_it_is_refused_and_the_store_goes_on(tmp_path: Path, flush: str, attached: bool) -> None:
+    monkeypatch.setattr(InlineFlush, "submit", submit_slowly)
     with (
-        open_small(tmp_path, flush=flush) as owner,
+        open_small(tmp_path, flush="inline") as owner,
         open_small(tmp_path) if attached else nullcontext(owner) as store,
     ):
-        assert "in a callback of a put" in refused(owner, store)
+        store.put_async(Message("t", b"x")).add_done_callback(close)
+        there.set()
+        assert "in a callback of a put" in heard.get(timeout=20)
         assert store.put(Message("t", b"y")).size > 0
     with open_small(tmp_path) as again:
         assert again.recovery is not None
         assert again.recovery.clean
+
+
+def test_whoever_has_the_result_at_once_may_close_it(tmp_path: Path) -> None:
+    """No thread answers that would wait for itself."""
+    store = open_small(tmp_path, flush="none")
+    store.put_async(Message("t", b"x")).add_done_callback(lambda _: store.close())
+    with open_small(tmp_path) as again:
+        assert bodies(again.scan()) == [b"x"]
+
+
+@pytest.mark.parametrize("flush", ["none", "inline"])
+def test_a_callback_waits_for_an_asynchronous_put(tmp_path: Path, flush: str) -> None:
+    results = Queue[int]()
+    with open_small(tmp_path, flush=flush) as store:
+
+        def again(_: object) -> None:
+            futures = [store.put_async(Message("t", b"again")) for _ in range(3)]
+            results.put(sum(each.result(20).status.in_log for each in reversed(futures)))
+
+        for _ in range(10):
+            store.put_async(Message("t", b"first")).add_done_callback(again)
+        assert [results.get(timeout=60) for _ in range(10)] == [3] * 10
 
 
 def test_what_a_callback_hands_on_may_close_it(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ import pytest
 import lakelog
 from lakelog import Message, PutResult, Store
 from lakelog.errors import StoreFailed
+from lakelog.log.put_future import PutFuture
 from lakelog.status import PutStatus
 from lakelog_flush import plugin
 from lakelog_testing.crash.opener import owned_by
@@ -68,11 +72,14 @@ def test_64_waiting_producers_share_syncs_that_cover_each_put(disk: Disk, tmp_pa
 
 def test_a_group_that_spans_a_roll_syncs_both_files(disk: Disk, tmp_path: Path) -> None:
     with open_on(disk, tmp_path / "s") as store:
-        with disk.stalled():
-            first = store.put_async(message())
-            assert disk.begun.wait(PATIENCE_SECONDS)
-            futures = [store.put_async(message(30_000)) for _ in range(5)]
-            time.sleep(0.1)  # until they are appended
+        with ThreadPoolExecutor(1) as pool:
+            with disk.stalled():
+                first = store.put_async(message())
+                assert disk.begun.wait(PATIENCE_SECONDS)
+                # in a thread, as the new segment is synced too
+                more = pool.submit(lambda: [store.put_async(message(30_000)) for _ in range(5)])
+                time.sleep(0.1)  # until the first of them are appended
+            futures = more.result(PATIENCE_SECONDS)
         for future in (first, *futures):
             result = future.result(PATIENCE_SECONDS)
             assert result.status is PutStatus.PUT_OK
@@ -129,6 +136,75 @@ def test_every_put_that_returned_before_the_close_is_durable(disk: Disk, tmp_pat
     for future in futures:
         assert future.result(0).status is PutStatus.PUT_OK
         assert disk.covers(future.result().physical_offset, future.result().end_offset)
+
+
+@pytest.mark.parametrize("accelerator", ["auto", "none"])
+def test_an_event_loop_is_woken_once_for_all_that_share_a_sync(
+    disk: Disk, tmp_path: Path, accelerator: str
+) -> None:
+    async def run(store: Store) -> int:
+        loop, wakes = asyncio.get_running_loop(), list[object]()
+        wake = loop.call_soon_threadsafe
+
+        def count(*given: Any, **more: Any) -> asyncio.Handle:
+            wakes.append(given)
+            return wake(*given, **more)
+
+        with disk.stalled():
+            first = store.put_async(message())
+            assert disk.begun.wait(PATIENCE_SECONDS)  # most likely it covers no other
+            futures = [store.put_async(message()) for _ in range(50)]
+            tasks = [asyncio.ensure_future(awaited(each)) for each in (first, *futures)]
+            await asyncio.sleep(0)
+            setattr(loop, "call_soon_threadsafe", count)  # noqa: B010  # mypy forbids to assign a method
+        for result in await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_SECONDS):
+            assert disk.covers(result.physical_offset, result.end_offset)
+        return len(wakes)
+
+    async def awaited(future: PutFuture) -> PutResult:
+        return await future
+
+    with open_on(disk, tmp_path / "s", accelerator=accelerator) as store:
+        assert 1 <= asyncio.run(run(store)) <= 2
+
+
+@pytest.mark.parametrize("accelerator", ["auto", "none"])
+def test_asynchronous_puts_and_batches_keep_the_order_of_the_calls(
+    disk: Disk, tmp_path: Path, accelerator: str
+) -> None:
+    with open_on(disk, tmp_path / "s", accelerator=accelerator) as store, disk.stalled():
+        ends: list[tuple[int, int]] = []
+        futures = []
+        for _ in range(20):
+            single, batch = store.put_async(message()), store.put_batch_async([message()] * 2)
+            futures.append((single, batch))
+        disk.go.set()
+        for single, batch in futures:
+            results = (single.result(PATIENCE_SECONDS), *batch.result(PATIENCE_SECONDS))
+            ends += [(each.physical_offset, each.end_offset) for each in results]
+    assert all(before[1] == after[0] for before, after in pairwise(ends))
+
+
+@pytest.mark.parametrize("timeout_ms", [50, 60_000])
+def test_a_callback_waits_for_an_asynchronous_put(
+    disk: Disk, tmp_path: Path, timeout_ms: int
+) -> None:
+    """In the thread that syncs, and in the one that ends late puts."""
+    statuses, hangs = Queue[PutStatus](), timeout_ms == 50
+    section = {"group-commit": {"sync_flush_timeout_ms": timeout_ms}}
+    with open_on(disk, tmp_path / "s", **section) as store:
+
+        def again(_: object) -> None:
+            statuses.put(store.put_async(message()).result(PATIENCE_SECONDS).status)
+
+        with disk.stalled():
+            for _ in range(10):
+                store.put_async(message()).add_done_callback(again)
+            if not hangs:
+                disk.go.set()
+            expected = PutStatus.FLUSH_DISK_TIMEOUT if hangs else PutStatus.PUT_OK
+            found = [statuses.get(timeout=PATIENCE_SECONDS) for _ in range(10)]
+            assert found == [expected] * 10
 
 
 def test_timed_flushes_by_the_clock(disk: Disk, tmp_path: Path) -> None:

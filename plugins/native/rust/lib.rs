@@ -26,6 +26,7 @@ mod slots;
 mod stored;
 mod survey;
 mod units;
+mod waiters;
 
 #[pymodule(name = "_native", gil_used = true)]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -39,6 +40,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<lookups::Lookups>()?;
     module.add_class::<octets::Octets>()?;
     module.add_class::<units::UnitMap>()?;
+    module.add_class::<waiters::Waiters>()?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
     module.add_function(wrap_pyfunction!(survey::plain_records, module)?)?;

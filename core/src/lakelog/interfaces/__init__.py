@@ -32,10 +32,12 @@ from lakelog.interfaces.extending import (
     StoreExtension as StoreExtension,
 )
 from lakelog.interfaces.flushing import (
+    AppendedPut as AppendedPut,
     Flushable as Flushable,
     FlushStrategy as FlushStrategy,
     Outcome as Outcome,
     Pending as Pending,
+    Settle as Settle,
     Wakeable as Wakeable,
 )
 from lakelog.interfaces.housekeeping import (

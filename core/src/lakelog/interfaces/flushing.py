@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from lakelog.status import PutStatus
@@ -26,6 +26,28 @@ class Pending(Protocol):
 
 Outcome: TypeAlias = "PutStatus | Pending"
 """A status that is known at once, or a future one."""
+
+
+class AppendedPut(Protocol):
+    """An asynchronous put whose message is in the log.
+
+    :ivar end_offset: end of the bytes that must be durable
+    :ivar deadline: for the strategy's own use
+    """
+
+    end_offset: int
+    deadline: float
+
+    def done(self) -> bool:
+        """Whether it is settled."""
+
+
+Settle: TypeAlias = (
+    "Callable[[Sequence[Any], PutStatus | Exception, Callable[[Any], object]], object]"
+)
+"""Settles many :class:`AppendedPut` with one status or error, and runs their callbacks. A callback
+that waits for a put in this thread first calls the third argument with it.
+"""
 
 
 class Flushable(Protocol):
@@ -78,9 +100,13 @@ class Flushable(Protocol):
 class FlushStrategy(Protocol):
     """Decides when bytes become durable, and lets callers wait for that.
 
-    ``answers_later = True`` may be set if ``submit`` never blocks and returns a :class:`Pending` to
-    puts that wait. An asynchronous put with an empty queue is then appended by its caller, which
-    saves a thread switch.
+    ``submit_later(put, settle)`` may be defined, as in ``group-commit``. It registers an
+    :class:`AppendedPut` that waits, without blocking, and calls :data:`Settle` once for all puts
+    that are settled together. Without it, or where puts wait for copies, a thread submits
+    asynchronous puts.
+
+    ``wait(end_offset)`` may be defined, as in ``group-commit``. It returns the status of a put that
+    waits, or raises its error; or it returns ``None`` without effect, and ``submit`` follows.
 
     ``answers_at_once = True`` may be set if ``submit`` does nothing but return ``PUT_OK``; the
     store then skips the call. The attribute is read after ``start``.

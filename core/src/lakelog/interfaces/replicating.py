@@ -84,8 +84,8 @@ class ReplicatedLog(Flushable, Protocol):
 class Replicator(Protocol):
     """Copies appends elsewhere, and lets callers wait for the copies.
 
-    Each process that appends has one. ``answers_later`` and ``answers_at_once`` mean what they mean
-    for a :class:`~lakelog.interfaces.FlushStrategy`.
+    Each process that appends has one. ``answers_at_once`` means the same as for a
+    :class:`~lakelog.interfaces.FlushStrategy`.
 
     It may have ``admit(length: int) -> None``, as ``submit`` comes too late to refuse a put. It is
     called in the thread of a put that waits, before the append of ``length`` bytes, and raises

@@ -13,12 +13,12 @@ from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.encoder import RocketmqAppendCallback
 from lakelog.errors import IllegalMessage, LakelogError, PutRefused, StrategyFailed
 from lakelog.format.layout import BLANK_MIN_BYTES
-from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicator
-from lakelog.log.async_puts import AsyncPutQueue, Burst, fail_all
+from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicator, Settle
+from lakelog.log.async_puts import AsyncPutQueue
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
 from lakelog.log.outcomes import Blame, blaming_flush, blaming_replicator, checked, known
-from lakelog.log.put_future import BatchFuture, PutFuture, begin, settle
+from lakelog.log.put_future import BatchFuture, PutFuture, settle_appended
 from lakelog.message import Body, Message
 from lakelog.results import PutResult
 from lakelog.status import PutStatus
@@ -30,15 +30,6 @@ Keys: TypeAlias = "str | Sequence[str] | None"
 
 # Members of an enumeration cost a tenth of a microsecond each time in Python 3.11.
 _PUT_OK: Final = PutStatus.PUT_OK
-
-OF_ONE_MESSAGE = frozenset(
-    {
-        PutStatus.MESSAGE_SIZE_EXCEEDED,
-        PutStatus.PROPERTIES_SIZE_EXCEEDED,
-        PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED,
-    }
-)
-"""Refusals inside the append lock that are caused by a single message."""
 
 
 class Appender:
@@ -73,21 +64,37 @@ class Appender:
         self._of_replicator = blaming_replicator(replicator_failed)
         self._putting = _putting(callback, log) if admit is None else None  # it asks nobody
         self.answers_at_once = _all_have("answers_at_once", flush, replicator)
-        direct = _all_have("answers_later", flush, replicator)
-        self._coalescer = AsyncPutQueue(self.put_burst, direct=direct)
+        later = getattr(flush, "submit_later", None)
+        at_once = _all_have("answers_at_once", replicator)
+        self._submit_later: Callable[[PutFuture, Settle], None] | None = later if at_once else None
+        self._wait_flushed: Callable[[int], PutStatus | None] = (
+            getattr(flush, "wait", _not_so) if replicator is None else _not_so
+        )
+        self._submitting = AsyncPutQueue(self._submit_burst)
 
     # --- one message ---
 
     def put(self, message: Message) -> PutResult:
         """Append one message and wait for the strategies."""
+        result = self._appended(message)
+        return result if self.answers_at_once else self._waited(result, message.wait_store_ok)
+
+    def _appended(self, message: Message) -> PutResult:
+        """Append one message; its result, before flush and copies."""
         if self._putting is not None:
             result = self._putting.put(message)
+            if isinstance(result, PutResult):
+                return result
             if type(result) is int:  # the queue that was chosen
                 message = attrs.evolve(message, queue_id=result)
-            elif isinstance(result, PutResult):
-                at_once = self.answers_at_once
-                return result if at_once else self._waited(result, message.wait_store_ok)
-        return self._put_plainly(message)
+        if self._health.refusal is not None:
+            raise self._health.refused()
+        try:
+            batch = self._encode((message,))
+        except IllegalMessage as error:
+            raise PutRefused(error.status, str(error)) from None
+        self._append(batch)
+        return batch.results(_PUT_OK)[0]
 
     def bound(
         self, topic: str, tags: str | None, queue_id: int | None
@@ -101,18 +108,9 @@ class Appender:
             if isinstance(result, PutResult):
                 return result if waited is None else waited(result, True)
             queue = queue_id if result is None else result
-            return self._put_plainly(Message(topic, body, tags, keys, None, queue))
+            return self.put(Message(topic, body, tags, keys, None, queue))
 
         return natively
-
-    def _put_plainly(self, message: Message) -> PutResult:
-        if self._health.refusal is not None:
-            raise self._health.refused()
-        try:
-            batch = self._encode((message,))
-        except IllegalMessage as error:
-            raise PutRefused(error.status, str(error)) from None
-        return batch.results(self._finish(batch))[0]
 
     def _waited(self, result: PutResult, wait: bool) -> PutResult:
         """Wait for flush and copies of an appended message; return ``result`` with its status."""
@@ -136,7 +134,8 @@ class Appender:
         whose = self._of_flush
         copied: Outcome = _PUT_OK
         try:
-            flushed = self._flush.submit(end, wait)
+            known_now = self._wait_flushed(end) if wait else None
+            flushed = self._flush.submit(end, wait) if known_now is None else known_now
             if self._replicator is not None:
                 whose = self._of_replicator
                 copied = self._replicator.submit(end, wait)
@@ -195,10 +194,28 @@ class Appender:
     # --- asynchronous puts ---
 
     def put_async(self, message: Message) -> PutFuture:
-        """Queue one message; the future receives the result or error of :meth:`put`."""
+        """Append one message; the future receives the result or error of :meth:`put`."""
         if self._health.refusal is not None:
             raise self._health.refused()
-        return self._coalescer.put(message)
+        future = PutFuture()
+        try:
+            appended = future.appended = self._appended(message)
+        except Exception as error:  # noqa: BLE001  # of a wrong argument too: the future gives it to the caller
+            future.set_exception(error)
+            return future
+        end = future.end_offset = appended.end_offset
+        if self.answers_at_once:
+            settle_appended([future], _PUT_OK)
+        elif not message.wait_store_ok:
+            self._then(end, False, partial(settle_appended, [future]))
+        elif self._submit_later is None:
+            self._submitting.put(future)
+        else:
+            try:
+                self._submit_later(future, settle_appended)
+            except Exception as error:  # noqa: BLE001  # from a plugin or a signal handler
+                settle_appended([future], self._of_flush.error(error, end))
+        return future
 
     def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
         """Append many messages now; the future receives the result or error of :meth:`put_batch`.
@@ -206,12 +223,11 @@ class Appender:
         A batch that must be split is waited for.
         """
         future = BatchFuture()
-        begin(future)
         try:
             batches = list(self._encoded(messages)) if messages else []
             if len(batches) == 1:
                 batch = batches[0]
-                self.append_then(batch, partial(_hand_over, batch, future))
+                self._then(self._append(batch), batch.wait, partial(_hand_over, batch, future))
             else:
                 future.set_result(self._put_pieces(batches))
         except IllegalMessage as error:
@@ -220,54 +236,17 @@ class Appender:
             future.set_exception(error)
         return future
 
-    def put_burst(self, burst: Burst) -> None:
-        """Append messages whose futures have begun, and settle the futures.
+    def _submit_burst(self, burst: Sequence[PutFuture]) -> None:
+        end = max(future.end_offset for future in burst)
+        serve = self._submitting.serve
+        self._then(end, True, partial(settle_appended, burst, serve=serve))
 
-        Messages are encoded together. A refused one does not affect the others.
-        """
-        try:
-            pieces = list(self._encoded([message for message, _ in burst]))
-        except IllegalMessage as error:
-            self._put_singly(burst, PutRefused(error.status, str(error)))
-            return
-        except Exception as error:  # noqa: BLE001  # a wrong argument: the future gives it to the caller
-            self._put_singly(burst, error)
-            return
-        done = 0
-        for piece in pieces:
-            self._put_encoded(piece, burst[done : done + piece.count])
-            done += piece.count
-
-    def _put_singly(self, burst: Burst, error: Exception) -> None:
-        """Put one by one, after ``error``, to find the refused message and put the others."""
-        if len(burst) == 1:
-            fail_all([burst[0][1]], error)
-            return
-        for each in burst:
-            self.put_burst([each])
-
-    def _put_encoded(self, batch: EncodedBatch, burst: Burst) -> None:
-        futures = [future for _, future in burst]
-        try:
-            self.append_then(batch, partial(_hand_out, batch, futures))
-        except PutRefused as error:
-            if error.status in OF_ONE_MESSAGE:
-                self._put_singly(burst, error)
-            else:
-                fail_all(futures, error)
-        except LakelogError as error:
-            fail_all(futures, error)
-
-    # --- what came encoded ---
-
-    def append_then(self, batch: EncodedBatch, answer: Answer) -> None:
-        """Append ``batch``, and call ``answer`` once its outcome is known.
+    def _then(self, end: int, wait: bool, answer: Answer) -> None:
+        """Submit an append that ended at ``end``; call ``answer`` once its outcome is known.
 
         ``answer`` receives the status, or the error of the flush strategy or replicator. It may be
-        called in any thread, and must not block. An error of the append itself is raised, without a
-        call of ``answer``.
+        called in any thread, and must not block.
         """
-        end, wait = self._append(batch), batch.wait
         whose = self._of_flush
         try:
             outcomes = [checked(self._flush.submit(end, wait))]
@@ -307,7 +286,7 @@ class Appender:
 
     def close(self) -> None:
         """Append and flush the rest; raises the errors of the strategies."""
-        self._coalescer.close()
+        self._submitting.close()
         self._health.refuse("the store is closed")
         self._log.settle()
         try:
@@ -317,22 +296,14 @@ class Appender:
                 self._replicator.close()
 
 
+def _not_so(_: int) -> PutStatus | None:
+    """The flush strategy has no ``wait``."""
+
+
 def _append_admitted(log: CommitLog, admit: Callable[[int], None], batch: EncodedBatch) -> int:
     if batch.wait:
         admit(len(batch.buffer))
     return log.append(batch)
-
-
-def _hand_out(
-    batch: EncodedBatch, futures: Sequence[PutFuture], outcome: PutStatus | Exception
-) -> None:
-    if isinstance(outcome, PutStatus):
-        settle(futures, batch.results(outcome))
-    elif isinstance(outcome, StrategyFailed):
-        for future, result in zip(futures, batch.results(outcome.status), strict=True):
-            future.set_exception(outcome.of([result]))
-    else:
-        fail_all(futures, outcome)
 
 
 def _hand_over(batch: EncodedBatch, future: BatchFuture, outcome: PutStatus | Exception) -> None:
@@ -354,9 +325,9 @@ def _putting(callback: AppendCallback, log: CommitLog) -> Putting | None:
     return log.putting(callback.accelerator, callback.encoder)
 
 
-def _all_have(trait: str, flush: FlushStrategy, replicator: Replicator | None) -> bool:
+def _all_have(trait: str, *strategies: FlushStrategy | Replicator | None) -> bool:
     """Whether the strategies that are used declare ``trait``."""
-    return all(getattr(each, trait, False) for each in (flush, replicator) if each is not None)
+    return all(getattr(each, trait, False) for each in strategies if each is not None)
 
 
 def _combined(flush: PutStatus, replica: PutStatus) -> PutStatus:

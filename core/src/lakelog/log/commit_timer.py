@@ -25,8 +25,9 @@ class Committing:
     """A flush strategy with periodic commits."""
 
     def __init__(self, inner: FlushStrategy, rules: CommitRules) -> None:
-        self.answers_later: bool = getattr(inner, "answers_later", False)
         self.waits_for_disk: bool = getattr(inner, "waits_for_disk", False)
+        if (submit_later := getattr(inner, "submit_later", None)) is not None:
+            self.submit_later = submit_later
         self._inner = inner
         self._wake = inner.wake if isinstance(inner, Wakeable) else _nobody
         self._rules = rules

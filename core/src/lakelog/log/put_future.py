@@ -7,20 +7,23 @@ waiters instead of once per put.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
-from concurrent.futures._base import FINISHED, PENDING, RUNNING
+from concurrent.futures._base import FINISHED, RUNNING
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
+from lakelog.errors import StrategyFailed
 from lakelog.results import PutResult
 from lakelog.runtime.gate import FastCondition
+from lakelog.status import PutStatus
 
 if TYPE_CHECKING:
     import asyncio
 
 
 T = TypeVar("T")
+Serve: TypeAlias = "Callable[[PutFuture], object]"
 _HERE: Final = threading.local()
 """Per thread; a context variable would be copied into tasks that a callback starts."""
 
@@ -33,7 +36,7 @@ def is_called_back() -> bool:
 class AwaitableFuture(Future[T]):
     """A :class:`concurrent.futures.Future` that can also be awaited."""
 
-    _state = PENDING
+    _state = RUNNING  # its message is in the log, or refused: it cannot be cancelled
     _result: T | None = None
     _exception: BaseException | None = None
 
@@ -44,19 +47,13 @@ class AwaitableFuture(Future[T]):
         self._awaited: list[asyncio.Future[None]] | None = None
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Wait in an event loop without blocking it; cancelling the wait cancels the put."""
+        """Wait in an event loop without blocking it."""
         import asyncio
 
         if not self.done():
             here = asyncio.get_running_loop().create_future()
             self._tell(here)
-            try:
-                yield from here
-            except asyncio.CancelledError:
-                self.cancel()
-                raise
-        if self.cancelled():
-            raise asyncio.CancelledError
+            yield from here
         return self.result()
 
     def _tell(self, waiting: asyncio.Future[None]) -> None:
@@ -81,24 +78,32 @@ class AwaitableFuture(Future[T]):
 
 
 class PutFuture(AwaitableFuture[PutResult]):
-    """The result of one message."""
+    """The result of one message.
+
+    :ivar appended: its result if the message is in the log, without the outcome of the flush
+    :ivar end_offset, deadline: see ``AppendedPut`` of ``lakelog.interfaces``
+    """
+
+    appended: PutResult
+    end_offset: int
+    deadline: float
+
+    def result(self, timeout: float | None = None) -> PutResult:
+        """As in the base, without its lock where the result is known."""
+        if self._state == FINISHED and self._exception is None:
+            return cast("PutResult", self._result)
+        serve: Serve | None = getattr(_HERE, "serve", None)
+        if serve is not None:  # in a callback, whose thread must not wait for itself
+            serve(self)
+        return super().result(timeout)
 
 
 class BatchFuture(AwaitableFuture[Sequence[PutResult]]):
     """The results of one batch."""
 
 
-def begin(future: AwaitableFuture[Any]) -> bool:
-    """As ``set_running_or_notify_cancel``, at half the cost."""
-    with future._condition:
-        if future._state == PENDING:
-            future._state = RUNNING
-            return True
-    return future.set_running_or_notify_cancel()
-
-
 def settle(futures: Iterable[PutFuture], results: Iterable[PutResult]) -> None:
-    """Set each result, as ``set_result`` at a third of the cost; each future has begun."""
+    """Set each result, as ``set_result`` at a third of the cost."""
     awaited: list[asyncio.Future[None]] = []
     for future, result in zip(futures, results, strict=True):
         gate: FastCondition = future._condition  # type: ignore[assignment]  # of this class it is one
@@ -117,6 +122,32 @@ def settle(futures: Iterable[PutFuture], results: Iterable[PutResult]) -> None:
             future._invoke_callbacks()
     if awaited:
         _wake(awaited)
+
+
+def settle_appended(
+    futures: Sequence[PutFuture], outcome: PutStatus | Exception, serve: Serve | None = None
+) -> None:
+    """Settle the futures of messages that are in the log; an event loop is woken once for all.
+
+    :param serve: called by a callback that waits for a put, in the thread that would settle it
+    """
+    before, _HERE.serve = getattr(_HERE, "serve", None), serve
+    try:
+        if isinstance(outcome, PutStatus):
+            results = [future.appended for future in futures]
+            if outcome is not PutStatus.PUT_OK:
+                for result in results:
+                    result.status = outcome
+            settle(futures, results)
+            return
+        for future in futures:
+            error = outcome
+            if isinstance(outcome, StrategyFailed):
+                future.appended.status = outcome.status
+                error = outcome.of([future.appended])
+            future.set_exception(error)
+    finally:
+        _HERE.serve = before
 
 
 def _wake(waiting: Iterable[asyncio.Future[None]]) -> None:

@@ -119,10 +119,10 @@ class LogStore:
         return made
 
     def put_async(self, message: Message) -> PutFuture:
-        """Append one message in the background, in the order of the calls.
+        """Append one message, as :meth:`put`, and wait for sync and copies in the background.
 
         :returns: an awaitable :class:`concurrent.futures.Future` with the result or error of
-            :meth:`put`
+            :meth:`put`; it cannot be cancelled
 
         A callback of the future may put again and wait for the result. Callbacks run in the
         answering thread: a slow callback delays the other results.
@@ -130,7 +130,7 @@ class LogStore:
         return self._current.last().puts.put_async(message)
 
     def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
-        """:meth:`put_batch` in the background, in the order of the calls.
+        """:meth:`put_batch`, with the wait for sync and copies in the background.
 
         :returns: an awaitable :class:`concurrent.futures.Future` with the result or error of
             :meth:`put_batch`

@@ -9,18 +9,23 @@ but a put in a hanging sync could not be timed out.
 
 A single waiting put of a process waits on the word in the shared page, and requests a sync only if
 no process is syncing. So one process syncs for many. Further puts of the process queue in line, and
-are woken one by one: threads woken together compete for the interpreter lock.
+are woken one by one: threads woken together compete for the interpreter lock. With an accelerator,
+threads wait in compiled code instead, once they share syncs (:class:`Waiters`). Asynchronous puts
+have a line of their own, and those that a sync covers are settled in one pass.
 """
 
 from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Event, Lock, Thread, get_ident
-from typing import Final
+from typing import Final, Protocol
 
+from lakelog.accelerate import Accelerator
 from lakelog.errors import StoreFailed
-from lakelog.interfaces import Context, Flushable, Outcome
+from lakelog.interfaces import AppendedPut, Context, Flushable, Outcome, Settle
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
 from lakelog_flush.bell import Bell
@@ -38,16 +43,61 @@ _PUT_OK: Final = PutStatus.PUT_OK
 _TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
 
 
+class Waiters(Protocol):
+    """Compiled code: threads in line, which sleep in it, and are woken one by one."""
+
+    def wait(self, end_offset: int) -> PutStatus | None:
+        """Wait for the answer to a put, or raise it.
+
+        ``None`` unless the line is crowded, and in the threads of :meth:`set_own`.
+        """
+
+    def set_own(self, flusher: int, watcher: int) -> None:
+        """Set the threads that answer, and must not wait for themselves."""
+
+    def answer(self, flushed: int, answer: PutStatus) -> int:
+        """Answer the puts that end at or before ``flushed``, and begin to wake their threads."""
+
+    def answer_late(self, answer: PutStatus) -> int:
+        """Answer the puts whose time is over; return their number."""
+
+    def answer_all(self, make: Callable[[], PutStatus | Exception]) -> None:
+        """Answer all puts, each with an answer of its own."""
+
+    def wake_all(self) -> None:
+        """Wake all threads with an answer."""
+
+    def oversee(self) -> None:
+        """Wait until all threads with an answer are awake."""
+
+    def is_waiting(self) -> bool:
+        """Whether any put waits."""
+
+    def seconds_left(self) -> float | None:
+        """Until the time of the first put is over."""
+
+    def set_crowded(self, is_crowded: bool) -> None:
+        """Whether the next puts join the line."""
+
+
 class GroupCommit:
     """Waiting puts share the syncs of one thread."""
 
-    answers_later = True
     waits_for_disk = True
 
-    def __init__(self, settings: GroupCommitSettings) -> None:
-        self._line = Line(settings.sync_flush_timeout_ms / 1000)
+    def __init__(
+        self, settings: GroupCommitSettings, accelerator: Accelerator | None = None
+    ) -> None:
+        self._line = Line[Waiter](settings.sync_flush_timeout_ms / 1000)
         self._at_word = Lock()
         self._waiting = self._line.waiting
+        self._later = Line[AppendedPut](self._line.timeout_seconds)
+        self._unsettled = self._later.waiting
+        self._settle: Settle = _nobody
+        self._native: Waiters | None = None
+        if accelerator is not None:
+            self._native = accelerator.waiters(self._line.timeout_seconds, self._joined)
+            self.wait = self._native.wait
         self._bell = Bell()
         self._tardy = Tardy(self._line.timeout_seconds)
         self._gathering = Gathering()
@@ -73,6 +123,8 @@ class GroupCommit:
             # one by one: if the second fails, close() joins the first
             self._threads.append(started(thread))
         self._flusher, self._watcher = flusher.ident, watcher.ident
+        if self._native is not None:
+            self._native.set_own(flusher.ident or 0, watcher.ident or 0)
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
         """Return a pending status; a put that does not wait only wakes the syncing thread."""
@@ -83,6 +135,16 @@ class GroupCommit:
         self._bell.ring()
         return _PUT_OK
 
+    def submit_later(self, put: AppendedPut, settle: Settle) -> None:
+        """Settle ``put`` later, together with others."""
+        put.deadline = time.monotonic() + self._line.timeout_seconds
+        self._settle = settle
+        self._unsettled.append(put)
+        if put.end_offset >= self._wanted:
+            self._bell.ring()
+        if self._ended:  # after the append, as in `_join`
+            self._answer_late()
+
     def _serve(self, waiter: Waiter, sleeps: bool) -> None:
         """Wait on the shared word if no other put of this process does; otherwise join the line."""
         # All threads on the shared word wake together, and compete for the interpreter lock. So
@@ -91,7 +153,7 @@ class GroupCommit:
         here = get_ident()
         if not sleeps or self._waiting or here in (self._flusher, self._watcher):
             self._join(waiter)
-            self._serve_here(waiter, here)
+            self._serve_here(waiter)
         elif self._at_word.acquire(blocking=False):
             try:
                 self._wait_at_word(waiter)
@@ -106,6 +168,13 @@ class GroupCommit:
             self._bell.ring()
         # after the append to the line, because the syncing thread may have ended before it
         if self._ended:
+            self._answer_late()
+
+    def _joined(self, end_offset: int) -> None:
+        """Called by a thread in the compiled line, before it sleeps."""
+        if end_offset >= self._wanted:
+            self._bell.ring()
+        if self._ended:  # as in `_join`
             self._answer_late()
 
     def _wait_at_word(self, waiter: Waiter) -> None:
@@ -139,14 +208,19 @@ class GroupCommit:
             self._failure = error
         if self._failure is not None:
             self._fail_all(self._failure)
-        self._rousing.end()
+        self._wake_all()
 
-    def _serve_here(self, waiter: Waiter, here: int) -> None:
+    def _wake_all(self) -> None:
+        self._rousing.end()
+        if self._native is not None:
+            self._native.wake_all()
+
+    def _serve_here(self, put: Waiter | AppendedPut) -> None:
         """Serve a put made by a callback in one of our own threads, which would block itself."""
-        log = self._log
-        while here == self._flusher and log is not None and not waiter.done():
+        log, here = self._log, get_ident()
+        while here == self._flusher and log is not None and not put.done():
             self._answer(log.sync())
-        while here == self._watcher and not waiter.done():
+        while here == self._watcher and not put.done():
             self._over.wait(self._seconds_left())
             self._end_late()
 
@@ -161,7 +235,7 @@ class GroupCommit:
         try:
             while not self._closing or self._has_work():
                 self._bell.sleep(TICK_SECONDS, self._has_work)
-                if self._waiting or log.flushed < self._owed:
+                if self._has_puts() or log.flushed < self._owed:
                     self._sync(log)
                 elif self._asked:
                     self._asked = False
@@ -179,9 +253,11 @@ class GroupCommit:
         took, wanted = time.monotonic() - begun, log.appended + flushed - before
         self._gathering.synced(took)
         answered = self._answer(flushed)
+        if self._native is not None:
+            self._native.oversee()
         if self._rousing:
             self._rouse(took)
-        if answered > 1 or self._waiting:
+        if answered > 1 or self._has_puts():
             self._gather(log, wanted)
 
     def _rouse(self, seconds: float) -> None:
@@ -213,17 +289,36 @@ class GroupCommit:
         self._gathering.ended(in_time=log.appended >= wanted and time.monotonic() <= deadline)
 
     def _has_work(self) -> bool:
-        if self._waiting or self._asked:
+        if self._has_puts() or self._asked:
             return True
         log = self._log
         return log is not None and log.flushed < self._owed
 
+    def _has_puts(self) -> bool:
+        """Whether any put waits."""
+        if self._waiting or self._unsettled:
+            return True
+        return self._native is not None and self._native.is_waiting()
+
     def _answer(self, flushed: int) -> int:
         covered = self._line.take_covered(flushed)
         self._rousing.begin(covered, _PUT_OK)
-        return len(covered)
+        threads = len(covered)
+        if self._native is not None:
+            threads += self._native.answer(flushed, _PUT_OK)
+            self._native.set_crowded(threads > 1)
+        settled = self._later.take_covered(flushed)
+        self._settle_all(settled, _PUT_OK)
+        return threads + len(settled)
+
+    def _settle_all(self, puts: Sequence[AppendedPut], answer: PutStatus | Exception) -> None:
+        if puts:
+            self._settle(puts, answer, self._serve_here)
 
     def _fail_all(self, error: Exception) -> None:
+        self._settle_all(self._later.take_all(), error)
+        if self._native is not None:
+            self._native.answer_all(partial(_fresh, error))
         for waiter in self._line.take_all():
             waiter.finish(_fresh(error))
 
@@ -235,14 +330,21 @@ class GroupCommit:
         self._tardy.tell()
 
     def _seconds_left(self) -> float:
-        return max(0.0, self._line.seconds_left(time.monotonic()))
+        now = time.monotonic()
+        left = min(self._line.seconds_left(now), self._later.seconds_left(now))
+        if self._native is not None and (of_threads := self._native.seconds_left()) is not None:
+            left = min(left, of_threads)
+        return max(0.0, left)
 
     def _end_late(self) -> None:
         late = self._line.take_late(time.monotonic())
         for waiter in late:
             waiter.finish(_TIMEOUT)
-        self._rousing.end()
-        self._tardy.add(len(late))
+        self._wake_all()
+        puts = self._later.take_late(time.monotonic())
+        self._settle_all(puts, _TIMEOUT)
+        threads = 0 if self._native is None else self._native.answer_late(_TIMEOUT)
+        self._tardy.add(len(late) + len(puts) + threads)
 
     # --- end ---
 
@@ -263,6 +365,10 @@ class GroupCommit:
             self._log.sync()
 
 
+def _nobody(*_: object) -> None:
+    """Settle nothing: no put has been registered."""
+
+
 def _fresh(error: Exception) -> Exception:
     """A copy for each waiter: raising modifies an error, so threads must not share it."""
     if not isinstance(error, StoreFailed):
@@ -272,6 +378,6 @@ def _fresh(error: Exception) -> Exception:
     return made
 
 
-def make(settings: GroupCommitSettings, _context: Context) -> GroupCommit:
+def make(settings: GroupCommitSettings, context: Context) -> GroupCommit:
     """Build the strategy from its section."""
-    return GroupCommit(settings)
+    return GroupCommit(settings, context.accelerator)

@@ -15,7 +15,7 @@ from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 8
+SEAM: Final = 9
 """The version of lakelog's accelerator interface that the extension implements."""
 
 EncodedBatch.register(_native.Batch)
@@ -54,6 +54,7 @@ class Native:
     set_slots = staticmethod(_native.set_slots)
     follow_entries = staticmethod(_native.follow_entries)
     append_lock = _native.AppendLock
+    waiters = _native.Waiters
 
     def __init__(self) -> None:
         self._decoder = decoder = _native.Decoder(StoredMessage)

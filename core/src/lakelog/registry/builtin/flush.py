@@ -35,6 +35,7 @@ class NoFlush:
         """Keep the log for the sync at close."""
         self._log = log
         self._staged = log if log.staged else None
+        self.answers_at_once = not log.staged
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # not needed here
         """Commit staged bytes to the page cache; there is nothing to wait for."""

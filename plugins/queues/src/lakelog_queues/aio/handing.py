@@ -99,9 +99,8 @@ def _finish(those: list[tuple[Given, AwaitableFuture[Any] | Exception | None]]) 
     """Runs in the loop: give each waiting task the future of its put."""
     for (_, _, begun), found in those:
         if begun.cancelled():
-            if isinstance(found, AwaitableFuture):
-                found.cancel()
-        elif isinstance(found, AwaitableFuture):
+            continue
+        if isinstance(found, AwaitableFuture):
             begun.set_result(found)
         elif found is not None:
             begun.set_exception(found)

@@ -23,8 +23,6 @@ class HaMaster:
         is woken by the log itself
     """
 
-    answers_later = True
-
     def __init__(self, settings: RocketmqHaSettings, context: Context) -> None:
         self.answers_at_once = settings.in_sync_replicas == 1
         self._settings = settings

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from queue import Queue
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,52 @@ from lakelog.registry import check_object
 from lakelog.status import PutStatus
 from lakelog_testing.fakelog import FakeLog
 from lakelog_testing.threads import PATIENCE_SECONDS, beside, no_thread_left, running, settle
+
+
+class LaterPut:
+    """An asynchronous put, as a strategy settles it."""
+
+    def __init__(self, end_offset: int) -> None:
+        self.end_offset, self.deadline = end_offset, 0.0
+        self.settled = Future[PutStatus]()
+
+    def done(self) -> bool:
+        """Whether it is settled."""
+        return self.settled.done()
+
+
+class Passes:
+    """Puts to a strategy with ``submit_later``.
+
+    :ivar settled: the puts of each pass
+    :ivar durable: for each settled put with ``PUT_OK``, whether it was durable then
+    :ivar serve: the third argument of the last pass
+    """
+
+    def __init__(self, log: FakeLog) -> None:
+        self.log = log
+        self.settled: list[Sequence[LaterPut]] = []
+        self.durable: list[bool] = []
+
+    def submit(self, flush: Any) -> LaterPut:
+        """Append, and register."""
+        put = LaterPut(self.log.append())
+        flush.submit_later(put, self.settle)
+        return put
+
+    def settle(
+        self, puts: Sequence[LaterPut], outcome: PutStatus | Exception, serve: Callable[[Any], Any]
+    ) -> None:
+        """As the store does."""
+        self.serve = serve
+        self.settled.append(puts)
+        for put in puts:
+            if isinstance(outcome, Exception):
+                put.settled.set_exception(outcome)
+                continue
+            if outcome is PutStatus.PUT_OK:
+                self.durable.append(self.log.flushed >= put.end_offset)
+            put.settled.set_result(outcome)
 
 
 class FlushStrategyContract:
@@ -37,6 +84,12 @@ class FlushStrategyContract:
     def settle(self, outcome: Outcome) -> PutStatus:
         """The final status of an outcome; fails on timeout."""
         return settle(outcome, self.patience_seconds)
+
+    def put(self, flush: FlushStrategy, end: int) -> PutStatus:
+        """Wait for an append as a store does: by ``wait``, if the strategy has it."""
+        wait = getattr(flush, "wait", None)
+        status: PutStatus | None = None if wait is None else wait(end)
+        return self.settle(flush.submit(end, wait=True)) if status is None else status
 
     def test_it_has_the_methods_of_its_kind(self) -> None:
         assert check_object(self.make(), FlushStrategy) is None
@@ -64,7 +117,7 @@ class FlushStrategyContract:
     def put_in_callbacks(self, log: FakeLog) -> list[PutStatus]:
         """The statuses of puts made and awaited inside callbacks."""
         with running(self.make(), log) as flush, ExitStack() as stack:
-            if getattr(flush, "answers_later", False):  # and not before the callback is registered
+            if hasattr(flush, "submit_later"):  # and not before the callback is registered
                 stack.enter_context(log.stalled())
             answered = [self.put_behind(flush, log) for _ in range(3)]
             log.release()
@@ -75,10 +128,8 @@ class FlushStrategyContract:
         answered = Queue[Outcome]()
 
         def again(_: object) -> None:
-            outcome = flush.submit(log.append(), wait=True)
-            with suppress(Exception):  # raised again for the caller that reads the outcome
-                settle(outcome, self.patience_seconds)
-                answered.put(outcome)
+            with suppress(Exception):  # the caller then waits in vain
+                answered.put(self.put(flush, log.append()))
 
         outcome = flush.submit(log.append(), wait=True)
         if isinstance(outcome, PutStatus):
@@ -152,7 +203,7 @@ class DurableFlushStrategyContract(FlushStrategyContract):
         with running(self.make(), log) as flush:
             for _ in range(20):
                 end = log.append()
-                assert self.settle(flush.submit(end, wait=True)) is PutStatus.PUT_OK
+                assert self.put(flush, end) is PutStatus.PUT_OK
                 assert log.flushed >= end
 
     def test_what_a_callback_puts_is_durable_too(self, log: FakeLog) -> None:
@@ -186,7 +237,7 @@ class DurableFlushStrategyContract(FlushStrategyContract):
         with running(self.make(), log) as flush:
             ends = [log.append() for _ in range(5)]
             for end in reversed(ends):
-                assert self.settle(flush.submit(end, wait=True)) is PutStatus.PUT_OK
+                assert self.put(flush, end) is PutStatus.PUT_OK
                 assert log.flushed >= end
 
     def test_puts_of_many_threads_are_all_durable(self, log: FakeLog) -> None:
@@ -194,7 +245,7 @@ class DurableFlushStrategyContract(FlushStrategyContract):
 
             def put(_: int) -> bool:
                 end = log.append()
-                status = self.settle(flush.submit(end, wait=True))
+                status = self.put(flush, end)
                 return status is PutStatus.PUT_OK and log.flushed >= end
 
             assert all(pool.map(put, range(200), timeout=3 * self.patience_seconds))
@@ -211,13 +262,42 @@ class DurableFlushStrategyContract(FlushStrategyContract):
                             put.result(self.patience_seconds)
                         assert isinstance(failed.value.__cause__, OSError)
             with pytest.raises(StoreFailed):
-                self.settle(flush.submit(log.append(), wait=True))
+                self.put(flush, log.append())
+
+    def test_puts_that_are_settled_later_are_durable_and_fail_together(self, log: FakeLog) -> None:
+        """For strategies with ``submit_later``."""
+        with suppress(StoreFailed), running(self.make(), log) as flush:
+            if not hasattr(flush, "submit_later"):
+                return
+            passes = Passes(log)
+            with log.stalled():
+                first = passes.submit(flush)
+                log.await_sync(self.patience_seconds)
+                rest = [passes.submit(flush) for _ in range(5)]
+                log.release()
+                for put in (first, *rest):
+                    assert put.settled.result(self.patience_seconds) is PutStatus.PUT_OK
+            assert [len(each) for each in passes.settled][-1] == 5, "not settled in one pass"
+            assert all(passes.durable)
+            log.break_disk()
+            for put in [passes.submit(flush) for _ in range(3)]:
+                assert isinstance(put.settled.exception(self.patience_seconds), StoreFailed)
+
+    def test_puts_that_are_settled_later_outlive_the_close(self, log: FakeLog) -> None:
+        with running(self.make(), log) as flush:
+            if not hasattr(flush, "submit_later"):
+                return
+            passes = Passes(log)
+            puts = [passes.submit(flush) for _ in range(7)]
+        puts.append(passes.submit(flush))  # by a thread that was late
+        assert [put.settled.result(0) for put in puts] == [PutStatus.PUT_OK] * 8
+        assert all(passes.durable)
 
     @contextmanager
     def waiting(self, flush: FlushStrategy, log: FakeLog, end: int) -> Iterator[Future[PutStatus]]:
         """A put waiting in a separate thread; if the block fails, the disk is released."""
         with (
-            beside(lambda: self.settle(flush.submit(end, wait=True))) as put,
+            beside(lambda: self.put(flush, end)) as put,
             log.released_behind(),
         ):
             yield put
@@ -235,7 +315,7 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
             with log.stalled(), self.waiting(flush, log, log.append()) as first:
                 log.await_sync(self.patience_seconds)
                 ends = [log.append() for _ in range(20)]
-                puts = [pool.submit(self._put, flush, end) for end in ends]
+                puts = [pool.submit(self.put, flush, end) for end in ends]
                 time.sleep(0.1)  # until all of them wait
                 log.release()
                 for put in (first, *puts):
@@ -251,7 +331,7 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
 
             def run(_: int) -> bool:
                 end = log.append()
-                return self._put(flush, end) is PutStatus.PUT_OK and log.flushed >= end
+                return self.put(flush, end) is PutStatus.PUT_OK and log.flushed >= end
 
             done = pool.map(run, range(threads * puts), timeout=3 * self.patience_seconds)
             assert all(done)
@@ -263,6 +343,21 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
             with self.waiting(flush, log, end) as put:
                 assert put.result(self.patience_seconds) is PutStatus.FLUSH_DISK_TIMEOUT
                 assert log.flushed < end
+
+    def test_puts_that_are_settled_later_are_ended_in_time(self, log: FakeLog) -> None:
+        """Also one that a callback of another waits for, in the same thread."""
+        with running(self.make_hasty(50), log) as flush, log.stalled():
+            if not hasattr(flush, "submit_later"):
+                return
+            passes, inner = Passes(log), Queue[PutStatus]()
+
+            def again(_: object) -> None:
+                put = passes.submit(flush)
+                passes.serve(put)
+                inner.put(put.settled.result(0))
+
+            passes.submit(flush).settled.add_done_callback(again)
+            assert inner.get(timeout=self.patience_seconds) is PutStatus.FLUSH_DISK_TIMEOUT
 
     def test_those_who_came_while_the_sync_hung_are_ended_too(self, log: FakeLog) -> None:
         with running(self.make_hasty(50), log) as flush, log.stalled():
@@ -286,7 +381,7 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
                 assert put.result(self.patience_seconds) is PutStatus.FLUSH_DISK_TIMEOUT
             time.sleep(0.05)  # the hanging sync returns
             end = log.append()
-            assert self._put(flush, end) is PutStatus.PUT_OK
+            assert self.put(flush, end) is PutStatus.PUT_OK
             assert log.flushed >= end
 
     def test_a_put_that_does_not_wait_wakes_it(self, log: FakeLog) -> None:
@@ -296,11 +391,8 @@ class GroupFlushStrategyContract(DurableFlushStrategyContract):
 
     def test_a_log_that_is_flushed_is_not_synced_again(self, log: FakeLog) -> None:
         with running(self.make(), log) as flush:
-            self._put(flush, log.append())
+            self.put(flush, log.append())
             time.sleep(0.02)
             before = log.syncs
             time.sleep(0.1)
             assert log.syncs == before
-
-    def _put(self, flush: FlushStrategy, end: int) -> PutStatus:
-        return self.settle(flush.submit(end, wait=True))
