@@ -103,7 +103,7 @@ def test_it_holds_each_value_once() -> None:
     assert sys.getrefcount(body) == before + 10
     for wrong in range(3):
         with pytest.raises(TypeError):
-            Message("t", body, body=wrong)  # type: ignore[misc]  # twice on purpose
+            Message("t", body, body=wrong)  # type: ignore[misc, arg-type]  # twice on purpose
     del messages
     gc.collect()
     assert sys.getrefcount(body) == before
