@@ -8,6 +8,7 @@ mod append;
 mod batch;
 mod bytime;
 mod columns;
+mod construct;
 mod dispatch;
 mod entries;
 mod frame;
@@ -41,6 +42,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<octets::Octets>()?;
     module.add_class::<units::UnitMap>()?;
     module.add_class::<waiters::Waiters>()?;
+    module.add_function(wrap_pyfunction!(construct::construct_natively, module)?)?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
     module.add_function(wrap_pyfunction!(survey::plain_records, module)?)?;

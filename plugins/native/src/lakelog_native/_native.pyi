@@ -71,6 +71,9 @@ class Lookups:
         self, topic: Any, queue_id: Any, timestamp_ms: Any, boundary: Any
     ) -> int | None: ...
 
+def construct_natively(
+    kind: type[Message], fields: list[tuple[str] | tuple[str, object]]
+) -> None: ...
 def read_run(
     view: memoryview, base_offset: int, *, verify: bool, sealed: bool, max_records: int
 ) -> memoryview | None: ...

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, Final
+
+import attrs
 
 from lakelog.codec.encoded import EncodedBatch
 from lakelog.codec.encoder import Encoder
@@ -39,6 +42,15 @@ _CLASSES: Final = SimpleNamespace(
     PUT_OK=PutStatus.PUT_OK,
     from_buffer=_column,
 )
+
+with suppress(TypeError):  # this Python lays out its classes in an unknown way: `__init__` does it
+    _native.construct_natively(
+        Message,
+        [
+            (each.name,) if each.default is attrs.NOTHING else (each.name, each.default)
+            for each in attrs.fields(Message)
+        ],
+    )
 
 
 class Native:
