@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 import lakelog
 from lakelog_cli.app import make_app
-from lakelog_cli.report.content import BINS, Content, Traffic, read_content
+from lakelog_cli.report.content import BINS, Content, TrafficOverTime, read_content
 from tests.support.required import missing
 
 SEGMENT: Final = 65536
@@ -86,9 +86,11 @@ def test_everything_is_counted(store: Path) -> None:
 
 
 def test_the_growth_is_that_of_the_last_day() -> None:
-    days = Traffic(0, 2 * 24 * HOUR_MS - 1, record_bytes=[7] * (BINS // 2) + [100] * (BINS // 2))
+    days = TrafficOverTime(
+        0, 2 * 24 * HOUR_MS - 1, record_bytes=[7] * (BINS // 2) + [100] * (BINS // 2)
+    )
     assert days.growth_bytes_per_day == pytest.approx(100 * BINS / 2)
-    assert Traffic(0, HOUR_MS // 2, record_bytes=[100] * BINS).growth_bytes_per_day is None
+    assert TrafficOverTime(0, HOUR_MS // 2, record_bytes=[100] * BINS).growth_bytes_per_day is None
 
 
 def test_damage_has_its_place(store: Path, tmp_path: Path) -> None:

@@ -102,8 +102,8 @@ unsafe extern "C" fn construct(
     }
     let made = constructor.slots.instance();
     if !made.is_null() {
-        for field in 0..constructor.names.len() {
-            constructor.slots.set(made, field, new_ref(values[field]));
+        for (field, value) in values.iter().enumerate().take(constructor.names.len()) {
+            constructor.slots.set(made, field, new_ref(*value));
         }
     }
     made

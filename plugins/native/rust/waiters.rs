@@ -285,10 +285,17 @@ impl Place {
         }
     }
 
-    /// Called by the thread itself, once it is awake.
+    /// Called by the thread itself, once it is awake. If its processors were taken from the process
+    /// meanwhile, it may run on all that are left.
     fn restore(&self) {
         if let Some(processors) = &self.processors {
-            unsafe { libc::sched_setaffinity(0, PLACE_BYTES, processors) };
+            unsafe {
+                if libc::sched_setaffinity(0, PLACE_BYTES, processors) != 0 {
+                    let mut all: libc::cpu_set_t = std::mem::zeroed();
+                    (0..8 * PLACE_BYTES).for_each(|each| libc::CPU_SET(each, &mut all));
+                    libc::sched_setaffinity(0, PLACE_BYTES, &all);
+                }
+            }
         }
     }
 }

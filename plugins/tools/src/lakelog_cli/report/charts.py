@@ -8,7 +8,7 @@ from html import escape
 from typing import Final
 
 from lakelog_cli.amounts import size
-from lakelog_cli.report.content import Content, Segment, Traffic
+from lakelog_cli.report.content import Content, Segment, TrafficOverTime
 
 WIDTH: Final = 720
 HEIGHT: Final = 160
@@ -17,7 +17,7 @@ _LEFT: Final = 64
 _MOST_ROWS: Final = 20
 
 
-def over_time(traffic: Traffic, values: Sequence[int], unit: str) -> str:
+def over_time(traffic: TrafficOverTime, values: Sequence[int], unit: str) -> str:
     """A line with its area: the rate in each bin."""
     seconds = traffic.bin_ms / 1000
     rates = [value / seconds for value in values]

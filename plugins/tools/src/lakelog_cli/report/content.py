@@ -60,7 +60,7 @@ class Segment:
 
 
 @attrs.define
-class Traffic:
+class TrafficOverTime:
     """Messages and bytes over time, in bins of equal width."""
 
     first_ms: int
@@ -108,7 +108,7 @@ class Content:
     min_offset: int
     max_offset: int
     segment_size_bytes: int
-    traffic: Traffic
+    traffic: TrafficOverTime
     topics: dict[str, TopicTotal]
     segments: list[Segment]
     damages: list[Damage]
@@ -131,7 +131,7 @@ def read_content(store: Store, advance: Callable[[int], None]) -> Content:
     found = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
     kept = [each for each in found if each.start_offset + each.length > store.min_offset]
     segments = [Segment(each.start_offset, each.length) for each in kept]
-    traffic = Traffic(*_span(store, kept))
+    traffic = TrafficOverTime(*_span(store, kept))
     topics: dict[str, TopicTotal] = {}
     damages: list[Damage] = []
     for piece in store.scan_pieces():
