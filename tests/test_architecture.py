@@ -61,6 +61,7 @@ BUILT_ON: Final = {
     "lakelog_doctor": {"lakelog_queues"},
     "lakelog_lake": {"lakelog_cli", "lakelog_daemon", "lakelog_queues", "lakelog_retention"},
     "lakelog_metrics": {"lakelog_daemon"},
+    "lakelog_pytest": {"lakelog_testing"},
     "lakelog_queues": {"lakelog_rocketmq"},
     "lakelog_replication": {
         *("lakelog_cli", "lakelog_daemon", "lakelog_queues", "lakelog_retention"),

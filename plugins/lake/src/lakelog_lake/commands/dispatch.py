@@ -181,6 +181,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     """
     from lakelog_lake.landing.committing import CommitTurns
     from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
+    from lakelog_lake.landing.places import TableLocation
     from lakelog_lake.landing.runner import stopped_by_signals
     from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
     from lakelog_lake.landing.watchdog import WatchdogNotifier
@@ -197,6 +198,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     )
     keys = partitions.parse(partition)
     given, storing = parsers_of(bodies or []), pairs_of(storage)
+    if not to.startswith(SPARK_CATALOG):
+        TableLocation.of(to, storing)  # refused before Spark starts, which takes seconds
     spec = TableSpec(to, table, keys, given, dead_letters, storing, compression, history)
     at_once = processes or len(os.sched_getaffinity(0))
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
