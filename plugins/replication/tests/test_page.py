@@ -12,7 +12,7 @@ import pytest
 from lakelog.status import PutStatus
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "core" / "docs" / "replication.md"
+PAGE = ROOT / "core" / "docs" / "guides" / "replication.md"
 SOURCES = (
     ROOT / "plugins/replication/src/lakelog_replication",
     ROOT / "core/src/lakelog/store",
