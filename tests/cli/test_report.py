@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 import lakelog
 from lakelog_cli.app import make_app
+from lakelog_cli.grouplags import GroupLag
 from lakelog_cli.report.content import BINS, Content, TrafficOverTime, read_content
 from tests.support.required import missing
 
@@ -78,7 +79,7 @@ def test_everything_is_counted(store: Path) -> None:
         "visits": MESSAGES * 2 // 3,
     }
     assert sum(each.with_keys for each in content.topics.values()) == MESSAGES // 2
-    assert content.groups == [("billing", "visits", MESSAGES * 2 // 3 - 10)]
+    assert content.groups == [GroupLag("billing", "visits", MESSAGES * 2 // 3 - 10)]
     total = sum(each.used_bytes for each in content.segments)
     assert total == content.max_offset - content.min_offset
     assert sum(content.traffic.record_bytes) <= total

@@ -137,6 +137,22 @@ def test_where_it_is_narrow_it_leaves_columns_out_and_cuts_no_number(width: int)
     assert ("12.5" in words) == (width >= 60)
 
 
+def test_it_shows_groups_and_the_rates_of_the_last_frames(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store:
+        store.put_batch([Message("orders", b"x", queue_id=0) for _ in range(9)])
+        store.wait_dispatched()
+        with store.consumer("billing", "orders", start="earliest") as consumer:
+            consumer.poll(2)
+            consumer.commit()
+        view = json.loads(top(tmp_path, "--json"))
+    assert view["groups"] == [{"group": "billing", "topic": "orders", "behind": 7}]
+    history = [{"records": each, "appended": each * 100.0} for each in (0.0, 1.0, 8.0)]
+    text = drawn(**{**view, "history": history})
+    assert "records   ▁█  at most 8/s" in text
+    assert "at most 800 bytes/s" in text
+    assert ["billing", "orders", "7"] in [line.split() for line in text.splitlines()]
+
+
 def test_an_owner_that_is_held_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(tmp_path) as serve:
         until(lambda: serve.row("owner"))

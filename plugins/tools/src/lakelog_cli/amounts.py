@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP: Final = 1024
+_BARS: Final = " ▁▂▃▄▅▆▇█"
 
 
 def size(count: float | None) -> str:
@@ -20,6 +22,19 @@ def size(count: float | None) -> str:
     while count >= _STEP and unit < len(_UNITS) - 1:
         count, unit = count / _STEP, unit + 1
     return f"{count:.0f} {_UNITS[0]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"
+
+
+def blocks(values: Sequence[float]) -> str:
+    """A line of bars, as high as each value is beside the largest.
+
+    >>> blocks([0, 1, 4, 8]), blocks([0, 0])
+    (' ▁▄█', '  ')
+    """
+    most = max(values, default=0)
+    last = len(_BARS) - 1
+    return "".join(
+        _BARS[max(value > 0, round(value / most * last)) if most else 0] for value in values
+    )
 
 
 def milliseconds(count: float | None) -> str:

@@ -45,7 +45,7 @@ COMMANDS: Final = {
     "clean": "Delete now what the store's cleaner lets go, without waiting for its hour.",
     "plugins": "List installed strategies and plugins with their distributions and settings.",
     "serve": "Own a store until SIGTERM or Ctrl-C; a store is made where there is none.",
-    "top": "Watch a store at work: rates, lags, copies, flush latency, disks, who has it open.",
+    "top": "Watch a store at work: rates, lags of groups and copies, flush latency, disks.",
     "config": "Show settings: values, origins, and the schema.",
     "completion": "Print a script that completes commands and options in bash, zsh or fish.",
     "man": "Write a manual page for each command into a folder.",

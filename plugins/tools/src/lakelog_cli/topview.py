@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lakelog_cli.amounts import milliseconds, size, span
+from lakelog_cli.amounts import blocks, milliseconds, size, span
 from lakelog_cli.columns import Columns
 from lakelog_cli.copylines import lag_table
 from lakelog_cli.diskbars import bars
@@ -17,6 +17,7 @@ from lakelog_cli.shown import shown
 
 View = Mapping[str, Any]
 _COLOURS: Final = {"ok": "green", "degraded": "yellow", "failed": "bold red"}
+_MOST_GROUPS: Final = 10
 _HEALTH: Final = {"ok": "green", "restarting": "yellow", "hanging": "red", "stopped": "dim"}
 
 
@@ -24,7 +25,9 @@ def frame(view: View) -> RenderableType:
     """Render ``view``."""
     parts: list[RenderableType] = [_head(view), *_problems(view)]
     if view.get("positions"):
-        parts += [Text(), _log(view), _lags(view)]
+        parts += [Text(), _log(view), *_history(view), _lags(view)]
+    if view.get("groups"):
+        parts += [Text(), _groups(view["groups"])]
     if view.get("replication") is not None:
         parts += [Text(), lag_table(view["replication"])]
     parts += [Text(line) for line in bars(view["disks"])]
@@ -62,6 +65,24 @@ def _log(view: View) -> Columns:
     if rates:
         grown = (f"{size(rates[name])}/s" for name in ("appended", "flushed", "dispatched"))
         table.add_row("rate", *grown, f"{rates['records']:.0f}/s", f"{rates['syncs']:.1f}/s", "")
+    return table
+
+
+def _history(view: View) -> Iterator[Text]:
+    """The rates of the last frames, the newest on the right."""
+    for name, unit in (("records", "/s"), ("appended", " bytes/s")):
+        values = [each.get(name, 0.0) for each in view.get("history", ())]
+        if len(values) > 1:
+            yield Text(f"{name:<8} {blocks(values)}  at most {max(values):,.0f}{unit}")
+
+
+def _groups(rows: Sequence[View]) -> Columns:
+    """The consumer groups that are furthest behind."""
+    table = Columns("group", "topic", "messages behind")
+    for row in rows[:_MOST_GROUPS]:
+        table.add_row(shown(row["group"]), shown(row["topic"]), f"{row['behind']:,}")
+    if len(rows) > _MOST_GROUPS:
+        table.add_row(f"and {len(rows) - _MOST_GROUPS} more", "", "")
     return table
 
 

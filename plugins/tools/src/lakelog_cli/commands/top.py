@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from collections import deque
+from pathlib import Path
+from typing import Annotated, Any, Final
 
+import attrs
 import typer
 from rich.console import Console
 from rich.live import Live
 
+import lakelog
+from lakelog.errors import LakelogError
 from lakelog_cli.copylags import copy_lags
+from lakelog_cli.grouplags import group_lags
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_document
 from lakelog_cli.topview import frame
 from lakelog_daemon.watching import Watcher
+
+_HISTORY: Final = 60
+"""Frames whose rates are shown."""
 
 
 def top(
@@ -26,7 +35,7 @@ def top(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Watch a store at work: rates, lags, copies, flush latency, disks, who has it open.
+    """Watch a store at work: rates, lags of groups and copies, flush latency, disks.
 
     Works beside any living owner; 'lakelog serve' tells most. Ctrl-C ends it. With --json, with
     --once, and where the output is no terminal, one view is printed; its fields are those of
@@ -38,20 +47,34 @@ def top(
     opening: dict[str, Any] = {"broker_conf": broker_conf, "settings": settings, **arguments}
     watcher = Watcher.of(store, **opening)
 
-    def with_copies(view: dict[str, Any]) -> dict[str, Any]:
-        return {**view, "replication": copy_lags(watcher.path, **opening)}
+    history: deque[dict[str, float]] = deque(maxlen=_HISTORY)
+
+    def with_lags(view: dict[str, Any]) -> dict[str, Any]:
+        history.append(view.get("rates", {}))
+        groups = _groups(watcher.path, opening)
+        return {**view, "replication": copy_lags(watcher.path, **opening), "groups": groups}
 
     console = Console(markup=False, highlight=False)
     if as_json or once or not console.is_terminal:
-        view = with_copies(_single(watcher, interval))
+        view = with_lags(_single(watcher, interval))
         write_document(view) if as_json else console.print(frame(view))
         return
     with Live(
-        frame(with_copies(watcher.view())), console=console, auto_refresh=False, screen=True
+        frame(with_lags(watcher.view())), console=console, auto_refresh=False, screen=True
     ) as live:
         while True:
             time.sleep(interval)
-            live.update(frame(with_copies(watcher.view())), refresh=True)
+            view = with_lags(watcher.view())
+            live.update(frame({**view, "history": history}), refresh=True)
+
+
+def _groups(path: Path, opening: dict[str, Any]) -> list[dict[str, Any]]:
+    """The lags of consumer groups; none of a directory without queues, such as one of copies."""
+    try:
+        with lakelog.open(path, mode="read", **opening) as reader:
+            return [attrs.asdict(each) for each in group_lags(reader)]
+    except LakelogError:
+        return []
 
 
 def _single(watcher: Watcher, interval: float) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog_cli.copylags import CopyLags
 from lakelog_cli.copylines import lag_rows
 from lakelog_cli.diskbars import disks
+from lakelog_cli.grouplags import GroupLag, group_lags
 from lakelog_cli.walk import directory_of
 from lakelog_retention.pins import read_pins
 
@@ -96,7 +97,6 @@ class Content:
     """Everything that a report shows.
 
     :ivar made_ms: when it was made
-    :ivar groups: messages behind, by group and topic
     :ivar followers: name, destination and bytes behind the durable end
     :ivar copies: name, bytes, messages and seconds behind, if known, and a remark
     """
@@ -113,7 +113,7 @@ class Content:
     segments: list[Segment]
     damages: list[Damage]
     queues: list[lakelog.QueueInfo]
-    groups: list[tuple[str, str, int]]
+    groups: list[GroupLag]
     followers: list[tuple[str, str, int]]
     copies: list[tuple[str, dict[str, Any] | None, str]]
     disks: list[dict[str, Any]]
@@ -156,7 +156,7 @@ def read_content(store: Store, advance: Callable[[int], None]) -> Content:
         segments=segments,
         damages=damages,
         queues=queues,
-        groups=list(_groups(store, queues)),
+        groups=group_lags(store, queues),
         followers=list(_followers(store)),
         copies=list(_copies(store)),
         disks=disks(store.path, directory.commitlog),
@@ -216,14 +216,6 @@ def _add_topics(topics: dict[str, TopicTotal], batch: RecordBatch) -> None:
         total.messages += int(these.sum())
         total.record_bytes += int(batch.sizes[these].sum())
         total.with_keys += int(keyed[these].sum())
-
-
-def _groups(store: Store, queues: list[lakelog.QueueInfo]) -> Iterator[tuple[str, str, int]]:
-    ends = {(each.topic, each.queue_id): each.max_offset for each in queues}
-    for group, topics in sorted(store.groups().items()):
-        for topic, offsets in sorted(topics.items()):
-            behind = [ends.get((topic, each), 0) - offset for each, offset in offsets.items()]
-            yield group, topic, sum(max(0, each) for each in behind)
 
 
 def _followers(store: Store) -> Iterator[tuple[str, str, int]]:

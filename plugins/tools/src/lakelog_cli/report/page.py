@@ -75,9 +75,7 @@ def _sections(content: Content) -> Iterator[str]:
     yield '<div class="two">'
     yield _section(
         "Consumer groups, messages behind",
-        charts.bars(
-            (f"{group} · {topic}", lag, f"{lag:,}") for group, topic, lag in content.groups
-        ),
+        charts.bars((f"{g.group} · {g.topic}", g.behind, f"{g.behind:,}") for g in content.groups),
     )
     yield _section(
         "Tables and other followers, bytes behind",
