@@ -104,6 +104,16 @@ def test_damage_has_its_place(store: Path, tmp_path: Path) -> None:
     assert f'cell damaged" title="{SEGMENT:020}' in (tmp_path / "page.html").read_text()
 
 
+def test_the_terminal_has_a_plot(store: Path) -> None:
+    done = CliRunner().invoke(make_app(), ["stats", str(store), "--plot"])
+    [messages] = [line for line in done.stdout.splitlines() if line.startswith("messages ")]
+    assert len(messages.partition("[")[2].partition("]")[0]) == BINS // 2
+    document = json.loads(
+        CliRunner().invoke(make_app(), ["stats", str(store), "--plot", "--json"]).stdout
+    )
+    assert sum(document["traffic"]["messages"]) == MESSAGES
+
+
 class Loaded(HTMLParser):
     """Collects what a page would load, and the elements that texts must not make."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 import typer
@@ -25,6 +25,7 @@ from lakelog.format.layout import (
     QUARANTINE_DIR,
 )
 from lakelog.recovery.quarantine import COPYING, LIST_FILE
+from lakelog_cli.amounts import blocks
 from lakelog_cli.copylags import CopyLags
 from lakelog_cli.copylines import lag_rows, lag_text
 from lakelog_cli.diskbars import bars, disks
@@ -32,6 +33,7 @@ from lakelog_cli.filesizes import sizes
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_document
+from lakelog_cli.report.content import TrafficOverTime, read_traffic
 from lakelog_cli.shown import shown
 from lakelog_cli.walk import directory_of
 
@@ -40,6 +42,9 @@ BATCHCONSUMEQUEUE_DIR = "batchconsumequeue"
 
 def stats(
     store: StorePath,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Read the log, and plot its traffic over time.")
+    ] = False,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
@@ -65,6 +70,8 @@ def stats(
             "files": _files(opened),
             "quarantine": _quarantine(opened),
         }
+        if plot:
+            document["traffic"] = attrs.asdict(read_traffic(opened))
     if as_json:
         write_document(document)
     else:
@@ -142,6 +149,8 @@ def _lines(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for name, value in document.items():
         if name == "disks":
             yield from bars(value)
+        elif name == "traffic":
+            yield from _plot(TrafficOverTime(**value))
         elif name == "replication" and value is not None:
             yield f"replication = {value['role']}"
             for each, lag, remark in lag_rows(value):
@@ -151,6 +160,16 @@ def _lines(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from _lines(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name} = {_spoken(name, value)}"
+
+
+def _plot(traffic: TrafficOverTime) -> Iterator[str]:
+    """A line of bars for messages and one for bytes, from the first message to the last."""
+    width = len(traffic.messages) // 2
+    yield f"from {_day(traffic.first_ms)} to {_day(traffic.last_ms)}:"
+    for unit, values in (("messages", traffic.messages), ("bytes", traffic.record_bytes)):
+        pairs = [values[2 * at] + values[2 * at + 1] for at in range(width)]
+        most = max(pairs) / (2 * traffic.bin_ms / 1000)
+        yield f"{unit:<8} [{blocks(pairs)}] at most {most:,.0f}/s"
 
 
 def _spoken(name: str, value: object) -> str:
