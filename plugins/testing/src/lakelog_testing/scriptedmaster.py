@@ -70,11 +70,11 @@ class ScriptedMaster:
             self._changed.notify_all()
 
     def set_back(self, end: int, data: bytes = b"") -> None:
-        """Lose the log behind ``end``, and continue with ``data``; connections end."""
+        """Lose the log behind ``end``, and continue with ``data``; connections end before."""
         with self._changed:
+            self.disconnect()
             del self._log[end - self._minimum :]
             self._log += data
-        self.disconnect()
 
     def delete_before(self, minimum: int) -> None:
         """Delete the start of the log."""

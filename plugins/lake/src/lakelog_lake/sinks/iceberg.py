@@ -51,15 +51,18 @@ def sqlite_catalog(warehouse: Path) -> Catalog:
     SQLite syncs the catalog; ``synced_io`` syncs the files that it points to before that.
     """
     from pyiceberg.catalog.sql import SqlCatalog
+    from sqlalchemy.exc import OperationalError
 
     warehouse.mkdir(parents=True, exist_ok=True)
     place = warehouse.absolute()
-    return SqlCatalog(
-        CATALOG,
-        uri=f"sqlite:///{place / CATALOG_FILE}",
-        warehouse=f"file://{place}",
-        **SYNCED,
-    )
+    uri = f"sqlite:///{place / CATALOG_FILE}"
+    try:
+        return SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{place}", **SYNCED)
+    except OperationalError as error:
+        # pyiceberg looks for its tables, then creates them: another process can come in between
+        if "already exists" not in str(error):
+            raise
+        return SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{place}", **SYNCED)
 
 
 @attrs.define(slots=False)
