@@ -196,7 +196,8 @@ def come(path: Path, acknowledged: list[str], halves: dict[str, int]) -> None:
         due = {each for each in acknowledged if each.endswith(("plain", "delay", "timer"))}
         with suppress(AssertionError):
             until(lambda: due <= bodies())
-        assert not due - bodies()
+        missing = sorted(due - bodies())
+        assert not missing
         ended = {
             int(number)
             for each in broker.messages(OP_TOPIC)
