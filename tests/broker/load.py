@@ -224,7 +224,8 @@ def early(events: Iterable[Event]) -> list[Event]:
         times[place] = min(times.get(place, each["times"]), each["times"])
     for each in got:
         if each["topic"].startswith("%RETRY%") and not each["popped"]:
-            former = times[each["group"], each["place"]] - 1
+            # A client that cannot return a message sends it; its second attempt forgets the count.
+            former = max(0, times[each["group"], each["place"]] - 1)
             first = failed.get((each["group"], each["body"], former))
             if first is None or each["stored"] < first + DELAY_MS:
                 found.append(each)

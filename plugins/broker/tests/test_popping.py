@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
 from lakelog import Message, Store
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.appending import TIMER_TOPIC
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
@@ -22,6 +24,7 @@ from lakelog_broker.popping.checkpoints import (
 )
 from lakelog_broker.popping.handles import ReceiptHandle, retry_topic
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
+from lakelog_broker.scheduled.timer_progress import TimerProgress, save_progress
 from lakelog_broker.settings import BrokerSettings
 
 GROUP, TOPIC = "G", "T"
@@ -323,8 +326,7 @@ def checkpoint(offsets: int, **more: object) -> dict[str, object]:
 
 def test_open_checkpoints_of_rocketmq_are_put_into_the_retry_topic(table: Table) -> None:
     table.put(*"abcde")
-    topic = f"{REVIVE_TOPIC}DefaultCluster"
-    table.broker.topics.create(topic, 1)
+    topic = f"{REVIVE_TOPIC}DefaultCluster"  # which topics.json need not have
     common = {"so": 0, "pt": 1, "q": 0, "t": TOPIC, "c": GROUP, "bn": "broker-a"}
     for tag, content in (
         ("ck", checkpoint(4, d=[0, 1, 3, 4])),
@@ -340,22 +342,58 @@ def test_open_checkpoints_of_rocketmq_are_put_into_the_retry_topic(table: Table)
     table.broker.offsets.set(GROUP, TOPIC, 0, 5)
     asyncio.run(honour_checkpoints(table.broker))
     assert sorted(bodies(table.pop())) == ["b", "c", "e"]
-    assert table.broker.offsets.get(REVIVE_GROUP, topic, 0) == 6
+    assert table.broker.offsets.get(REVIVE_GROUP, topic, 0) == 5, "RocketMQ goes on behind it"
     asyncio.run(honour_checkpoints(table.broker))
     assert table.pop() == []
+
+
+def test_reading_begins_behind_the_last_checkpoint_that_rocketmq_settled(table: Table) -> None:
+    table.put("a", "b")
+    topic = f"{REVIVE_TOPIC}DefaultCluster"
+    for offset in (0, 1):
+        body = json.dumps(checkpoint(1, pt=1 + offset, so=offset)).encode()
+        table.broker.store.put(Message(topic, body, tags="ck", queue_id=0))
+    table.broker.store.wait_dispatched(timeout_ms=60_000)
+    table.broker.offsets.set(GROUP, TOPIC, 0, 2)
+    table.broker.offsets.set(REVIVE_GROUP, topic, 0, 0)
+    asyncio.run(honour_checkpoints(table.broker))
+    assert bodies(table.pop()) == ["b"]
+    assert table.broker.offsets.get(REVIVE_GROUP, topic, 0) == 1
+
+
+def wait_for_timer(table: Table, *records: tuple[str, dict[str, object]]) -> None:
+    """Put checkpoints and acknowledgements where RocketMQ has them until their time."""
+    properties = {
+        "REAL_TOPIC": f"{REVIVE_TOPIC}DefaultCluster",
+        "REAL_QID": "0",
+        "TIMER_OUT_MS": "1700000060000",
+    }
+    for tag, content in records:
+        body = json.dumps(content).encode()
+        waiting = Message(TIMER_TOPIC, body, tags=tag, properties=properties, queue_id=0)
+        table.broker.store.put(waiting)
+    table.broker.store.wait_dispatched(timeout_ms=60_000)
+
+
+def test_a_checkpoint_that_the_timer_delivered_is_no_longer_read_there(store: Store) -> None:
+    """RocketMQ may have settled it in the meantime, with another record behind it."""
+    progress = TimerProgress(0, 1, 1_700_000_060_001)
+    save_progress(RealFileSystem(), Path(store.path), progress, progress.due_before_ms)
+    table = Table(store)
+    table.put("a", "b")
+    first, second = (checkpoint(1, pt=1_700_000_000_000, so=offset) for offset in (0, 1))
+    wait_for_timer(table, ("ck", first), ("ck", second))
+    table.broker.offsets.set(GROUP, TOPIC, 0, 2)
+    asyncio.run(honour_checkpoints(table.broker))
+    assert bodies(table.pop()) == ["b"]
 
 
 def test_a_checkpoint_that_the_timer_delivers_later_is_honoured_once(table: Table) -> None:
     table.put("a", "b")
     topic = f"{REVIVE_TOPIC}DefaultCluster"
-    table.broker.topics.create(topic, 1)
     common = {"so": 0, "pt": 1_700_000_000_000, "q": 0, "t": TOPIC, "c": GROUP, "bn": "broker-a"}
     sent = (("ck", checkpoint(2, **common)), ("ack", {**common, "ao": 1}))
-    for tag, content in sent:
-        body, properties = json.dumps(content).encode(), {"REAL_TOPIC": topic, "REAL_QID": "0"}
-        waiting = Message(TIMER_TOPIC, body, tags=tag, properties=properties, queue_id=0)
-        table.broker.store.put(waiting)
-    table.broker.store.wait_dispatched(timeout_ms=60_000)
+    wait_for_timer(table, *sent)
     table.broker.offsets.set(GROUP, TOPIC, 0, 2)
     asyncio.run(honour_checkpoints(table.broker))
     assert bodies(table.pop()) == ["a"]

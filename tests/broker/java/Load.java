@@ -167,6 +167,7 @@ public final class Load {
             Field delays = DefaultMQPushConsumerImpl.class.getDeclaredField("popDelayLevel");
             delays.setAccessible(true);
             Arrays.fill((int[]) delays.get(consumer.getDefaultMQPushConsumerImpl()), 1);
+            consumer.setMaxReconsumeTimes(Integer.MAX_VALUE); // the client drops a message after 16
         } else {
             consumer.setMaxReconsumeTimes(2);
         }

@@ -4,7 +4,8 @@ RocketMQ moves a group's offset when it hands messages out, and puts a checkpoin
 ``rmq_sys_REVIVE_LOG_<cluster>``; ``ack`` and ``bAck`` follow. They are timer messages: until the
 time of the hand-out is over, they are in ``rmq_sys_wheel_timer``. What is not acknowledged is
 behind the group's offset, and would be lost: it is put into the group's retry topic, as RocketMQ
-does in the end. Source: RocketMQ 5.3.3, ``PopReviveService``, ``PopCheckPoint``.
+does in the end. The offset of ``CID_RMQ_SYS_REVIVE_GROUP`` is that of the last record that is
+settled, not of the next one. Source: RocketMQ 5.3.3, ``PopReviveService``, ``PopCheckPoint``.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from lakelog import PutResult, StoredMessage
 from lakelog_broker.appending import TIMER_TOPIC
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.handles import retry_topic
+from lakelog_broker.scheduled.timers import GROUP as TIMER_GROUP
 from lakelog_queues.groups.set_aside import RETRY_PREFIX, retry_of
 
 REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 _OF_REVIVE: Final = f"REAL_TOPIC\x01{REVIVE_TOPIC}".encode()
 _READ: Final = 1024
+_TAGS: Final = "ck || ack || bAck"
 _LOG: Final = logging.getLogger("lakelog.broker")
 _Key: TypeAlias = tuple[object, ...]
 
@@ -59,57 +62,71 @@ async def honour_checkpoints(broker: Broker) -> None:
 
     A crash in between puts messages twice and loses none. Raises as ``Store.put``.
     """
-    topics = [each for each in broker.topics if each.topic.startswith(REVIVE_TOPIC)]
-    if not topics:
-        return
     reader = _Reader(broker)
-    for each in topics:
-        for queue_id in range(each.read_queues):
-            reader.read(each.topic, queue_id)
-    reader.read(TIMER_TOPIC, 0)
+    for topic in broker.store.topics():  # topics.json has the revive topic by chance only
+        if topic.startswith(REVIVE_TOPIC):
+            for queue in broker.store.queues(topic):
+                reader.read_revived(topic, queue.queue_id)
+    reader.read_waiting()
+    if not reader.offsets:
+        return
     for point in reader.points.values():
         await _put_again(broker, point)
-    for (topic, queue_id), end in reader.ends.items():
-        broker.offsets.set(REVIVE_GROUP, topic, queue_id, end)
+    for (topic, queue_id), offset in reader.offsets.items():
+        broker.offsets.set(REVIVE_GROUP, topic, queue_id, offset)
     await broker.save()  # a start that fails from here on must not put them again
 
 
 class _Reader:
     """Reads checkpoints and their acknowledgements.
 
-    :ivar ends: the ends of the queues that were read
+    :ivar offsets: the new offsets of the queues in which there were any
     """
 
     def __init__(self, broker: Broker) -> None:
         self.points: dict[_Key, Checkpoint] = {}
-        self.ends: dict[tuple[str, int], int] = {}
-        self._store, self._offsets = broker.store, broker.offsets
+        self.offsets: dict[tuple[str, int], int] = {}
+        self._store, self._committed, self._timers = broker.store, broker.offsets, broker.timers
         self._honoured_ms = self._last_honoured_ms()
 
     def _last_honoured_ms(self) -> int:
         """The time up to which checkpoints were honoured; they come to their topic later on."""
-        end = self._offsets.get(REVIVE_GROUP, TIMER_TOPIC, 0) or 0
+        end = self._committed.get(REVIVE_GROUP, TIMER_TOPIC, 0) or 0
         last = self._store.get(TIMER_TOPIC, 0, end - 1, 1).messages if end > 0 else []
         return last[0].store_timestamp_ms if last else -1
 
-    def read(self, topic: str, queue_id: int) -> None:
-        """Read a queue from its committed offset to its end."""
-        start = self._offsets.get(REVIVE_GROUP, topic, queue_id) or 0
+    def read_revived(self, topic: str, queue_id: int) -> None:
+        """Read a queue to which timers deliver, behind its last settled record."""
+        settled = self._committed.get(REVIVE_GROUP, topic, queue_id)
+        start = 0 if settled is None else settled + 1
+        end = self._read(topic, queue_id, start)
+        if end > start:
+            self.offsets[topic, queue_id] = end - 1
+
+    def read_waiting(self) -> None:
+        """Read the records that wait for their time; the others were in their topic."""
+        start = max(
+            self._committed.get(group, TIMER_TOPIC, 0) or 0 for group in (REVIVE_GROUP, TIMER_GROUP)
+        )
+        end = self._read(TIMER_TOPIC, 0, start)
+        if self.points or self.offsets:
+            self.offsets[TIMER_TOPIC, 0] = end
+
+    def _read(self, topic: str, queue_id: int, start: int) -> int:
+        """Read a queue from an offset to its end, which is returned."""
         while True:
-            got = self._store.get(topic, queue_id, start, _READ)
+            got = self._store.get(topic, queue_id, start, _READ, tags=_TAGS)
             for message in got.messages:
                 self._add(message)
             if not got.messages and got.next_offset <= start:
-                self.ends[topic, queue_id] = start
-                return
+                return start
             start = got.next_offset
 
     def _add(self, message: StoredMessage) -> None:
-        properties = message.properties_bytes
-        if message.topic == TIMER_TOPIC and _OF_REVIVE not in properties:
+        if message.topic == TIMER_TOPIC and _OF_REVIVE not in message.properties_bytes:
             return
         try:
-            _read(self.points, message, self._honoured_ms)
+            self._note(message)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             _LOG.warning(
                 "%s, queue %d, offset %d is no checkpoint (%r) and is left out",
@@ -119,20 +136,20 @@ class _Reader:
                 error,
             )
 
-
-def _read(points: dict[_Key, Checkpoint], message: StoredMessage, honoured_ms: int) -> None:
-    content, tag = json.loads(message.body), message.tags
-    key = tuple(content.get(name) for name in ("t", "c", "q", "so", "pt", "bn"))
-    if tag == "ck":
-        found = Checkpoint.of(content)
-        if found.pop_time_ms > honoured_ms:
-            points[key] = found
-        return
-    point = points.get(key)
-    if point is not None:
-        acknowledged = content["aol"] if tag == "bAck" else [content["ao"]]
-        for offset in acknowledged:
-            point.offsets.pop(int(offset), None)
+    def _note(self, message: StoredMessage) -> None:
+        content, tag = json.loads(message.body), message.tags
+        key = tuple(content.get(name) for name in ("t", "c", "q", "so", "pt", "bn"))
+        if tag == "ck":
+            found = Checkpoint.of(content)
+            is_revived = message.topic == TIMER_TOPIC and self._timers.was_delivered(message)
+            if found.pop_time_ms > self._honoured_ms and not is_revived:
+                self.points[key] = found
+            return
+        point = self.points.get(key)
+        if point is not None:
+            acknowledged = content["aol"] if tag == "bAck" else [content["ao"]]
+            for offset in acknowledged:
+                point.offsets.pop(int(offset), None)
 
 
 async def _put_again(broker: Broker, point: Checkpoint) -> None:

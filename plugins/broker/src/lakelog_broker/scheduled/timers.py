@@ -142,6 +142,13 @@ class Timers:
             self._recalled[recalled] = queue_offset
         self._table.add(due_ms, queue_offset, self._clock())
 
+    def was_delivered(self, stored: StoredMessage) -> bool:
+        """Whether a message of the queue was delivered before the start.
+
+        Raises ``ValueError`` for a message without a time.
+        """
+        return self._at_start.is_delivered(stored.queue_offset, *due_of(stored))
+
     def _deliver(self, queue_offset: int) -> bool:
         units = self._store.queue_units(*_QUEUE, queue_offset, 1)
         if not len(units):
