@@ -60,7 +60,9 @@ def run(command: str, store: Path, *more: str) -> Result:
     """``lakelog COMMAND STORE ...``."""
     options = ON_A_STORE[command]
     words = (
-        [command, *options[:1]] if command in {"config", "dlq", "plugins", "topic"} else [command]
+        [command, *options[:1]]
+        if command in {"config", "dlq", "grep", "plugins", "topic"}
+        else [command]
     )
     rest = options[len(words) - 1 :]
     return CliRunner().invoke(make_app(), [*words, str(store), *rest, *more])
