@@ -120,7 +120,7 @@ def test_a_push_consumer_gets_a_failed_message_again(
 
 
 def started_consumer(configuration: ClientConfiguration, listener: Any) -> Any:
-    """A running consumer. The client gives up after a few seconds, and then fails in its clean-up."""
+    """A running consumer: the client may give up after a few seconds, and fails in its clean-up."""
     end_s = time.monotonic() + PATIENCE_S
     while True:
         consumer = PushConsumer(configuration, "P", listener, {TOPIC: FilterExpression()})
