@@ -39,7 +39,7 @@ COMMANDS: Final = [
     ("groups reset shop nobody --to earliest", 2, ["no group 'nobody'", "no group at all"]),
     ("pins remove shop nothing", 2, ["no pin 'nothing'", "no pin at all"]),
     ("query shop orders --key nothing", 1, ["no message has the key 'nothing'"]),
-    ("grep nothing shop", 1, []),
+    ("grep nothing shop", 1, ["no message matches"]),
     # settings
     ("put shop orders x --set segment_size=1", 2, ["no such setting", "segment_size_bytes"]),
     ("put shop orders x --set flush=fast", 2, ["'fast'", "group-commit, inline, none, timed"]),
@@ -56,7 +56,8 @@ COMMANDS: Final = [
     ("groups reset shop billing --to somewhere", 2, ["'somewhere' is no time"]),
     ("topic create shop more --queues 0", 2, ["greater than or equal to 1"]),
     ("grep -e ( shop", 2, ["'(' is no regular expression"]),
-    ("report shop -o missing/page.html", 2, ["missing/page.html cannot be written"]),
+    ("report shop -o missing/page.html", 5, ["missing/page.html cannot be written"]),
+    ("man shop/commitlog/00000000000000000000/man1", 5, ["man1 cannot be made"]),
     ("completion tcsh", 2, ["'bash', 'zsh', 'fish'"]),
     # tables, copies, brokers
     ("dispatch shop --to lake --engine processes", 2, ["'lake' is not KIND:PATH", "iceberg"]),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -146,9 +148,29 @@ def test_an_empty_store_has_a_page(tmp_path: Path) -> None:
 
 def test_a_page_that_cannot_be_written_leaves_nothing(store: Path, tmp_path: Path) -> None:
     done = report(store, tmp_path / "no folder" / "page.html")
-    assert done.exit_code == 2
-    assert "cannot be written" in done.stderr
+    assert done.exit_code == 5
+    assert "cannot be written" in done.output
     assert sorted(each.name for each in tmp_path.iterdir()) == ["shop"]
+
+
+def test_a_link_stays_and_its_file_is_written(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to(tmp_path / "page.html")
+    assert report(store, tmp_path / "link.html").exit_code == 0
+    assert (tmp_path / "link.html").is_symlink()
+    assert "<!doctype html>" in (tmp_path / "page.html").read_text()
+
+
+def test_a_pipe_or_a_device_is_not_replaced(store: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)
+    try:
+        assert report(store, pipe).exit_code == 0
+        assert pipe.is_fifo()
+        assert os.read(reader, 15) == b"<!doctype html>"
+    finally:
+        os.close(reader)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -10,11 +10,13 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import SystemRandom
 from typing import Final
 
 import attrs
+import psutil
 
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, Response, call
@@ -29,6 +31,7 @@ CREATE_GROUP: Final = 200
 _SMALL: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m", "-XX:TieredStopAtLevel=1")
 _POM: Final = Path(__file__).parent / "pom.xml"
 _START_SECONDS: Final = 90
+_CHANCE: Final = SystemRandom()  # the workers of pytest share a seed
 _ORACLE: Final = Path(__file__).parents[1] / "oracle"
 _LOGBACK: Final = _ORACLE / "resources" / "logback.xml"
 
@@ -42,13 +45,24 @@ def jars() -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """Ports that nobody listens at now, below those that the system gives to clients.
+
+    A JVM needs seconds until it listens. A broker listens at the port two below its own, too.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = _CHANCE.randrange(12_000, 32_000, 10)
+        if port not in found and _is_free(port) and _is_free(port - 2):
+            found.append(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
     try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 @attrs.define
@@ -134,12 +148,14 @@ class Broker:
         process, deadline = self._process, time.monotonic() + _START_SECONDS
         assert process is not None
         while time.monotonic() < deadline and process.poll() is None:
-            try:
-                socket.create_connection((address.host, address.port), 1).close()
-            except OSError:
-                time.sleep(0.05)
-            else:
-                return
+            with suppress(psutil.NoSuchProcess):
+                bound = psutil.Process(process.pid).net_connections("tcp")
+                if any(
+                    each.status == psutil.CONN_LISTEN and each.laddr.port == address.port
+                    for each in bound
+                ):
+                    return  # its own port, not that of another test's broker
+            time.sleep(0.05)
         told = (self.home / "broker.out").read_text(errors="replace")[-2000:]
         raise RuntimeError(f"the broker did not start: {told}")
 

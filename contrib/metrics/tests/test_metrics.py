@@ -118,6 +118,20 @@ def test_the_command_serves_until_sigterm(store: lakelog.Store) -> None:
         assert running.wait() == 0
 
 
+def test_the_command_refuses_a_path_without_a_store(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "lakelog_cli.main",
+        "metrics",
+        str(tmp_path / "typo"),
+        "--once",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "is the path right?" in done.stderr
+
+
 def test_the_dashboard_asks_for_metrics_that_exist(store: lakelog.Store) -> None:
     dashboard: dict[str, Any] = json.loads(DASHBOARD.read_text())
     exist = {name for name, _ in collected(store.path)}

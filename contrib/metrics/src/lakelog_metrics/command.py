@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from prometheus_client import CollectorRegistry, generate_latest
 
+from lakelog.errors import NotAStore
 from lakelog_metrics.collector import StoreCollector
 from lakelog_metrics.plugin import MetricsFollower, MetricsSettings
 
@@ -28,6 +29,9 @@ def metrics(
     The stores may be open in other processes, such as brokers; they are read only. The address is
     printed on stderr.
     """
+    for store in stores:
+        if not store.is_dir():  # a store that is not made yet would be down for ever, by a typo
+            raise NotAStore("no store is here; is the path right?", path=store)
     if once:
         typer.echo(_printed(stores), nl=False)
         return

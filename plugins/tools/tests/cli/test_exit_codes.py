@@ -46,7 +46,7 @@ ON_A_STORE: Final = {
     "top": ("--once",),
     "doctor": (),
     "grep": ("cake",),
-    "report": ("-o", "/dev/null"),
+    "report": ("-o", "report.html"),
     "serve": (),
 }
 WITHOUT_A_STORE: Final = ("completion", "man")
@@ -74,7 +74,8 @@ def code(*arguments: object) -> int:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A whole store, closed cleanly."""
+    """A whole store, closed cleanly, in the present directory."""
+    monkeypatch.chdir(tmp_path)
     for name in ("SEGMENT_SIZE_BYTES", "CONSUME_QUEUE__FILE_ENTRIES"):
         monkeypatch.delenv(f"LAKELOG_{name}", raising=False)
     with lakelog.open(tmp_path / "store", **SMALL) as made:

@@ -87,6 +87,8 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
             for message in map(opened.look_up, places):
                 found += 1
                 write_messages([message], as_json=as_json)
+    if not found and not count:
+        typer.echo("no message matches", err=True)
     if damages.count or not found:
         raise typer.Exit(FOUND)
 

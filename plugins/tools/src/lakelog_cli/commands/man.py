@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from lakelog_cli import exitcodes
+from lakelog_cli.output import FileNotWritten, write_file
 from lakelog_cli.reference import Command, Parameter, commands
+from lakelog_cli.shown import shown
 
 
 def man(
@@ -24,11 +26,14 @@ def man(
     Then 'man lakelog-put' shows the page of put, if the folder is man1 below a folder of MANPATH.
     """
     root: Any = context.find_root().command
-    folder.mkdir(parents=True, exist_ok=True)
     found = list(commands(root))
-    (folder / "lakelog.1").write_text("\n".join(_overview(found)) + "\n")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileNotWritten(f"{shown(str(folder))} cannot be made: {error.strerror}") from None
+    write_file(folder / "lakelog.1", "\n".join(_overview(found)) + "\n")
     for each in found:
-        (folder / f"{_name(each)}.1").write_text("\n".join(_page(each)) + "\n")
+        write_file(folder / f"{_name(each)}.1", "\n".join(_page(each)) + "\n")
     typer.echo(f"{len(found) + 1} pages are in {folder}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.output import write_file
 from lakelog_cli.progress import progress
 from lakelog_cli.report.content import read_content
 from lakelog_cli.report.page import page
@@ -34,13 +34,7 @@ def report(
         start, end = opened.min_offset, opened.max_offset
         with progress("reading", max(0, end - start)) as advance:
             content = read_content(opened, lambda offset: advance(offset - start))
-    temporary = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        temporary.write_text(page(content))
-        temporary.replace(output)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise typer.BadParameter(f"{output} cannot be written: {error.strerror}") from None
+    write_file(output, page(content))
     typer.echo(str(output))
     if content.damages:
         raise typer.Exit(FOUND)
