@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -43,6 +45,27 @@ def test_a_wrong_store_makes_no_table(tmp_path: Path) -> None:
         assert done.exit_code == 3
         assert "no store is here" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_pipe_gets_the_rows_and_a_link_stays(store_path: Path, tmp_path: Path, kind: str) -> None:
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "file"
+    assert run("export", store_path, "--to", str(file), "--format", kind).exit_code == 0
+    expected = file.read_bytes()
+    file.write_bytes(b"former")
+    link.symlink_to(file)
+    assert run("export", store_path, "--to", str(link), "--format", kind).exit_code == 0
+    assert link.is_symlink()
+    assert file.read_bytes() == expected
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)
+    try:
+        assert run("export", store_path, "--to", str(pipe), "--format", kind).exit_code == 0
+        assert pipe.is_fifo()
+        assert os.read(reader, 1 << 20) == expected
+    finally:
+        os.close(reader)
 
 
 def test_a_table_that_is_removed_while_rows_are_written_is_trouble_that_may_pass(

@@ -116,22 +116,32 @@ def to_file(
 ) -> int:
     """Write one file, which gets its name once it is complete; return the number of its rows.
 
+    A device or a pipe is written to instead: a rename would take its place.
+
     :param kind: ``jsonl`` or ``csv``; in a CSV file, lists and maps are written as JSON
     :param on_read: called with the bytes of the log read so far, and their total
     """
     if to.is_dir():
         raise SettingsError(f"{to} is a folder: name a file", key="--to")
+    if to.exists() and not to.is_file():
+        with to.open("w", newline="", encoding="utf-8") as file:
+            return _lines(kind)(file, _rows(source, on_read))
+    to = Path(os.path.realpath(to))  # of a link, the file
     to.parent.mkdir(parents=True, exist_ok=True)
     temporary = to.with_name(f".{to.name}.{uuid4().hex}.tmp")
     try:
         with temporary.open("x", newline="", encoding="utf-8") as file:
-            rows = (_json_lines if kind == "jsonl" else _csv_lines)(file, _rows(source, on_read))
+            rows = _lines(kind)(file, _rows(source, on_read))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(to)
     finally:
         temporary.unlink(missing_ok=True)
     return rows
+
+
+def _lines(kind: str) -> Callable[[Any, Iterator[dict[str, Any]]], int]:
+    return _json_lines if kind == "jsonl" else _csv_lines
 
 
 def _json_lines(file: Any, rows: Iterator[dict[str, Any]]) -> int:
