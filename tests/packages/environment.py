@@ -65,14 +65,7 @@ class Environment:
 
         :param folders: where distributions are looked for first; then, what is installed here
         """
-        path = [str(each) for each in folders]
-
-        def find(name: str) -> tuple[Distribution, Sequence[str]]:
-            found = next(iter(distributions(name=name, path=path)), None)
-            found = distribution(name) if found is None else found
-            return found, found.requires or ()
-
-        for found in _closure(requirement, find):
+        for found in brought(requirement, *folders):
             self._link(found)
 
     def bring_checkout(self, requirement: str) -> None:
@@ -94,6 +87,27 @@ class Environment:
     def run(self, *arguments: str, cwd: Path, **environ: str) -> str:
         """Run its interpreter; what it printed."""
         return run([str(self.python), *arguments], cwd, environ)
+
+
+def brought(requirement: str, *folders: Path) -> Iterator[Distribution]:
+    """All that ``pip install`` of a requirement brings.
+
+    :param folders: where distributions are looked for first; then, what is installed here
+    """
+    path = [str(each) for each in folders]
+
+    def find(name: str) -> tuple[Distribution, Sequence[str]]:
+        found = next(iter(distributions(name=name, path=path)), None)
+        found = distribution(name) if found is None else found
+        return found, found.requires or ()
+
+    return _closure(requirement, find)
+
+
+def size_bytes(found: Distribution) -> int:
+    """Bytes of the files of an installed distribution, byte code included."""
+    files = (Path(str(found.locate_file(each))) for each in found.files or ())
+    return sum(each.stat().st_size for each in files if each.exists())
 
 
 def declared(requirement: str) -> Iterator[Distribution]:

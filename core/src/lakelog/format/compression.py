@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable
 from enum import Enum
 
+from lakelog.errors import LakelogError
 from lakelog.format.sysflag import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
 
 
@@ -31,23 +32,25 @@ def compression(sys_flag: int) -> Compression | None:
 def decompress(body: bytes, sys_flag: int) -> bytes:
     """The decompressed body; an uncompressed one is returned unchanged.
 
-    Raises ``ValueError`` if decompression fails.
+    Raises ``ValueError`` if decompression fails, and ``LakelogError`` without the library.
     """
     way = compression(sys_flag)
     if way is None:
         return body
+    name = (Compression.ZLIB if way is Compression.UNSET else way).name
     try:
         return _UNPACK[way](body)
+    except ImportError as error:
+        what = f"{error.name} unpacks bodies that are compressed with {name}"
+        raise LakelogError(f"{what}: pip install 'lakelog[compression]'") from error
     except Exception as error:
-        name = (Compression.ZLIB if way is Compression.UNSET else way).name
         raise ValueError(f"a body of {len(body)} bytes is no {name} data: {error}") from error
 
 
 def _lz4(body: bytes) -> bytes:
     import lz4.frame
 
-    data: bytes = lz4.frame.decompress(body)
-    return data
+    return bytes(lz4.frame.decompress(body))
 
 
 def _zstd(body: bytes) -> bytes:
