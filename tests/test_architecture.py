@@ -35,12 +35,12 @@ PUBLIC_NAMES: Final = (
     "format.checksum format.compression format.hosts format.layout "
     "format.message_id format.properties format.queue_offsets format.sysflag format.units "
     "hookspecs interfaces "
-    "log.reading.pieces message results runtime.cached runtime.signals runtime.threads "
-    "settings.model status"
+    "log.reading.pieces message results runtime.cached runtime.lazy runtime.signals "
+    "runtime.threads settings.model status"
 )
 PUBLIC: Final = frozenset(PUBLIC_NAMES.split())
 
-HEAVY: Final = ("numpy", "pluggy", "typer", "rich", "lz4")
+HEAVY: Final = ("numpy", "pluggy", "typer", "rich", "lz4", "zstandard")
 MOST_LINES: Final = 500
 MOST_FUNCTION_LINES: Final = 60
 SOURCE_FOLDERS: Final = ("core/src", "core/tests", "plugins", "contrib", "tests", "examples")

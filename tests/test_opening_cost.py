@@ -1,15 +1,17 @@
 """Bytes that are read to open a store, whatever the length of its files: counted by the kernel.
 
 Each is counted in a process of its own, which has opened and read another store before, so that
-no import counts.
+no import counts. What is imported is counted in processes that have opened none.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,16 +76,15 @@ def a_store(path: Path, size_bytes: int, segments: int = 1) -> None:
         store.put(Message("t", b"last", queue_id=0, keys=f"k{number}"))
 
 
-def counted(warm: Path, store: Path, mode: str = PROGRAM) -> dict[str, Any]:
+def counted(warm: Path, store: Path, program: str = PROGRAM, *more: str) -> Any:
     done = subprocess.run(
-        [sys.executable, "-c", mode, str(warm), str(store)],
+        [sys.executable, "-c", program, str(warm), str(store), *more],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 @pytest.fixture
@@ -164,3 +165,68 @@ def test_a_reader_reads_the_tail_of_a_store_that_nobody_closed_once(tmp_path: Pa
     first, *more = counted(path, path, FIND_AGAIN)["queries"]
     assert size // 2 < first < size + 32 * MIB
     assert max(more) < 64 << 10, more
+
+
+IMPORTS: Final = """
+import json, sys
+import lakelog
+from lakelog import Message
+
+def heavy():
+    return [name for name in ("numpy", "asyncio", "typer", "rich") if name in sys.modules]
+
+mode, steps, found = sys.argv[3], json.loads(sys.argv[4]), {}
+with lakelog.open(sys.argv[2], mode=mode) as store:
+    modules = [name for name in sys.modules if name.partition(".")[0] == "lakelog"]
+    for step in steps:
+        exec(step)
+        found[step] = heavy()
+found["close"] = heavy()
+print(json.dumps([len(modules), found]))
+"""
+WRITES: Final = (
+    "store.put(Message('t', b'x', keys='k0', tags='a', queue_id=0))",
+    "store.put_batch([Message('t', b'x', keys='k1', queue_id=0)] * 32)",
+    "assert store.wait_dispatched(timeout_ms=60_000)",
+)
+READS: Final = (
+    "assert store.get('t', 0, 0).messages",
+    "assert store.get('t', 0, 0, tags='a').messages",
+    "assert list(store.query('t', 'k0'))",
+    "assert list(store.read('t', 0))",
+    "assert list(store.scan())",
+    "store.consumer('g', 't', start='earliest').close()",
+)
+MOST_MODULES: Final = 170
+"""Of the core, for the opening of a store: less than a tenth of a millisecond each."""
+needs_native = pytest.mark.skipif(
+    "CI" not in os.environ
+    and (find_spec("lakelog_native._native") is None or "LAKELOG_ACCELERATOR" in os.environ),
+    reason="lakelog-native is missing, or switched off: dispatching in Python needs NumPy",
+)
+
+
+def imports(store: Path, mode: str, *steps: str) -> tuple[int, dict[str, Any]]:
+    """How many modules of the core an opening imports, and the heavy ones after each step."""
+    modules, found = counted(Path(), store, IMPORTS, mode, json.dumps(steps))
+    return modules, found
+
+
+@needs_native
+def test_what_most_programs_do_needs_no_numpy(tmp_path: Path) -> None:
+    """Its import takes longer than everything else that the opening of a store does."""
+    for mode, steps in (
+        ("write", (*WRITES, *READS)),  # a new store
+        ("write", (*READS, *WRITES)),  # one that was closed: its last record is dispatched again
+        ("exclusive", READS),
+        ("read", READS[:-1]),
+    ):
+        modules, found = imports(tmp_path / "store", mode, *steps)
+        assert modules < MOST_MODULES
+        assert set(map(tuple, found.values())) == {()}, (mode, found)
+
+
+@needs_native
+def test_columns_import_numpy_when_they_are_used(tmp_path: Path) -> None:
+    _, found = imports(tmp_path / "store", "write", *WRITES, "store.queue_units('t', 0, 0, 9)")
+    assert (found[WRITES[-1]], found["close"]) == ([], ["numpy"])

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lakelog.message import Message, StoredMessage
     from lakelog.results import PutResult
 
+    Longs: TypeAlias = NDArray[np.int64] | memoryview
+
 SEAM: Final = 9
 """Interface version, raised with each change; an accelerator for another version is not used."""
 
@@ -143,7 +145,7 @@ class Accelerator(Protocol):
         """
 
     def queue_units(
-        self, view: memoryview, starts: NDArray[np.int64]
+        self, view: memoryview, starts: Longs
     ) -> tuple[memoryview, memoryview, list[tuple[str, int, int, int | None]]] | None:
         """The result of :func:`lakelog_queues.dispatching.grouping.queue_groups`.
 
@@ -151,7 +153,7 @@ class Accelerator(Protocol):
             each queue its topic, queue id, number of records, and first queue offset
         """
 
-    def keys(self, view: memoryview, starts: NDArray[np.int64]) -> tuple[bytes, bytes] | None:
+    def keys(self, view: memoryview, starts: Longs) -> tuple[bytes, bytes] | None:
         """The keys of records, as a RocketMQ index holds them.
 
         :returns: ``int64``, index of the record of each key; ``int32``, hash of each key
@@ -166,7 +168,7 @@ class Accelerator(Protocol):
         begin_ms: int,
         view: memoryview,
         base_offset: int,
-        starts: NDArray[np.int64],
+        starts: Longs,
     ) -> tuple[memoryview, memoryview, int, tuple[int, int], int] | None:
         """Build the entries of the records' keys for a hash-index file; changes nothing.
 

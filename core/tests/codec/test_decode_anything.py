@@ -20,7 +20,8 @@ _COLUMNS = [
     name
     for name in dir(RecordBatch)
     if not name.startswith("_")
-    and name not in ("hosts", "record", "message", "decoded", "decoder", "take", "of_columns")
+    and name
+    not in ("hosts", "record", "message", "decoded", "decoder", "take", "of_columns", "head")
 ]
 
 

@@ -3,123 +3,100 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import wraps
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from lakelog.accelerate import current
 from lakelog.codec.decode import decode
-from lakelog.format.hosts import decode_host
+from lakelog.format import layout
+from lakelog.format.hosts import decode_host, host_bytes
 from lakelog.format.layout import AT_BORN_HOST, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V2
 from lakelog.format.properties import decode_properties
 from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
 from lakelog.message import Body, StoredMessage
 from lakelog.runtime.cached import cached_property
+from lakelog.runtime.lazy import np
 
-PREFIX = np.dtype(
-    [
-        ("size", ">i4"),
-        ("magic", ">u4"),
-        ("body_crc", ">u4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("physical_offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_timestamp", ">i8"),
-    ]
-)
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+    Ints: TypeAlias = NDArray[np.int64]
+    ShortInts: TypeAlias = NDArray[np.int32]
+    Starts: TypeAlias = Ints | memoryview
+
+PREFIX: Final = [
+    *(("size", ">i4"), ("magic", ">u4"), ("body_crc", ">u4"), ("queue_id", ">i4"), ("flag", ">i4")),
+    *(("queue_offset", ">i8"), ("physical_offset", ">i8"), ("sys_flag", ">i4")),
+    ("born_timestamp", ">i8"),
+]
 """The first 48 bytes of a record."""
-
-SUFFIX = np.dtype(
-    [
-        ("reconsume_times", ">i4"),
-        ("prepared_transaction_offset", ">i8"),
-        ("body_length", ">i4"),
-    ]
-)
-"""The 16 bytes before the body."""
-
-LONG = np.dtype(">i8")
-SHORT = np.dtype(">i2")
+SUFFIX: Final = [
+    *(("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_length", ">i4"))
+]
+"""The :data:`SUFFIX_BYTES` before the body."""
+SUFFIX_BYTES: Final = 16
+LONG: Final = ">i8"
+LONG_BYTES: Final = 8
+_LONG: Final = Struct(">q")
+_SHORT: Final = ">i2"
 
 
-def anywhere(buffer: Body, dtype: np.dtype[Any]) -> NDArray[Any]:
+def anywhere(buffer: Body, dtype: DTypeLike) -> NDArray[Any]:
     """``buffer`` as an array with one ``dtype`` element for every byte position.
 
     Its stride is one byte, so that elements overlap: element ``i`` is the field that would start at
     byte ``i``. Indexing it with record starts gathers that field of all records at once.
     """
-    length = max(0, len(buffer) - dtype.itemsize + 1)
-    return np.ndarray((length,), dtype, buffer, strides=(1,))
+    one = np.dtype(dtype)
+    return np.ndarray((max(0, len(buffer) - one.itemsize + 1),), one, buffer, strides=(1,))
 
 
-def gather(buffer: Body, dtype: np.dtype[Any], positions: NDArray[np.int64]) -> NDArray[Any]:
+def gather(buffer: Body, dtype: DTypeLike, positions: Ints) -> NDArray[Any]:
     """The ``dtype`` at each of ``positions``.
 
     Fields are copied as opaque bytes. NumPy would otherwise copy field by field, which takes ten
     times as long.
     """
-    whole = np.dtype((np.void, dtype.itemsize))
-    return anywhere(buffer, whole)[positions].view(dtype)
+    one = np.dtype(dtype)
+    return anywhere(buffer, (np.void, one.itemsize))[positions].view(one)
 
 
-Ints = NDArray[np.int64]
-ShortInts = NDArray[np.int32]
-Fields = NDArray[Any]
 Decoder: TypeAlias = Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]]
 """Converts stored messages to messages with their original bodies, in order."""
-_HOST_BYTES = np.array([HOST_V4_BYTES, HOST_V6_BYTES], np.int64)
 _LONGS = (
-    "starts",
-    "queue_offsets",
-    "physical_offsets",
-    "born_timestamps_ms",
-    "store_timestamps_ms",
-    "prepared_transaction_offsets",
-    "_store_times_at",
-    "body_positions",
-    "body_lengths",
-    "topic_positions",
-    "topic_lengths",
-    "property_positions",
-    "property_lengths",
+    *("starts", "queue_offsets", "physical_offsets", "born_timestamps_ms", "store_timestamps_ms"),
+    *("prepared_transaction_offsets", "_store_times_at", "body_positions", "body_lengths"),
+    *("topic_positions", "topic_lengths", "property_positions", "property_lengths"),
 )
 _INTS = ("sizes", "magics", "body_crcs", "queue_ids", "flags", "sys_flags", "reconsume_times")
 _UNSIGNED = ("magics", "body_crcs")
 _BYTES = 8 * len(_LONGS) + 4 * len(_INTS)
 
 
-def last_of_columns(columns: memoryview) -> tuple[int, int, int] | None:
-    """Start in the buffer, size in bytes and store time in ms of the last record, if there is one.
-
-    :param columns: as for :meth:`RecordBatch.of_columns`
-    """
-    count = len(columns) // _BYTES
-    if not count:
-        return None
-    longs = columns[: 8 * len(_LONGS) * count].cast("q")
-    sizes = columns[len(longs) * 8 :][: 4 * count].cast("i")
-    stored = longs[(_LONGS.index("store_timestamps_ms") + 1) * count - 1]
-    return longs[count - 1], sizes[-1], stored
-
-
-_OF_THE_BUFFER = frozenset({"buffer", "base_offset", "octets", "decoder", "packed_bodies"})
+_OF_THE_BUFFER = frozenset(
+    {"buffer", "base_offset", "octets", "decoder", "packed_bodies", "raw_starts", "_columns"}
+)
 """Attributes that are not one element per record."""
+Value = TypeVar("Value")
 
 
-Number = TypeVar("Number", bound=np.generic)
+def _column(compute: Callable[[Any], Value]) -> cached_property[Value]:
+    """A cached column that an accelerator may have filled: one of ``_LONGS`` and ``_INTS``.
+
+    What ``_unpack`` has stored under the name of a cached property counts, not what this returns.
+    """
+
+    @wraps(compute)
+    def value(batch: RecordBatch) -> Value:
+        return cast("Value", None) if batch._unpack() else compute(batch)
+
+    return cached_property(value)
 
 
-def _field(part: str, name: str, number: type[Number]) -> cached_property[NDArray[Number]]:
+def _field(part: str, name: str, number: str) -> cached_property[NDArray[Any]]:
     """A column of the field ``name`` in ``_prefix`` or ``_suffix``, in the machine's byte order."""
-
-    def column(batch: RecordBatch) -> NDArray[Number]:
-        fields: Fields = getattr(batch, part)
-        return fields[name].astype(number)
-
-    return cached_property(column)
+    return _column(lambda batch: getattr(batch, part)[name].astype(number))
 
 
 class RecordBatch:
@@ -129,7 +106,7 @@ class RecordBatch:
 
     :ivar buffer: the bytes that contain the records; stays valid as long as the batch is held
     :ivar base_offset: physical offset of the first byte of ``buffer``
-    :ivar starts: ``int64``, where each record starts in ``buffer``
+    :ivar raw_starts: ``starts``, or a view of the same numbers, for compiled code
     :ivar decoder: restores the original bodies if an append callback changed them. Columns hold the
         stored values; messages and Arrow hold the restored ones.
     :ivar packed_bodies: the bodies as stored, back to back, and ``int32`` the start of each and the
@@ -150,13 +127,14 @@ class RecordBatch:
     """
 
     def __init__(
-        self, buffer: memoryview, base_offset: int, starts: Ints, decoder: Decoder | None = None
+        self, buffer: memoryview, base_offset: int, starts: Starts, decoder: Decoder | None = None
     ) -> None:
         self.buffer = buffer
         self.base_offset = base_offset
-        self.starts = starts
+        self.raw_starts = starts
         self.decoder = decoder
         self.packed_bodies: tuple[memoryview, memoryview] | None = None
+        self._columns: memoryview | None = None
 
     @classmethod
     def of_columns(
@@ -170,21 +148,39 @@ class RecordBatch:
 
         :param columns: in the format of :meth:`lakelog.accelerate.Accelerator.read_run`
         """
-        count = len(columns) // _BYTES
+        batch = cls(buffer, base_offset, columns[: len(columns) // _BYTES * 8].cast("q"), decoder)
+        batch._columns = columns
+        return batch
+
+    def _unpack(self) -> bool:
+        """Make arrays of the columns that an accelerator filled; returns ``False`` without any.
+
+        The first use of a column calls it.
+        """
+        columns, self._columns = self._columns, None
+        if columns is None:
+            return False
+        count, known = len(self), vars(self)
         longs = np.frombuffer(columns, np.int64, len(_LONGS) * count).reshape(len(_LONGS), count)
         ints = np.frombuffer(columns, np.int32, len(_INTS) * count, longs.nbytes)
-        batch = cls(buffer, base_offset, longs[0], decoder)
-        known = vars(batch)
         known.update(zip(_LONGS, longs, strict=True))
         known.update(zip(_INTS, ints.reshape(len(_INTS), count), strict=True))
         known.update((name, known[name].view(np.uint32)) for name in _UNSIGNED)
-        return batch
+        return True
 
     def __len__(self) -> int:
-        return len(self.starts)
+        return len(self.raw_starts)
+
+    def head(self, at: int) -> tuple[int, int, int]:
+        """Start in ``buffer``, size in bytes and store time in ms of one record, without NumPy."""
+        start = int(self.raw_starts[at])
+        size, *_, sys_flag, _ = layout.PREFIX.unpack_from(self.buffer, start)
+        time_at = start + AT_BORN_HOST + host_bytes(bool(sys_flag & BORN_HOST_V6))
+        return start, size, _LONG.unpack_from(self.buffer, time_at)[0]
 
     def __getitem__(self, part: slice) -> RecordBatch:
         """A range of the records; columns that are already computed are sliced, not recomputed."""
+        self._unpack()
         some = self.take(part)
         known = vars(self).items()
         vars(some).update({name: col[part] for name, col in known if name not in _OF_THE_BUFFER})
@@ -197,32 +193,39 @@ class RecordBatch:
     # --- fields of fixed width ---
 
     @cached_property
-    def _prefix(self) -> Fields:
+    def _prefix(self) -> NDArray[Any]:
         return gather(self.buffer, PREFIX, self.starts)
 
     @cached_property
-    def _suffix(self) -> Fields:
-        return gather(self.buffer, SUFFIX, self.body_positions - SUFFIX.itemsize)
+    def _suffix(self) -> NDArray[Any]:
+        return gather(self.buffer, SUFFIX, self.body_positions - SUFFIX_BYTES)
 
-    sizes = _field("_prefix", "size", np.int32)
-    magics = _field("_prefix", "magic", np.uint32)
-    body_crcs = _field("_prefix", "body_crc", np.uint32)
-    queue_ids = _field("_prefix", "queue_id", np.int32)
-    flags = _field("_prefix", "flag", np.int32)
-    queue_offsets = _field("_prefix", "queue_offset", np.int64)
-    physical_offsets = _field("_prefix", "physical_offset", np.int64)
-    sys_flags = _field("_prefix", "sys_flag", np.int32)
-    born_timestamps_ms = _field("_prefix", "born_timestamp", np.int64)
-    reconsume_times = _field("_suffix", "reconsume_times", np.int32)
-    prepared_transaction_offsets = _field("_suffix", "prepared_transaction_offset", np.int64)
-    body_lengths = _field("_suffix", "body_length", np.int64)
+    @_column
+    def starts(self) -> Ints:
+        """``int64``: where each record starts in ``buffer``."""
+        return np.asarray(self.raw_starts)
+
+    sizes: cached_property[ShortInts] = _field("_prefix", "size", "int32")
+    magics: cached_property[NDArray[np.uint32]] = _field("_prefix", "magic", "uint32")
+    body_crcs: cached_property[NDArray[np.uint32]] = _field("_prefix", "body_crc", "uint32")
+    queue_ids: cached_property[ShortInts] = _field("_prefix", "queue_id", "int32")
+    flags: cached_property[ShortInts] = _field("_prefix", "flag", "int32")
+    queue_offsets: cached_property[Ints] = _field("_prefix", "queue_offset", "int64")
+    physical_offsets: cached_property[Ints] = _field("_prefix", "physical_offset", "int64")
+    sys_flags: cached_property[ShortInts] = _field("_prefix", "sys_flag", "int32")
+    born_timestamps_ms: cached_property[Ints] = _field("_prefix", "born_timestamp", "int64")
+    reconsume_times: cached_property[ShortInts] = _field("_suffix", "reconsume_times", "int32")
+    prepared_transaction_offsets: cached_property[Ints] = _field(
+        "_suffix", "prepared_transaction_offset", "int64"
+    )
+    body_lengths: cached_property[Ints] = _field("_suffix", "body_length", "int64")
 
     @cached_property
     def ends(self) -> Ints:
         """``int64``: end of each record in ``buffer``, exclusive."""
         return self.starts + self.sizes
 
-    @cached_property
+    @_column
     def store_timestamps_ms(self) -> Ints:
         """``int64``: ms since 1970."""
         return anywhere(self.buffer, LONG)[self._store_times_at].astype(np.int64)
@@ -231,17 +234,18 @@ class RecordBatch:
 
     def _host_bytes(self, v6: int) -> Ints:
         """Length in bytes of each host, given the flag bit ``v6`` for that host."""
-        return _HOST_BYTES[(self.sys_flags & v6).astype(np.bool_).view(np.int8)]
+        is_v6 = (self.sys_flags & v6).astype(np.bool_)
+        return np.where(is_v6, HOST_V6_BYTES, HOST_V4_BYTES).astype(np.int64, copy=False)
 
-    @cached_property
+    @_column
     def _store_times_at(self) -> Ints:
         return self.starts + AT_BORN_HOST + self._host_bytes(BORN_HOST_V6)
 
-    @cached_property
+    @_column
     def body_positions(self) -> Ints:
         """``int64``: first byte of each body in ``buffer``."""
-        store_host_at = self._store_times_at + LONG.itemsize
-        return store_host_at + self._host_bytes(STORE_HOST_V6) + SUFFIX.itemsize
+        store_host_at = self._store_times_at + LONG_BYTES
+        return store_host_at + self._host_bytes(STORE_HOST_V6) + SUFFIX_BYTES
 
     @cached_property
     def octets(self) -> NDArray[np.uint8]:
@@ -252,12 +256,12 @@ class RecordBatch:
     def _v2(self) -> NDArray[np.bool_]:
         return np.equal(self.magics, MAGIC_V2)
 
-    @cached_property
+    @_column
     def topic_positions(self) -> Ints:
         """``int64``: first byte of each topic in ``buffer``."""
         return self.body_positions + self.body_lengths + 1 + self._v2
 
-    @cached_property
+    @_column
     def topic_lengths(self) -> Ints:
         """``int64``: bytes of each topic."""
         low = self.octets[self.topic_positions - 1].astype(np.int64)
@@ -265,15 +269,15 @@ class RecordBatch:
             return low
         return low + self.octets[self.topic_positions - 2].astype(np.int64) * self._v2 * 256
 
-    @cached_property
+    @_column
     def property_positions(self) -> Ints:
         """``int64``: first byte of each property string in ``buffer``."""
         return self.topic_positions + self.topic_lengths + 2
 
-    @cached_property
+    @_column
     def property_lengths(self) -> Ints:
         """``int64``: bytes of each property string."""
-        return anywhere(self.buffer, SHORT)[self.property_positions - 2].astype(np.int64)
+        return anywhere(self.buffer, _SHORT)[self.property_positions - 2].astype(np.int64)
 
     # --- parts of varying length ---
 
@@ -319,16 +323,16 @@ class RecordBatch:
         """Born host and store host of each record."""
         times = self._store_times_at
         born = self._slices(self.starts + AT_BORN_HOST, times - self.starts - AT_BORN_HOST)
-        ends = self.body_positions - SUFFIX.itemsize
-        store = self._slices(times + LONG.itemsize, ends - times - LONG.itemsize)
+        ends = self.body_positions - SUFFIX_BYTES
+        store = self._slices(times + LONG_BYTES, ends - times - LONG_BYTES)
         return [
             (decode_host(bytes(a)), decode_host(bytes(b))) for a, b in zip(born, store, strict=True)
         ]
 
     def record(self, at: int) -> memoryview:
         """The bytes of one whole record."""
-        start = int(self.starts[at])
-        return self.buffer[start : start + int(self.sizes[at])]
+        start, size, _ = self.head(at)
+        return self.buffer[start : start + size]
 
     def message(self, at: int) -> StoredMessage:
         """One record as a message; it was checked when the batch was decoded.
@@ -354,6 +358,7 @@ class RecordBatch:
     @property
     def end_offset(self) -> int:
         """Physical offset of the end of the last record."""
-        if not len(self.starts):
+        if not len(self):
             return self.base_offset
-        return self.base_offset + int(self.starts[-1]) + int(self.sizes[-1])
+        start, size, _ = self.head(-1)
+        return self.base_offset + start + size

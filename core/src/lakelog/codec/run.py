@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from contextlib import suppress
 from typing import Final
-
-import numpy as np
 
 from lakelog.accelerate import current
 from lakelog.codec.frame import checked_frame
@@ -42,7 +41,7 @@ def decode_run(
         )
         if columns is not None:
             return RecordBatch.of_columns(view, base_offset, columns)
-    starts: list[int] = []
+    starts = array("q")
     at = 0
     with suppress(CorruptRecord):
         while len(starts) < max_records:
@@ -50,4 +49,4 @@ def decode_run(
             frame = checked_frame(view, *place, verify=verify, sealed=sealed)
             starts.append(at)
             at += frame.size
-    return RecordBatch(view, base_offset, np.array(starts, np.int64))
+    return RecordBatch(view, base_offset, memoryview(starts))

@@ -59,7 +59,7 @@ class DispatchCursor:
             elif isinstance(piece, Damage):
                 _log.warning("%s: nothing to dispatch there", piece)
             else:
-                self.offset = piece.base_offset + int(piece.starts[0])
+                self.offset = piece.base_offset + piece.head(0)[0]
                 self._batch(piece)
 
     def _batch(self, batch: RecordBatch) -> None:
@@ -71,7 +71,7 @@ class DispatchCursor:
         self._reached(batch)
 
     def _reached(self, batch: RecordBatch) -> None:
-        self.last_timestamp_ms = int(batch.store_timestamps_ms[-1])
+        self.last_timestamp_ms = batch.head(-1)[2]
         self.offset = batch.end_offset
         self._records += len(batch)
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
+from lakelog.runtime.lazy import np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from lakelog.codec import RecordBatch
@@ -80,8 +81,6 @@ class DamagedRanges:
 
     def hits(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of ``offsets`` lie inside a damaged range."""
-        import numpy as np  # needed for checks only
-
         if not self._starts:
             return np.zeros(len(offsets), np.bool_)
         numbers = np.searchsorted(self._starts, offsets, side="right") - 1

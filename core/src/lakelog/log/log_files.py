@@ -94,7 +94,7 @@ class LogFiles:
             self.table.reopen(generation)
 
     def _records(self, start: int, end: int) -> Iterator[RecordBatch]:
-        from lakelog.log.reading.scan import scan  # brings NumPy, and repairs are rare
+        from lakelog.log.reading.scan import scan  # repairs are rare
 
         for piece in scan(ViewSource(self.segments), start, end):
             if isinstance(piece, Damage):

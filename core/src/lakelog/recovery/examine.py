@@ -164,7 +164,7 @@ class _Reading:
         return RecoveryPlan(self._report(begun, start, found, noted), found)
 
     def plan(self, begun: float, on_unclean: Callable[[int], None] | None) -> RecoveryPlan:
-        from lakelog.log.reading.scan import scan  # brings NumPy
+        from lakelog.log.reading.scan import scan  # not needed after most clean stops
 
         files, path = self.directory.files, self.directory.path
         checkpoint, source = read_checkpoint(files, path), self._source()

@@ -11,7 +11,7 @@ __all__ = ["verify"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import modules that need NumPy on first use."""
+    """Import the check on first use."""
     if name != "verify":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from lakelog_hash_index.verification import verify

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog_hash_index.filewriter import IndexFileWriter
 from lakelog_hash_index.indexfile import IndexFile
-from lakelog_hash_index.keys import Keys, find_keys
+from lakelog_hash_index.keys import Keys, count_keys, find_keys
 from lakelog_hash_index.making import Maker
 from lakelog_hash_index.sealer import Sealer
 
@@ -73,33 +73,33 @@ class IndexAppender:
 
         After an error the keys written so far are there, and the same run may be dispatched again.
         """
-        offsets = batch.base_offset + batch.starts
-        known = int(offsets.searchsorted(self._last_offset))
-        if known:
-            batch, offsets = batch[known:], offsets[known:]
+        if len(batch) and batch.base_offset + batch.head(0)[0] < self._last_offset:
+            known = (batch.base_offset + batch.starts).searchsorted(self._last_offset)
+            batch = batch[int(known) :]
         if not len(batch):
             return
-        if offsets[0] == self._last_offset:
-            keys = find_keys(batch)
-            keys = keys[self._keys_there(keys) :]
+        (first, _, first_ms), (last, _, _) = batch.head(0), batch.head(-1)
+        if batch.base_offset + first == self._last_offset:
             if self._active is not None:
-                self._active.correct_end(self._last_offset, int(batch.store_timestamps_ms[0]))
-            if not len(keys) and len(batch) == 1:
+                self._active.correct_end(self._last_offset, first_ms)
+            if len(batch) == 1 and count_keys(batch) <= self._last_keys:
                 return
-            self._append(keys, offsets, batch)
-        elif not self._append_at_once(offsets, batch):
-            self._append(find_keys(batch), offsets, batch)
-        if self._last_offset != offsets[-1]:
+            keys = find_keys(batch)
+            self._append(keys[self._keys_there(keys) :], batch)
+        elif not self._append_at_once(batch):
+            self._append(find_keys(batch), batch)
+        if self._last_offset != batch.base_offset + last:
             self._room()  # RocketMQ creates a file for any record, with or without keys
 
-    def _append_at_once(self, offsets: NDArray[np.int64], batch: RecordBatch) -> bool:
+    def _append_at_once(self, batch: RecordBatch) -> bool:
         """Add all keys of a run to one file; return whether that was possible."""
         found = self._room().put_keys(batch)
         if found is None:
             return False
         last, last_keys = found
         if last_keys:
-            self._last_offset, self._last_keys = int(offsets[last]), last_keys
+            self._last_offset = batch.base_offset + batch.head(last)[0]
+            self._last_keys = last_keys
         self._seal_if_full()
         return True
 
@@ -107,8 +107,8 @@ class IndexAppender:
         """The number of keys of the first record that are already in the index."""
         return min(self._last_keys, int(keys.records.searchsorted(1)))
 
-    def _append(self, keys: Keys, offsets: NDArray[np.int64], batch: RecordBatch) -> None:
-        times_ms = batch.store_timestamps_ms
+    def _append(self, keys: Keys, batch: RecordBatch) -> None:
+        offsets, times_ms = batch.base_offset + batch.starts, batch.store_timestamps_ms
         at = 0
         while at < len(keys):
             file = self._room()

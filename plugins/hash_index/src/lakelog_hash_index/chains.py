@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
 from lakelog.accelerate import current
+from lakelog.runtime.lazy import np
 
-ENTRY_DTYPE: Final = np.dtype(
-    [("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
-)
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ENTRY_DTYPE: Final = [("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
 """An entry of an index file, 20 bytes."""
 
 

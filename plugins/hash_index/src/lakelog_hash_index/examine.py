@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
+from lakelog.runtime.lazy import np
 from lakelog_hash_index.chains import follow, link
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.shape import Header
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _CHUNK: Final = 1 << 18
 _AT_END_OFFSET: Final = 24

@@ -9,19 +9,21 @@ readers in other processes never follow a link to a missing entry.
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
 from lakelog.accelerate import current
 from lakelog.files.filesystem import File
+from lakelog.runtime.cached import cached_property
+from lakelog.runtime.lazy import np
 from lakelog_hash_index.chains import ENTRY_DTYPE, follow, link
 from lakelog_hash_index.indexfile import IndexFile
-from lakelog_hash_index.shape import HEADER, LARGEST_INT, Header
+from lakelog_hash_index.shape import ENTRY, HEADER, LARGEST_INT, Header
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from lakelog.codec import RecordBatch
 
 _CHUNK: Final = 1 << 18
@@ -39,8 +41,12 @@ class IndexFileWriter:
         self._lock = Lock()
         file.allocate(self.shape.slots_end)
         self._map = file.map(self.shape.slots_end, writable=True)
-        self._heads = np.ndarray((self.shape.slots,), ">i4", self._map, HEADER.size)
         self.header = Header.unpack(self._map[: HEADER.size])
+
+    @cached_property
+    def _heads(self) -> NDArray[Any]:
+        """The newest entry of each slot, over the map."""
+        return np.ndarray((self.shape.slots,), ">i4", self._map, HEADER.size)
 
     @property
     def room(self) -> int:
@@ -73,7 +79,7 @@ class IndexFileWriter:
             return None
         found = accelerator.index_entries(
             *(self._map, slots, self.room, header.count, header.begin_timestamp_ms),
-            *(batch.buffer, batch.base_offset, batch.starts),
+            *(batch.buffer, batch.base_offset, batch.raw_starts),
         )
         if found is None:
             return None
@@ -82,7 +88,7 @@ class IndexFileWriter:
             self._file.write_at(self.shape.entry_at(header.count), block)
             accelerator.set_slots(self._map, slots, heads)
             begin, end = _place(batch, first), _place(batch, last)
-            count = len(block) // ENTRY_DTYPE.itemsize
+            count = len(block) // ENTRY.size
             self._write_header(_advanced(header, begin, end, count, opened))
         return last, last_keys
 
@@ -116,7 +122,7 @@ class IndexFileWriter:
         other = np.flatnonzero(self._heads != heads)  # a store makes a page dirty
         self._heads[other] = heads[other]
         for first in range(count, written, _CHUNK):
-            size = min(_CHUNK, written - first) * ENTRY_DTYPE.itemsize
+            size = min(_CHUNK, written - first) * ENTRY.size
             self._file.write_at(self.shape.entry_at(first), bytes(size))
         self.sync()
 
@@ -149,7 +155,8 @@ def _seconds(header: Header, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _place(batch: RecordBatch, record: int) -> tuple[int, int]:
     """Offset and store time of a record."""
-    return batch.base_offset + int(batch.starts[record]), int(batch.store_timestamps_ms[record])
+    start, _, time_ms = batch.head(record)
+    return batch.base_offset + start, time_ms
 
 
 def _advanced(

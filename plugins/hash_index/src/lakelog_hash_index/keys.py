@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
 from lakelog.accelerate import current
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 from lakelog.format.sysflag import ROLLBACK, TRANSACTION_MASK
+from lakelog.format.units import Ints, Longs
+from lakelog.runtime.lazy import np
 from lakelog_hash_index.javahash import hash_key
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _UNIQUE_KEY: Final = UNIQUE_KEY.encode()
 _KEYS: Final = KEYS.encode()
 _SPACE: Final = KEY_SEPARATOR.encode()
-
-Longs = NDArray[np.int64]
 
 
 @attrs.frozen(eq=False)
@@ -38,7 +36,7 @@ class Keys:
     """
 
     records: Longs
-    hashes: NDArray[np.int32]
+    hashes: Ints
 
     def __len__(self) -> int:
         return len(self.records)
@@ -46,6 +44,13 @@ class Keys:
     def __getitem__(self, part: slice) -> Keys:
         """A slice of the keys."""
         return Keys(self.records[part], self.hashes[part])
+
+
+def count_keys(batch: RecordBatch) -> int:
+    """The number of keys of ``batch``."""
+    accelerator = current()
+    found = None if accelerator is None else accelerator.keys(batch.buffer, batch.raw_starts)
+    return len(find_keys(batch)) if found is None else len(found[1]) // 4
 
 
 def find_keys(batch: RecordBatch) -> Keys:

@@ -102,13 +102,33 @@ class ReaderIndex:
 
     def dispatch(self, batch: RecordBatch) -> None:
         """Keep the keys of records that no file covers."""
+        if not len(batch):
+            return
+        if not self._ends_with(batch):
+            self._add_new(batch)
+        self._seen = max(self._seen, batch.end_offset)
+        self._limit = max(self._limit, batch.end_offset)
+
+    def _ends_with(self, batch: RecordBatch) -> bool:
+        """Whether the newest file ends with all keys of the only record of ``batch``.
+
+        :meth:`resume` lets the last record with keys be dispatched again.
+        """
+        from lakelog_hash_index.keys import count_keys
+
+        offset = batch.base_offset + batch.head(0)[0]
+        if len(batch) > 1 or not self._spans or self._spans[-1].last != offset:
+            return False
+        header, file = self._files[-1].settled_header(), self._files[-1]
+        first = header.count - count_keys(batch)
+        return first > 0 and all(file.offset(at) == offset for at in range(first, header.count))
+
+    def _add_new(self, batch: RecordBatch) -> None:
         offsets = batch.base_offset + batch.starts
         known = int(offsets.searchsorted(self._seen))
         batch, offsets = batch[known:], offsets[known:]
         if len(batch):
             self._add(batch, offsets)
-            self._seen = batch.end_offset
-            self._limit = max(self._limit, batch.end_offset)
 
     def _add(self, batch: RecordBatch, offsets: NDArray[np.int64]) -> None:
         from lakelog_hash_index.keys import find_keys

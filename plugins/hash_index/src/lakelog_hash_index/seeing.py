@@ -44,7 +44,8 @@ class Seeing:
 
     def passed(self, batch: RecordBatch, appender: IndexAppender) -> None:
         """The keys of ``batch`` are in the index; raises ``OSError``."""
-        self._last = (batch.base_offset + int(batch.starts[-1]), int(batch.sizes[-1]))
+        start, size, _ = batch.head(-1)
+        self._last = (batch.base_offset + start, size)
         self._note_behind(appender, EVERY_BYTES)
 
     def cut(self, end_offset: int) -> None:

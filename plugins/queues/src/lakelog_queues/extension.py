@@ -35,7 +35,7 @@ class QueueParts:
 
     @cached_property
     def finder(self) -> Finder:
-        """The finder of messages, built at the first query, since it imports NumPy."""
+        """The finder of messages, built at the first query, as most writers make none."""
         from lakelog_queues.finding.finder import Finder
 
         log, entries = self.log, self.log.settings.section("consume-queue").file_entries

@@ -41,7 +41,7 @@ def _extension(_: NoSettings, __: Context) -> StoreExtension:
 
 def _dispatcher(settings: ConsumeQueueSettings, context: Context) -> Dispatcher:
     """Build the dispatcher; must be called before the owner writes the file ``abort``."""
-    from lakelog_queues.dispatching.consumequeues import ConsumeQueues  # brings NumPy
+    from lakelog_queues.dispatching.consumequeues import ConsumeQueues
     from lakelog_queues.dispatching.log_heads import LogHeads
     from lakelog_queues.dispatching.tombstones import read_tombstones
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class Store(LogStore):
     """An open store; made by :func:`lakelog.open`, closed by :meth:`close` or ``with``.
 
-    Thread-safe. The finder is built at the first query, since it imports NumPy. All methods that
+    Thread-safe. The finder is built at the first query. All methods that
     read raise :class:`~lakelog.errors.ReadFailed` where a file cannot be read.
     """
 

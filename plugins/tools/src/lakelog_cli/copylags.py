@@ -136,7 +136,7 @@ class CopyLags:
         return (size / count if count else None), last_ms
 
     def _batches(self, start: int, end: int) -> Iterator[RecordBatch]:
-        from lakelog.codec import RecordBatch  # brings NumPy, which listing commands does not need
+        from lakelog.codec import RecordBatch  # listing commands does not need it
 
         for piece in self.store.scan_pieces(start, end, verify=False):
             if isinstance(piece, RecordBatch) and len(piece):

@@ -138,7 +138,7 @@ def _answered(future: Future[WholeSegment | None]) -> WholeSegment | None:
 
 def read_whole(segment: SegmentFile) -> WholeSegment | None:
     """Read a segment with every check; ``None`` if any part of it is not valid."""
-    from lakelog.log.reading.scan import scan  # imports NumPy
+    from lakelog.log.reading.scan import scan
 
     file = RealFileSystem().open(segment.path)
     try:

@@ -236,7 +236,7 @@ class _Rebuild:
 
     def _pieces(self, source: FileSource, first: int, end: int) -> Iterator[Piece]:
         """Yield the pieces of the log, and count them."""
-        from lakelog.log.reading.scan import scan  # imports NumPy
+        from lakelog.log.reading.scan import scan
 
         for piece in scan(source, first):
             yield piece

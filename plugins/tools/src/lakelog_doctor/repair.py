@@ -188,7 +188,7 @@ class _Repair:
         return read_damage(self.directory.files, self.directory.path)
 
     def _pieces(self, known: Sequence[Damage]) -> Iterator[Piece]:
-        from lakelog.log.reading.scan import scan  # imports NumPy
+        from lakelog.log.reading.scan import scan
 
         directory = self.directory
         source = FileSource(directory.files, directory.commitlog, self.size_bytes, known)

@@ -51,7 +51,7 @@ class RecordFingerprint:
     @classmethod
     def of(cls, batch: RecordBatch) -> RecordFingerprint:
         """The last record of a batch."""
-        start = int(batch.starts[-1])
+        start, _, _ = batch.head(-1)
         return cls(bytes(batch.buffer[start : start + HEAD_BYTES]))
 
     @property

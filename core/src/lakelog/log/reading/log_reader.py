@@ -164,9 +164,7 @@ class LogReader:
         return chain((damage,), self.pieces(damage.end_offset, end, verify=verify))
 
     def _scan(self, start: int, end: int | None, *, verify: bool) -> Iterator[Piece]:
-        from lakelog.log.reading.scan import (
-            scan,  # brings NumPy, which a store that only writes can do without
-        )
+        from lakelog.log.reading.scan import scan  # not for a store that only writes
 
         source = NoGapSource(self._scanned, self.bounds.minimum)
         found = scan(source, start, end, verify=verify)

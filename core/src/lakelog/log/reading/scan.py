@@ -147,7 +147,7 @@ class _Walk:
         yield from self._damage_before(self._at)
         yield batch
         self._at = batch.end_offset
-        self._last_time_ms = int(batch.store_timestamps_ms[-1])
+        self._last_time_ms = batch.head(-1)[2]
 
     def _fills(self, extent: Extent, data: memoryview) -> bool:
         """Whether a blank record fills the rest of the segment."""

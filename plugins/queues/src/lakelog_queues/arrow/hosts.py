@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
-from lakelog.codec.record_batch import LONG, SUFFIX, anywhere
+from lakelog.codec.record_batch import LONG_BYTES, SUFFIX_BYTES, anywhere
 from lakelog.format.hosts import decode_host
 from lakelog.format.layout import AT_BORN_HOST, AT_PHYSICAL_OFFSET, HOST_V4_BYTES, HOST_V6_BYTES
 from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
@@ -35,7 +35,7 @@ def _lengths(batch: RecordBatch, v6: int) -> Longs:
 
 def _store_hosts(batch: RecordBatch) -> tuple[Longs, Longs]:
     lengths = _lengths(batch, STORE_HOST_V6)
-    return batch.body_positions - SUFFIX.itemsize - lengths, lengths
+    return batch.body_positions - SUFFIX_BYTES - lengths, lengths
 
 
 def _hosts(batch: RecordBatch, positions: Longs, lengths: Longs) -> pa.StringArray:
@@ -64,9 +64,9 @@ def message_ids(batch: RecordBatch) -> pa.StringArray:
 
 
 def _in_hex(batch: RecordBatch, hosts: Longs, starts: Longs, length: int) -> pa.StringArray:
-    octets = np.empty((len(hosts), length + LONG.itemsize), np.uint8)
+    octets = np.empty((len(hosts), length + LONG_BYTES), np.uint8)
     octets[:, :length] = _bytes_at(batch, hosts, length)
-    octets[:, length:] = _bytes_at(batch, starts + AT_PHYSICAL_OFFSET, LONG.itemsize)
+    octets[:, length:] = _bytes_at(batch, starts + AT_PHYSICAL_OFFSET, LONG_BYTES)
     digits = _DIGITS[octets]
     width = 2 * octets.shape[1]
     offsets = np.arange(0, len(hosts) * width + 1, width, dtype=np.int32)

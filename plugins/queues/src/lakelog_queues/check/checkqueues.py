@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+import numpy as np
 
 from lakelog.codec.record_batch import RecordBatch
 from lakelog.files.filesystem import FileSystem
@@ -30,7 +31,7 @@ from lakelog_queues.check.checkfiles import CheckedFiles
 from lakelog_queues.check.checkunits import UnitCheck, as_they_are
 from lakelog_queues.dispatching.grouping import Grouping, QueueUnits
 from lakelog_queues.files.openfiles import OpenFiles
-from lakelog_queues.files.replaced import NO_REPLACEMENTS, Replacements
+from lakelog_queues.files.replaced import Replacements
 from lakelog_queues.settings import ConsumeQueueSettings
 from lakelog_queues.units import batchunits
 from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES, pack
@@ -79,7 +80,7 @@ class QueuesVerifier:
         self._opened = OpenFiles(checked.files, write=False, most=_MOST_OPEN)
         self._queues: dict[Queue, UnitCheck] = {}
         self._replacing: list[Units] = []
-        self._replacements = NO_REPLACEMENTS
+        self._replacements = Replacements.of(())
         self._damaged = DamagedRanges()
         self._own: list[Problem] = []
         for queue in _present(checked):
@@ -132,7 +133,7 @@ class QueuesVerifier:
         checked, settings = self._checked, self._checked.settings
         batches = queue[0] in checked.batch_topics
         folder = BATCHCONSUMEQUEUE_DIR if batches else CONSUMEQUEUE_DIR
-        unit = batchunits.UNIT if batches else UNIT
+        unit = batchunits.UNIT if batches else np.dtype(UNIT)
         size = settings.batch_file_size_bytes if batches else settings.file_entries * UNIT_BYTES
         files = CheckedFiles(
             checked.files,
@@ -164,7 +165,7 @@ class QueuesVerifier:
 
     @staticmethod
     def _none() -> Replacements:
-        return NO_REPLACEMENTS
+        return Replacements.of(())
 
     def _all(self) -> Replacements:
         return self._replacements

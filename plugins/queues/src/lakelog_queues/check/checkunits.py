@@ -19,7 +19,7 @@ from lakelog.format.units import Longs
 from lakelog.interfaces.verifying import DamagedRanges, Problem
 from lakelog_queues.check.checkfiles import CheckedFiles, RawUnits
 from lakelog_queues.dispatching.placement import is_explained
-from lakelog_queues.files.replaced import NO_REPLACEMENTS, Replacements
+from lakelog_queues.files.replaced import Replacements
 from lakelog_queues.units.simpleunits import is_filler
 
 MISSING: Final = "units are missing"
@@ -71,7 +71,7 @@ class UnitCheck:
         *,
         fields: Sequence[str],
         resolve: Resolve,
-        replacements: Callable[[], Replacements] = lambda: NO_REPLACEMENTS,
+        replacements: Callable[[], Replacements] = lambda: Replacements.of(()),
         damaged: DamagedRanges | None = None,
     ) -> None:
         self.files = files

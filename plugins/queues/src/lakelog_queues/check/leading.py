@@ -13,11 +13,11 @@ from lakelog.files.segment_files import segment_files
 from lakelog.format.layout import CONSUMEQUEUE_DIR
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue
-from lakelog_queues.check.checkfiles import CheckedFiles, RawUnits
+from lakelog_queues.check.checkfiles import CheckedFiles
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.files.replaced import Replacements
 from lakelog_queues.files.search import first_behind
-from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES, unpack
+from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES, columns, unpack
 
 _MOST_OPEN: Final = 64
 
@@ -50,14 +50,14 @@ def _leads(units: CheckedFiles | None, replacements: Replacements) -> bool:
     if units is None:
         return False
 
-    def read(first: int, count: int) -> RawUnits:
-        return units.read(first, first + count)
+    def read(first: int, count: int) -> bytes:
+        return units.read(first, first + count).tobytes()
 
     places = (
         first_behind(read, units.first, units.end, each) for each in replacements.offsets.tolist()
     )
     found = (read(at, 1) for at in places if at < units.end)
-    return any(bool(np.any(replacements.are_led_to(each))) for each in found)
+    return any(bool(np.any(replacements.are_led_to(columns(each)))) for each in found)
 
 
 def _units(files: FileSystem, opened: OpenFiles, root: Path, queue: Queue) -> CheckedFiles | None:
@@ -65,7 +65,7 @@ def _units(files: FileSystem, opened: OpenFiles, root: Path, queue: Queue) -> Ch
     sizes = {each.length for each in segment_files(folder, files.list(folder)) if each.length}
     if len(sizes) != 1 or min(sizes) % UNIT_BYTES:
         return None
-    return CheckedFiles(files, opened, folder, UNIT, sizes.pop())
+    return CheckedFiles(files, opened, folder, np.dtype(UNIT), sizes.pop())
 
 
 def _queues(root: Path, topic: str) -> Iterator[Queue]:

@@ -31,7 +31,7 @@ from lakelog_queues.dispatching.log_heads import LogHeads
 from lakelog_queues.dispatching.making import DIRECTORIES, AnyQueue, QueueMaker, topics_with_batches
 from lakelog_queues.dispatching.removed import RemovedQueues
 from lakelog_queues.dispatching.tombstones import delete_topic, lower_tombstones
-from lakelog_queues.files.batchqueue import NO_UNITS
+from lakelog_queues.files.batchqueue import no_units
 from lakelog_queues.files.openfiles import PlainUnits
 from lakelog_queues.settings import ConsumeQueueSettings
 from lakelog_queues.units.topicconfig import batch_topics
@@ -241,7 +241,8 @@ class ConsumeQueues:
         for group in self._grouping.packed(batch):
             self._maker.append(self._opened(group.queue), group)
         self._dispatched = RecordFingerprint.of(batch)
-        self._flushing.dispatched(int(batch.store_timestamps_ms[-1]), int(batch.sizes.sum()))
+        (first, _, _), (last, size, last_ms) = batch.head(0), batch.head(-1)
+        self._flushing.dispatched(last_ms, last + size - first)
         if not self._read_only:
             self._flushing.start()
 
@@ -358,11 +359,17 @@ class ConsumeQueues:
         found = self._queues.get(queue)
         return None if found is None else found.bounds(minimum)
 
+    def reached(self, queue: Queue) -> int:
+        """Physical end offset of the last record that has a unit; 0 without one."""
+        self._ensure_loaded()
+        found = self._queues.get(queue)
+        return 0 if found is None else found.reached
+
     def units(self, queue: Queue, first: int, count: int) -> Units:
         """At most ``count`` units from queue offset ``first`` on; empty without such a queue."""
         self._ensure_loaded()
         found = self._queues.get(queue)
-        return NO_UNITS if found is None else found.read(first, count)
+        return no_units() if found is None else found.read(first, count)
 
     def plain(self, queue: Queue, minimum: int, offset: int | None) -> PlainUnits | None:
         """The place of a unit for compiled code; see :meth:`.SimpleQueue.plain`."""

@@ -13,40 +13,34 @@ from functools import partial
 from typing import Final
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
 from lakelog.accelerate import current
 from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.properties import DELAY, REPAIRED_TOPIC, SCHEDULE_TOPIC
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.sysflag import PREPARED
-from lakelog.format.units import Units
-from lakelog_queues.units.batchunits import inner_batches
+from lakelog.format.units import Longs, Units
+from lakelog.runtime.lazy import np
 from lakelog_queues.units.delays import delivery_time_ms
 from lakelog_queues.units.foldernames import without_folders
-from lakelog_queues.units.lights import light_units
-from lakelog_queues.units.simpleunits import UNIT, RawUnits
-from lakelog_queues.units.tags import tags_codes
+from lakelog_queues.units.simpleunits import UNIT_BYTES, columns
 
 _LOG: Final = logging.getLogger(__name__)
-
-Longs = NDArray[np.int64]
 
 
 @attrs.frozen(eq=False)
 class QueueGroup:
     """The records of one queue, in log order.
 
-    :ivar records: ``int64``, their indices in the batch
+    :ivar records: ``int64``, their indices in the batch; a view if the accelerator found them
     :ivar raw: their units in file format, with tag codes, if the accelerator built them
     :ivar first: queue offset of the first record if the offsets are known to be consecutive, else
         ``None``
     """
 
     queue: Queue
-    records: Longs
-    raw: RawUnits | None = None
+    records: Longs | memoryview
+    raw: memoryview | None = None
     first: int | None = None
 
 
@@ -54,7 +48,7 @@ def queue_groups(batch: RecordBatch) -> list[QueueGroup]:
     """The queues of a batch, in order of first appearance."""
     accelerator = current()
     if accelerator is not None:
-        found = accelerator.queue_units(batch.buffer, batch.starts)
+        found = accelerator.queue_units(batch.buffer, batch.raw_starts)
         if found is not None:
             return _groups(*found)
     places: dict[Queue, list[int]] = {}
@@ -68,12 +62,12 @@ def queue_groups(batch: RecordBatch) -> list[QueueGroup]:
 def _groups(
     places: memoryview, units: memoryview, queues: list[tuple[str, int, int, int | None]]
 ) -> list[QueueGroup]:
-    records, raw = np.frombuffer(places, np.int64), np.frombuffer(units, UNIT)
-    groups, at = [], 0
+    records, groups, at = places.cast("q"), [], 0
     for topic, queue_id, count, first in queues:
-        part = slice(at, at + count)
-        groups.append(QueueGroup((topic, queue_id), records[part], raw[part], first))
-        at += count
+        end = at + count
+        raw = units[at * UNIT_BYTES : end * UNIT_BYTES]
+        groups.append(QueueGroup((topic, queue_id), records[at:end], raw, first))
+        at = end
     return groups
 
 
@@ -98,7 +92,7 @@ class PackedUnits:
 
     queue: Queue
     first: int
-    raw: RawUnits
+    raw: memoryview
     unpacked: Callable[[], QueueUnits]
 
 
@@ -145,13 +139,15 @@ class Grouping:
     def _alive(self, batch: RecordBatch, group: QueueGroup) -> QueueGroup:
         """The group without records below the topic's tombstone."""
         buried = self.tombstones.get(group.queue[0], 0)
-        if not buried or int(batch.physical_offsets[group.records].min()) >= buried:
+        if not buried:
             return group
-        return QueueGroup(
-            group.queue, group.records[batch.physical_offsets[group.records] >= buried]
-        )
+        records = np.asarray(group.records)
+        alive = batch.physical_offsets[records] >= buried
+        return group if alive.all() else QueueGroup(group.queue, records[alive])
 
     def _lights(self, batch: RecordBatch) -> list[QueueUnits]:
+        from lakelog_queues.units.lights import light_units  # most stores never need it
+
         found: dict[Queue, list[tuple[int, int]]] = {}
         for queue, queue_offset, record in light_units(batch, (batch.sys_flags & PREPARED) == 0):
             if int(batch.physical_offsets[record]) >= self.tombstones.get(queue[0], 0):
@@ -165,9 +161,12 @@ class Grouping:
 
 
 def _units(batch: RecordBatch, group: QueueGroup) -> QueueUnits:
-    records, times_ms = group.records, batch.store_timestamps_ms[group.records]
+    from lakelog_queues.units.tags import tags_codes
+
+    records = np.asarray(group.records)
+    times_ms = batch.store_timestamps_ms[records]
     if group.raw is not None:
-        codes = group.raw["tags_code"].astype(np.int64)
+        codes = columns(group.raw)["tags_code"].astype(np.int64)
     else:
         codes = tags_codes(batch.take(records))
     if group.queue[0] == SCHEDULE_TOPIC:
@@ -185,11 +184,14 @@ def _units(batch: RecordBatch, group: QueueGroup) -> QueueUnits:
     return QueueUnits(group.queue, units, times_ms)
 
 
-def _inner_batches(batch: RecordBatch, queue: Queue, records: Longs) -> Iterator[QueueUnits]:
+def _inner_batches(
+    batch: RecordBatch, queue: Queue, records: Longs | memoryview
+) -> Iterator[QueueUnits]:
     """Units of records that hold several messages; other records cannot be in a batch queue."""
-    units, times = inner_batches(
-        RecordBatch(batch.buffer, batch.base_offset, batch.starts[records])
-    )
+    from lakelog_queues.units.batchunits import inner_batches
+
+    starts = batch.starts[np.asarray(records)]
+    units, times = inner_batches(RecordBatch(batch.buffer, batch.base_offset, starts))
     if len(units) < len(records):
         _LOG.warning(
             "queue %s/%d is a batch queue: %d records without valid properties INNER_BASE and "

@@ -15,14 +15,15 @@ place; their units are appended to the queue, so that every record in the log ca
 from __future__ import annotations
 
 import logging
-from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final
 
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
+from lakelog.runtime.lazy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -9,19 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
+from lakelog.runtime.lazy import np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from lakelog_queues.files.batchfiles import BatchQueueFiles
 
-_NO_LONGS: Final = np.zeros(0, np.int64)
-_NO_INTS: Final = np.zeros(0, np.int32)
-NO_UNITS: Final = Units(_NO_LONGS, _NO_LONGS, _NO_INTS, _NO_LONGS, _NO_INTS)
 _ALL: Final = (1 << 63) - 1
+
+
+def no_units() -> Units:
+    """Columns without an element."""
+    longs, ints = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    return Units(longs, longs, ints, longs, ints)
 
 
 class BatchQueue:
@@ -39,7 +43,7 @@ class BatchQueue:
         self._files = files
         self._read_only = read_only
         self._limit = _ALL
-        self._held = NO_UNITS
+        self._held = no_units()
 
     @property
     def first(self) -> int:

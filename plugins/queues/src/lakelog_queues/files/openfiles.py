@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final, TypeAlias
@@ -91,8 +91,13 @@ class OpenFiles:
             raise unreadable(path, error) from error
 
     def held(self, path: Path) -> CachedFile | None:
-        """The file, if it is open; the caller must check ``dropped`` before each use."""
-        return self._opened.get(path)
+        """The file, if it can be opened; the caller must check ``dropped`` before each use."""
+        opened = self._opened.get(path)
+        if opened is None:
+            with suppress(OSError):
+                opened = self._take(path, create=False)
+                self._give_back(opened)
+        return opened
 
     def drop(self, path: Path) -> None:
         """Close a file that is about to be removed."""

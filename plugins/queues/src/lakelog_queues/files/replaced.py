@@ -13,18 +13,17 @@ unit. lakelog skips such units like fillers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
 from lakelog.format.queue_offsets import Queue
-from lakelog.format.units import Units
+from lakelog.format.units import Longs, Units
+from lakelog.runtime.lazy import np
 from lakelog_queues.dispatching.placement import is_explained
-from lakelog_queues.units.simpleunits import RawUnits
 
-Longs = NDArray[np.int64]
+if TYPE_CHECKING:
+    from lakelog_queues.units.simpleunits import Flags, RawUnits
 
 
 @attrs.frozen(eq=False)
@@ -62,11 +61,11 @@ class Replacements:
         at = first + int(self.sizes[first:stop].argmin())
         return int(self.offsets[at]), int(self.sizes[at])
 
-    def are_led_to(self, raw: RawUnits) -> NDArray[np.bool_]:
+    def are_led_to(self, raw: RawUnits) -> Flags:
         """For each unit, whether it has the physical offset and size of one of the records."""
         offsets = raw["offset"].astype(np.int64)
         near = np.minimum(np.searchsorted(self.offsets, offsets), len(self) - 1)
-        led: NDArray[np.bool_] = self.offsets[near] == offsets
+        led: Flags = self.offsets[near] == offsets
         led &= self.sizes[near] == raw["size"]
         return led
 
@@ -97,9 +96,6 @@ class Replacements:
             fillers["offset"], fillers["size"] = found
 
 
-NO_REPLACEMENTS = Replacements(np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-
 class ReplacementQueue(Protocol):
     """The part of a queue that is needed here."""
 
@@ -121,7 +117,7 @@ class ReplacedPlaces:
     def __init__(self) -> None:
         self.minimum = -1
         self.queues: Mapping[Queue, ReplacementQueue] = {}
-        self._found: tuple[object, Replacements] = ((), NO_REPLACEMENTS)
+        self._found: tuple[object, Replacements | None] = ((), None)
 
     def watch(self, name: Queue, queue: ReplacementQueue) -> None:
         """Read from this queue, and no longer from an earlier one with the same name."""
@@ -129,13 +125,13 @@ class ReplacedPlaces:
 
     def lead_front(self, raw: RawUnits, first_offset: int) -> None:
         """See :meth:`Replacements.lead_front`; does nothing unless the log starts at 0."""
-        if self.minimum == 0:
-            self.now().lead_front(raw, first_offset)
+        if self.minimum == 0 and (replacements := self.now()):
+            replacements.lead_front(raw, first_offset)
 
-    def now(self) -> Replacements:
-        """The present records; may be called from any thread."""
+    def now(self) -> Replacements | None:
+        """The present records, if there are any; may be called from any thread."""
         if not self.queues:
-            return NO_REPLACEMENTS
+            return None
         queues = list(self.queues.values())
         state = [(each.first, each.end, each.reached) for each in queues]
         seen, found = self._found

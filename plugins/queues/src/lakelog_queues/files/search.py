@@ -2,89 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+from lakelog.runtime.lazy import np
+from lakelog_queues.units.simpleunits import UNIT_BYTES, each_unit, fillers, unit_at
 
-from lakelog_queues.units.simpleunits import RawUnits, is_filler
+if TYPE_CHECKING:
+    from lakelog_queues.units.simpleunits import Flags
 
-_FEW: Final = 256
+Read: TypeAlias = Callable[[int, int], bytes]
+"""Returns units in file format, by the number of the first one and their count."""
+Fills: TypeAlias = "Callable[[bytes], Flags | None]"
+"""Determines which units are fillers; ``None`` if none is."""
+_FEW: Final = 32
 """Largest number of units that are read and compared at once, instead of a further bisection."""
 _MANY: Final = 4096
 
 
-def first_behind(read: Callable[[int, int], RawUnits], low: int, high: int, offset: int) -> int:
+def first_behind(read: Read, low: int, high: int, offset: int) -> int:
     """The number of the first unit of a record at or after physical ``offset``, or ``high``.
 
-    :param read: returns units in file format, by the number of the first one and their count
     :param low: first unit of the range; physical offsets must ascend in it, except for fillers
     :param high: end of the range
     """
     while high - low > _FEW:
         middle = (low + high) // 2
         last = last_real(read, low, middle + 1)
-        if last is None or read(last, 1)[0]["offset"] < offset:
+        if last is None or unit_at(read(last, 1), 0).offset < offset:
             low = middle + 1
         else:
             high = last
-    units = read(low, high - low)
-    before = (units["offset"] < offset) | is_filler(units)
-    behind = np.flatnonzero(~before)
-    if len(behind):
-        return low + int(behind[0])
-    return high
+    data = read(low, high - low)
+    units, real = each_unit(data), _real(data, fillers)
+    return next((low + at for at in real if units[at].offset >= offset), high)
 
 
-def last_real(
-    read: Callable[[int, int], RawUnits],
-    low: int,
-    high: int,
-    fills: Callable[[RawUnits], NDArray[np.bool_]] = is_filler,
-) -> int | None:
-    """The number of the last unit from ``low`` to ``high`` that is no filler, or ``None``.
-
-    :param fills: determines which units are fillers
-    """
+def last_real(read: Read, low: int, high: int, fills: Fills = fillers) -> int | None:
+    """The number of the last unit from ``low`` to ``high`` that is no filler, or ``None``."""
     look = 1
     while high > low:
         start = max(low, high - look)
-        real = np.flatnonzero(~fills(read(start, high - start)))
-        if len(real):
-            return start + int(real[-1])
+        real = _real(read(start, high - start), fills)
+        if real:
+            return start + real[-1]
         high, look = start, _MANY
     return None
 
 
-def first_real(
-    read: Callable[[int, int], RawUnits],
-    low: int,
-    high: int,
-    fills: Callable[[RawUnits], NDArray[np.bool_]] = is_filler,
-) -> int | None:
-    """The number of the first unit from ``low`` to ``high`` that is no filler, or ``None``.
-
-    :param fills: determines which units are fillers
-    """
+def first_real(read: Read, low: int, high: int, fills: Fills = fillers) -> int | None:
+    """The number of the first unit from ``low`` to ``high`` that is no filler, or ``None``."""
     while low < high:
-        units = read(low, min(_MANY, high - low))
-        real = np.flatnonzero(~fills(units))
-        if len(real):
-            return low + int(real[0])
-        if not len(units):
+        data = read(low, min(_MANY, high - low))
+        real = _real(data, fills)
+        if real:
+            return low + real[0]
+        if not data:
             return None
-        low += len(units)
+        low += len(data) // UNIT_BYTES
     return None
 
 
-def end_of_last(
-    read: Callable[[int, int], RawUnits],
-    low: int,
-    high: int,
-    fills: Callable[[RawUnits], NDArray[np.bool_]] = is_filler,
-) -> int:
+def _real(data: bytes, fills: Fills) -> Sequence[int]:
+    """The indices of the units that are no fillers."""
+    filled = fills(data)
+    return range(len(data) // UNIT_BYTES) if filled is None else np.flatnonzero(~filled).tolist()
+
+
+def end_of_last(read: Read, low: int, high: int, fills: Fills = fillers) -> int:
     """Physical end offset of the record of the last unit that is no filler; 0 without one."""
     last = last_real(read, low, high, fills)
-    unit = None if last is None else read(last, 1)[0]
-    return 0 if unit is None else int(unit["offset"]) + int(unit["size"])
+    return 0 if last is None else unit_at(read(last, 1), 0).end

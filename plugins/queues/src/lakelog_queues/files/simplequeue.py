@@ -9,30 +9,32 @@ import logging
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
+from lakelog.runtime.lazy import np
 from lakelog_queues.dispatching.overlay import Overlay
 from lakelog_queues.dispatching.placement import placed
 from lakelog_queues.files.openfiles import PlainUnits
 from lakelog_queues.files.search import end_of_last, first_behind, first_real, last_real
 from lakelog_queues.files.unitfiles import UnitFiles
 from lakelog_queues.units.simpleunits import (
-    NONE,
-    RawUnits,
+    UNIT_BYTES,
     alike,
+    columns,
     filler,
+    fillers,
     is_filler,
-    join,
     pack,
+    unit_at,
     unpack,
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from lakelog_queues.files.ext import ExtFiles
     from lakelog_queues.files.replaced import ReplacedPlaces
+    from lakelog_queues.units.simpleunits import Flags
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOKED_UP_AT_ONCE: Final = 4096
@@ -95,7 +97,7 @@ class SimpleQueue:
         sound = self._files.load()
         self.first = self._files.bases[0] if self._files.bases else 0
         self.end = self._files.end(thorough=thorough)
-        if is_filler(self._files.read(self.end - 1, 1) if self.end > self.first else NONE).any():
+        if self.end > self.first and fillers(self._files.read(self.end - 1, 1)) is not None:
             last = last_real(self._files.read, self.first, self.end)
             self.end = self.end if last is None else last + 1  # the next append adds fillers again
         if self._memory is not None:
@@ -129,12 +131,16 @@ class SimpleQueue:
         return min(first, self.end), self.end
 
     def plain(self, minimum: int, offset: int | None) -> PlainUnits | None:
-        """The last result of :meth:`bounds`, and the place of a unit, for compiled code.
+        """The result of :meth:`bounds`, and the place of a unit, for compiled code.
 
         :param offset: queue offset of the unit; ``None`` is the first one
         :returns: ``None`` if :meth:`bounds` and :meth:`read` must be used instead
         """
-        (at, first, known), end = self._minimum, self.end
+        at, first, known = self._minimum
+        if at != minimum or not self.first <= first < known <= self.end:
+            self.bounds(minimum)
+            at, first, known = self._minimum
+        end = self.end
         if at != minimum or not self.first <= first < known <= end:
             return None
         if self._ext or (self._replaced and self._replaced.queues):
@@ -158,10 +164,10 @@ class SimpleQueue:
         Fillers and units that lead to a repair's record are omitted. If there are no others in the
         range, the units after them are returned.
         """
-        raw = self._raw(first, count)
-        units = unpack(raw, first)
-        fills = self._fills(raw)
-        if fills.any():
+        data = self._raw(first, count)
+        units = unpack(columns(data), first)
+        fills = self._fills(data)
+        if fills is not None:
             units = units[np.flatnonzero(~fills)] if not fills.all() else self._behind(first, count)
         if self._ext is None or not len(units):
             return units
@@ -173,38 +179,43 @@ class SimpleQueue:
     def oldest(self) -> int | None:
         """Physical offset of the record of the first unit; ``None`` without a unit."""
         found = first_real(self._raw, self.first, self.end)
-        return None if found is None else int(self._raw(found, 1)[0]["offset"])
+        return None if found is None else unit_at(self._raw(found, 1), 0).offset
 
     def _behind(self, first: int, count: int) -> Units:
         """At most ``count`` units after the fillers that start at ``first``."""
         found = first_real(self._raw, first, self.end, self._fills)
         if found is None or count <= 0:
-            return unpack(NONE, first)
-        raw = self._raw(found, count)
-        return unpack(raw, found)[np.flatnonzero(~self._fills(raw))]
+            return unpack(columns(b""), first)
+        data = self._raw(found, count)
+        units, fills = unpack(columns(data), found), self._fills(data)
+        return units if fills is None else units[np.flatnonzero(~fills)]
 
-    def _fills(self, raw: RawUnits) -> NDArray[np.bool_]:
-        """For each unit, whether its record is lost."""
-        fills = is_filler(raw)
+    def _fills(self, data: bytes) -> Flags | None:
+        """For each unit, whether its record is lost; ``None`` if none is."""
         replacements = self._replaced.now() if self._replaced is not None else None
-        return fills | replacements.are_led_to(raw) if replacements else fills
+        if not replacements:
+            return fillers(data)
+        raw = columns(data)
+        fills = is_filler(raw) | replacements.are_led_to(raw)
+        return fills if fills.any() else None
 
-    def _raw(self, first: int, count: int) -> RawUnits:
+    def _raw(self, first: int, count: int) -> bytes:
         """Units from files and memory, in file format, within the bounds of the queue."""
         stop = min(first + count, self.end)
         if first < self.first or first >= stop:
-            return NONE
+            return b""
         if self._memory is None:
             return self._files.read(first, stop - first)
         start, held = self._memory.held()
         if first >= start:
-            return held[first - start : stop - start]
-        return join(self._files.read(first, min(stop, start) - first), held[: max(0, stop - start)])
+            return bytes(held[(first - start) * UNIT_BYTES : (stop - start) * UNIT_BYTES])
+        written = self._files.read(first, min(stop, start) - first)
+        return written + held[: max(0, stop - start) * UNIT_BYTES]
 
     def before(self, offset: int) -> int:
         """Physical offset of the last record before ``offset`` that has a unit; 0 without one."""
         last = last_real(self._raw, self.first, self._find(offset))
-        return int(self._raw(last, 1)[0]["offset"]) if last is not None else 0
+        return unit_at(self._raw(last, 1), 0).offset if last is not None else 0
 
     def _find(self, offset: int) -> int:
         """The number of the first unit of a record at or after a physical offset."""
@@ -225,23 +236,31 @@ class SimpleQueue:
         if len(units):
             self._take(units, store_times_ms)
 
-    def follow(self, raw: RawUnits, first: int) -> bool:
+    def follow(self, units: memoryview, first: int) -> bool:
         """Append units in file format, with consecutive queue offsets from ``first`` on.
 
-        Returns ``False``, and does nothing, unless they are new and the queue ends at ``first``.
+        Returns ``False``, and does nothing, unless the queue ends at ``first``, or has all of them.
         """
-        end = int(raw["offset"][0]) + int(raw["size"][0])
-        if first != self.end or not 0 < self.reached < end or self._ext_writes:
+        end = unit_at(units, -1).end
+        if end <= self.reached:
+            return bool(self._raw(first, len(units) // UNIT_BYTES) == units)
+        if self._ext_writes or unit_at(units, 0).end <= self.reached:
             return False
-        self._store(raw)
-        self.reached = int(raw["offset"][-1]) + int(raw["size"][-1])
+        begins = not self.reached and first >= 0 and first == self._files.base(first)
+        if not begins and not (self.reached and first == self.end):
+            return False
+        if begins:
+            self._begin(first)
+        self._store(units)
+        self.reached = end
         return True
 
     def _take(self, units: Units, store_times_ms: NDArray[np.int64]) -> None:
-        before = NONE if self.reached else self._begin(int(units.queue_offsets[0]))
+        before = filler(0 if self.reached else self._begin(int(units.queue_offsets[0])))
         end = self.end + len(before)
         reached = self.reached or int(units.offsets[0])
-        if units.queue_offsets[0] > end and self._fills(self._raw(self.end - 1, 1)).any():
+        is_behind = units.queue_offsets[0] > end
+        if is_behind and self._fills(self._raw(self.end - 1, 1)) is not None:
             # After a crash, the queue may end with some of the units that lead to a repair's
             # record. Then the missing records are counted from the last real record.
             reached = end_of_last(self._raw, self.first, self.end, self._fills)
@@ -252,31 +271,31 @@ class SimpleQueue:
         if places is not None and places[-1] >= end + len(raw):
             there, raw = raw, filler(int(places[-1]) + 1 - end)
             raw[places - end] = there
-            if self._replaced is not None:
-                self._replaced.now().lead(raw, places - end, units, reached)
+            if self._replaced is not None and (replacements := self._replaced.now()):
+                replacements.lead(raw, places - end, units, reached)
         if len(before) and not self.first and self._replaced is not None:
             self._replaced.lead_front(before, int(units.offsets[0]))
-        self._store(join(before, raw) if len(before) else raw)
+        self._store(before.tobytes() + raw.tobytes())
         self.reached = int(units.offsets[-1]) + int(units.sizes[-1])
 
-    def _begin(self, queue_offset: int) -> RawUnits:
-        """Start an empty queue at ``queue_offset``; returns the fillers from its file's start."""
+    def _begin(self, queue_offset: int) -> int:
+        """Start an empty queue at ``queue_offset``; returns the fillers up to it in its file."""
         if self._memory is not None:
             self._memory = Overlay(queue_offset)
             self.first = self.end = queue_offset
-            return NONE
+            return 0
         base = self._files.base(queue_offset)
         if self._files.bases != [base]:
             self._files.cut(0)
         self.first = self.end = base
-        return filler(queue_offset - base)
+        return queue_offset - base
 
-    def _store(self, raw: RawUnits) -> None:
+    def _store(self, units: bytes | memoryview) -> None:
         if self._memory is None:
-            self._files.write(self.end, raw)
+            self._files.write(self.end, units)
         else:
-            self._memory.append(raw)
-        self.end += len(raw)
+            self._memory.append(units)
+        self.end += len(units) // UNIT_BYTES
         if self._memory is not None:
             self._memory.drop_written(self._files)
 
@@ -291,7 +310,7 @@ class SimpleQueue:
         if not len(again) or self._stand_at(again.queue_offsets, again):
             return
         low = self._find(int(again.offsets[0]))
-        span = self._raw(low, self._find(int(again.offsets[-1]) + 1) - low)
+        span = columns(self._raw(low, self._find(int(again.offsets[-1]) + 1) - low))
         real = np.flatnonzero(~is_filler(span))
         places = np.searchsorted(span["offset"][real].astype(np.int64), again.offsets)
         near = span[real[np.minimum(places, len(real) - 1)]] if len(real) else filler(len(again))
@@ -311,16 +330,16 @@ class SimpleQueue:
 
         Such records are older than a deletion of the topic by RocketMQ, which keeps no tombstone.
         """
-        first = NONE if self.first else self._raw(0, 1)
-        if not len(first) or self._fills(first).any():
+        first = b"" if self.first else self._raw(0, 1)
+        if not first or self._fills(first) is not None:
             return again
-        return again[again.offsets >= int(first["offset"][0])]
+        return again[again.offsets >= unit_at(first, 0).offset]
 
     def _stand_at(self, queue_offsets: NDArray[np.int64], again: Units) -> bool:
         low, high = int(queue_offsets.min()), int(queue_offsets.max()) + 1
         if low < self.first or high > self.end or high - low > 8 * len(again) + 64:
             return False
-        there = self._raw(low, high - low)
+        there = columns(self._raw(low, high - low))
         same = len(there) == high - low and alike(there[queue_offsets - low], pack(again)).all()
         return bool(same)
 
@@ -336,7 +355,7 @@ class SimpleQueue:
             return False
         for base, behind in pairwise(bases):
             last = last_real(self._raw, base, behind)
-            if last is not None and int(self._raw(last, 1)[0]["offset"]) >= minimum:
+            if last is not None and unit_at(self._raw(last, 1), 0).offset >= minimum:
                 break
             self.first = max(self.first, behind)
         self._minimum = (-1, -1, 0)
@@ -350,7 +369,7 @@ class SimpleQueue:
         removed = self._files.remove_before(self.first)
         if self._ext is None or not removed:
             return removed
-        codes = self._raw(self.first, _LOOKED_UP_AT_ONCE)["tags_code"].astype(np.int64)
+        codes = self._codes(self.first, _LOOKED_UP_AT_ONCE)
         kept = codes[self._ext.is_address(codes)]
         return removed + (self._ext.truncate_before(int(kept.min())) if len(kept) else 0)
 
@@ -376,13 +395,16 @@ class SimpleQueue:
     def _cut_at_lost_code(self, ext: ExtFiles) -> None:
         """Remove units from the first one whose tags code is lost; they are rebuilt."""
         for at in range(self.first, self.end, _LOOKED_UP_AT_ONCE):
-            codes = self._raw(at, _LOOKED_UP_AT_ONCE)["tags_code"].astype(np.int64)
+            codes = self._codes(at, _LOOKED_UP_AT_ONCE)
             if (lost := ext.first_lost(codes, self.queue)) is not None:
                 self._cut(at + lost)
                 return
 
+    def _codes(self, first: int, count: int) -> NDArray[np.int64]:
+        return columns(self._raw(first, count))["tags_code"].astype(np.int64)
+
     def _cut_ext(self, ext: ExtFiles) -> None:
-        last = self._raw(self.end - 1, 1)["tags_code"].astype(np.int64)
+        last = self._codes(self.end - 1, 1)
         if not len(last) or ext.is_address(last).all():
             ext.truncate_after(int(last[0]) if len(last) else None)
 

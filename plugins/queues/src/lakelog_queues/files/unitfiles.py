@@ -11,23 +11,13 @@ import errno
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import segment_name
 from lakelog_queues.dispatching.dirty import DirtyFiles
 from lakelog_queues.files.openfiles import NOT_HELD, CachedFile, OpenFiles, Place
-from lakelog_queues.units.simpleunits import (
-    NONE,
-    UNIT,
-    UNIT_BYTES,
-    RawUnits,
-    join,
-    ordered_length,
-    valid_length,
-)
+from lakelog_queues.units.simpleunits import UNIT_BYTES, ordered_length, unit_at, valid_length
 
 _FIRST_LOOK: Final = 512
 _LONGEST_LOOK: Final = 1 << 16
@@ -88,7 +78,7 @@ class UnitFiles:
                 return end
         return self.bases[0]
 
-    def read(self, first: int, count: int) -> RawUnits:
+    def read(self, first: int, count: int) -> bytes:
         """At most ``count`` units in file format; fewer if the files end before."""
         parts = []
         while count > 0:
@@ -96,13 +86,13 @@ class UnitFiles:
             size = min(count, base + self._entries - first)
             part = self._read_in(base, first, size)
             parts.append(part)
-            if len(part) < size:
+            if len(part) < size * UNIT_BYTES:
                 break
             first, count = first + size, count - size
-        return parts[0] if len(parts) == 1 else join(*parts) if parts else NONE
+        return b"".join(parts)
 
     def held(self, first: int) -> Place:
-        """The place of the unit of queue offset ``first``; ``NOT_HELD`` if its file is not open."""
+        """The place of the unit of queue offset ``first``; ``NOT_HELD`` without its file."""
         base, opened = self._latest
         within = first - base
         if opened is None or opened.dropped or not 0 <= within < self._entries:
@@ -113,15 +103,14 @@ class UnitFiles:
             return NOT_HELD
         return opened, within * UNIT_BYTES, self._entries - within
 
-    def write(self, first: int, units: RawUnits) -> None:
+    def write(self, first: int, units: bytes | memoryview) -> None:
         """Write units from queue offset ``first`` on; one write for each file."""
-        done = 0
-        while done < len(units):
-            at = first + done
-            base = self.base(at)
-            part = units[done : done + base + self._entries - at]
-            self._write_in(base, at, part)
-            done += len(part)
+        left = memoryview(units)
+        while left:
+            base = self.base(first)
+            part = left[: (base + self._entries - first) * UNIT_BYTES]
+            self._write_in(base, first, part)
+            first, left = first + len(part) // UNIT_BYTES, left[len(part) :]
 
     def cut(self, end: int) -> None:
         """Durably remove units from queue offset ``end`` on, so that none can reappear."""
@@ -194,9 +183,9 @@ class UnitFiles:
             units = self._read_in(base, at, min(_LONGEST_LOOK, base + self._entries - at))
             length, reached = ordered_length(units, reached)
             at += length
-            if length < len(units):
+            if length < len(units) // UNIT_BYTES:
                 # Physical offsets do not ascend: one of two neighbours is wrong. Rebuild both.
-                return max(self.bases[0], at - 1) if units[length]["size"] > 0 else at
+                return max(self.bases[0], at - 1) if unit_at(units, length).size > 0 else at
             if not length:
                 break
         return at
@@ -207,17 +196,17 @@ class UnitFiles:
             units = self._read_in(base, at, min(look, base + self._entries - at))
             length = valid_length(units)
             at += length
-            if length < len(units) or not length:
+            if length < len(units) // UNIT_BYTES or not length:
                 break
             look = min(look * 4, _LONGEST_LOOK)
         return at
 
-    def _read_in(self, base: int, first: int, count: int) -> RawUnits:
+    def _read_in(self, base: int, first: int, count: int) -> bytes:
         position = (first - base) * UNIT_BYTES
         data = self._opened.read(self.path(base), position, count * UNIT_BYTES)
-        return np.frombuffer(data, UNIT, len(data) // UNIT_BYTES)
+        return data[: len(data) - len(data) % UNIT_BYTES]
 
-    def _write_in(self, base: int, first: int, units: RawUnits) -> None:
+    def _write_in(self, base: int, first: int, units: memoryview) -> None:
         path = self.path(base)
         if base not in self.bases[-2:]:
             self._make(base)
@@ -225,8 +214,8 @@ class UnitFiles:
             begin = (first - base) * UNIT_BYTES
             if not begin and file.size() < self._entries * UNIT_BYTES:
                 file.truncate(self._entries * UNIT_BYTES)
-            file.write_at(begin, units.tobytes())
-        self._dirty.wrote(path, begin, begin + len(units) * UNIT_BYTES)
+            file.write_at(begin, units)
+        self._dirty.wrote(path, begin, begin + len(units))
 
     def _make(self, base: int) -> None:
         if not self.bases:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import attrs
 
@@ -19,15 +20,25 @@ def java_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
+@runtime_checkable
+class ReachingQueues(Protocol):
+    """Queues that know where their last records end."""
+
+    def reached(self, queue: Queue) -> int:
+        """Physical end offset of the last record that has a unit; 0 without one."""
+
+
 @attrs.frozen
 class QueueList:
     """Lists queues.
 
     :ivar minimum: returns the physical offset of the first byte still in the log
+    :ivar reached: see :class:`ReachingQueues`; ``None`` if the last unit must be read
     """
 
     queues: QueueReader
     minimum: Callable[[], int]
+    reached: Callable[[Queue], int] | None = None
 
     def topics(self) -> list[str]:
         """All topics that have a queue, in Java's string order."""
@@ -65,5 +76,7 @@ class QueueList:
         """The physical end offset of the last unit's record; 0 if there is none."""
         if end <= 0:
             return 0
+        if self.reached is not None:
+            return self.reached(queue)
         units = self.queues.units(queue, end - 1, 1)
         return int(units.offsets[-1]) + int(units.sizes[-1]) if len(units) else 0

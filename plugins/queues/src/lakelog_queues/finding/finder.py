@@ -14,7 +14,7 @@ from lakelog.format.units import Units
 from lakelog.interfaces import Dispatcher, KeyIndex, QueueReader
 from lakelog.log.reading.log_reader import LogReader
 from lakelog_queues.arrivals import ArrivalSignal
-from lakelog_queues.finding.byqueue import QueueList
+from lakelog_queues.finding.byqueue import QueueList, ReachingQueues
 from lakelog_queues.finding.bytime import TimeSearch
 from lakelog_queues.finding.compiled import lookups
 from lakelog_queues.finding.follow import QueueFollower
@@ -76,6 +76,7 @@ class Finder:
             )
         index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]  # for isinstance only
         compiled = lookups(queues, index, reader, buried, refresh)
+        reached = queues.reached if isinstance(queues, ReachingQueues) else None
         if refresh is not None:
             queues = _Fresh(queues, refresh)
             index = index and _FreshIndex(index, refresh)
@@ -87,7 +88,7 @@ class Finder:
         return cls(
             getter,
             QueueFollower(getter, arrivals),
-            QueueList(queues, minimum),
+            QueueList(queues, minimum, reached),
             TimeSearch(queues, PlacedRecords(reader), minimum),
             KeyQuery(index, reader, buried),
             compiled,

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
 from lakelog.accelerate import current
 from lakelog.codec import RecordBatch
@@ -22,10 +20,13 @@ from lakelog.codec.frame import checked_frame
 from lakelog.codec.record_batch import Decoder
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.layout import RECORD_MIN_BYTES
+from lakelog.format.units import Ints, Longs
 from lakelog.log.reading.sources import Extent, Source, ViewExtent
+from lakelog.runtime.lazy import np
 
-Longs = NDArray[np.int64]
-Ints = NDArray[np.int32]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 GAP_BYTES: Final = 64 << 10
 _LONGEST_RUN_BYTES: Final = 8 << 20
 """The longest single read, except for a longer record."""

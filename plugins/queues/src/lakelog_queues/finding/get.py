@@ -7,12 +7,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
 from lakelog.interfaces import QueueReader
 from lakelog.log.reading.log_reader import LogReader
+from lakelog.runtime.lazy import np
 from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import ColumnsResult, GetResult, PlacedResult, RecordsResult
 from lakelog_queues.finding.selection import UNITS_PER_FILE, Selector, wanted
@@ -22,6 +21,7 @@ from lakelog_queues.lookups import NO_LOOKUPS, Lookups
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 DEFAULT_MESSAGES = 32
 

@@ -6,7 +6,6 @@ from struct import Struct
 from typing import Final
 
 import attrs
-import numpy as np
 
 from lakelog.accelerate import current
 from lakelog.codec import decode
@@ -26,6 +25,7 @@ from lakelog.log.open_segment import deleted
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.sources import Extent, ViewExtent
 from lakelog.message import StoredMessage
+from lakelog.runtime.lazy import np
 from lakelog_queues.finding.gather import GAP_BYTES, GONE, WHOLE, Gathered, gather
 
 _LONG: Final = Struct(">q")

@@ -15,22 +15,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Longs, Units
 from lakelog.interfaces import QueueReader
 from lakelog.runtime.arguments import whole
+from lakelog.runtime.lazy import np
 from lakelog_queues.arguments import queue_name
 from lakelog_queues.finding.gather import BROKEN, WHOLE, Gathered
 from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import GetStatus
 from lakelog_queues.finding.tagfilter import TagFilter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MOST_BYTES: Final = 128 << 20
 _LEAST_BYTES: Final = 100
@@ -40,7 +42,7 @@ FILTERED_UNITS: Final = _FILTER_BYTES // 20
 UNITS_PER_FILE: Final = 300_000
 _log = logging.getLogger("lakelog")
 
-TagCheck = Callable[[RecordBatch, frozenset[str]], NDArray[np.bool_]]
+TagCheck: TypeAlias = "Callable[[RecordBatch, frozenset[str]], NDArray[np.bool_]]"
 """Returns for each record of a batch whether it has one of the tags."""
 
 

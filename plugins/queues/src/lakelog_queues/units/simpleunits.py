@@ -1,27 +1,61 @@
 """Units of a simple queue, in file format and as columns; what of them is in order.
 
 In file format: ``offset i64 | size i32 | tagsCode i64``, big-endian. Source: RocketMQ's
-``ConsumeQueue``.
+``ConsumeQueue``. Functions of bytes need no NumPy, unless they find fillers.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import numpy as np
-from numpy.typing import NDArray
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from lakelog.format.units import Units
+from lakelog.runtime.lazy import np
 
-UNIT: Final = np.dtype([("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-UNIT_BYTES: Final = UNIT.itemsize
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-RawUnits = NDArray[Any]
+    RawUnits: TypeAlias = NDArray[Any]
+    Flags: TypeAlias = NDArray[np.bool_]
+
+UNIT: Final = [("offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
+_ONE: Final = Struct(">qiq")
+UNIT_BYTES: Final = _ONE.size
+_SIZE_AT: Final = 8
 
 FILLER_SIZE: Final = 0x7FFFFFFF
 """Size field of the filler units before the first unit of a queue that starts above 0."""
+_FILLER_SIZE: Final = FILLER_SIZE.to_bytes(4, "big")
+_SIGN: Final = 0x80
+_SIGNS: Final = bytes(each >= _SIGN for each in range(256))
 
-NONE: Final = np.zeros(0, UNIT)
+
+class OneUnit(NamedTuple):
+    """The fields of a unit; ``end`` is the physical offset behind its record."""
+
+    offset: int
+    size: int
+    tags_code: int
+
+    @property
+    def end(self) -> int:
+        """Physical offset behind its record."""
+        return self.offset + self.size
+
+
+def unit_at(data: bytes | memoryview, at: int) -> OneUnit:
+    """Unit ``at`` of units in file format; -1 is the last one."""
+    return OneUnit._make(_ONE.unpack_from(data, at * UNIT_BYTES + (len(data) if at < 0 else 0)))
+
+
+def each_unit(data: bytes | memoryview) -> list[OneUnit]:
+    """All units; for a few of them."""
+    return list(map(OneUnit._make, _ONE.iter_unpack(data)))
+
+
+def columns(data: bytes | memoryview) -> RawUnits:
+    """Units in file format as an array with named fields, without a copy."""
+    return np.frombuffer(data, UNIT)
 
 
 def pack(units: Units) -> RawUnits:
@@ -42,13 +76,6 @@ def unpack(raw: RawUnits, first: int) -> Units:
     )
 
 
-def join(*parts: RawUnits) -> RawUnits:
-    """Concatenate units; ``np.concatenate`` alone would change their byte order."""
-    joined = np.empty(sum(map(len, parts)), UNIT)
-    np.concatenate(parts, out=joined)
-    return joined
-
-
 def filler(count: int) -> RawUnits:
     """Filler units, which precede the first unit of a queue: ``0 | 0x7FFFFFFF | 0``."""
     raw = np.zeros(count, UNIT)
@@ -56,25 +83,43 @@ def filler(count: int) -> RawUnits:
     return raw
 
 
-def is_filler(raw: RawUnits) -> NDArray[np.bool_]:
+def is_filler(raw: RawUnits) -> Flags:
     """Which units are fillers."""
-    fills: NDArray[np.bool_] = raw["size"] == FILLER_SIZE
-    return fills & (raw["offset"] == 0) if fills.any() else fills
+    fills: Flags = (raw["size"] == FILLER_SIZE) & (raw["offset"] == 0)
+    return fills
 
 
-def alike(one: RawUnits, other: RawUnits) -> NDArray[np.bool_]:
+def fillers(data: bytes | memoryview) -> Flags | None:
+    """Which units are fillers; ``None`` if none is."""
+    if _FILLER_SIZE not in bytes(data):
+        return None
+    fills = is_filler(columns(data))
+    return fills if fills.any() else None
+
+
+def alike(one: RawUnits, other: RawUnits) -> Flags:
     """Which units refer to the same records; their tag codes may differ."""
-    same: NDArray[np.bool_] = (one["offset"] == other["offset"]) & (one["size"] == other["size"])
+    same: Flags = (one["offset"] == other["offset"]) & (one["size"] == other["size"])
     return same
 
 
-def valid_length(raw: RawUnits) -> int:
-    """The number of leading units that are valid: size above 0 and offset not negative."""
-    bad = (raw["size"] <= 0) | (raw["offset"] < 0)
-    return int(bad.argmax()) if bad.any() else len(raw)
+def valid_length(data: bytes) -> int:
+    """The number of leading units that are valid: size above 0 and offset not negative.
+
+    A slice has the same byte of every unit. It is a long number to Python, so that one operation
+    joins the bytes of all units.
+    """
+    count = len(data) // UNIT_BYTES
+    offset, *size = (
+        int.from_bytes(data[at::UNIT_BYTES], "big") for at in (0, *range(_SIZE_AT, _SIZE_AT + 4))
+    )
+    nonzero = (size[0] | size[1] | size[2] | size[3]).to_bytes(count, "big")
+    negative = (offset | size[0]).to_bytes(count, "big").translate(_SIGNS)
+    found = nonzero.find(0), negative.find(1)
+    return min((each for each in found if each >= 0), default=count)
 
 
-def ordered_length(raw: RawUnits, reached: int) -> tuple[int, int]:
+def ordered_length(data: bytes, reached: int) -> tuple[int, int]:
     """The number of leading units whose records ascend, and where the last of these records ends.
 
     Several units of a repaired hole may refer to one record, see
@@ -82,8 +127,9 @@ def ordered_length(raw: RawUnits, reached: int) -> tuple[int, int]:
 
     :param reached: end of the record of the preceding unit, a physical offset in bytes
     """
-    length = valid_length(raw)
-    real = np.flatnonzero(~is_filler(raw[:length]))
+    length = valid_length(data)
+    raw = columns(data)[:length]
+    real = np.flatnonzero(~is_filler(raw))
     starts = raw["offset"][real].astype(np.int64)
     ends = starts + raw["size"][real]
     before = np.concatenate([[reached], ends[:-1]])

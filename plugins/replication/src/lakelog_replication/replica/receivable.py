@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from lakelog.accelerate import current
 from lakelog.errors import ReplicaStopped
 from lakelog.files.state.replica import ReplicaState, read_replica, write_replica
 from lakelog.format.layout import (
@@ -44,30 +43,14 @@ class RunEnd(NamedTuple):
 
 
 def check_run(view: memoryview, base_offset: int, *, sealed: bool) -> RunEnd | None:
-    """Check the records at the start of ``view``, as ``decode_run``, without making a batch.
+    """Check the records at the start of ``view``; ``None`` without a whole record."""
+    from lakelog.codec import decode_run
 
-    For a record or two, the batch costs ten times as much as its check. ``None`` without a whole
-    record.
-    """
-    from lakelog.codec.record_batch import last_of_columns  # brings NumPy
-    from lakelog.codec.run import MAX_RECORDS, decode_run
-
-    accelerator = current()
-    if accelerator is not None:
-        columns = accelerator.read_run(
-            view, base_offset, verify=True, sealed=sealed, max_records=MAX_RECORDS
-        )
-        if columns is not None:
-            last = last_of_columns(columns)
-            if last is None:
-                return None
-            start, size, stored = last
-            return RunEnd(base_offset + start + size, base_offset + start, stored)
     batch = decode_run(view, base_offset, sealed=sealed)
     if not len(batch):
         return None
-    last_record, stored = batch.physical_offsets[-1], batch.store_timestamps_ms[-1]
-    return RunEnd(batch.end_offset, int(last_record), int(stored))
+    start, size, stored_ms = batch.head(-1)
+    return RunEnd(base_offset + start + size, base_offset + start, stored_ms)
 
 
 def begin_replica(
