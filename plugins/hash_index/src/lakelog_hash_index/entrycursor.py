@@ -9,8 +9,8 @@ from typing import Final
 import attrs
 import numpy as np
 
+from lakelog.format.units import Longs
 from lakelog_hash_index.indexfile import IndexFile
-from lakelog_hash_index.keys import Longs
 
 _LEAST: Final = 1 << 12
 _MOST: Final = 1 << 18
