@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
 from lakelog.files.filesystem import FileSystem
+from lakelog.format.units import Longs
 from lakelog.interfaces.verifying import DamagedRanges, Problem
 from lakelog_hash_index.entrycursor import Entries, EntryCursor
 from lakelog_hash_index.examine import examine
 from lakelog_hash_index.indexfile import IndexFile
-from lakelog_hash_index.keys import Longs, find_keys
+from lakelog_hash_index.keys import find_keys
 from lakelog_hash_index.making import UNFINISHED
 from lakelog_hash_index.names import is_name
 from lakelog_hash_index.shape import IndexShape
