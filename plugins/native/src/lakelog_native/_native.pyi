@@ -90,9 +90,11 @@ def sound_records(
     pack_bodies: bool,
 ) -> tuple[bytes, memoryview, tuple[memoryview, memoryview] | None] | None: ...
 def queue_units(
-    view: memoryview, starts: NDArray[np.int64]
+    view: memoryview, starts: NDArray[np.int64] | memoryview
 ) -> tuple[memoryview, memoryview, list[tuple[str, int, int, int | None]]] | None: ...
-def keys(view: memoryview, starts: NDArray[np.int64]) -> tuple[bytes, bytes] | None: ...
+def keys(
+    view: memoryview, starts: NDArray[np.int64] | memoryview
+) -> tuple[bytes, bytes] | None: ...
 def index_entries(
     file: mmap,
     slots: int,
@@ -101,7 +103,7 @@ def index_entries(
     begin_ms: int,
     view: memoryview,
     base_offset: int,
-    starts: NDArray[np.int64],
+    starts: NDArray[np.int64] | memoryview,
 ) -> tuple[memoryview, memoryview, int, tuple[int, int], int] | None: ...
 def set_slots(file: mmap, slots: int, heads: memoryview) -> None: ...
 def follow_entries(
