@@ -20,10 +20,12 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import attributes with heavy dependencies on first use."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a name that is not there is an error of types
 
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    def __getattr__(name: str) -> Any:
+        """Import attributes with heavy dependencies on first use."""
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
