@@ -88,7 +88,7 @@ def pyright(environment: Environment, file: Path) -> dict[int, list[str]]:
     absent = [each for each in ("node", "npm") if shutil.which(each) is None]
     if absent:
         required.missing(f"pyright needs {' and '.join(absent)}")
-    settings: dict[str, object] = {"typeCheckingMode": "strict", "include": [str(file)]}
+    settings: dict[str, object] = {"typeCheckingMode": "strict", "include": [file.name]}
     settings["reportUnusedExpression"] = False  # MISTAKES are such
     (file.parent / "pyrightconfig.json").write_text(json.dumps(settings))
     program = _pyright() / "node_modules" / "pyright" / "index.js"

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 import lakelog
 import lakelog.aio
-import lakelog.arrow
 from lakelog.codec import RecordBatch, decode_run
 from lakelog.errors import IllegalMessage, MissingPlugin, OffsetOutOfRange, SettingsError
 from lakelog.hookspecs import hookimpl
@@ -117,8 +116,8 @@ def read(store: lakelog.Store) -> None:
 
 def read_columns(store: lakelog.Store) -> None:
     result = assert_type(store.get_columns("orders", 0, 0), lakelog.ColumnsResult)
-    assert result.batch.num_rows > 1
-    assert result.batch.schema == lakelog.arrow.schema()
+    batch = result.batch  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    assert batch.num_rows > 1  # pyright: ignore[reportUnknownMemberType]  # PyArrow has no types
     for piece in store.scan_pieces():
         if isinstance(piece, RecordBatch):
             columns(piece)
@@ -167,7 +166,7 @@ def fail(store: lakelog.Store) -> None:
     try:
         store.look_up(1 << 40)
     except OffsetOutOfRange as error:
-        assert_type(error.offset, int | None)
+        assert_type(error.offset, int)
     try:
         lakelog.open(store.path, flush="nothing")
     except (MissingPlugin, SettingsError) as error:
