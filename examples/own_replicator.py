@@ -146,9 +146,9 @@ def main(folder: str) -> None:
         folder_copy={"folder": f"{folder}/copy"},
         segment_size_bytes="64KiB",
     ) as store:
-        for number in range(200):
-            put = store.put(lakelog.Message("orders", b"order %d" % number * 50, queue_id=0))
-        print("the last put:", put.status.name)
+        orders = (b"order %d" % number * 50 for number in range(200))
+        puts = [store.put(lakelog.Message("orders", each, queue_id=0)) for each in orders]
+        print("the puts:", *{each.status.name for each in puts})
         with lakelog.open(f"{folder}/copy", mode="read", segment_size_bytes="64KiB") as copy:
             print("the copy has", sum(1 for _ in copy.scan()), "messages")
 

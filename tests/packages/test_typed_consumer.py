@@ -77,8 +77,11 @@ def environment(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> En
 
 def mypy(environment: Environment, file: Path) -> dict[int, list[str]]:
     """Run mypy with everything on, and with the packages of the environment."""
-    options = ("--strict", "--no-error-summary", "--cache-dir", str(environment.folder / "mypy"))
-    options = (*options, "--config-file=", "--python-executable", str(environment.python))
+    options = [
+        *("--strict", "--config-file=", "--no-error-summary"),
+        *("--cache-dir", str(environment.folder / "mypy")),
+        *("--python-executable", str(environment.python)),
+    ]
     said = run([sys.executable, "-m", "mypy", *options, str(file)], file.parent, may_fail=True)
     return _by_line((int(line), text) for line, text in re.findall(r":(\d+): error: (.*)", said))
 
@@ -92,8 +95,7 @@ def pyright(environment: Environment, file: Path) -> dict[int, list[str]]:
     settings["reportUnusedExpression"] = False  # MISTAKES are such
     (file.parent / "pyrightconfig.json").write_text(json.dumps(settings))
     program = _pyright() / "node_modules" / "pyright" / "index.js"
-    options = ("--outputjson", "--pythonpath", str(environment.python))
-    options = (*options, "--project", str(file.parent))
+    options = ["--outputjson", "--pythonpath", str(environment.python), "--project", "."]
     report = json.loads(run(["node", str(program), *options], file.parent, may_fail=True))
     found = report["generalDiagnostics"]
     return _by_line(

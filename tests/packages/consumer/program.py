@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 import lakelog
 import lakelog.aio
+import lakelog_hash_index.plugin
 from lakelog.codec import RecordBatch, decode_run
 from lakelog.errors import IllegalMessage, MissingPlugin, OffsetOutOfRange, SettingsError
 from lakelog.hookspecs import hookimpl
@@ -161,8 +162,12 @@ def consume(store: lakelog.Store) -> None:
 def fail(store: lakelog.Store) -> None:
     try:
         store.put(lakelog.Message("", b""))
+    except lakelog.PutRefused as error:
+        assert_type(error.status, lakelog.PutStatus)
+    try:
+        store.producer("a/b")
     except IllegalMessage as error:
-        assert_type(str(error), str)
+        assert_type(error, IllegalMessage)
     try:
         store.look_up(1 << 40)
     except OffsetOutOfRange as error:
@@ -197,7 +202,7 @@ async def in_a_loop(path: Path) -> None:
 
 
 def main(path: Path) -> None:
-    plugins = [sys.modules[__name__]]
+    plugins = [sys.modules[__name__], lakelog_hash_index.plugin]
     with lakelog.open(path, plugins=plugins, flush="each", segment_size_bytes="1MiB") as store:
         assert_type(store, lakelog.Store)
         put(store)
