@@ -33,9 +33,8 @@ LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|#|mailto:)([^)#\s]+)(#
 
 def extra_pages() -> dict[str, Path]:
     """The pages outside of core/docs by their place in the site."""
-    packages = [*ROOT.glob("plugins/[!_]*/README.md"), *ROOT.glob("contrib/*/README.md")]
-    packages.append(ROOT / "plugins" / "_template" / "README.md")
-    found = {f"packages/{each.parent.name.strip('_')}.md": each for each in sorted(packages)}
+    packages = [*ROOT.glob("plugins/*/README.md"), *ROOT.glob("contrib/*/README.md")]
+    found = {f"packages/{each.parent.name}.md": each for each in sorted(packages)}
     examples = [*ROOT.glob("examples/*.py"), *ROOT.glob("examples/*/run.py")]
     for each in sorted(examples):
         name = each.stem if each.stem != "run" else each.parent.name

@@ -1,27 +1,24 @@
 """How does a store find a plugin that is a separate package?
 
-By its entry point. This copies plugins/_template, a complete plugin, installs the copy (into a
-temporary folder, without downloads), and uses it in another process. For your own plugin, use
-``pip install``.
+By its entry point. This lets ``lakelog plugins new`` write a package, installs it into a temporary
+folder, without downloads, and uses it in another process. For your own plugin, use ``pip install``.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-TEMPLATE = Path(__file__).parents[1] / "plugins" / "_template"
 OFFLINE = ["--no-index", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
 
 PROGRAM = """
 import lakelog
 
-# Nothing here names the package: its entry point says that it offers `every-n`.
-settings = {"flush": "every-n", "every-n": {"appends": 10}, "segment_size_bytes": "1MiB"}
+# Nothing here names the package: its entry point says that it offers `acme-pace`.
+settings = {"flush": "acme-pace", "acme-pace": {"appends": 10}, "segment_size_bytes": "1MiB"}
 with lakelog.open("store", settings=settings) as store:
     for _ in range(25):
         store.put(lakelog.Message("orders", b"hello"))
@@ -30,9 +27,10 @@ with lakelog.open("store", settings=settings) as store:
 
 
 def main(folder: Path) -> None:
-    """Copy, install, use."""
+    """Write, install, use."""
     project, site = folder / "project", folder / "site"
-    shutil.copytree(TEMPLATE, project, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    new = [sys.executable, "-m", "lakelog", "plugins", "new", "acme-pace", str(project)]
+    subprocess.run([*new, "--kind", "flush-strategy"], check=True, stdout=subprocess.DEVNULL)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     subprocess.run([*pip, *OFFLINE, "--target", str(site), str(project)], check=True)
     print("installed:", *sorted(each.name for each in site.iterdir()))

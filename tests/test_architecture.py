@@ -293,7 +293,7 @@ def is_public(module: str) -> bool:
 
 
 def plugin_sources() -> list[Path]:
-    """Every module of every plugin in this repository, the template's too."""
+    """Every module of every plugin in this repository."""
     return sorted(each for folder in PLUGINS for each in (ROOT / folder).glob("*/src/**/*.py"))
 
 
@@ -429,9 +429,8 @@ def test_class_names_are_unique() -> None:
     files += [*CORE.rglob("*.py")]
     places: dict[str, set[Path]] = {}
     for file in files:
-        if "_template" not in file.parts:
-            for node in ast.walk(ast.parse(file.read_text())):
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    places.setdefault(node.name, set()).add(file)
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, set()).add(file)
     twice = {name: sorted(map(str, found)) for name, found in places.items() if len(found) > 1}
     assert twice == {}

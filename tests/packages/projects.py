@@ -80,7 +80,7 @@ def normal(name: str) -> str:
 
 
 def _projects() -> Sequence[Project]:
-    folders = (ROOT / "core", *ROOT.glob("plugins/[!_]*"), *ROOT.glob("contrib/*"))
+    folders = (ROOT / "core", *ROOT.glob("plugins/*"), *ROOT.glob("contrib/*"))
     return tuple(Project(each) for each in sorted(folders) if (each / "pyproject.toml").exists())
 
 

@@ -1,22 +1,31 @@
-"""A stranger's package: a renamed copy of ``plugins/_template``, installed beside the core."""
+"""A stranger's packages, as ``lakelog plugins new`` writes them, installed beside the core."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.packages.environment import Environment
-from tests.packages.projects import ROOT
+from lakelog_cli.newplugin.kinds import TEMPLATES
+from tests.packages.environment import Environment, run
+from tests.support.once import once
 
-RENAMED = {
-    "lakelog-template": "acme-lakelog-pace",
-    "lakelog_template": "acme_pace",
-    'template = "': 'acme = "',
-}
+NEW = """
+import sys, pathlib
+from lakelog.registry import Registry
+from lakelog_cli.newplugin.kinds import TEMPLATES
+from lakelog_cli.newplugin.package import PluginNames, write_package
+registry = Registry.load(None, {})
+for kind, _, name in (each.partition("=") for each in sys.argv[1:]):
+    write_package(pathlib.Path(name), PluginNames.of(name, registry), TEMPLATES[kind])
+"""
+"""Writes packages with what is installed, so that the texts come from the wheel."""
+
+pytestmark = pytest.mark.timeout(300)
+WITHOUT_CACHE = ("-p", "no:cacheprovider")
 
 LIST = """
 import json, os
@@ -36,7 +45,7 @@ def spy(self, end_offset, wait):
     seen.append((self._appends, end_offset))
     return submit(self, end_offset, wait)
 acme_pace.strategy.EveryN.submit = spy
-with lakelog.open("store", flush="every-n", every_n={"appends": 2}) as store:
+with lakelog.open("store", flush="acme-pace", acme_pace={"appends": 2}) as store:
     ends = [store.put(lakelog.Message("orders", b"hello")).end_offset for _ in range(5)]
 assert seen == [(2, end) for end in ends], (seen, ends)
 """
@@ -45,7 +54,7 @@ REFUSED = """
 import lakelog, pathlib
 from lakelog.errors import MissingPlugin
 try:
-    lakelog.open("refused", flush="every-n")
+    lakelog.open("refused", flush="acme-pace")
 except MissingPlugin as error:
     print(error)
 assert not pathlib.Path("refused").exists()
@@ -53,48 +62,73 @@ assert not pathlib.Path("refused").exists()
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The template under another name, outside of the workspace."""
-    folder = tmp_path_factory.mktemp("stranger") / "pace"
-    leftovers = shutil.ignore_patterns("__pycache__", ".*")
-    shutil.copytree(ROOT / "plugins" / "_template", folder, ignore=leftovers)
-    (folder / "src" / "lakelog_template").rename(folder / "src" / "acme_pace")
-    for file in filter(Path.is_file, folder.rglob("*")):
-        text = file.read_text()
-        for old, new in RENAMED.items():
-            text = text.replace(old, new)
-        file.write_text(text)
-    return folder
+def environment(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """A stranger's packages, one of each kind, and the distributions that they need."""
+
+    def make(folder: Path) -> None:
+        made = Environment.make(folder / "environment")
+        made.bring("lakelog-testing", installed)
+        made.run("-c", NEW, *(f"{kind}={named(kind)}" for kind in TEMPLATES), cwd=folder)
+        made.install(*(folder / named(kind) for kind in TEMPLATES))
+
+    folder = once("strangers", make, tmp_path_factory)
+    return Environment(folder / "environment")
 
 
-@pytest.fixture(scope="module")
-def environment(
-    project: Path, installed: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Environment:
-    """The stranger's package, and the distributions that it and its tests need."""
-    made = Environment.make(tmp_path_factory.mktemp("environment"))
-    made.bring("lakelog-testing", installed)
-    made.install(project)
-    return made
+def named(kind: str) -> str:
+    """The name of the package of a kind; all but one are as long as names may be."""
+    return "acme-pace" if kind == "flush-strategy" else f"acme-{kind}-".ljust(40, "x")
 
 
-def test_nothing_of_the_template_is_left(project: Path) -> None:
-    left = [file for file in project.rglob("*.*") if file.is_file() and "lakelog_t" in file.name]
-    assert left == []
-    assert "lakelog_template" not in (project / "pyproject.toml").read_text()
+def project(environment: Environment, kind: str) -> Path:
+    """The folder of the package of a kind."""
+    return environment.folder.parent / named(kind)
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_the_contract_kit_passes_there(environment: Environment, kind: str) -> None:
+    folder = project(environment, kind)
+    said = environment.run("-m", "pytest", "-q", "-rs", *WITHOUT_CACHE, cwd=folder)
+    passed = re.search(r"(\d+) passed", said)
+    assert passed is not None
+    assert int(passed[1]) >= 8
+    expected = ["each process copies its own appends"] if kind == "replicator" else []
+    assert re.findall(r"SKIPPED .*: (.*)", said) == expected
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_types_are_right_and_every_text_is_clean(environment: Environment, kind: str) -> None:
+    folder = project(environment, kind)
+    run([sys.executable, "-m", "ruff", "check", "--no-cache", "."], folder)
+    run([sys.executable, "-m", "ruff", "format", "--no-cache", "--check", "."], folder)
+    cache = environment.folder.parent / "mypy"
+    run([sys.executable, "-m", "mypy", "--cache-dir", str(cache)], folder)
+
+
+def test_every_kind_is_listed_with_its_distribution(
+    environment: Environment, tmp_path: Path
+) -> None:
+    said = environment.run("-m", "lakelog", "plugins", "--json", cwd=tmp_path)
+    rows = {row["name"]: row for row in json.loads(said)["strategies"]}
+    found = {kind: rows[named(kind)] for kind in TEMPLATES}
+    assert {kind: row["kind"].replace("_", "-") for kind, row in found.items()} == {
+        kind: kind for kind in TEMPLATES
+    }
+    assert {row["distribution"] for row in found.values()} == set(map(named, TEMPLATES))
+    assert [row["settings"] for row in found.values() if not row["settings"]] == []
 
 
 def test_it_is_found_by_its_entry_point_and_listed_with_its_distribution(
     environment: Environment, tmp_path: Path
 ) -> None:
     rows = json.loads(environment.run("-c", LIST, cwd=tmp_path))
-    assert rows["every-n"] == ["acme", "acme-lakelog-pace", "0.1.0"]
+    assert rows["acme-pace"] == ["acme-pace", "acme-pace", "0.1.0"]
     assert rows["file"][:2] == ["builtin", "lakelog-core"]
 
 
 def test_it_can_be_switched_off(environment: Environment, tmp_path: Path) -> None:
-    rows = environment.run("-c", LIST, cwd=tmp_path, LAKELOG_DISABLE_PLUGINS="acme")
-    assert "every-n" not in json.loads(rows)
+    rows = environment.run("-c", LIST, cwd=tmp_path, LAKELOG_DISABLE_PLUGINS="acme-pace")
+    assert "acme-pace" not in json.loads(rows)
 
 
 def test_settings_choose_it_and_set_what_is_its_own(
@@ -106,13 +140,5 @@ def test_settings_choose_it_and_set_what_is_its_own(
 def test_a_store_that_names_it_while_it_is_off_is_not_touched(
     environment: Environment, tmp_path: Path
 ) -> None:
-    said = environment.run("-c", REFUSED, cwd=tmp_path, LAKELOG_DISABLE_PLUGINS="acme")
-    assert "no flush strategy 'every-n' is installed" in said
-
-
-def test_its_contract_kit_passes_there(environment: Environment, project: Path) -> None:
-    said = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=project)
-    passed = re.search(r"(\d+) passed", said)
-    assert passed is not None
-    assert int(passed[1]) >= 10
-    assert "skipped" not in said
+    said = environment.run("-c", REFUSED, cwd=tmp_path, LAKELOG_DISABLE_PLUGINS="acme-pace")
+    assert "no flush strategy 'acme-pace' is installed" in said

@@ -90,19 +90,21 @@ _PACKAGES = {"lakelog_doctor": "lakelog-tools", "lakelog_queues": "lakelog-queue
 former_names.install()
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use."""
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a name that is not there is an error of types
 
-    module, attribute = _LAZY[name]
-    try:
-        value = getattr(import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        package = _PACKAGES.get(error.name or "")
-        if package is None:
-            raise
-        raise ImportError(f"lakelog.{name} comes with {package}: pip install {package}") from error
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        """Import a public name on first use."""
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        module, attribute = _LAZY[name]
+        try:
+            value = getattr(import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            package = _PACKAGES.get(error.name or "")
+            if package is None:
+                raise
+            what = f"lakelog.{name} comes with {package}: pip install {package}"
+            raise ImportError(what) from error
+        return globals().setdefault(name, value)

@@ -16,6 +16,7 @@ from core.tests.store.support import overwrite
 from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import StoreCheckpoint, write_checkpoint
+from lakelog.store.roles.choosing import Mode
 from lakelog_doctor.check import check
 from lakelog_hash_index import plugin, verify
 
@@ -24,7 +25,7 @@ SIZES = {"slots": SLOTS, "entries": ENTRIES}
 COUNT = 150
 
 
-def opened(path: Path, mode: lakelog.Mode = "write") -> lakelog.Store:
+def opened(path: Path, mode: Mode = "write") -> lakelog.Store:
     return lakelog.open(
         path,
         mode=mode,

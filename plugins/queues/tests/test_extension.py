@@ -10,6 +10,7 @@ import lakelog
 from lakelog.errors import PluginError
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Factory, Kind, NoSettings, StoreExtension
+from lakelog.store.log_store import _OF_QUEUES
 from lakelog_queues import plugin
 from lakelog_queues.extension import QueueExtension
 from lakelog_queues.store import Store
@@ -43,7 +44,7 @@ def test_switched_off_a_store_has_its_log_and_says_what_is_missing(
 
 def test_every_queue_method_is_explained_without_it() -> None:
     added = {name for name in vars(Store) if not name.startswith("_")}
-    assert added == set(lakelog.store.log_store._OF_QUEUES)
+    assert added == set(_OF_QUEUES)
 
 
 def test_messages_put_without_it_are_in_their_queues_once_it_is_back(

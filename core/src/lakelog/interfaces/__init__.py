@@ -6,7 +6,7 @@ one place in the store acts on them. Objects are checked against their Protocol 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakelog.accelerate import Accelerator as Accelerator
 from lakelog.interfaces.appending import (
@@ -118,12 +118,13 @@ PROTOCOLS: dict[Kind, type[Any]] = {
 _FORMER = {"Pace": DeletionRate, "Situation": CleaningContext}
 
 
-def __getattr__(name: str) -> Any:
-    """Give classes by their former names, with a warning."""
-    if name not in _FORMER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import warnings
+if not TYPE_CHECKING:  # a name that is not there is an error of types
 
-    what = f"{__name__}.{name} is {_FORMER[name].__name__} now"
-    warnings.warn(what, DeprecationWarning, stacklevel=2)
-    return _FORMER[name]
+    def __getattr__(name: str) -> Any:
+        """Give classes by their former names, with a warning."""
+        if name not in _FORMER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import warnings
+
+        warnings.warn(f"{name} is {_FORMER[name].__name__} now", DeprecationWarning, stacklevel=2)
+        return _FORMER[name]

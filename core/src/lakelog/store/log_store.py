@@ -388,14 +388,14 @@ class LogStore:
     ) -> None:
         self.close()
 
-    def __getattr__(self, name: str) -> Any:
-        """Explain why a method of :class:`lakelog.Store` is missing."""
-        if name in _OF_QUEUES:
-            raise AttributeError(
-                f"{name} comes with the plugin 'queues': pip install lakelog-queues, and do not "
-                "switch the plugin off"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    if not TYPE_CHECKING:  # a name that is not there is an error of types
+
+        def __getattr__(self, name: str) -> Any:
+            """Explain why a method of :class:`lakelog.Store` is missing."""
+            if name in _OF_QUEUES:
+                how = "pip install lakelog-queues, and do not switch the plugin off"
+                raise AttributeError(f"{name} comes with the plugin 'queues': {how}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         state = "closed" if self._current.closed else _STATES[self.role]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lakelog_testing.contexts import context_of
     from lakelog_testing.contracts.append import AppendCallbackContract
     from lakelog_testing.contracts.cleaner import CleanerContract
     from lakelog_testing.contracts.diskwatcher import DiskWatcherContract
@@ -67,6 +68,7 @@ __all__ = [
     "StoreSharingContract",
     "SurplusCleaner",
     "WriterContract",
+    "context_of",
     "copy_store",
     "count_hook_calls",
     "encode_log",
@@ -99,6 +101,7 @@ _MODULES = {
     "StoreMaintenanceContract": "contracts.storemaintenance",
     "SurplusCleaner": "surplus",
     "WriterContract": "contracts.writer",
+    "context_of": "contexts",
     "copy_store": "copies",
     "count_hook_calls": "hookcalls",
     "encode_log": "records",
@@ -106,10 +109,12 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import each name on first use: most need pytest, and some NumPy."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a name that is not there is an error of types
 
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    def __getattr__(name: str) -> Any:
+        """Import each name on first use: most need pytest, and some NumPy."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

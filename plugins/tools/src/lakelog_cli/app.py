@@ -43,7 +43,8 @@ COMMANDS: Final = {
     "wrong.",
     "rebuild": "Build queues, index, or both again from the log; nobody may own the store.",
     "clean": "Delete now what the store's cleaner lets go, without waiting for its hour.",
-    "plugins": "List installed strategies and plugins with their distributions and settings.",
+    "plugins": "List installed strategies and plugins with their distributions and settings; begin "
+    "a new one.",
     "serve": "Own a store until SIGTERM or Ctrl-C; a store is made where there is none.",
     "top": "Watch a store at work: rates, lags of groups and copies, flush latency, disks.",
     "config": "Show settings: values, origins, and the schema.",

@@ -48,7 +48,7 @@ class Command:
 
 
 def commands(root: Any) -> Iterator[Command]:
-    """All commands without subcommands below the click group ``root``, by name.
+    """All commands below the click group ``root`` that can be run as they are, by name.
 
     A command of lakelog's own is imported.
     """
@@ -63,10 +63,11 @@ def _below(group: Any, context: Any, path: str) -> Iterator[Command]:
             continue
         where = f"{path} {name}".strip()
         child = type(context)(command, info_name=name, parent=context, resilient_parsing=True)
-        if hasattr(command, "list_commands"):
-            yield from _below(command, child, where)
-        else:
+        is_group = hasattr(command, "list_commands")
+        if not is_group or command.invoke_without_command:
             yield _described(command, where)
+        if is_group:
+            yield from _below(command, child, where)
 
 
 def _described(command: Any, path: str) -> Command:

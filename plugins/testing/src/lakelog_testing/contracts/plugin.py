@@ -11,10 +11,9 @@ from types import ModuleType
 import attrs
 import pytest
 
-from lakelog.files.filesystem import RealFileSystem
-from lakelog.interfaces import Context, Factory
+from lakelog.interfaces import Factory
 from lakelog.registry import Registry
-from lakelog.settings.model import StoreSettings
+from lakelog_testing.contexts import context_of
 
 HEAVY = ("numpy", "pyarrow", "pyspark", "pandas", "importlib.metadata", "asyncio")
 """Modules that must not be imported at open, but only when needed."""
@@ -48,7 +47,7 @@ class PluginContract:
     def test_every_strategy_can_be_made_with_default_settings(
         self, registry: Registry, tmp_path: Path
     ) -> None:
-        context = Context(tmp_path, StoreSettings(), RealFileSystem())
+        context = context_of(tmp_path)
         for factory in self.offered(registry):
             if _all_defaults(factory.settings):
                 registry.make(factory.kind, factory.name, factory.settings(), context)

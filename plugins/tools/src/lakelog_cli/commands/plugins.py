@@ -1,9 +1,11 @@
-"""``lakelog plugins``: what is installed, what brings it, and what a store uses of it."""
+"""``lakelog plugins``: what is installed, what brings it, what a store uses of it; a new one."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,12 +20,25 @@ from lakelog.registry.missing import spoken
 from lakelog.settings.catalog import keys_of
 from lakelog.settings.effective import Settings
 from lakelog.store.strategies import accelerator_names, flush_name
+from lakelog_cli.newplugin.kinds import OTHER_KINDS, TEMPLATES, PluginTemplate
+from lakelog_cli.newplugin.package import PluginNames, write_package
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile
 from lakelog_cli.output import write_document
+from lakelog_cli.shown import shown
+
+app = typer.Typer(
+    help="List installed strategies and plugins with their distributions and settings; begin a new "
+    "one.",
+    rich_markup_mode="rich",
+    add_completion=False,
+    invoke_without_command=True,
+)
 
 
+@app.callback()
 def plugins(
+    context: typer.Context,
     store: Annotated[
         Path | None, typer.Option("--store", metavar="STORE", help="Tell what this store uses.")
     ] = None,
@@ -33,6 +48,8 @@ def plugins(
     assignments: Assignments = None,
 ) -> None:
     """List installed strategies and plugins with their distributions and settings."""
+    if context.invoked_subcommand is not None:
+        return
     registry = Registry.load(None, os.environ)
     active = None
     if store is not None:
@@ -44,6 +61,60 @@ def plugins(
         write_document(document(registry, active))
     else:
         _print(registry, active)
+
+
+@app.command()
+def new(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="What pip will install, such as acme-pace.")
+    ],
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FOLDER]", help="A new or empty folder; NAME by default."),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", metavar="KIND", help=f"One of {', '.join(TEMPLATES)}."),
+    ] = None,
+) -> None:
+    """Write the package of a new plugin: strategy, settings, entry point, and its contract kit.
+
+    On a terminal the kind is asked for if it is not given. The package works as it is, so that its
+    tests pass before the first change. Nothing that exists is overwritten.
+    """
+    names = PluginNames.of(name, Registry.load(None, os.environ))
+    template = _template(kind or _asked())
+    target = Path(name) if folder is None else folder
+    for path in write_package(target, names, template):
+        typer.echo(str(path))
+    typer.echo(f"next: pip install -e '{target}[test]', then python -m pytest {target}", err=True)
+
+
+def _template(kind: str) -> PluginTemplate:
+    word = kind.strip().lower().replace("_", "-")
+    if word in TEMPLATES:
+        return TEMPLATES[word]
+    known = ", ".join(TEMPLATES)
+    if word in OTHER_KINDS:
+        raise typer.BadParameter(
+            f"there is no template for {word}: see core/docs/reference/hooks.md; there is one for "
+            f"{known}"
+        )
+    near = get_close_matches(word, TEMPLATES, 1)
+    hint = f"; do you mean {near[0]!r}?" if near else f"; give one of {known}"
+    raise typer.BadParameter(f"{shown(kind)!r} is no kind of plugin{hint}")
+
+
+def _asked() -> str:
+    """The kind that the user chooses from a list, by its word or its number."""
+    words = list(TEMPLATES)
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"give --kind KIND; one of {', '.join(words)}")
+    for number, template in enumerate(TEMPLATES.values(), 1):
+        typer.echo(f"{number} {template.word}: the template {template.summary}", err=True)
+    answer: str = typer.prompt("Which kind of plugin", err=True)
+    is_number = answer.strip().isdigit() and 1 <= int(answer) <= len(words)
+    return words[int(answer) - 1] if is_number else answer
 
 
 def _active(registry: Registry, settings: Settings) -> set[tuple[Kind, str]]:

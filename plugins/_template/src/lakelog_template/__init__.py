@@ -1,1 +1,0 @@
-"""A flush strategy for lakelog: durable once per so many appends."""

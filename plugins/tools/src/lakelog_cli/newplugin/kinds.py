@@ -1,0 +1,120 @@
+"""The kinds of plugins that can be begun from a template, and what the texts say of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from lakelog.interfaces import PROTOCOLS, Kind
+from lakelog.registry.missing import spoken
+
+
+@attrs.frozen
+class PluginTemplate:
+    """The template of one kind.
+
+    :ivar kind: what its strategy is
+    :ivar strategy: the class of the strategy in the texts
+    :ivar summary: what the strategy does, in a few words
+    :ivar use: a line of Python or of a shell that uses it
+    """
+
+    kind: Kind
+    strategy: str
+    summary: str
+    use: str
+
+    @property
+    def word(self) -> str:
+        """The kind as ``--kind`` takes it, such as ``flush-strategy``."""
+        return self.kind.name.lower().replace("_", "-")
+
+    @property
+    def folder(self) -> str:
+        """The folder of its texts."""
+        return self.kind.name.lower()
+
+    def values(self, name: str) -> Mapping[str, str]:
+        """What stands for the variables in the texts, for a strategy ``name``."""
+        protocol = PROTOCOLS[self.kind].__name__
+        return {
+            "name": name,
+            "kind": self.kind.name,
+            "spoken": spoken(self.kind),
+            "hook": self.kind.value,
+            "protocol": protocol,
+            "contract": f"{protocol}Contract",
+            "imports": ", ".join(sorted({"Context", "Factory", "Kind", protocol})),
+            "strategy": self.strategy,
+            "settings": f"{self.strategy}Settings",
+            "summary": self.summary,
+            "use": self.use.format(name=name),
+        }
+
+
+_ALL: Final = (
+    PluginTemplate(
+        Kind.APPEND_CALLBACK,
+        "Label",
+        "adds a property to every message",
+        '>>> store = lakelog.open("events", append="{name}")',
+    ),
+    PluginTemplate(
+        Kind.WRITER,
+        "PiecesWriter",
+        "writes long data in pieces",
+        '>>> store = lakelog.open("events", writer="{name}")',
+    ),
+    PluginTemplate(
+        Kind.FLUSH_STRATEGY,
+        "EveryN",
+        "durable once per so many appends",
+        '>>> store = lakelog.open("events", flush="{name}")',
+    ),
+    PluginTemplate(
+        Kind.REPLICATOR,
+        "Confirmed",
+        "waits until another program has copied the bytes",
+        '>>> store = lakelog.open("events", replicator="{name}")',
+    ),
+    PluginTemplate(
+        Kind.DISPATCHER,
+        "TopicTable",
+        "keeps a table of topics in SQLite",
+        '>>> store = lakelog.open("events", dispatchers=["consume-queue", "{name}"])',
+    ),
+    PluginTemplate(
+        Kind.FOLLOWER,
+        "Totals",
+        "counts messages by topic",
+        "lakelog serve events --set 'followers=[\"{name}\"]'",
+    ),
+    PluginTemplate(
+        Kind.CLEANER,
+        "Newest",
+        "keeps the newest segments",
+        '>>> store = lakelog.open("events", cleaner="{name}")',
+    ),
+    PluginTemplate(
+        Kind.DISK_WATCHER,
+        "FreeSpace",
+        "judges disks by their free bytes",
+        '>>> store = lakelog.open("events", disk_watcher="{name}")',
+    ),
+    PluginTemplate(
+        Kind.SEGMENT_SOURCE,
+        "SegmentFolder",
+        "serves deleted segments from a folder",
+        '>>> store = lakelog.open("events", archive="{name}")',
+    ),
+)
+
+TEMPLATES: Final = {each.word: each for each in _ALL}
+"""By the word that ``--kind`` takes."""
+
+OTHER_KINDS: Final = sorted(
+    kind.name.lower().replace("_", "-") for kind in Kind if kind not in {t.kind for t in _ALL}
+)
+"""Kinds without a template: lakelog itself has the one strategy of each, or nearly so."""

@@ -1,0 +1,75 @@
+"""The page for authors of plugins says of the kinds and of record batches what is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import attrs
+import numpy as np
+import pytest
+
+import lakelog.interfaces
+import lakelog_testing
+from lakelog.codec import RecordBatch
+from lakelog.interfaces import PROTOCOLS, Context
+from lakelog.registry.missing import spoken
+from lakelog_cli.newplugin.kinds import TEMPLATES, PluginTemplate
+from lakelog_testing.records import messages, record_batch
+
+PAGE: Final = (Path(__file__).parents[2] / "core/docs/guides/plugins.md").read_text()
+COLUMN: Final = re.compile(r"^\| `(\w+)` \| ([\w ]+) \|", re.MULTILINE)
+NO_COLUMNS: Final = {"buffer", "base_offset", "end_offset", "octets", "decoder", "packed_bodies"}
+METHODS: Final = {"of_columns", "take", "hosts", "record", "message"}
+
+
+def section(title: str) -> str:
+    found = re.search(rf"^(##+) {title}\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found is not None, title
+    return found[2]
+
+
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
+def test_a_section_names_protocol_kit_and_example_of_its_kind(template: PluginTemplate) -> None:
+    text = section(spoken(template.kind).capitalize())
+    protocol = PROTOCOLS[template.kind].__name__
+    assert f"`{protocol}`" in text
+    assert f"`{protocol}Contract`" in text
+    assert re.search(r"\]\(\.\./\.\./\.\./examples/\w+\.py\)", text)
+    file = re.search(r"\]\(\.\./\.\./src/lakelog/interfaces/(\w+)\.py\)", text)
+    assert file is not None
+    assert PROTOCOLS[template.kind].__module__ == f"lakelog.interfaces.{file[1]}"
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(\w+Contract)`", PAGE))))
+def test_a_kit_that_is_named_exists(name: str) -> None:
+    assert name in lakelog_testing.__all__
+
+
+def test_what_make_is_given_is_the_context() -> None:
+    named = set(re.findall(r"^\| `context\.(\w+)`", PAGE, re.MULTILINE))
+    assert named == set(attrs.fields_dict(Context))
+
+
+def test_the_table_has_every_column_of_a_record_batch() -> None:
+    named = [name for name, _ in COLUMN.findall(section("The columns of a record batch"))]
+    public = {name for name in {*dir(RecordBatch), "starts"} if not name.startswith("_")}
+    assert set(named) == public - NO_COLUMNS - METHODS
+    assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize(("name", "kind"), COLUMN.findall(section("The columns of a record batch")))
+def test_a_column_has_the_type_of_the_table(name: str, kind: str) -> None:
+    batch = record_batch([*messages(3), lakelog.Message("orders", b"neither tag nor key")])
+    column = getattr(batch, name)
+    assert len(column) == 4
+    if isinstance(column, np.ndarray):
+        assert column.dtype.name == kind
+    else:
+        assert (
+            " or ".join(sorted({type(each).__name__ for each in column}, reverse=True)).replace(
+                "NoneType", "None"
+            )
+            == kind
+        )

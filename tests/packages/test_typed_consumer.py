@@ -1,0 +1,149 @@
+"""A user's program is right for mypy and pyright, as lakelog's distributions are installed for it.
+
+What is wrong is found: no part of the public API is ``Any``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.packages.environment import Environment, run
+from tests.support import maven, required
+from tests.support.once import once
+
+pytestmark = pytest.mark.timeout(300)
+CONSUMER: Final = Path(__file__).parent / "consumer"
+PROGRAM: Final = CONSUMER / "program.py"
+Check = Callable[[Environment, Path], dict[int, list[str]]]
+"""Gives what a type checker says of a file, by its line."""
+
+BEGIN: Final = """\
+import lakelog
+import lakelog.aio
+import lakelog.codec
+import lakelog.interfaces
+import lakelog_testing
+
+def mistakes(
+    store: lakelog.Store, loop: lakelog.aio.AsyncStore, batch: lakelog.codec.RecordBatch
+) -> None:
+"""
+MISTAKES: Final = (
+    'lakelog.opn("store")',
+    'lakelog.open("store", mode="append")',
+    "lakelog.interfaces.Kind.FLUSHER",
+    "lakelog.interfaces.Cleanr",
+    "lakelog.codec.Batch",
+    "lakelog_testing.WriterKit",
+    "store.putt",
+    'store.put("text")',
+    'lakelog.Message("orders")',
+    'lakelog.Message("orders", 5)',
+    'store.get("orders", "0", 0)',
+    'store.get("orders", 0, 0).message',
+    'store.offset_by_time("orders", 0, 0, "nearest")',
+    'store.consumer("group", "orders", commit="always")',
+    'store.subscribe("group", "orders", tag="a")',
+    'store.look_up(0).body.decode().append("x")',
+    'store.producer("orders").put("text")',
+    "store.put_async(5)",
+    "store.min_offset.upper()",
+    "batch.size",
+    'batch.topics + "x"',
+    'loop.get("orders", 0, 0).messages',
+    'loop.look_up("x", 1)',
+    "loop.topic()",
+)
+
+
+@pytest.fixture(scope="module")
+def environment(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """What a user has: lakelog with Arrow, and its testing kits."""
+
+    def make(folder: Path) -> None:
+        made = Environment.make(folder / "environment")
+        made.bring("lakelog[testing]", installed)
+
+    return Environment(once("consumer", make, tmp_path_factory) / "environment")
+
+
+def mypy(environment: Environment, file: Path) -> dict[int, list[str]]:
+    """Run mypy with everything on, and with the packages of the environment."""
+    options = [
+        *("--strict", "--config-file=", "--no-error-summary"),
+        *("--cache-dir", str(environment.folder / "mypy")),
+        *("--python-executable", str(environment.python)),
+    ]
+    said = run([sys.executable, "-m", "mypy", *options, str(file)], file.parent, may_fail=True)
+    return _by_line((int(line), text) for line, text in re.findall(r":(\d+): error: (.*)", said))
+
+
+def pyright(environment: Environment, file: Path) -> dict[int, list[str]]:
+    """Run pyright in its strict mode with the packages of the environment."""
+    absent = [each for each in ("node", "npm") if shutil.which(each) is None]
+    if absent:
+        required.missing(f"pyright needs {' and '.join(absent)}")
+    settings: dict[str, object] = {"typeCheckingMode": "strict", "include": [file.name]}
+    settings["reportUnusedExpression"] = False  # MISTAKES are such
+    (file.parent / "pyrightconfig.json").write_text(json.dumps(settings))
+    program = _pyright() / "node_modules" / "pyright" / "index.js"
+    options = ["--outputjson", "--pythonpath", str(environment.python), "--project", "."]
+    report = json.loads(run(["node", str(program), *options], file.parent, may_fail=True))
+    found = report["generalDiagnostics"]
+    return _by_line(
+        (each["range"]["start"]["line"] + 1, f"{each['message']} ({each.get('rule')})")
+        for each in found
+    )
+
+
+def _pyright() -> Path:
+    """The folder with pyright, which npm installs once for each state of ``package.json``."""
+    source = CONSUMER / "package.json"
+    options = (
+        "--no-package-lock",
+        "--ignore-scripts",
+        "--omit=optional",
+        "--no-audit",
+        "--no-fund",
+    )
+
+    def install_into(target: Path) -> None:
+        shutil.copy(source, target)
+        maven.run(["npm", "install", "--prefix", str(target), "--loglevel=error", *options])
+
+    return maven.once(maven.CACHE / f"pyright-{maven.digest([source])}", install_into)
+
+
+def _by_line(found: Iterable[tuple[int, str]]) -> dict[int, list[str]]:
+    lines: dict[int, list[str]] = {}
+    for line, text in found:
+        lines.setdefault(line, []).append(text)
+    return lines
+
+
+def test_the_program_works(environment: Environment, tmp_path: Path) -> None:
+    assert environment.run(str(PROGRAM), cwd=tmp_path) == "all of it works\n"
+
+
+@pytest.mark.parametrize("check", [mypy, pyright])
+def test_the_program_is_right(environment: Environment, tmp_path: Path, check: Check) -> None:
+    file = tmp_path / PROGRAM.name
+    shutil.copy(PROGRAM, file)
+    assert check(environment, file) == {}
+
+
+@pytest.mark.parametrize("check", [mypy, pyright])
+def test_mistakes_are_found(environment: Environment, tmp_path: Path, check: Check) -> None:
+    file = tmp_path / "mistakes.py"
+    file.write_text(BEGIN + "".join(f"    {each}\n" for each in MISTAKES))
+    first = BEGIN.count("\n") + 1
+    found = check(environment, file)
+    assert [each for at, each in enumerate(MISTAKES, first) if at not in found] == []
