@@ -8,6 +8,7 @@ Functions that belong to no store use the installed accelerator as well, in ever
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -30,6 +31,12 @@ settings.load_profile("unhurried")
 def pytest_configure() -> None:
     """Draw the seed of the run, before it starts other processes."""
     sampling.seed_of_this_run()
+
+
+def pytest_collection_finish() -> None:
+    """Keep collections of garbage short: tests ask for them, and what is here now stays."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
