@@ -29,8 +29,9 @@ class Dumping:
     def rows(self, words: Sequence[str]) -> list[Row]:
         """What it prints for one store; raises RuntimeError with what it throws."""
         with self._turn:
-            if self._process is None or self._done == _MOST:
+            if self._done == _MOST or (self._process and self._process.poll() is not None):
                 self._end()
+            if self._process is None:
                 self._process = subprocess.Popen(
                     self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
                 )
