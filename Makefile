@@ -10,10 +10,10 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .venv-lock/bin/pip-compile --q
 	--generate-hashes --strip-extras --allow-unsafe --no-emit-options \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
-# The workspace's distributions in the order of their dependencies.
+# The workspace's distributions in the order of their dependencies; plugins/_template is for copying.
 NATIVE := plugins/native
 MEMBERS := core $(filter-out $(NATIVE),$(patsubst %/pyproject.toml,%,$(wildcard \
-	plugins/*/pyproject.toml contrib/*/pyproject.toml))) .
+	plugins/[!_]*/pyproject.toml contrib/*/pyproject.toml))) .
 # What is run with the other Pythons: what touches the language, its threads and its standard library.
 MATRIX := $(addprefix core/tests/,codec registry runtime settings store test_putfuture.py) \
 	plugins/flush

@@ -8,6 +8,7 @@ Functions that belong to no store use the installed accelerator as well, in ever
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -30,6 +31,21 @@ settings.load_profile("unhurried")
 def pytest_configure() -> None:
     """Draw the seed of the run, before it starts other processes."""
     sampling.seed_of_this_run()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect no garbage while tests are collected, and never look at these again.
+
+    That takes a fourth of the time; and each ``gc.collect`` of a test would take half a second.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

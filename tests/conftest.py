@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,9 +32,11 @@ def store_fixtures(tmp_path_factory: pytest.TempPathFactory) -> StoreFixtures:
 
 
 @pytest.fixture(scope="session")
-def oracle() -> Oracle:
+def oracle() -> Iterator[Oracle]:
     """Give the real RocketMQ store; without a JDK and Maven tests skip, but in CI they fail."""
     reason = java.missing()
     if reason is not None:
         required.missing(reason)
-    return java.build_oracle()
+    built = java.build_oracle()
+    yield built
+    built.close()

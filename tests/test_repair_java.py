@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +9,8 @@ import pytest
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog_doctor.repair import RepairReport, repair
 from tests.oracle.java import NO_OPTIONS
-from tests.support.rows import by_kind, difference, parse
+from tests.support.rows import by_kind, difference
+from tests.support.twostores import dumped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,14 +27,6 @@ def repaired(fixture: StoreFixture) -> RepairReport:
     return repair(fixture.store, broker_conf=fixture.folder / "options")
 
 
-def ours(fixture: StoreFixture) -> list[Row]:
-    command = [sys.executable, "-m", "lakelog_cli.main", "dump", str(fixture.store)]
-    command += ["--broker-conf", str(fixture.folder / "options")]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return parse(done.stdout)
-
-
 def compare(
     fixture: StoreFixture, oracle: Oracle, *, options: Mapping[str, str] = NO_OPTIONS
 ) -> dict[str, list[Row]]:
@@ -46,7 +37,8 @@ def compare(
     """
     theirs = [led(row) for row in oracle.dump(fixture.store, {**fixture.options, **options})]
     rows = by_kind(theirs)
-    assert difference(ours(fixture), [row for row in theirs if row["kind"] != "led"]) == ""
+    ours = dumped(fixture.store, fixture.folder / "options")
+    assert difference(ours, [row for row in theirs if row["kind"] != "led"]) == ""
     assert rows.keys().isdisjoint({"badrec", "undecodable", "msgerr"})
     return rows
 

@@ -6,20 +6,20 @@ Each test that spoils a byte names the file and the place where it must be told.
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
 import lakelog
 from lakelog import Message
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, INDEX_DIR
 from lakelog.interfaces.verifying import Problem
 from lakelog.log.reading.pieces import Damage
+from lakelog_cli.app import make_app
 from lakelog_doctor.check import check
 from tests.support.fixtures import DAMAGED, EXACT
 
@@ -81,20 +81,19 @@ def test_a_crash_explains_all_that_is_wrong_and_recover_mends_it(
     given = ("--broker-conf", str(fixture.folder / "options"))
     done = lakelog_command("verify", str(fixture.store), "--all", *given)
     if name == "truncated_file":
-        assert done.returncode == 1
+        assert done.exit_code == 1
         assert "the file is truncated: 49009 bytes are left of 65536" in done.stderr
         assert len(done.stderr.splitlines()) == 1
     else:
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.exit_code, done.stderr) == (0, "")
         assert "crashed, whole; `lakelog recover` mends it" in done.stdout
-    assert lakelog_command("recover", str(fixture.store), *given).returncode == 0
+    assert lakelog_command("recover", str(fixture.store), *given).exit_code == 0
     done = lakelog_command("verify", str(fixture.store), "--all", *given)
     assert f"{fixture.store}: whole" in done.stdout
 
 
-def lakelog_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "lakelog_cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def lakelog_command(*arguments: str) -> Result:
+    return CliRunner().invoke(make_app(), arguments)
 
 
 @pytest.mark.parametrize("name", ["corrupt_early", "corrupt_clean_early", "corrupt_clean_late"])

@@ -280,6 +280,19 @@ RARE: Final = (
     quarantine_is_not_durable,
 )
 """Found after five seconds or more."""
+FOUND_BY_BOTH: Final = (
+    acknowledge_before_sync,
+    body_only_crc,
+    checkpoint_ahead_of_data,
+    gap_served_as_data,
+    nothing_is_set_aside,
+    queue_ahead_of_log,
+    queues_not_completed,
+    rename_without_sync_of_content,
+    tail_not_zeroed_after_recovery,
+    topic_removed_without_tombstone,
+)
+"""Found by each of the two ways to check an image alone."""
 
 
 @pytest.mark.parametrize(

@@ -11,36 +11,10 @@ import pytest
 
 from lakelog_testing.crash import Checker, CrashPlan, simulate
 from lakelog_testing.crash.fastchecker import FastChecker
-from tests.crash.test_planted_bugs import (
-    BUGS,
-    MOST_IMAGES,
-    Plant,
-    acknowledge_before_sync,
-    body_only_crc,
-    checkpoint_ahead_of_data,
-    gap_served_as_data,
-    nothing_is_set_aside,
-    queue_ahead_of_log,
-    queues_not_completed,
-    rename_without_sync_of_content,
-    tail_not_zeroed_after_recovery,
-    topic_removed_without_tombstone,
-)
+from tests.crash.test_planted_bugs import BUGS, FOUND_BY_BOTH, MOST_IMAGES, Plant
 
 ALWAYS: Final = 1
 NEVER: Final = 1 << 40
-FOUND_BY_BOTH: Final = (
-    acknowledge_before_sync,
-    body_only_crc,
-    checkpoint_ahead_of_data,
-    gap_served_as_data,
-    nothing_is_set_aside,
-    queue_ahead_of_log,
-    queues_not_completed,
-    rename_without_sync_of_content,
-    tail_not_zeroed_after_recovery,
-    topic_removed_without_tombstone,
-)
 
 
 @pytest.mark.parametrize("plant", FOUND_BY_BOTH, ids=lambda plant: plant.__name__)

@@ -8,10 +8,12 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from tests.oracle.dumping import Dumping
 from tests.support import maven
 from tests.support.rows import Row, parse
 
@@ -72,11 +74,19 @@ class Oracle:
         A store that it refuses to load gives one row, with `loaded` false.
         """
         if in_place:
-            return self._dump(store, options, "shutdown")
-        with tempfile.TemporaryDirectory() as scratch:
+            return self._run("Dump", store, ["--exit", "shutdown"], options)
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:  # it is still open
             copy = Path(scratch) / "store"
             subprocess.run(["cp", "-a", "--sparse=always", store, copy], check=True)
-            return self._dump(copy, options, "halt")
+            return self._dumping.rows(["--store", str(copy), *_properties(options)])
+
+    @cached_property
+    def _dumping(self) -> Dumping:
+        return Dumping([*self._java(_SHORT), "lakelog.oracle.Dump", "--serve", "true"])
+
+    def close(self) -> None:
+        """End the program that makes dumps."""
+        self._dumping.close()
 
     def fill(
         self,
@@ -101,9 +111,6 @@ class Oracle:
         """Measure in an empty directory; the settings are those of Bench.java."""
         return self._run("Bench", store, ["--mode", mode, *_arguments(settings)], options)[0]
 
-    def _dump(self, store: Path, options: Mapping[str, str], at_the_end: str) -> list[Row]:
-        return self._run("Dump", store, ["--exit", at_the_end], options)
-
     def _run(
         self,
         program: str,
@@ -125,10 +132,9 @@ class Oracle:
         options: Mapping[str, str] = NO_OPTIONS,
     ) -> list[str]:
         """The words that run one of the programs over a directory."""
-        properties = [f"{name}={value}" for name, value in options.items()]
         java = self._java(*([] if program == _MEASURED else [_SHORT]))
         started = [*java, f"lakelog.oracle.{program}", "--store", str(store)]
-        return started + arguments + properties
+        return [*started, *arguments, *_properties(options)]
 
     def _java(self, *flags: str) -> list[str]:
         # The logging library writes below the home directory, unless told otherwise twice.
@@ -143,6 +149,10 @@ class Oracle:
             "-cp",
             os.pathsep.join([str(self.jars / "*"), str(self.classes)]),
         ]
+
+
+def _properties(options: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in options.items()]
 
 
 def _arguments(settings: Mapping[str, int | str]) -> list[str]:

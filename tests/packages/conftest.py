@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packages.environment import build_wheels, install_wheels
+from tests.packages.environment import build_pure_wheels, install_wheels
 from tests.packages.projects import PROJECTS, ROOT
 from tests.support.once import once
 
@@ -17,7 +17,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def make(folder: Path) -> None:
         pure = [each.folder for each in PROJECTS if each.name != "lakelog-native"]
-        build_wheels(folder / "wheels", *pure, ROOT)
+        build_pure_wheels(folder / "wheels", *pure, ROOT)
         install_wheels(folder / "wheels", folder / "installed")
 
     return once("distributions", make, tmp_path_factory) / "installed"

@@ -18,6 +18,7 @@ from importlib.metadata import (
     distributions,
 )
 from pathlib import Path
+from typing import Final
 
 import attrs
 from packaging.requirements import Requirement
@@ -123,10 +124,27 @@ def declared(requirement: str) -> Iterator[Distribution]:
     return _closure(requirement, find)
 
 
-def build_wheels(folder: Path, *projects: Path) -> None:
-    """Build the wheels of ``projects`` into a folder, with the build tools that are here."""
+def build_pure_wheels(folder: Path, *projects: Path) -> None:
+    """Build the wheels of ``projects`` without compiled code into a folder, by their backend.
+
+    In one process: pip would start three interpreters for each of them.
+    """
+    run([sys.executable, "-c", _BUILD, str(folder), *map(str, projects)])
+
+
+_BUILD: Final = """
+import os, sys
+from hatchling.build import build_wheel
+for project in sys.argv[2:]:
+    os.chdir(project)
+    build_wheel(sys.argv[1])
+"""
+
+
+def build_wheel(folder: Path, project: Path) -> None:
+    """Build the wheel of a project into a folder by pip, with the build tools that are here."""
     offline = ["--no-index", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
-    run([*PIP, "wheel", "--quiet", *offline, "--wheel-dir", str(folder), *map(str, projects)])
+    run([*PIP, "wheel", "--quiet", *offline, "--wheel-dir", str(folder), str(project)])
 
 
 def install_wheels(folder: Path, target: Path) -> None:

@@ -21,7 +21,7 @@ import zstandard
 from tests.packages.environment import (
     Environment,
     brought,
-    build_wheels,
+    build_wheel,
     install_wheels,
     size_bytes,
 )
@@ -57,7 +57,7 @@ def test_native_is_found_once_it_is_installed(
     installed: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
     folder = tmp_path_factory.mktemp("native")
-    build_wheels(folder, NATIVE)
+    build_wheel(folder, NATIVE)
     (wheel,) = folder.glob("lakelog_native-*.whl")
     assert "-cp311-abi3-" in wheel.name
     made = Environment.make(tmp_path_factory.mktemp("environment"))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from typer.testing import CliRunner
+
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.checkpoint import read_checkpoint
+from lakelog_cli.app import make_app
 from lakelog_testing.copies import copy_store
-from tests.support.killing import ROOT
 from tests.support.rows import Row, by_kind, difference, parse
 
 Settings = dict[str, Any]
@@ -57,10 +57,13 @@ def ours(path: Path, options: Mapping[str, str] = JAVA) -> list[Row]:
     """What ``lakelog dump`` prints."""
     conf = path.with_name("conf")
     conf.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
-    command = [sys.executable, "-m", "lakelog_cli.main", "dump", str(path)]
-    command += ["--broker-conf", str(conf)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    return dumped(path, conf)
+
+
+def dumped(path: Path, conf: Path) -> list[Row]:
+    """What it prints with the settings of ``conf``; it must have nothing to complain of."""
+    done = CliRunner().invoke(make_app(), ["dump", str(path), "--broker-conf", str(conf)])
+    assert (done.exit_code, done.stderr) == (0, "")
     return parse(done.stdout)
 
 

@@ -97,12 +97,12 @@ def test_topic_lengths_and_host_families(
     assert run.message(0) == decoded
 
 
-@pytest.mark.parametrize("bit", range(32))
-def test_each_bit_of_the_system_flags(bit: int) -> None:
-    given = struct.unpack(">i", struct.pack(">I", 1 << bit))[0]
-    decoded = decode(record_of(Message("t", b"x", sys_flag=given)))
+def test_each_bit_of_the_system_flags() -> None:
     host_bits = 0x30
-    assert decoded.sys_flag & 0xFFFFFFFF == (1 << bit) & ~host_bits
+    for bit in range(32):
+        given = struct.unpack(">i", struct.pack(">I", 1 << bit))[0]
+        decoded = decode(record_of(Message("t", b"x", sys_flag=given)))
+        assert decoded.sys_flag & 0xFFFFFFFF == (1 << bit) & ~host_bits
 
 
 @pytest.mark.parametrize("kind", Transaction)

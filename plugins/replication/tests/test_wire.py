@@ -39,10 +39,11 @@ def test_the_layout_is_that_of_rocketmq() -> None:
     assert HaFrame(1000, memoryview(b"abc")).end_offset == 1003
 
 
-@pytest.mark.parametrize("cut", range(len(sent()) + 1))
-def test_frames_may_be_torn_anywhere(cut: int) -> None:
-    stream, data = FrameStream(), sent()
-    assert give(stream, data[:cut]) + give(stream, data[cut:]) == EXPECTED
+def test_frames_may_be_torn_anywhere() -> None:
+    data = sent()
+    for cut in range(len(data) + 1):
+        stream = FrameStream()
+        assert give(stream, data[:cut]) + give(stream, data[cut:]) == EXPECTED, cut
 
 
 def test_frames_may_come_byte_by_byte() -> None:
@@ -78,8 +79,8 @@ def test_the_room_never_grows_by_what_a_header_says() -> None:
     assert len(stream.room()) == room - 12
 
 
-@pytest.mark.parametrize("cut", range(25))
-def test_reports_may_be_torn_anywhere(cut: int) -> None:
+def test_reports_may_be_torn_anywhere() -> None:
     data = report(0) + report(-1) + report(1 << 62)
-    offsets, rest = whole_reports(data[:cut])
-    assert (*offsets, *whole_reports(rest + data[cut:])[0]) == (0, -1, 1 << 62)
+    for cut in range(25):
+        offsets, rest = whole_reports(data[:cut])
+        assert (*offsets, *whole_reports(rest + data[cut:])[0]) == (0, -1, 1 << 62), cut
