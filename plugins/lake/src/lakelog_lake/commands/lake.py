@@ -68,6 +68,9 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     ] = False,
     storage: Storage = None,
     master: Master = "local[*]",
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write it as a page.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a table with the log, row by row; exit 1 if they differ.
@@ -76,6 +79,8 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     columns. Each range that differs is listed. Rows of messages that were deleted from the log are
     not compared.
     """
+    from lakelog_cli.output import write_file
+    from lakelog_lake.commands.page import page
     from lakelog_lake.commands.report import print_verified, print_verified_json
     from lakelog_lake.landing.targets import identity_of
     from lakelog_lake.log.selection import Chosen
@@ -83,7 +88,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     from lakelog_lake.verify.verify import VerifyRequest
 
     check_topics(store.absolute(), topics or ())
-    name, clean = identity_of(store, store_id), True
+    name, compared = identity_of(store, store_id), list[Verified]()
     for each in all_opened(to, table, dead_letters, pairs_of(storage)):
         if topics and each.topic is not None and each.topic not in topics:
             continue
@@ -91,8 +96,10 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
         chosen = Chosen.of(wanted, since, system_topics=system_topics)
         found = _verified(VerifyRequest(store.absolute(), name, each.whole, chosen), engine, master)
         (print_verified_json if as_json else print_verified)(found)
-        clean &= found.is_clean
-    if not clean:
+        compared.append(found)
+    if html is not None:
+        write_file(html, page(store.absolute(), compared))
+    if not all(each.is_clean for each in compared):
         raise typer.Exit(FOUND)
 
 

@@ -75,7 +75,7 @@ def _verdict(store: Store, held: ExitStack) -> Verdict:
         held.callback(checking.close)
     crash = crash_of(store)
     reporter = ProblemReporter(crash, as_json=False)
-    found = findings_of(store, checking, reporter, None)
+    found = findings_of(store, checking, reporter)
     reporter.finish()
     return Verdict(found, reporter, crash, checking.names if checking is not None else ())
 
