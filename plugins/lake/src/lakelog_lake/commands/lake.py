@@ -9,9 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from lakelog_cli.exitcodes import FOUND
+from lakelog_cli.printed import prints
 from lakelog_lake.commands.choosing import chosen
 from lakelog_lake.commands.infer import infer_schema
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, pairs_of
+from lakelog_lake.commands.rows import (
+    CompactedRow,
+    ExpiredRow,
+    NotComparedRow,
+    QueueRow,
+    RangeRow,
+    RelandedRow,
+    RewindRow,
+    StatusRow,
+    VerifySummary,
+)
 from lakelog_lake.engine_provider import provider
 
 if TYPE_CHECKING:
@@ -42,6 +54,7 @@ Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
 
 
 @app.command()
+@prints(QueueRow, RangeRow, NotComparedRow, VerifySummary)
 def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: StorePath,
     to: Annotated[
@@ -113,6 +126,7 @@ def _verified(asked: VerifyRequest, engine: EngineName, master: str) -> Verified
 
 
 @app.command()
+@prints(StatusRow)
 def status(
     store: StorePath,
     to: Annotated[
@@ -140,6 +154,7 @@ def status(
 
 
 @app.command()
+@prints(CompactedRow)
 def compact(
     to: Target,
     table: Table = None,
@@ -161,6 +176,7 @@ def compact(
 
 
 @app.command()
+@prints(ExpiredRow)
 def expire(
     to: Target,
     table: Table = None,
@@ -187,6 +203,7 @@ def expire(
 
 
 @app.command()
+@prints(RewindRow)
 def rewind(  # each is an option of the command
     store: StorePath,
     to: Annotated[
@@ -204,6 +221,7 @@ def rewind(  # each is an option of the command
     yes: Annotated[
         bool, typer.Option("--yes", help="Remove the rows; otherwise only list them.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove rows that a log which was cut no longer holds, so that landing can continue.
 
@@ -212,22 +230,23 @@ def rewind(  # each is an option of the command
     records. Without --yes it lists what would be removed; exit 1 if there is anything.
     """
     from lakelog_lake.care.rewind import planned
-    from lakelog_lake.commands.report import print_rewind
+    from lakelog_lake.commands.report import print_rewind, print_rewind_json
     from lakelog_lake.landing.targets import identity_of
 
     path, found = store.absolute(), False
     for each in planned(path, identity_of(store, store_id), to, table, dead_letters):
         found = True
-        print_rewind(each, is_done=yes)
+        (print_rewind_json if as_json else print_rewind)(each, is_done=yes)
         if yes:
             each.do()
-    if not found:
+    if not found and not as_json:
         typer.echo("the log holds everything that has landed: nothing to do")
     if found and not yes:
         raise typer.Exit(FOUND)
 
 
 @app.command()
+@prints(RelandedRow)
 def reland(
     to: Target,
     bodies: Annotated[

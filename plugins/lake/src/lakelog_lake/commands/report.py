@@ -143,6 +143,20 @@ def print_rewind(each: Rewind, *, is_done: bool) -> None:
     )
 
 
+def print_rewind_json(each: Rewind, *, is_done: bool) -> None:
+    """Print the same as one object."""
+    row = {
+        "table": each.table.name,
+        "rows": each.rows,
+        "start": each.start,
+        "position_before": each.before.end,
+        "position_after": each.after.end,
+        "queues": [attrs.asdict(rows) for rows in each.queues],
+        "is_done": is_done,
+    }
+    write_json([row])
+
+
 def print_status(found: Sequence[Status]) -> None:
     """Print a row for each table, with a bar of the landed part, and its last commits."""
     write_rows(

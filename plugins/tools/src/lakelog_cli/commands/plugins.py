@@ -21,8 +21,11 @@ from lakelog.store.strategies import accelerator_names, flush_name
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile
 from lakelog_cli.output import write_document
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.state import PluginsDocument
 
 
+@prints(PluginsDocument, is_document=True)
 def plugins(
     store: Annotated[
         Path | None, typer.Option("--store", metavar="STORE", help="Tell what this store uses.")

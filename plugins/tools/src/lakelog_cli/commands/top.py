@@ -19,6 +19,8 @@ from lakelog_cli.grouplags import group_lags
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_document
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.state import TopView
 from lakelog_cli.topview import frame
 from lakelog_daemon.watching import Watcher
 
@@ -26,6 +28,7 @@ _HISTORY: Final = 60
 """Frames whose rates are shown."""
 
 
+@prints(TopView, is_document=True)
 def top(
     store: StorePath,
     once: Annotated[bool, typer.Option("--once", help="Print one frame, and end.")] = False,

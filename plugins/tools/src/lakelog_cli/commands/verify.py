@@ -24,7 +24,9 @@ from lakelog_cli.findings import ProblemReporter
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_file
+from lakelog_cli.printed import prints
 from lakelog_cli.report.segments import SegmentCounts
+from lakelog_cli.rows.care import BadSegmentRow, CheckSummary, DamageRow, LostRow, ProblemRow
 from lakelog_cli.walk import directory_of, walk_parts
 from lakelog_doctor.check import Checking, check_checkpoint
 from lakelog_doctor.parallel_scan import Part, WholeSegment
@@ -75,6 +77,7 @@ class Findings:
             self.damaged_bytes += piece.end_offset - piece.offset
 
 
+@prints(ProblemRow, DamageRow, BadSegmentRow, LostRow, CheckSummary)
 def verify(  # noqa: PLR0913  # each argument is an option of the command
     store: StorePath,
     *,
