@@ -16,9 +16,8 @@ import lakelog
 from lakelog_lake import engine_provider
 from lakelog_lake.errors import LandingError
 from lakelog_lake.landing.dispatcher import LandingSource
-from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_tracing import TracedStore, runs
-from plugins.lake.tests.landing.tables import land_all
+from plugins.lake.tests.landing.tables import land_all, make
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def test_a_pass_has_links_to_the_puts(
     spans: InMemorySpanExporter, store: Path, tmp_path: Path
 ) -> None:
     assert runs.landed in engine_provider.observers()
-    sink = ParquetSink(tmp_path / "table")
+    sink = make("parquet", tmp_path / "table")
     land_all(LandingSource(store, "S"), sink)
     finished = spans.get_finished_spans()
     [landed] = [each for each in finished if each.name.startswith("land ")]
@@ -62,7 +61,7 @@ def test_a_pass_has_links_to_the_puts(
 def test_a_pass_that_fails_has_its_error(
     spans: InMemorySpanExporter, store: Path, tmp_path: Path
 ) -> None:
-    sink = ParquetSink(tmp_path / "table")
+    sink = make("parquet", tmp_path / "table")
     land_all(LandingSource(store, "S"), sink)
     spans.clear()
     with lakelog.open(tmp_path / "other", segment_size_bytes="1MiB") as other:
@@ -82,5 +81,5 @@ def test_an_observer_that_fails_is_logged(
 
     monkeypatch.setattr(engine_provider, "observers", lambda: [broken])
     with caplog.at_level(logging.ERROR, "lakelog"):
-        land_all(LandingSource(store, "S"), ParquetSink(tmp_path / "table"))
+        land_all(LandingSource(store, "S"), make("parquet", tmp_path / "table"))
     assert "an observer of landing failed" in caplog.text

@@ -152,6 +152,7 @@ def test_dead_letters(store: Path) -> None:
         opened.wait_dispatched()
         (letter,) = consumer.poll(1)
         consumer.nack(letter, 0)
+        consumer.poll(1)  # sets it aside
     check("dlq list", store, "billing")
     assert check("dlq resend", store, "billing") == [{"group": "billing", "messages": 1}]
 
@@ -191,14 +192,14 @@ def test_checks_and_care(store: Path) -> None:
     check("doctor", store, code=1)
     check("recover", store, "--full", code=1)
     check("repair", store, "--yes")
-    short = next((store / "commitlog").iterdir())
-    os.truncate(short, 40_000)
-    assert "segment" in {each["kind"] for each in check("verify", store, code=1)}
+    os.truncate(next((store / "commitlog").iterdir()), 40_000)
+    size = ("--set", "segment_size_bytes=65536")
+    assert "segment" in {each["kind"] for each in check("verify", store, *size, code=1)}
 
 
 def test_a_cleaning(tmp_path: Path) -> None:
     put(tmp_path / "store", 900)
-    cleaner = ("--set", "cleaner=size", "--set", "size.max_log_bytes=65536")
+    cleaner = ("--set", "cleaner=retention", "--set", "retention.max_segments=1")
     found = check("clean", tmp_path / "store", "--dry-run", *cleaner)
     assert [each["kind"] for each in found] == ["segment", "summary"]
 

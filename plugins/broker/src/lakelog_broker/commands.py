@@ -36,11 +36,11 @@ class BrokerRow(TypedDict):
     """A broker that serves.
 
     :ivar namesrv: address of name server and broker
-    :ivar endpoints: address for gRPC; empty without it
+    :ivar endpoints: address for gRPC; null without it
     """
 
     namesrv: str
-    endpoints: str
+    endpoints: str | None
     store: str
     pid: int
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import time
@@ -16,6 +17,8 @@ from lakelog_cli.shown import shown
 
 QUIT: Final = "q"
 _ESCAPE: Final = "\x1b"
+_SEQUENCE: Final = re.compile(r"\x1b(?:\[[\d;]*[A-Za-z~]|O[A-Za-z])")
+"""What arrows and other such keys send."""
 _ERASING: Final = ("\x7f", "\b")
 _NAME: Final = "name"
 _COLUMNS: Final = {"lag": "behind", "cpu": "cpu_percent", "memory": "rss_bytes"}
@@ -44,9 +47,7 @@ class Controls:
 
     def press(self, keys: str) -> None:
         """Take what was typed since the last call; keys such as arrows mean nothing."""
-        if keys.startswith(_ESCAPE) and len(keys) > 1:
-            return
-        for key in keys:
+        for key in _SEQUENCE.sub("", keys):
             if self.is_typing:
                 self._type(key)
             else:

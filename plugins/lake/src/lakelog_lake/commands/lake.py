@@ -101,7 +101,8 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     from lakelog_lake.verify.verify import VerifyRequest
 
     check_topics(store.absolute(), topics or ())
-    name, compared = identity_of(store, store_id), list[Verified]()
+    name = identity_of(store, store_id)
+    compared: list[Verified] = []
     for each in all_opened(to, table, dead_letters, pairs_of(storage)):
         if topics and each.topic is not None and each.topic not in topics:
             continue

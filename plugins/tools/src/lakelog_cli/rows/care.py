@@ -44,7 +44,7 @@ class RecoveryDocument(TypedDict):
     :ivar start_reason: why reading began at ``start_offset``
     :ivar records: number of whole records that were read
     :ivar mended: what else was put right, in words
-    :ivar dispatched_from: offset from which queues and index were completed
+    :ivar dispatched_from: offset from which queues and index were completed; null if not done
     """
 
     clean: bool
@@ -59,7 +59,7 @@ class RecoveryDocument(TypedDict):
     cut: list[AsideRow]
     cut_at: PlaceRow | None
     mended: list[str]
-    dispatched_from: int
+    dispatched_from: int | None
     seconds: float
 
 
