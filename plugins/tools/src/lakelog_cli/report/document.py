@@ -33,7 +33,7 @@ background:var(--text)}.bar i.one{top:-.2rem;height:1.2rem;width:1px}
 .small .bar{width:24%}
 .map{display:flex;flex-wrap:wrap;gap:3px}.cell{width:18px;height:18px;background:var(--empty);
 display:flex;align-items:flex-end}.cell span{display:block;width:100%;background:var(--main)}
-.number{white-space:nowrap}
+.number{white-space:nowrap}td:first-child{min-width:5.5rem}
 .damaged{outline:2px solid var(--bad)}.damaged span{background:var(--bad)}
 .bad{color:var(--bad)}
 """
