@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
+from contextlib import chdir
 from typing import Final
 
 import pytest
@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 
 from tests.packages.projects import BY_NAME, PROJECTS, ROOT, Project, normal
 
+ALL: Final = (*PROJECTS, Project(ROOT))
 LINK: Final = re.compile(r"\[[^\]]*\]\((?!https?://|#)[^)]*\)")
 FENCED: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 STATUS: Final = "Development Status :: "
@@ -23,10 +24,11 @@ def description(project: Project) -> str:
     """The long description in the metadata of its wheel; maturin takes the file as it is."""
     if (project.folder / "Cargo.toml").exists():
         return (project.folder / "README.md").read_text()
-    return ProjectMetadata(str(project.folder), PluginManager()).core.readme
+    with chdir(project.folder):  # where it is built
+        return ProjectMetadata(str(project.folder), PluginManager()).core.readme
 
 
-@pytest.mark.parametrize("project", PROJECTS, ids=str)
+@pytest.mark.parametrize("project", ALL, ids=str)
 def test_the_long_description_has_no_link_into_the_repository(project: Project) -> None:
     text, source = description(project), (project.folder / "README.md").read_text()
     assert LINK.findall(text) == []
@@ -34,7 +36,7 @@ def test_the_long_description_has_no_link_into_the_repository(project: Project) 
     assert len(text) > 100
 
 
-@pytest.mark.parametrize("project", PROJECTS, ids=str)
+@pytest.mark.parametrize("project", ALL, ids=str)
 def test_authors_licence_and_status_are_stated(project: Project) -> None:
     table = project.table
     assert table["authors"] == [{"name": "lakelog developers"}]
@@ -51,10 +53,10 @@ def status() -> str:
 
 def test_all_have_one_version_and_name_one_another_by_it() -> None:
     version = BY_NAME["lakelog-core"].table["version"]
-    assert {each.table["version"] for each in PROJECTS} == {version}
+    assert {each.table["version"] for each in ALL} == {version}
     wrong = [
         f"{project}: {text}"
-        for project in PROJECTS
+        for project in ALL
         for text in all_requirements(project)
         if normal(Requirement(text).name) in BY_NAME
         and str(Requirement(text).specifier) != f"=={version}"
@@ -69,15 +71,3 @@ def all_requirements(project: Project) -> list[str]:
     """What it needs, with all of its extras."""
     extras = project.table.get("optional-dependencies", {}).values()
     return [*project.table.get("dependencies", ()), *(text for each in extras for text in each)]
-
-
-def test_every_distribution_is_looked_at() -> None:
-    found = {each.parent for each in ROOT.glob("*/*/pyproject.toml")} | {ROOT, ROOT / "core"}
-    assert found - {ROOT / "plugins" / "_template"} - set(examples()) == {
-        each.folder for each in PROJECTS
-    }
-
-
-def examples() -> list[Path]:
-    """Projects to copy, which are not published."""
-    return list((ROOT / "examples").glob("*"))
