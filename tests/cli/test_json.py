@@ -174,8 +174,11 @@ def test_the_state(store: Path, tmp_path: Path) -> None:
 
 
 def spoil(store: Path) -> None:
+    """Change the body of the second message."""
+    with lakelog.open(store, mode="read") as opened:
+        at = [each.physical_offset for each in opened.scan()][1]
     with min((store / "commitlog").iterdir()).open("r+b") as file:
-        file.seek(300)
+        file.seek(at + 88)
         file.write(b"!!!!")
 
 
