@@ -24,7 +24,7 @@ class DiskRow(TypedDict):
     free_inodes: NotRequired[int | None]
 
 
-class Traffic(TypedDict):
+class TrafficRow(TypedDict):
     """Messages and bytes over time, in bins of equal width."""
 
     first_ms: int
@@ -40,7 +40,7 @@ class QuarantineRow(TypedDict):
     length_bytes: int
 
 
-class Lag(TypedDict):
+class CopyLag(TypedDict):
     """How far a copy is behind; null what is not known."""
 
     bytes: int | None
@@ -58,7 +58,7 @@ class SlaveRow(TypedDict):
     learner: bool
     connected_ms: int
     unsent_bytes: int | None
-    lag: Lag | None
+    lag: CopyLag | None
 
 
 class Replication(TypedDict):
@@ -71,7 +71,7 @@ class Replication(TypedDict):
     role: str
     pid: int
     is_running: bool
-    landed: dict[str, Lag]
+    landed: dict[str, CopyLag]
     listening: NotRequired[str | None]
     in_sync_replicas: NotRequired[int | None]
     refused: NotRequired[dict[str, str] | None]
@@ -80,8 +80,8 @@ class Replication(TypedDict):
     is_connected: NotRequired[bool]
     heard_ms: NotRequired[int | None]
     says: NotRequired[str]
-    lag: NotRequired[Lag]
-    not_durable: NotRequired[Lag]
+    lag: NotRequired[CopyLag]
+    not_durable: NotRequired[CopyLag]
 
 
 class StatsDocument(TypedDict):
@@ -112,7 +112,7 @@ class StatsDocument(TypedDict):
     disks: list[DiskRow]
     files: dict[str, FolderSize]
     quarantine: QuarantineRow
-    traffic: NotRequired[Traffic]
+    traffic: NotRequired[TrafficRow]
 
 
 class DoctorDocument(TypedDict):
