@@ -10,7 +10,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .venv-lock/bin/pip-compile --q
 	--generate-hashes --strip-extras --allow-unsafe --no-emit-options \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
-# The workspace's distributions in the order of their dependencies; plugins/_template is for copying.
+# The workspace's distributions in the order of their dependencies.
 NATIVE := plugins/native
 MEMBERS := core $(filter-out $(NATIVE),$(patsubst %/pyproject.toml,%,$(wildcard \
 	plugins/[!_]*/pyproject.toml contrib/*/pyproject.toml))) .
@@ -30,7 +30,7 @@ WORKERS ?= $(shell expr 2 \* $$(nproc))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-spark matrix plain lint format demo docs bench lock clean jdk-note
+.PHONY: help setup test test-spark matrix plain lint format demo docs bench sbom lock clean jdk-note
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,12 @@ docs: setup ## Build the documentation as a site (core/site/index.html)
 
 bench: $(VENV)/.installed-bench ## Measure beside the peers in requirements-bench.lock
 	$(BIN)/python -m tests.bench $(ARGS)
+
+# By CycloneDX' own tool, in an environment of its own: nothing else needs it.
+sbom: ## Write a bill of materials of requirements.lock (sbom.json, CycloneDX)
+	test -x .venv-sbom/bin/cyclonedx-py || { \
+		python3.11 -m venv .venv-sbom && .venv-sbom/bin/python -m pip install --quiet cyclonedx-bom; }
+	.venv-sbom/bin/cyclonedx-py requirements --output-format JSON --output-file sbom.json requirements.lock
 
 # With 3.11, the oldest that the project supports: what is pinned then has wheels for all.
 lock: ## Pin the newest third-party packages again (needs python3.11)

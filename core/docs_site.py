@@ -19,8 +19,9 @@ import lakelog
 from lakelog.registry import Registry
 from lakelog.settings.catalog import CORE
 from lakelog_cli.app import make_app
+from lakelog_cli.printed import fields_of, first_line, inner_kinds, required_of, spoken
 from lakelog_cli.reference import Command, commands
-from lakelog_cli.schema import schema
+from lakelog_cli.schema import ivars_of, schema
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "core" / "docs"
@@ -123,12 +124,52 @@ def _cell(text: str) -> str:
     return text.replace("``", "`").replace("|", "\\|").replace("\n", " ")
 
 
-def command_pages() -> str:
-    """All commands with their arguments and options."""
+def all_commands() -> list[Command]:
+    """The commands, those of installed plugins included."""
     app = make_app()
     Registry.load(None, os.environ).events.cli_commands(app)
-    root = typer.main.get_command(app)
-    return "\n".join(line for each in commands(root) for line in _command(each))
+    return list(commands(typer.main.get_command(app)))
+
+
+def command_pages() -> str:
+    """All commands with their arguments and options."""
+    return "\n".join(line for each in all_commands() for line in _command(each))
+
+
+def json_page() -> str:
+    """What each command prints with ``--json``, and the fields of all objects."""
+    printing = [(each, each.printed) for each in all_commands() if each.printed is not None]
+    lines = ["## Commands\n", "| command | prints | objects |", "| --- | --- | --- |"]
+    for command, printed in printing:
+        how = "one object" if printed.is_document else "an object a line"
+        how += ", with and without the option" if printed.is_always else ""
+        names = " ".join(map(_link, printed.kinds)) or "any"
+        lines.append(f"| `lakelog {command.path}` | {how} | {names} |")
+    lines.append("\n## Objects\n")
+    waiting, seen = [kind for _, printed in printing for kind in printed.kinds], list[type]()
+    while waiting:
+        kind = waiting.pop(0)
+        if kind not in seen:
+            seen.append(kind)
+            waiting += [each for hint in fields_of(kind).values() for each in inner_kinds(hint)]
+    return "\n".join([*lines, *map(_object, sorted(seen, key=lambda kind: kind.__name__))])
+
+
+def _link(kind: type) -> str:
+    return f"[{kind.__name__}](#{kind.__name__.lower()})"
+
+
+def _object(kind: type) -> str:
+    words, required = ivars_of(kind), required_of(kind)
+    lines = [f"### {kind.__name__}\n", _cell(first_line(kind)), "\n| field | type | |"]
+    lines.append("| --- | --- | --- |")
+    for name, hint in fields_of(kind).items():
+        links = {each.__name__: _link(each) for each in inner_kinds(hint)}
+        shown = re.sub(r"\w+", lambda word, at=links: at.get(word[0], word[0]), spoken(hint))
+        optional = "" if name in required else "; may be missing"
+        text = _cell(words.get(name, ""))
+        lines.append(f"| `{name}` | {_cell(shown)}{optional} | {text} |")
+    return "\n".join([*lines, ""])
 
 
 def _command(command: Command) -> Iterator[str]:
@@ -165,6 +206,7 @@ def _home(name: str) -> str:
 GENERATED: Final[dict[str, Callable[[], str]]] = {
     "settings": settings,
     "commands": command_pages,
+    "json": json_page,
     "errors": errors,
     "api": api,
 }

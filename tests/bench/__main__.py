@@ -15,6 +15,7 @@ from rich.console import Console
 
 from tests.bench import machine, report
 from tests.bench.model import Contest, Suite
+from tests.bench.page import page
 from tests.bench.rounds import play
 from tests.bench.suites import SUITES
 from tests.bench.suites.recovery import GIB_VARIABLE
@@ -32,17 +33,30 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--gib", type=float, help="how large stores are where they are filled")
     parser.add_argument("--only", action="append", metavar="STORE", help="run these stores alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all figures")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write them as a page")
+    parser.add_argument(
+        "--from",
+        type=Path,
+        metavar="FILE",
+        dest="former",
+        help="measure nothing: figures of --json",
+    )
     parser.add_argument("--dir", type=Path, help="a folder on the disk to measure")
     options = parser.parse_args()
     unknown = set(options.suites) - set(SUITES)
     if unknown:
         parser.error(f"no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    if options.former is not None and options.html is None:
+        parser.error("--from needs --html FILE, the page to write")
     return options
 
 
 def main() -> None:
     """Run the suites, print a table after each, write the figures."""
     options = arguments()
+    if options.former is not None:
+        options.html.write_text(page(json.loads(options.former.read_text())), encoding="utf-8")
+        return
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed is compiled once, too
     if options.gib is not None:
         os.environ[GIB_VARIABLE] = str(options.gib)
@@ -58,8 +72,11 @@ def main() -> None:
         rows += _suite(console, SUITES[name], options, parent)
     file: Path = options.json or _CACHE / "figures.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"machine": described, "rows": rows}, indent=1), encoding="utf-8")
+    figures = {"machine": described, "rows": rows}
+    file.write_text(json.dumps(figures, indent=1), encoding="utf-8")
     console.print(f"all figures: {file}")
+    if options.html is not None:
+        options.html.write_text(page(figures), encoding="utf-8")
 
 
 def _suite(

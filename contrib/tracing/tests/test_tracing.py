@@ -105,3 +105,41 @@ def test_encoded_properties_keep_their_values(store: lakelog.Store) -> None:
     assert found.properties["a"] == "1"
     with handling(found):
         pass
+
+
+def test_a_run_that_is_dispatched_has_links_to_its_puts(
+    tmp_path: Path, spans: InMemorySpanExporter
+) -> None:
+    with lakelog.open(
+        tmp_path / "shop", segment_size_bytes="1MiB", dispatchers=["consume-queue", "tracing"]
+    ) as store:
+        for _ in range(5):
+            TracedStore(store).put(lakelog.Message("orders", b"x", queue_id=0))
+        store.put(lakelog.Message("orders", b"plain"))
+        store.wait_dispatched()
+        end = store.max_offset
+    finished = spans.get_finished_spans()
+    runs = [each for each in finished if each.name == "dispatch orders"]
+    linked = {link.context.span_id for each in runs for link in each.links}
+    assert linked == {each.context.span_id for each in finished if each.name == "send orders"}
+    assert len(linked) == 5
+    assert sum(number(each, "messaging.batch.message_count") for each in runs) == 6
+    assert max(number(each, "messaging.lakelog.end_offset") for each in runs) == end
+    assert all(0 < (each.start_time or 0) <= (each.end_time or 0) for each in runs)
+
+
+def number(span: ReadableSpan, name: str) -> int:
+    return int(str((span.attributes or {})[name]))
+
+
+def test_a_reader_makes_no_spans(tmp_path: Path, spans: InMemorySpanExporter) -> None:
+    dispatchers = ["consume-queue", "tracing"]
+    with lakelog.open(
+        tmp_path / "shop", segment_size_bytes="1MiB", dispatchers=dispatchers
+    ) as store:
+        store.put(lakelog.Message("orders", b"x", queue_id=0))
+        store.wait_dispatched()
+        spans.clear()
+        with lakelog.open(tmp_path / "shop", mode="read", dispatchers=dispatchers) as reader:
+            assert len(reader.get("orders", 0, 0).messages) == 1
+        assert spans.get_finished_spans() == ()

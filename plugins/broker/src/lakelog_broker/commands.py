@@ -9,7 +9,7 @@ import os
 import signal
 from threading import Event
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
@@ -25,12 +25,27 @@ from lakelog_cli.options import (
     SettingsFile,
     StorePath,
 )
+from lakelog_cli.printed import prints
 from lakelog_daemon.follower import follow
 from lakelog_daemon.logs import LogTarget, start_log
 from lakelog_daemon.notify import Notifier
 from lakelog_daemon.plan import ServePlan, landing
 
 
+class BrokerRow(TypedDict):
+    """A broker that serves.
+
+    :ivar namesrv: address of name server and broker
+    :ivar endpoints: address for gRPC; null without it
+    """
+
+    namesrv: str
+    endpoints: str | None
+    store: str
+    pid: int
+
+
+@prints(BrokerRow)
 def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: StorePath,
     host: Annotated[

@@ -1,12 +1,17 @@
-"""Engines of other packages, found through the entry points ``lakelog_lake.engines``: ``spark``."""
+"""Engines and observers of other packages, found through entry points.
+
+``lakelog_lake.engines`` has ``spark``, ``lakelog_lake.observers`` has ``tracing``.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import attrs
 
@@ -34,7 +39,9 @@ class Answer:
     is_more: bool = False
 
 
+_LOG: Final = logging.getLogger("lakelog")
 GROUP: Final = "lakelog_lake.engines"
+OBSERVERS: Final = "lakelog_lake.observers"
 VIEW: Final = "messages"
 """The name of the view over the messages of the store."""
 
@@ -113,3 +120,26 @@ def _entry(name: str) -> EntryPoint | None:
 
 def nothing() -> None:
     """Do nothing; the default of callbacks."""
+
+
+PassResult: TypeAlias = "Mapping[str, Any] | BaseException"
+"""What a pass landed, by name: start, end, rows, files and others; or its error."""
+Observer: TypeAlias = "Callable[[Path, Sequence[str], int, PassResult], None]"
+"""Called after each pass that landed something or failed: with the store, the tables, when the pass
+began in ns since 1970, and its result.
+"""
+
+
+@cache
+def observers() -> Sequence[Observer]:
+    """The observers that are installed."""
+    return [each.load() for each in entry_points(group=OBSERVERS)]
+
+
+def tell_observers(store: Path, tables: Sequence[str], begun_ns: int, done: PassResult) -> None:
+    """Tell all observers of a pass; one that fails is logged, and landing goes on."""
+    for each in observers():
+        try:
+            each(store, tables, begun_ns, done)
+        except Exception:  # noqa: BLE001  # of a plugin
+            _LOG.exception("an observer of landing failed")

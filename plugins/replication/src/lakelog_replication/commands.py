@@ -13,9 +13,12 @@ from lakelog.errors import NotAStore
 from lakelog_cli.copylags import copy_lags
 from lakelog_cli.copylines import lag_rows
 from lakelog_cli.options import AsJson
+from lakelog_cli.output import write_lines
+from lakelog_cli.printed import prints
 from lakelog_cli.tables import write_rows
 from lakelog_replication import remoting
 from lakelog_replication.address import Address
+from lakelog_replication.rows import AdoptedRow, LagRow, SlaveStatusRow
 from lakelog_replication.status import MasterStatus, read_status
 
 app = typer.Typer(
@@ -27,6 +30,7 @@ app = typer.Typer(
 
 
 @app.command()
+@prints(SlaveStatusRow, LagRow)
 def status(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
     as_json: AsJson = False,
@@ -50,6 +54,7 @@ def status(
 
 
 @app.command()
+@prints(AdoptedRow)
 def adopt(
     broker: Annotated[
         Address,
@@ -61,10 +66,14 @@ def adopt(
         Address,
         typer.Option(metavar="HOST:PORT", help="Where slaves connect.", parser=Address.parse),
     ],
+    as_json: AsJson = False,
 ) -> None:
     """Let a slave of RocketMQ replicate from a lakelog store; again after each of its starts."""
     remoting.adopt(broker, master)
-    typer.echo(f"{broker} replicates from {master}")
+    if as_json:
+        write_lines([{"broker": str(broker), "master": str(master)}])
+    else:
+        typer.echo(f"{broker} replicates from {master}")
 
 
 def _replica_rows(lags: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from lakelog_cli.output import write_lines
 from lakelog_cli.walk import print_damage
 
 MOST_TOLD: Final = 20
+MOST_KEPT: Final = 1000
 
 
 class ProblemReporter:
@@ -26,11 +27,15 @@ class ProblemReporter:
     :param crash: problems explained by it are counted, and written only as JSON
     :ivar behind: number of places where queues and index lag behind the log, or are ahead of it
     :ivar torn_bytes: bytes after the last record of a log whose owner crashed
+    :ivar rows: the first thousand findings, as in JSON
+    :ivar not_kept: number of the others
     """
 
     def __init__(self, crash: Crash | None, *, as_json: bool) -> None:
         self.behind = 0
         self.torn_bytes = 0
+        self.rows: list[Mapping[str, Any]] = []
+        self.not_kept = 0
         self._crash = crash
         self._as_json = as_json
         self._found: Counter[str] = Counter()
@@ -45,14 +50,11 @@ class ProblemReporter:
         for problem in problems:
             if self._crash is not None and self._crash.explains(problem):
                 self.behind += 1
-                if self._as_json:
-                    self.line(_row(problem) | {"kind": "behind"})
+                self._add(_row("behind", problem))
                 continue
             self._found[problem.what] += 1
-            if self._as_json:
-                self.line(_row(problem))
-            elif self._found[problem.what] <= MOST_TOLD:
-                typer.echo(f"problem: {problem}", err=True)
+            is_told = self._found[problem.what] <= MOST_TOLD
+            self._add(_row("problem", problem), f"problem: {problem}" if is_told else None)
 
     def finish(self) -> None:
         """Report the number of problems that were only counted."""
@@ -62,18 +64,12 @@ class ProblemReporter:
 
     def segment(self, problem: BadSegment) -> None:
         """Report a wrong name or length of a segment."""
-        if self._as_json:
-            self.line({"kind": "segment", "what": str(problem)})
-        else:
-            typer.echo(f"segment: {problem}", err=True)
+        self._add({"kind": "segment", "what": str(problem)}, f"segment: {problem}")
 
     def missing(self, missing: MissingEnd) -> None:
         """Report lost records that were durable."""
         self._found["missing"] += 1
-        if self._as_json:
-            self.line({"kind": "missing", **attrs.asdict(missing)})
-        else:
-            typer.echo(f"missing: records from {missing}", err=True)
+        self._add({"kind": "missing", **attrs.asdict(missing)}, f"missing: records from {missing}")
 
     def damage(self, damage: Damage) -> None:
         """Report damage in the log, also on stderr."""
@@ -82,11 +78,10 @@ class ProblemReporter:
             self.torn_bytes += damage.end_offset - damage.offset
         else:
             print_damage(damage)
-        if self._as_json:
-            kind = "torn" if torn else "damage"
-            place = {"offset": damage.offset, "end_offset": damage.end_offset}
-            path = str(damage.path) if damage.path is not None else None
-            self.line({"kind": kind, "path": path, **place, "what": str(damage.error)})
+        kind = "torn" if torn else "damage"
+        place = {"offset": damage.offset, "end_offset": damage.end_offset}
+        path = str(damage.path) if damage.path is not None else None
+        self._add({"kind": kind, "path": path, **place, "what": str(damage.error)})
 
     def is_torn(self, damage: Damage) -> bool:
         """Whether it is the torn end of a put at the crash, not damage."""
@@ -96,10 +91,21 @@ class ProblemReporter:
         """Write one line of JSON."""
         write_lines([row])
 
+    def _add(self, row: Mapping[str, Any], text: str | None = None) -> None:
+        """Keep a finding, and write it; ``None`` if there is nothing to write as text."""
+        if len(self.rows) < MOST_KEPT:
+            self.rows.append(row)
+        else:
+            self.not_kept += 1
+        if self._as_json:
+            self.line(row)
+        elif text is not None:
+            typer.echo(text, err=True)
 
-def _row(problem: Problem) -> dict[str, Any]:
+
+def _row(kind: str, problem: Problem) -> dict[str, Any]:
     return {
-        "kind": "problem",
+        "kind": kind,
         "path": str(problem.path),
         "position": problem.position,
         "what": problem.what,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
@@ -32,6 +33,20 @@ LandTable: TypeAlias = Annotated[
     typer.Option("--table", metavar="NAMESPACE.TABLE", help="The table, for --to."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+
+AlwaysJson: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Changes nothing: the output is JSON.")
+]
+
+
+class LogFormat(StrEnum):
+    """The form of a line of a log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+LogFormatOption: TypeAlias = Annotated[LogFormat, typer.Option(help="How log lines look.")]
 
 
 def _put_mode(text: str) -> str:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import attrs
 
+from lakelog_cli.printed import Printed, printed_by
+
 _MARKUP: Final = re.compile(r"(?<!\\)\[/?(?:bold|dim|italic|b|i|code|cyan|green|red|yellow)\]")
 """Rich's tags in help texts."""
 
@@ -39,12 +41,14 @@ class Command:
     :ivar usage: one line
     :ivar help: its text, paragraphs separated by an empty line
     :ivar parameters: arguments first
+    :ivar printed: what ``--json`` prints; ``None`` if it has no such option
     """
 
     path: str
     usage: str
     help: str
     parameters: tuple[Parameter, ...]
+    printed: Printed | None
 
 
 def commands(root: Any) -> Iterator[Command]:
@@ -87,6 +91,7 @@ def _described(command: Any, path: str) -> Command:
         usage,
         _plain(text).strip(),
         tuple(sorted(shown, key=lambda each: each.is_option)),
+        printed_by(command.callback),
     )
 
 

@@ -21,9 +21,11 @@ _MOST_GROUPS: Final = 10
 _HEALTH: Final = {"ok": "green", "restarting": "yellow", "hanging": "red", "stopped": "dim"}
 
 
-def frame(view: View) -> RenderableType:
-    """Render ``view``."""
-    parts: list[RenderableType] = [_head(view), *_problems(view)]
+def frame(view: View, keys: str = "") -> RenderableType:
+    """Render ``view``; ``keys`` is a line of help."""
+    parts: list[RenderableType] = [_head(view)]
+    parts += [Text(keys, "dim")] if keys else []
+    parts += _problems(view)
     if view.get("positions"):
         parts += [Text(), _log(view), *_history(view), _lags(view)]
     if view.get("groups"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -15,9 +16,13 @@ import typer
 
 from lakelog.errors import SettingsError
 from lakelog_cli.exitcodes import FOUND, INTERRUPTED
+from lakelog_cli.options import AsJson
+from lakelog_cli.output import write_lines
+from lakelog_cli.printed import prints
 from lakelog_lake.commands.bar import both, landing_bar, reading_bar
 from lakelog_lake.commands.choosing import chosen
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, pairs_of
+from lakelog_lake.commands.rows import ExportedRow, LandedRow
 from lakelog_lake.engine_provider import nothing, provider
 from lakelog_lake.tables.parquet_writer import ParquetCompression
 
@@ -91,6 +96,7 @@ SystemTopics: TypeAlias = Annotated[
 ]
 
 
+@prints(LandedRow)
 def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: StorePath,
     to: Annotated[
@@ -168,6 +174,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
             metavar="KEY=VALUE", help="Spark configuration, such as a catalog; may be repeated."
         ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Land every durable message in a table, exactly once, and continue with new ones.
 
@@ -205,7 +212,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
     alive = WatchdogNotifier.of_this_process()
     turns = None if commit_lock is None else CommitTurns(commit_lock.absolute(), alive)
-    told, config = _Told(alive), pairs_of(conf, "--conf")
+    told, config = _Told(alive, _say_json if as_json else _say), pairs_of(conf, "--conf")
     with (
         stopped_by_signals() as stop,
         landing_bar(source.path) as bar,
@@ -245,6 +252,7 @@ class _Told:
     """
 
     alive: WatchdogNotifier
+    say: Callable[[Landed], None]
     rows: int = 0
     dead_letters: int = 0
     then: Callable[[], None] = nothing
@@ -256,7 +264,7 @@ class _Told:
 
     def __call__(self, landed: Landed) -> None:
         """Print the result of a pass."""
-        _say(landed)
+        self.say(landed)
         self.rows += landed.rows
         self.dead_letters += landed.dead_letters
         self.alive.say(f"landed up to {landed.end}")
@@ -306,6 +314,7 @@ def parsers_of(given: Sequence[str]) -> dict[str, BodyParser]:
     return found
 
 
+@prints(ExportedRow)
 def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: StorePath,
     to: Annotated[
@@ -325,6 +334,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     system_topics: SystemTopics = False,
     storage: Storage = None,
     compression: CompressionOption = ParquetCompression.AUTO,
+    as_json: AsJson = False,
 ) -> None:
     """Write the present messages of a store to a table, or to one file, without Java.
 
@@ -356,7 +366,10 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
         ):
             engine = run if bar is None else bar.watched(run)
             rows = to_table(source, spec, engine, _say)
-    typer.echo(f"{rows} rows")
+    if as_json:
+        write_lines([{"rows": rows}])
+    else:
+        typer.echo(f"{rows} rows")
     if not rows and (topics or since):
         typer.echo("lakelog: no durable message of the store is selected", err=True)
         raise typer.Exit(FOUND)
@@ -395,3 +408,10 @@ def _say(landed: Landed) -> None:
     dead = f", {landed.dead_letters} of them dead letters" if landed.dead_letters else ""
     damaged = f", {landed.damaged} damaged skipped" if landed.damaged else ""
     typer.echo(f"{landed.start} to {landed.end}: {what}{dead}{damaged}", err=True)
+
+
+def _say_json(landed: Landed) -> None:
+    """Print one object per pass on stdout."""
+    names = ("start", "end", "rows", "files", "damaged", "won", "dead_letters")
+    write_lines([{name: getattr(landed, name) for name in names}])
+    sys.stdout.flush()

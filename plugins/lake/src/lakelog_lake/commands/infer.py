@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
+from lakelog_cli.options import AlwaysJson
+from lakelog_cli.printed import prints
 
+
+@prints(is_document=True, is_always=True)
 def infer_schema(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
     topic: Annotated[str, typer.Option(help="Whose bodies.")],
@@ -16,6 +20,7 @@ def infer_schema(
         bool,
         typer.Option("--times/--no-times", help="Infer times and dates from text."),
     ] = True,
+    _as_json: AlwaysJson = True,
 ) -> None:
     """Print a JSON Schema of the bodies of a topic: review it, keep it, give it as json:FILE.
 

@@ -9,9 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from lakelog_cli.exitcodes import FOUND
+from lakelog_cli.printed import prints
 from lakelog_lake.commands.choosing import chosen
 from lakelog_lake.commands.infer import infer_schema
 from lakelog_lake.commands.options import EngineName, Storage, check_topics, pairs_of
+from lakelog_lake.commands.rows import (
+    CompactedRow,
+    ExpiredRow,
+    NotComparedRow,
+    QueueRow,
+    RangeRow,
+    RelandedRow,
+    RewindRow,
+    StatusRow,
+    VerifySummary,
+)
 from lakelog_lake.engine_provider import provider
 
 if TYPE_CHECKING:
@@ -42,6 +54,7 @@ Master: TypeAlias = Annotated[str, typer.Option(help="Spark's master.")]
 
 
 @app.command()
+@prints(QueueRow, RangeRow, NotComparedRow, VerifySummary)
 def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store: StorePath,
     to: Annotated[
@@ -68,6 +81,9 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     ] = False,
     storage: Storage = None,
     master: Master = "local[*]",
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write it as a page.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a table with the log, row by row; exit 1 if they differ.
@@ -76,6 +92,8 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     columns. Each range that differs is listed. Rows of messages that were deleted from the log are
     not compared.
     """
+    from lakelog_cli.output import write_file
+    from lakelog_lake.commands.page import page
     from lakelog_lake.commands.report import print_verified, print_verified_json
     from lakelog_lake.landing.targets import identity_of
     from lakelog_lake.log.selection import Chosen
@@ -83,7 +101,8 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     from lakelog_lake.verify.verify import VerifyRequest
 
     check_topics(store.absolute(), topics or ())
-    name, clean = identity_of(store, store_id), True
+    name = identity_of(store, store_id)
+    compared: list[Verified] = []
     for each in all_opened(to, table, dead_letters, pairs_of(storage)):
         if topics and each.topic is not None and each.topic not in topics:
             continue
@@ -91,8 +110,10 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
         chosen = Chosen.of(wanted, since, system_topics=system_topics)
         found = _verified(VerifyRequest(store.absolute(), name, each.whole, chosen), engine, master)
         (print_verified_json if as_json else print_verified)(found)
-        clean &= found.is_clean
-    if not clean:
+        compared.append(found)
+    if html is not None:
+        write_file(html, page(store.absolute(), compared))
+    if not all(each.is_clean for each in compared):
         raise typer.Exit(FOUND)
 
 
@@ -106,6 +127,7 @@ def _verified(asked: VerifyRequest, engine: EngineName, master: str) -> Verified
 
 
 @app.command()
+@prints(StatusRow)
 def status(
     store: StorePath,
     to: Annotated[
@@ -133,6 +155,7 @@ def status(
 
 
 @app.command()
+@prints(CompactedRow)
 def compact(
     to: Target,
     table: Table = None,
@@ -154,6 +177,7 @@ def compact(
 
 
 @app.command()
+@prints(ExpiredRow)
 def expire(
     to: Target,
     table: Table = None,
@@ -180,6 +204,7 @@ def expire(
 
 
 @app.command()
+@prints(RewindRow)
 def rewind(  # each is an option of the command
     store: StorePath,
     to: Annotated[
@@ -197,6 +222,7 @@ def rewind(  # each is an option of the command
     yes: Annotated[
         bool, typer.Option("--yes", help="Remove the rows; otherwise only list them.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove rows that a log which was cut no longer holds, so that landing can continue.
 
@@ -205,22 +231,23 @@ def rewind(  # each is an option of the command
     records. Without --yes it lists what would be removed; exit 1 if there is anything.
     """
     from lakelog_lake.care.rewind import planned
-    from lakelog_lake.commands.report import print_rewind
+    from lakelog_lake.commands.report import print_rewind, print_rewind_json
     from lakelog_lake.landing.targets import identity_of
 
     path, found = store.absolute(), False
     for each in planned(path, identity_of(store, store_id), to, table, dead_letters):
         found = True
-        print_rewind(each, is_done=yes)
+        (print_rewind_json if as_json else print_rewind)(each, is_done=yes)
         if yes:
             each.do()
-    if not found:
+    if not found and not as_json:
         typer.echo("the log holds everything that has landed: nothing to do")
     if found and not yes:
         raise typer.Exit(FOUND)
 
 
 @app.command()
+@prints(RelandedRow)
 def reland(
     to: Target,
     bodies: Annotated[

@@ -21,21 +21,21 @@ _BAR_CHARACTERS: Final = 20
 
 def print_verified(found: Verified) -> None:
     """Print a table of queues, the ranges that differ, and what could not be compared."""
-    write_rows([_queue(*each) for each in _tallies(found)])
-    ranges = [_range(found, each) for each in found.differences.each()]
+    write_rows(queue_rows(found))
+    ranges = range_rows(found)
     if ranges:
         typer.echo()
         write_rows(ranges)
     typer.echo()
-    for line in _lines(found):
+    for line in remarks(found):
         typer.echo(line)
+    typer.echo(f"{found.asked.table.name}: {verdict(found)}")
 
 
 def print_verified_json(found: Verified) -> None:
     """Print the same as JSON lines, with the summary in the last."""
-    write_json({"kind": "queue", **_queue(*each)} for each in _tallies(found))
-    for each in found.differences.each():
-        row = _range(found, each)
+    write_json({"kind": "queue", **row} for row in queue_rows(found))
+    for row in range_rows(found):
         difference = row.pop("difference")
         kind = GAP if difference == GAP else "difference"
         write_json([{"kind": kind, "difference": difference, **row}])
@@ -43,10 +43,15 @@ def print_verified_json(found: Verified) -> None:
     write_json([_summary(found)])
 
 
-def _tallies(found: Verified) -> Iterator[tuple[tuple[str, int], Tally]]:
-    names = found.queues.names
-    for queue, tally in sorted(found.differences.tallies.items(), key=lambda each: names[each[0]]):
-        yield names[queue], tally
+def queue_rows(found: Verified) -> list[dict[str, Any]]:
+    """The counts of each queue, by name."""
+    names, tallies = found.queues.names, found.differences.tallies
+    return [_queue(names[each], tallies[each]) for each in sorted(tallies, key=names.__getitem__)]
+
+
+def range_rows(found: Verified) -> list[dict[str, Any]]:
+    """The ranges that differ, by kind and in log order."""
+    return [_range(found, each) for each in found.differences.each()]
 
 
 def _queue(queue: tuple[str, int], tally: Tally) -> dict[str, Any]:
@@ -76,8 +81,9 @@ def _range(found: Verified, each: Range) -> dict[str, Any]:
     }
 
 
-def _lines(found: Verified) -> Iterator[str]:
-    differences, log, end = found.differences, found.log, found.position.end
+def remarks(found: Verified) -> Iterator[str]:
+    """What the counts mean, and what could not be compared."""
+    differences, log = found.differences, found.log
     for kind in MEANINGS:
         if any(each.kind == kind for each in differences.ranges):
             yield f"{kind}: {MEANINGS[kind]}"
@@ -95,11 +101,14 @@ def _lines(found: Verified) -> Iterator[str]:
         yield f"the log is damaged at {span.start} to {span.end}; nothing was compared there"
     if "body" not in found.columns:
         yield "bodies were not compared: the table does not have the bodies of the log"
-    compared = f"log {log.low} to {min(end, log.end)}"
-    if log.end > end:
-        yield f"{log.end - end} bytes of the log have not landed yet"
-    verdict = "equal" if found.is_clean else f"{differences.rows} ROWS DIFFER"
-    yield f"{found.asked.table.name}: {verdict} ({compared})"
+    if log.end > found.position.end:
+        yield f"{log.end - found.position.end} bytes of the log have not landed yet"
+
+
+def verdict(found: Verified) -> str:
+    """The result in a few words."""
+    words = "equal" if found.is_clean else f"{found.differences.rows} ROWS DIFFER"
+    return f"{words} (log {found.log.low} to {min(found.position.end, found.log.end)})"
 
 
 def _summary(found: Verified) -> dict[str, Any]:
@@ -132,6 +141,20 @@ def print_rewind(each: Rewind, *, is_done: bool) -> None:
         f"{each.table.name}: {each.rows} rows from physical offset {each.start} on are not in the "
         f"log and {goes}. The position moves from {each.before.end} to {each.after.end}"
     )
+
+
+def print_rewind_json(each: Rewind, *, is_done: bool) -> None:
+    """Print the same as one object."""
+    row = {
+        "table": each.table.name,
+        "rows": each.rows,
+        "start": each.start,
+        "position_before": each.before.end,
+        "position_after": each.after.end,
+        "queues": [attrs.asdict(rows) for rows in each.queues],
+        "is_done": is_done,
+    }
+    write_json([row])
 
 
 def print_status(found: Sequence[Status]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lakelog.errors import SettingsError
+from lakelog_cli.printed import prints
 from lakelog_lake.commands.statements import statements
 from lakelog_lake.engine_provider import VIEW, Answer, is_installed, provider
 
@@ -31,6 +32,7 @@ class SqlEngine(StrEnum):
 _SPARK = SqlEngine.SPARK.value
 
 
+@prints()
 def sql(  # each is an option of the command
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
     query: Annotated[

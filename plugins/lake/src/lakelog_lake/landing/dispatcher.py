@@ -13,12 +13,14 @@ the same as without this read-ahead, and a kill leaves files that no table versi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 import lakelog
+from lakelog_lake.engine_provider import tell_observers
 from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitTurns
 from lakelog_lake.landing.pin import PinWriter
@@ -147,11 +149,20 @@ class LandingDispatcher:
         After any error, what was not committed lands in a later pass.
         """
         self._looked_to = None
+        begun_ns = time.time_ns()
         try:
-            return self._pass()
-        except BaseException:
+            landed = self._pass()
+        except BaseException as error:
             self.close()  # the next pass must not rely on any cached state
+            self._tell(begun_ns, error)
             raise
+        if landed is not None:
+            self._tell(begun_ns, attrs.asdict(landed))
+        return landed
+
+    def _tell(self, begun_ns: int, done: Mapping[str, Any] | BaseException) -> None:
+        tables = [each.sink.name for each in self.targets.served]
+        tell_observers(self.source.path, tables, begun_ns, done)
 
     def _pass(self) -> Landed | None:
         store = self._kept.now()

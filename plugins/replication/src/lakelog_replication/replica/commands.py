@@ -17,7 +17,20 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.replica import read_replica
 from lakelog_cli import exitcodes
 from lakelog_cli.opening import assignment
-from lakelog_cli.options import Assignments, LandTable, LandTo, SettingsFile, StorePath
+from lakelog_cli.options import (
+    AsJson,
+    Assignments,
+    LandTable,
+    LandTo,
+    LogFormat,
+    LogFormatOption,
+    SettingsFile,
+    StorePath,
+)
+from lakelog_cli.output import write_lines
+from lakelog_cli.printed import prints
+from lakelog_cli.recoverylines import recovery_row
+from lakelog_cli.rows.care import RecoveryDocument
 from lakelog_daemon.daemon import Daemon, Ending, runner_of
 from lakelog_daemon.logs import LogTarget, fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan, landing
@@ -85,6 +98,7 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
         int | None,
         typer.Option(metavar="OFFSET", help="Only cut the replica there, and keep what goes."),
     ] = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
@@ -112,7 +126,8 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     arguments |= landing(to, table)
     arguments |= dict(map(assignment, assignments or ()))
     arguments = _with_segment_size(store, given.get("broker", ""), arguments)
-    raise typer.Exit(_served(ServePlan.make(store, settings=settings, arguments=arguments)))
+    plan = ServePlan.make(store, settings=settings, arguments=arguments)
+    raise typer.Exit(_served(plan, as_json=log_format is LogFormat.JSON))
 
 
 def sources(
@@ -146,9 +161,9 @@ def _with_segment_size(store: Path, broker: str, arguments: dict[str, Any]) -> d
     return arguments
 
 
-def _served(plan: ServePlan) -> int:
+def _served(plan: ServePlan, *, as_json: bool) -> int:
     """Serve; open the store again after a divergence that the opening mends."""
-    log = start_log(LogTarget(None), "INFO", as_json=False)
+    log = start_log(LogTarget(None), "INFO", as_json=as_json)
     try:
         while (runner := runner_of(plan, log, exitcodes.LATE)).run() is Ending.FAILED:
             if not isinstance(runner, Daemon):
@@ -165,12 +180,20 @@ def _served(plan: ServePlan) -> int:
     return exitcodes.OK
 
 
+@prints(RecoveryDocument)
 def promote(
-    store: StorePath, settings: SettingsFile = None, assignments: Assignments = None
+    store: StorePath,
+    as_json: AsJson = False,
+    settings: SettingsFile = None,
+    assignments: Assignments = None,
 ) -> None:
     """Make a replica a store of its own, which takes puts.
 
     Stop `lakelog replicate` before, and make sure that the master does not come back.
     """
     given = dict(map(assignment, assignments or ()))
-    typer.echo(lakelog.promote(store, settings=settings, **given))
+    report = lakelog.promote(store, settings=settings, **given)
+    if as_json:
+        write_lines([recovery_row(report)])
+    else:
+        typer.echo(report)

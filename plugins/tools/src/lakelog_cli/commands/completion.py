@@ -7,6 +7,11 @@ from typing import Annotated
 
 import typer
 
+from lakelog_cli.options import AsJson
+from lakelog_cli.output import write_lines
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.state import CompletionRow
+
 
 class Shell(StrEnum):
     """The shells that are supported."""
@@ -16,7 +21,10 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
+@prints(CompletionRow)
+def completion(
+    shell: Annotated[Shell, typer.Argument(help="The shell.")], as_json: AsJson = False
+) -> None:
     """Print a script that completes commands and options in bash, zsh or fish.
 
     bash: lakelog completion bash > ~/.local/share/bash-completion/completions/lakelog
@@ -27,8 +35,10 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> No
     """
     from typer._completion_shared import get_completion_script
 
-    typer.echo(
-        get_completion_script(
-            prog_name="lakelog", complete_var="_LAKELOG_COMPLETE", shell=shell.value
-        )
+    script = get_completion_script(
+        prog_name="lakelog", complete_var="_LAKELOG_COMPLETE", shell=shell.value
     )
+    if as_json:
+        write_lines([{"shell": shell.value, "script": script}])
+    else:
+        typer.echo(script)

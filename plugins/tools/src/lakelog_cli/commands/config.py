@@ -12,8 +12,10 @@ from rich.table import Table
 from lakelog.registry import Registry
 from lakelog.settings.effective import DEFAULT, Settings
 from lakelog_cli.opening import open_for
-from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.options import AlwaysJson, AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_document
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.state import SettingsDocument
 from lakelog_cli.schema import plain_value, schema
 
 app = typer.Typer(
@@ -24,6 +26,7 @@ app = typer.Typer(
 
 
 @app.command()
+@prints(SettingsDocument, is_document=True)
 def show(
     store: StorePath,
     as_json: AsJson = False,
@@ -41,7 +44,8 @@ def show(
 
 
 @app.command(name="schema")
-def print_schema() -> None:
+@prints(is_document=True, is_always=True)
+def print_schema(_as_json: AlwaysJson = True) -> None:
     """Print the JSON Schema of all settings, those of installed plugins included."""
     write_document(schema(Registry.load(None, os.environ).sections()))
 

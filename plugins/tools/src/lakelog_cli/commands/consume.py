@@ -21,12 +21,15 @@ from lakelog_cli.options import (
     Tags,
     a_time,
 )
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.queues import MessageRow
 from lakelog_queues.consumers.places import EARLIEST, LATEST
 
 _WAIT_MS: Final = 500
 _BATCH: Final = 32
 
 
+@prints(MessageRow)
 def consume(  # noqa: PLR0913  # each argument is an option of the command
     store: StorePath,
     group: Group,

@@ -9,6 +9,9 @@ from lakelog_cli.group import LakelogGroup
 from lakelog_cli.messagelines import write_messages
 from lakelog_cli.opening import open_for, open_to_change
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, Group, SettingsFile, StorePath
+from lakelog_cli.output import write_lines
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.queues import MessageRow, ResentRow
 from lakelog_cli.shown import shown
 from lakelog_queues.consumers.names import check_group
 from lakelog_queues.finding.results import QueueInfo
@@ -23,6 +26,7 @@ app = typer.Typer(
 
 
 @app.command(name="list")
+@prints(MessageRow)
 def list_letters(
     store: StorePath,
     group: Group,
@@ -38,9 +42,11 @@ def list_letters(
 
 
 @app.command()
+@prints(ResentRow)
 def resend(
     store: StorePath,
     group: Group,
+    as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
@@ -59,7 +65,10 @@ def resend(
                 opened.put_batch([resent(each) for each in found])
                 consumer.commit()
                 count += len(found)
-    typer.echo(count)
+    if as_json:
+        write_lines([{"group": group, "messages": count}])
+    else:
+        typer.echo(count)
 
 
 def _queues(store: Store, group: str) -> list[QueueInfo]:

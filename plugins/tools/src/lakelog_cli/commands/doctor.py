@@ -28,8 +28,10 @@ from lakelog_cli.findings import ProblemReporter
 from lakelog_cli.opening import assignment, open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_document
+from lakelog_cli.printed import prints
 from lakelog_cli.progress import progress
 from lakelog_cli.recoverylines import recovery_row
+from lakelog_cli.rows.state import DoctorDocument
 from lakelog_cli.shown import shown
 from lakelog_cli.walk import directory_of
 from lakelog_doctor.recover import recover
@@ -40,6 +42,7 @@ _RECOVERED_SEGMENTS: Final = 3
 """RocketMQ's recovery after a clean stop reads so many segments."""
 
 
+@prints(DoctorDocument, is_document=True)
 def doctor(
     store: StorePath,
     *,
@@ -75,7 +78,7 @@ def _verdict(store: Store, held: ExitStack) -> Verdict:
         held.callback(checking.close)
     crash = crash_of(store)
     reporter = ProblemReporter(crash, as_json=False)
-    found = findings_of(store, checking, reporter, None)
+    found = findings_of(store, checking, reporter)
     reporter.finish()
     return Verdict(found, reporter, crash, checking.names if checking is not None else ())
 

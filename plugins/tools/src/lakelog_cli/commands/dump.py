@@ -13,18 +13,29 @@ from lakelog.log.reading.pieces import Blank, Piece
 from lakelog_cli.dumplines import KeysSeen, message_lines, query_line, queue_line, store_line
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.opening import open_for
-from lakelog_cli.options import Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.options import AlwaysJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_lines
+from lakelog_cli.printed import prints
 from lakelog_cli.recordlines import Row, blank_line, record_lines
+from lakelog_cli.rows.dumped import (
+    BlankLine,
+    MessageLine,
+    QueryLine,
+    QueueLine,
+    RecordLine,
+    StoreLine,
+)
 from lakelog_cli.shown import shown
 from lakelog_cli.walk import DamageCounter, walk
 
 
+@prints(StoreLine, QueueLine, MessageLine, RecordLine, BlankLine, QueryLine, is_always=True)
 def dump(
     store: StorePath,
     records: Annotated[
         bool, typer.Option("--records", help="Print the records and blanks of the log alone.")
     ] = False,
+    _as_json: AlwaysJson = True,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,

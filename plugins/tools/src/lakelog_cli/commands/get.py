@@ -25,6 +25,8 @@ from lakelog_cli.options import (
     Topic,
     a_time,
 )
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.queues import MessageRow
 from lakelog_queues.finding.results import GetResult, GetStatus
 
 EPILOG: Final = times.HELP
@@ -41,6 +43,7 @@ GO_ON: Final = frozenset(
 """With these, more may stand at the next offset; the others say that the offset was wrong."""
 
 
+@prints(MessageRow)
 def get(  # noqa: PLR0913  # each argument is an option of the command
     store: StorePath,
     topic: Topic,

@@ -14,6 +14,9 @@ from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.messagelines import write_messages
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, a_time
+from lakelog_cli.output import write_lines
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.queues import CountRow, MessageRow
 from lakelog_cli.searching import Search, search
 from lakelog_cli.shown import shown
 from lakelog_cli.walk import DamageCounter
@@ -21,6 +24,7 @@ from lakelog_cli.walk import DamageCounter
 EPILOG: Final = times.HELP
 
 
+@prints(MessageRow, CountRow)
 def grep(  # noqa: PLR0913  # each argument is an option of the command
     pattern: Annotated[
         str, typer.Argument(metavar="TEXT", help="The text; with -e an expression; '' for any.")
@@ -81,7 +85,7 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
             places = islice(search(opened, wanted, processes, damages), left)
             if count:
                 number = sum(1 for _ in places)
-                typer.echo(f"{shown(str(store))}: {number}" if len(stores) > 1 else str(number))
+                _print_count(store, number, is_single=len(stores) == 1, as_json=as_json)
                 found += number
                 continue
             for message in map(opened.look_up, places):
@@ -91,6 +95,13 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
         typer.echo("no message matches", err=True)
     if damages.count or not found:
         raise typer.Exit(FOUND)
+
+
+def _print_count(store: Path, number: int, *, is_single: bool, as_json: bool) -> None:
+    if as_json:
+        write_lines([{"store": str(store), "messages": number}])
+    else:
+        typer.echo(str(number) if is_single else f"{shown(str(store))}: {number}")
 
 
 def _compiled(text: str, *, is_regex: bool, ignore_case: bool) -> re.Pattern[bytes] | None:

@@ -21,6 +21,9 @@ from lakelog_cli.options import (
     StorePath,
     a_time,
 )
+from lakelog_cli.output import write_lines
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.queues import CreatedGroupRow, ForgottenRow, GroupRow, ResetRow
 from lakelog_cli.tables import write_rows
 from lakelog_queues.configs import (
     DEFAULT_RETRIES,
@@ -49,6 +52,7 @@ app = typer.Typer(
 
 
 @app.command(name="list")
+@prints(GroupRow)
 def list_groups(
     store: StorePath,
     group: Annotated[
@@ -74,6 +78,7 @@ def list_groups(
 
 
 @app.command()
+@prints(CreatedGroupRow)
 def create(
     store: StorePath,
     group: Group,
@@ -81,6 +86,7 @@ def create(
     max_retries: Annotated[
         int, typer.Option(min=0, help="Hand-outs after the first, before a message is dead.")
     ] = DEFAULT_RETRIES,
+    as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
@@ -92,15 +98,19 @@ def create(
     check_group(group)
     with open_to_change(store, broker_conf, settings, assignments) as opened:
         set_retry_limit(RealFileSystem(), opened.path, group, max_retries)
+    if as_json:
+        write_lines([{"group": group, "max_retries": max_retries}])
 
 
 @app.command()
+@prints(ResetRow)
 def reset(  # each argument is an option of the command
     store: StorePath,
     group: Group,
     *,
     to: Annotated[str, typer.Option(metavar="PLACE", help="earliest, latest, or a store time.")],
     topics: Topics = None,
+    as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
@@ -111,13 +121,21 @@ def reset(  # each argument is an option of the command
         opened.wait_dispatched()
         offsets = {each: _places(opened, each, place) for each in _topics(opened, group, topics)}
         opened.commit_offsets((group, topic, table) for topic, table in offsets.items())
+    if as_json:
+        write_lines(
+            {"group": group, "topic": each, "queue_id": queue_id, "offset": offset}
+            for each, table in offsets.items()
+            for queue_id, offset in table.items()
+        )
 
 
 @app.command()
+@prints(ForgottenRow)
 def delete(
     store: StorePath,
     group: Group,
     topics: Topics = None,
+    as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
@@ -126,14 +144,18 @@ def delete(
 
     Without --topic, its entry in config/subscriptionGroup.json goes as well.
     """
-    files = RealFileSystem()
+    files, forgotten = RealFileSystem(), list[str]()
     with open_to_change(store, broker_conf, settings, assignments) as opened:
         is_configured = not topics and group in retry_limits(files, opened.path)
         if group in opened.groups() or not is_configured:
-            for topic in _topics(opened, group, topics):
+            forgotten = _topics(opened, group, topics)
+            for topic in forgotten:
                 opened.forget_offsets(group, topic)
         if is_configured:
             remove_group(files, opened.path, group)
+    if as_json:
+        row = {"group": group, "topics": forgotten, "is_configured": is_configured}
+        write_lines([row])
 
 
 def _topics(store: Store, group: str, topics: list[str] | None) -> list[str]:

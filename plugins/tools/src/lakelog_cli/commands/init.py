@@ -9,21 +9,29 @@ import typer
 
 from lakelog.errors import NotAStore
 from lakelog_cli.opening import open_for
-from lakelog_cli.options import Assignments, BrokerConf, SettingsFile
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile
+from lakelog_cli.output import write_lines
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.queues import InitRow
 
 
+@prints(InitRow)
 def init(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A new or empty directory.")],
+    as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
     """Make an empty store; a store that is there already is left as it is."""
-    if _is_there(path, broker_conf, settings, assignments):
-        typer.echo(f"a store is there already: {path}")
-        return
-    open_for("write", path, broker_conf, settings, assignments).close()
-    typer.echo(f"made an empty store: {path}")
+    is_new = not _is_there(path, broker_conf, settings, assignments)
+    if is_new:
+        open_for("write", path, broker_conf, settings, assignments).close()
+    if as_json:
+        write_lines([{"path": str(path), "is_new": is_new}])
+    else:
+        words = "made an empty store" if is_new else "a store is there already"
+        typer.echo(f"{words}: {path}")
 
 
 def _is_there(

@@ -10,16 +10,21 @@ from typing import Annotated, Any
 import typer
 
 from lakelog_cli import exitcodes
-from lakelog_cli.output import FileNotWritten, write_file
+from lakelog_cli.options import AsJson
+from lakelog_cli.output import FileNotWritten, write_file, write_lines
+from lakelog_cli.printed import prints
 from lakelog_cli.reference import Command, Parameter, commands
+from lakelog_cli.rows.state import ManualRow
 from lakelog_cli.shown import shown
 
 
+@prints(ManualRow)
 def man(
     context: typer.Context,
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Made if missing, such as man1 of MANPATH.")
     ],
+    as_json: AsJson = False,
 ) -> None:
     """Write a manual page for each command into a folder.
 
@@ -34,7 +39,10 @@ def man(
     write_file(folder / "lakelog.1", "\n".join(_overview(found)) + "\n")
     for each in found:
         write_file(folder / f"{_name(each)}.1", "\n".join(_page(each)) + "\n")
-    typer.echo(f"{len(found) + 1} pages are in {folder}")
+    if as_json:
+        write_lines([{"folder": str(folder), "pages": len(found) + 1}])
+    else:
+        typer.echo(f"{len(found) + 1} pages are in {folder}")
 
 
 def _name(command: Command) -> str:

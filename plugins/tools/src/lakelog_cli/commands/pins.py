@@ -17,6 +17,9 @@ from lakelog_cli.group import ListByDefault
 from lakelog_cli.notthere import check_name
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.output import write_lines
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.queues import PinRow, RemovedPinRow
 from lakelog_cli.tables import write_rows
 from lakelog_retention.maintenance.pin_check import PinValidator
 from lakelog_retention.pins import Pin, read_pins, remove_pin
@@ -30,6 +33,7 @@ app = typer.Typer(
 
 
 @app.command(name="list")
+@prints(PinRow)
 def list_pins(
     store: StorePath,
     as_json: AsJson = False,
@@ -48,9 +52,11 @@ def list_pins(
 
 
 @app.command()
+@prints(RemovedPinRow)
 def remove(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="As they are listed.")],
+    as_json: AsJson = False,
 ) -> None:
     """Remove pins, also those that cannot be read; a follower that runs writes its own again."""
     if not store.is_dir():
@@ -61,6 +67,8 @@ def remove(
         check_name("pin", name, known)
     for name in names:
         remove_pin(files, store, name)
+    if as_json:
+        write_lines({"name": name} for name in names)
 
 
 def _judged(store: Store, pins: Sequence[Pin]) -> tuple[list[Pin], list[dict[str, Any]]]:

@@ -25,6 +25,8 @@ from lakelog_cli.newplugin.package import PluginNames, write_package
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile
 from lakelog_cli.output import write_document
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.state import PluginsDocument
 from lakelog_cli.shown import shown
 
 app = typer.Typer(
@@ -37,6 +39,7 @@ app = typer.Typer(
 
 
 @app.callback()
+@prints(PluginsDocument, is_document=True)
 def plugins(
     context: typer.Context,
     store: Annotated[

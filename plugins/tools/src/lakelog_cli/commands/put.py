@@ -19,13 +19,16 @@ from lakelog_cli.jsonmessages import messages_of
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, PutMode, SettingsFile, StorePath
 from lakelog_cli.output import write_lines
+from lakelog_cli.printed import prints
 from lakelog_cli.progress import progress
+from lakelog_cli.rows.queues import PutRow
 
 BATCH: Final = 512
 """How many messages of a stream are put at once."""
 STDIN: Final = "-"
 
 
+@prints(PutRow)
 def put(  # noqa: PLR0913  # each argument is an option of the command
     store: StorePath,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="For what names no other.")],

@@ -20,11 +20,14 @@ from lakelog_cli.options import (
     Topic,
     a_time,
 )
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.queues import MessageRow
 from lakelog_cli.shown import shown
 
 EPILOG: Final = times.HELP
 
 
+@prints(MessageRow)
 def query(  # noqa: PLR0913  # each argument is an option of the command
     store: StorePath,
     topic: Topic,

@@ -10,9 +10,12 @@ import typer
 from lakelog_cli.notthere import check_name
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.printed import prints
 from lakelog_cli.tables import write_rows
+from lakelog_queues.finding.results import QueueInfo
 
 
+@prints(QueueInfo)
 def queues(
     store: StorePath,
     topic: Annotated[

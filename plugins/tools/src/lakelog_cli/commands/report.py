@@ -9,18 +9,22 @@ import typer
 
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.opening import open_for
-from lakelog_cli.options import Assignments, BrokerConf, SettingsFile, StorePath
-from lakelog_cli.output import write_file
+from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.output import write_file, write_lines
+from lakelog_cli.printed import prints
 from lakelog_cli.progress import progress
 from lakelog_cli.report.content import read_content
 from lakelog_cli.report.page import page
+from lakelog_cli.rows.care import ReportRow
 
 
+@prints(ReportRow)
 def report(
     store: StorePath,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")
     ] = Path("report.html"),
+    as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
@@ -35,6 +39,9 @@ def report(
         with progress("reading", max(0, end - start)) as advance:
             content = read_content(opened, lambda offset: advance(offset - start))
     write_file(output, page(content))
-    typer.echo(str(output))
+    if as_json:
+        write_lines([{"path": str(output), "damaged_places": len(content.damages)}])
+    else:
+        typer.echo(str(output))
     if content.damages:
         raise typer.Exit(FOUND)

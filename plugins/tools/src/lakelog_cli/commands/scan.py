@@ -15,9 +15,12 @@ from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.messagelines import write_messages
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.queues import MessageRow
 from lakelog_cli.walk import DamageCounter, walk
 
 
+@prints(MessageRow)
 def scan(
     store: StorePath,
     start: Annotated[

@@ -12,20 +12,20 @@ import typer
 from lakelog.errors import LakelogError
 from lakelog_cli import exitcodes
 from lakelog_cli.opening import assignment
-from lakelog_cli.options import Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.options import (
+    Assignments,
+    BrokerConf,
+    LogFormat,
+    LogFormatOption,
+    SettingsFile,
+    StorePath,
+)
 from lakelog_daemon.daemon import Ending, runner_of
 from lakelog_daemon.logs import LogTarget, LogWriter, fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan
 
 _LOG: Final = logging.getLogger("lakelog.serve")
 _CODES: Final = {Ending.STOPPED: exitcodes.OK, Ending.FAILED: exitcodes.REFUSED}
-
-
-class LogFormat(StrEnum):
-    """How log lines look."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class LogLevel(StrEnum):
@@ -47,7 +47,7 @@ def serve(
             help="A program to run beside the store; {store} in it is the directory. Repeatable.",
         ),
     ] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="How log lines look.")] = LogFormat.TEXT,
+    log_format: LogFormatOption = LogFormat.TEXT,
     log_level: Annotated[LogLevel, typer.Option(help="The least of it.")] = LogLevel.INFO,
     log_file: Annotated[
         Path | None,

@@ -33,13 +33,16 @@ from lakelog_cli.filesizes import sizes
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_document
+from lakelog_cli.printed import prints
 from lakelog_cli.report.content import TrafficOverTime, read_traffic
+from lakelog_cli.rows.state import StatsDocument
 from lakelog_cli.shown import shown
 from lakelog_cli.walk import directory_of
 
 BATCHCONSUMEQUEUE_DIR = "batchconsumequeue"
 
 
+@prints(StatsDocument, is_document=True)
 def stats(
     store: StorePath,
     plot: Annotated[

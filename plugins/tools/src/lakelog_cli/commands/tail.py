@@ -23,6 +23,8 @@ from lakelog_cli.options import (
     Tags,
     Topic,
 )
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.queues import MessageRow
 from lakelog_queues.arguments import queue_name
 
 LOOK_SECONDS: Final = 0.1
@@ -30,6 +32,7 @@ LOOK_SECONDS: Final = 0.1
 BATCH: Final = 32
 
 
+@prints(MessageRow)
 def tail(  # noqa: PLR0913  # each argument is an option of the command
     store: StorePath,
     topic: Topic,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -19,6 +20,9 @@ from lakelog_cli.grouplags import group_lags
 from lakelog_cli.opening import assignment
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_document
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.state import TopView
+from lakelog_cli.topkeys import Controls, keyboard
 from lakelog_cli.topview import frame
 from lakelog_daemon.watching import Watcher
 
@@ -26,6 +30,7 @@ _HISTORY: Final = 60
 """Frames whose rates are shown."""
 
 
+@prints(TopView, is_document=True)
 def top(
     store: StorePath,
     once: Annotated[bool, typer.Option("--once", help="Print one frame, and end.")] = False,
@@ -37,7 +42,8 @@ def top(
 ) -> None:
     """Watch a store at work: rates, lags of groups and copies, flush latency, disks.
 
-    Works beside any living owner; 'lakelog serve' tells most. Ctrl-C ends it. With --json, with
+    Works beside any living owner; 'lakelog serve' tells most. Keys: s for the next order of the
+    tables, / for a filter by name (Enter ends it, Escape removes it), q to quit. With --json, with
     --once, and where the output is no terminal, one view is printed; its fields are those of
     lakelog/serve.json, and who has the store open: of other users' processes only root sees that.
     Of a folder of copies of several masters, it shows their programs; each copy has its own view.
@@ -59,13 +65,22 @@ def top(
         view = with_lags(_single(watcher, interval))
         write_document(view) if as_json else console.print(frame(view))
         return
-    with Live(
-        frame(with_lags(watcher.view())), console=console, auto_refresh=False, screen=True
-    ) as live:
-        while True:
-            time.sleep(interval)
-            view = with_lags(watcher.view())
-            live.update(frame({**view, "history": history}), refresh=True)
+    _watch(console, interval, lambda: {**with_lags(watcher.view()), "history": history})
+
+
+def _watch(console: Console, interval_seconds: float, look: Callable[[], dict[str, Any]]) -> None:
+    """Show frames until the reader quits; a key changes the frame at once, the numbers in time."""
+    controls, view = Controls(), look()
+    with (
+        keyboard() as typed,
+        Live(frame(view, controls.line), console=console, auto_refresh=False, screen=True) as live,
+    ):
+        due = time.monotonic() + interval_seconds
+        while not controls.is_done:
+            controls.press(typed(max(0.0, due - time.monotonic())))
+            if time.monotonic() >= due:
+                view, due = look(), time.monotonic() + interval_seconds
+            live.update(frame(controls.arranged(view), controls.line), refresh=True)
 
 
 def _groups(path: Path, opening: dict[str, Any]) -> list[dict[str, Any]]:

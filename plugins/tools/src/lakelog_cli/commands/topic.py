@@ -13,6 +13,9 @@ from lakelog_cli.group import ListByDefault
 from lakelog_cli.notthere import check_name
 from lakelog_cli.opening import open_for, open_to_change
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath, Topic
+from lakelog_cli.output import write_lines
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.queues import CreatedTopicRow, DeletedTopicRow, TopicQueueRow
 from lakelog_cli.tables import write_rows
 from lakelog_queues.configs import remove_topic, set_topic, topics_of
 from lakelog_queues.consumers.names import check_topic
@@ -44,6 +47,7 @@ app = typer.Typer(
 
 
 @app.command(name="list")
+@prints(TopicQueueRow)
 def list_topics(
     store: StorePath,
     topic: Annotated[
@@ -82,6 +86,7 @@ def list_topics(
 
 
 @app.command()
+@prints(CreatedTopicRow)
 def create(
     store: StorePath,
     topic: Topic,
@@ -93,6 +98,7 @@ def create(
     permission: Annotated[
         Permission, typer.Option(help="What clients of a broker may do.")
     ] = Permission.READ_WRITE,
+    as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
@@ -112,12 +118,16 @@ def create(
                 param_hint="--queues",
             )
         set_topic(_FILES, opened.path, topic, number, permission.number)
+    if as_json:
+        write_lines([{"topic": topic, "queues": number, "permission": permission.value}])
 
 
 @app.command()
+@prints(DeletedTopicRow)
 def delete(
     store: StorePath,
     topic: Topic,
+    as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
@@ -126,6 +136,8 @@ def delete(
     with open_to_change(store, broker_conf, settings, assignments) as opened:
         opened.wait_dispatched()
         _delete(opened, topic)
+    if as_json:
+        write_lines([{"topic": topic}])
 
 
 def _delete(store: Store, topic: str) -> None:

@@ -6,10 +6,13 @@ from typing import Any
 
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.printed import prints
+from lakelog_cli.rows.queues import TopicRow
 from lakelog_cli.tables import write_rows
 from lakelog_queues.finding.results import QueueInfo
 
 
+@prints(TopicRow)
 def topics(
     store: StorePath,
     as_json: AsJson = False,

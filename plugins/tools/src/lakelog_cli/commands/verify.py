@@ -17,11 +17,16 @@ from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import ABORT_FILE, CHECKPOINT_BYTES, CHECKPOINT_FILE
 from lakelog.interfaces.verifying import Problem
 from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog_cli.amounts import size
 from lakelog_cli.crashes import Crash, crash_of
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.findings import ProblemReporter
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
+from lakelog_cli.output import write_file
+from lakelog_cli.printed import prints
+from lakelog_cli.report.segments import SegmentCounts
+from lakelog_cli.rows.care import BadSegmentRow, CheckSummary, DamageRow, LostRow, ProblemRow
 from lakelog_cli.walk import directory_of, walk_parts
 from lakelog_doctor.check import Checking, check_checkpoint
 from lakelog_doctor.parallel_scan import Part, WholeSegment
@@ -72,6 +77,7 @@ class Findings:
             self.damaged_bytes += piece.end_offset - piece.offset
 
 
+@prints(ProblemRow, DamageRow, BadSegmentRow, LostRow, CheckSummary)
 def verify(  # noqa: PLR0913  # each argument is an option of the command
     store: StorePath,
     *,
@@ -84,6 +90,9 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
         int | None,
         typer.Option("--processes", min=1, help="How many read; as many as there are cores."),
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write it as a page.")
+    ] = None,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
@@ -94,7 +103,8 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
     With --queues and --index, what was built from the log is compared with it, file by file, and
     with --all the checkpoint, too. Each problem is printed on stderr, 20 of a kind at most; the
     summary goes to stdout, with the command that mends it. With --json all of it goes to stdout, a
-    line each, the summary last. Nothing is changed, and the store may be in use.
+    line each, the summary last. --html writes a page that can be sent as it is. Nothing is changed,
+    and the store may be in use.
 
     A store whose owner crashed is whole, and the exit code is 0, where a recovery loses nothing:
     queues and index that lag behind the log, and a torn put at its end, are no problems then.
@@ -108,7 +118,8 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
         reporter = ProblemReporter(crash, as_json=as_json)
         for missing in crash.missing if crash is not None else ():
             reporter.missing(missing)
-        found = findings_of(opened, checking, reporter, processes)
+        segments = SegmentCounts.of(opened) if html is not None else None
+        found = findings_of(opened, checking, reporter, processes, segments)
         if everything:
             reporter.tell(_checkpoint(opened.path, found))
         reporter.finish()
@@ -118,6 +129,8 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
             reporter.line(_row(verdict, opened))
         else:
             typer.echo("\n".join(_summary(verdict, opened)))
+        if html is not None and segments is not None:
+            write_file(html, _page(verdict, opened, segments))
     if verdict.is_damaged:
         raise typer.Exit(FOUND)
 
@@ -137,9 +150,13 @@ def begin_checking(store: Store, *, queues: bool, index: bool) -> Checking | Non
 
 
 def findings_of(
-    store: Store, checking: Checking | None, reporter: ProblemReporter, processes: int | None
+    store: Store,
+    checking: Checking | None,
+    reporter: ProblemReporter,
+    processes: int | None = None,
+    segments: SegmentCounts | None = None,
 ) -> Findings:
-    """Read the whole log, report problems, and sum up."""
+    """Read the whole log, report problems, and sum up; ``segments`` counts what each holds."""
     directory, size = directory_of(store), store.settings.core.segment_size_bytes
     wrong = problems(directory.commitlog, directory.files.list(directory.commitlog), size)
     for problem in wrong:
@@ -148,6 +165,8 @@ def findings_of(
     for part in walk_parts(store, processes, reporter.damage):
         if not (isinstance(part, Damage) and reporter.is_torn(part)):
             found.count(part)
+            if segments is not None:
+                segments.add(part)
         if checking is not None:
             for piece in _pieces(store, part):
                 reporter.tell(checking.take(piece))
@@ -184,6 +203,25 @@ class Verdict:
         if self.is_damaged:
             return "damaged"
         return "whole" if self.crash is None else "crashed"
+
+
+def _page(verdict: Verdict, store: Store, segments: SegmentCounts) -> str:
+    from lakelog_cli.report.verified import page
+
+    found, reporter = verdict.found, verdict.reporter
+    values = {
+        "state": verdict.state,
+        "records": f"{found.records:,}",
+        "bytes of records": size(found.record_bytes),
+        "log": f"{store.min_offset} to {found.end_offset}",
+        "damaged": f"{found.damaged_places} places, {size(found.damaged_bytes)}",
+        "wrong segments": f"{found.segment_problems}",
+        "compared": ", ".join(verdict.names) or "the log alone",
+        "other problems": f"{reporter.problems}",
+        "behind": f"{reporter.behind} places",
+        "torn": size(reporter.torn_bytes),
+    }
+    return page(str(store.path), values, segments, reporter, _advice(verdict))
 
 
 def _row(verdict: Verdict, store: Store) -> dict[str, Any]:

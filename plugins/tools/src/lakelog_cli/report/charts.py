@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from html import escape
 from typing import Final
 
+import attrs
+
 from lakelog_cli.amounts import size
-from lakelog_cli.report.content import Content, Segment, TrafficOverTime
+from lakelog_cli.report.content import Content, TrafficOverTime
+from lakelog_cli.report.document import safe
+from lakelog_cli.report.segments import Segment, SegmentCounts
 
 WIDTH: Final = 720
 HEIGHT: Final = 160
@@ -32,10 +35,10 @@ def over_time(traffic: TrafficOverTime, values: Sequence[int], unit: str) -> str
     area = f"{_LEFT},{base} {line} {WIDTH},{base}"
     top = f"{_short(most)} {unit}"
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(top)} at most">'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{safe(top)} at most">'
         f'<line class="axis" x1="{_LEFT}" y1="{base}" x2="{WIDTH}" y2="{base}"/>'
         f'<polygon class="area" points="{area}"/><polyline class="line" points="{line}"/>'
-        f'<text x="{_LEFT - 6}" y="14" text-anchor="end">{escape(_short(most))}</text>'
+        f'<text x="{_LEFT - 6}" y="14" text-anchor="end">{safe(_short(most))}</text>'
         f'<text x="{_LEFT - 6}" y="{base}" text-anchor="end">0</text>'
         f'<text x="{_LEFT}" y="{HEIGHT - 4}">{_time(traffic.first_ms)}</text>'
         f'<text x="{WIDTH}" y="{HEIGHT - 4}" text-anchor="end">{_time(traffic.last_ms)}</text>'
@@ -48,8 +51,7 @@ def bars(rows: Iterable[tuple[str, float, str]]) -> str:
     found = sorted(rows, key=lambda row: -row[1])
     most = max((value for _, value, _ in found), default=0) or 1
     lines = [
-        f'<tr><th>{escape(name)}</th><td class="bar"><span style="width:{value / most:.1%}">'
-        f"</span></td><td>{escape(text)}</td></tr>"
+        f"<tr><th>{safe(name)}</th>{_bar(Bar(value / most))}<td>{safe(text)}</td></tr>"
         for name, value, text in found[:_MOST_ROWS]
     ]
     left = len(found) - _MOST_ROWS
@@ -57,37 +59,91 @@ def bars(rows: Iterable[tuple[str, float, str]]) -> str:
     return f"<table>{''.join(lines)}</table>" if lines else "<p>none</p>"
 
 
+@attrs.frozen
+class Bar:
+    """A bar in a cell of a table, all as shares of the width of the cell.
+
+    :ivar share: length of the bar
+    :ivar low: start of a thin line over the bar, such as the least of several values
+    :ivar high: end of this line; nothing is drawn if it is ``None``
+    :ivar mark: place of a vertical line, to compare with; nothing is drawn if it is ``None``
+    """
+
+    share: float
+    low: float = 0.0
+    high: float | None = None
+    mark: float | None = None
+
+
+def _bar(drawn: Bar) -> str:
+    inner = f'<span style="width:{drawn.share:.1%}"></span>'
+    if drawn.high is not None:
+        inner += f'<i style="left:{drawn.low:.1%};width:{drawn.high - drawn.low:.1%}"></i>'
+    if drawn.mark is not None:
+        inner += f'<i class="one" style="left:{drawn.mark:.1%}"></i>'
+    return f'<td class="bar"><div>{inner}</div></td>'
+
+
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table of texts; nothing but a word if it has no rows."""
+    """A table of texts and bars; nothing but a word if it has no rows."""
     lines = [f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows]
-    head = "".join(f"<th>{escape(each)}</th>" for each in heads)
+    head = "".join(f"<th>{safe(each)}</th>" for each in heads)
     return f"<table><tr>{head}</tr>{''.join(lines)}</table>" if lines else "<p>none</p>"
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, Bar):
+        return _bar(value)
     mark = ' class="number"' if isinstance(value, int | float) else ""
-    return f"<td{mark}>{escape(str(value))}</td>"
+    return f"<td{mark}>{safe(str(value))}</td>"
 
 
-def segment_map(segments: Sequence[Segment]) -> str:
-    """A cell for each segment, filled as far as it has records; damage has another colour."""
-    return f'<div class="map">{"".join(_cells(segments))}</div>'
+@attrs.frozen
+class Cell:
+    """A small square of a map.
+
+    :ivar filled: the share of it that has the colour of data
+    :ivar is_bad: whether it has the colour of damage
+    :ivar words: what is shown where the reader points at it
+    """
+
+    filled: float
+    is_bad: bool
+    words: str
 
 
-def _cells(segments: Sequence[Segment]) -> Iterator[str]:
-    for each in segments:
-        kind = "damaged" if each.damaged_bytes else "whole" if each.used_bytes else "empty"
-        words = (
-            f"{each.start_offset:020}: {each.records} records, {size(each.used_bytes)} of "
-            f"{size(each.length)}"
-        )
-        words += f", {size(each.damaged_bytes)} damaged" if each.damaged_bytes else ""
-        words += f", from {_time(each.first_ms)}" if each.first_ms else ""
-        filled = (each.used_bytes + each.damaged_bytes) / each.length if each.length else 0
-        yield (
-            f'<span class="cell {kind}" title="{escape(words)}">'
-            f'<span style="height:{filled:.0%}"></span></span>'
-        )
+def cell_map(cells: Iterable[Cell]) -> str:
+    """A row of squares, as many lines as it needs."""
+    return f'<div class="map">{"".join(map(_square, cells))}</div>'
+
+
+def _square(cell: Cell) -> str:
+    kind = "damaged" if cell.is_bad else "whole" if cell.filled else "empty"
+    return (
+        f'<span class="cell {kind}" title="{safe(cell.words)}">'
+        f'<span style="height:{cell.filled:.0%}"></span></span>'
+    )
+
+
+def segment_map(counts: SegmentCounts) -> str:
+    """A square for each segment, filled as far as it has records; damage has another colour."""
+    size_of_each = size(counts.segment_size_bytes)
+    return (
+        f"{cell_map(map(_segment, counts.segments))}"
+        f"<p>{len(counts.segments)} segments of {size_of_each}. A cell is filled as far as its "
+        "segment is; a red one has damage. Point at a cell to see its numbers.</p>"
+    )
+
+
+def _segment(each: Segment) -> Cell:
+    words = (
+        f"{each.start_offset:020}: {each.records} records, {size(each.used_bytes)} of "
+        f"{size(each.length)}"
+    )
+    words += f", {size(each.damaged_bytes)} damaged" if each.damaged_bytes else ""
+    words += f", from {_time(each.first_ms)}" if each.first_ms else ""
+    filled = (each.used_bytes + each.damaged_bytes) / each.length if each.length else 0
+    return Cell(filled, each.damaged_bytes > 0, words)
 
 
 def disk_bars(content: Content) -> str:
@@ -97,9 +153,8 @@ def disk_bars(content: Content) -> str:
         text = f"{each['used_ratio']:.1%} used, {size(each['free_bytes'])} free"
         days = _days_left(content, each["free_bytes"])
         rows.append(
-            f'<tr><th>{escape(each["path"])}</th><td class="bar">'
-            f'<span style="width:{each["used_ratio"]:.1%}"></span></td>'
-            f"<td>{escape(text)}{escape(days)}</td></tr>"
+            f"<tr><th>{safe(each['path'])}</th>{_bar(Bar(each['used_ratio']))}"
+            f"<td>{safe(text + days)}</td></tr>"
         )
     return f"<table>{''.join(rows)}</table>"
 

@@ -16,14 +16,15 @@ from lakelog import Store
 from lakelog.codec.record_batch import RecordBatch
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.segment_files import SegmentFile, segment_files
+from lakelog.files.segment_files import SegmentFile
 from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import ABORT_FILE, OWN_DIR
-from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog.log.reading.pieces import Damage
 from lakelog_cli.copylags import CopyLags
 from lakelog_cli.copylines import lag_rows
 from lakelog_cli.diskbars import disks
 from lakelog_cli.grouplags import GroupLag, group_lags
+from lakelog_cli.report.segments import SegmentCounts, log_files
 from lakelog_cli.walk import directory_of
 from lakelog_retention.pins import read_pins
 
@@ -41,23 +42,6 @@ class TopicTotal:
     messages: int = 0
     record_bytes: int = 0
     with_keys: int = 0
-
-
-@attrs.define
-class Segment:
-    """One segment of the log.
-
-    :ivar used_bytes: of records and blanks
-    :ivar damaged_bytes: in ranges that are not whole records
-    :ivar first_ms: store time of its first message; 0 without one
-    """
-
-    start_offset: int
-    length: int
-    used_bytes: int = 0
-    damaged_bytes: int = 0
-    records: int = 0
-    first_ms: int = 0
 
 
 @attrs.define
@@ -107,10 +91,9 @@ class Content:
     written_by: str
     min_offset: int
     max_offset: int
-    segment_size_bytes: int
     traffic: TrafficOverTime
     topics: dict[str, TopicTotal]
-    segments: list[Segment]
+    segments: SegmentCounts
     damages: list[Damage]
     queues: list[lakelog.QueueInfo]
     groups: list[GroupLag]
@@ -122,18 +105,17 @@ class Content:
     @property
     def records(self) -> int:
         """Whole records in the log."""
-        return sum(each.records for each in self.segments)
+        return sum(each.records for each in self.segments.segments)
 
 
 def read_content(store: Store, advance: Callable[[int], None]) -> Content:
     """Read a store that is open for reading; ``advance`` gets the offset that was reached."""
-    directory, kept = directory_of(store), _segments(store)
-    segments = [Segment(each.start_offset, each.length) for each in kept]
-    traffic = TrafficOverTime(*_span(store, kept))
+    directory, segments = directory_of(store), SegmentCounts.of(store)
+    traffic = TrafficOverTime(*_span(store, log_files(store)))
     topics: dict[str, TopicTotal] = {}
     damages: list[Damage] = []
     for piece in store.scan_pieces():
-        _count(segments, piece)
+        segments.add(piece)
         if isinstance(piece, RecordBatch):
             traffic.add(piece)
             _add_topics(topics, piece)
@@ -148,7 +130,6 @@ def read_content(store: Store, advance: Callable[[int], None]) -> Content:
         written_by="lakelog" if (store.path / OWN_DIR).is_dir() else "RocketMQ",
         min_offset=store.min_offset,
         max_offset=store.max_offset,
-        segment_size_bytes=store.settings.core.segment_size_bytes,
         traffic=traffic,
         topics=topics,
         segments=segments,
@@ -170,17 +151,11 @@ def _state(path: Path) -> str:
 
 def read_traffic(store: Store) -> TrafficOverTime:
     """Messages and bytes over time, by one pass over the log without checksums."""
-    traffic = TrafficOverTime(*_span(store, _segments(store)))
+    traffic = TrafficOverTime(*_span(store, log_files(store)))
     for piece in store.scan_pieces(verify=False):
         if isinstance(piece, RecordBatch):
             traffic.add(piece)
     return traffic
-
-
-def _segments(store: Store) -> list[SegmentFile]:
-    directory = directory_of(store)
-    found = segment_files(directory.commitlog, directory.files.list(directory.commitlog))
-    return [each for each in found if each.start_offset + each.length > store.min_offset]
 
 
 def _span(store: Store, segments: list[SegmentFile]) -> tuple[int, int]:
@@ -197,27 +172,6 @@ def _time_in(store: Store, starts: list[int], at: int) -> int:
         if times:
             return times[at]
     return 0
-
-
-def _count(segments: list[Segment], piece: Piece) -> None:
-    """Add a piece to its segment; damage may span several."""
-    if isinstance(piece, RecordBatch):
-        for segment in segments:
-            end = segment.start_offset + segment.length
-            offsets = piece.starts + piece.base_offset
-            inside = (offsets >= segment.start_offset) & (offsets < end)
-            if inside.any():
-                segment.records += int(inside.sum())
-                segment.used_bytes += int(piece.sizes[inside].sum())
-                segment.first_ms = segment.first_ms or int(piece.store_timestamps_ms[inside][0])
-        return
-    for segment in segments:
-        start = max(piece.offset, segment.start_offset)
-        length = min(piece.end_offset, segment.start_offset + segment.length) - start
-        if length > 0 and isinstance(piece, Blank):
-            segment.used_bytes += length
-        elif length > 0:
-            segment.damaged_bytes += length
 
 
 def _add_topics(topics: dict[str, TopicTotal], batch: RecordBatch) -> None:

@@ -1,0 +1,128 @@
+"""Spans of many messages at once: a run that was dispatched, a range of the log that landed.
+
+Such a span is no child of the puts, which are thousands: it has links to their spans.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from opentelemetry import propagate, trace
+from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode
+
+import lakelog
+from lakelog.errors import LakelogError
+from lakelog.format.properties import decode_properties
+from lakelog_tracing.spans import SCOPE, SYSTEM
+
+if TYPE_CHECKING:
+    from lakelog.codec import RecordBatch
+
+MOST_LINKS: Final = 128
+"""Links of a span; the SDK keeps no more by default."""
+_MOST_READ: Final = 10_000
+"""Messages of a range that are read for their contexts."""
+_MARK: Final = b"traceparent\x01"
+_NS_IN_MS: Final = 1_000_000
+
+
+class TracingDispatcher:
+    """Makes a span of each run of records: from the put of its first message to its dispatch.
+
+    Named last in ``dispatchers``, its end is when queues and index have the run, too. It builds
+    nothing, so after a stop it goes on at the end of the log.
+
+    :ivar directories: none
+    """
+
+    directories: Sequence[str] = ()
+
+    def __init__(self, *, is_silent: bool = False) -> None:
+        """Make one; a silent one makes no spans."""
+        self._is_silent = is_silent
+
+    def resume(self, minimum: int, end: int) -> int:
+        """Nothing is missing."""
+        del minimum
+        return end
+
+    def dispatch(self, batch: RecordBatch) -> None:
+        """Make the span of a run."""
+        if self._is_silent or not len(batch):
+            return
+        begun_ns = min(int(batch.store_timestamps_ms[0]) * _NS_IN_MS, time.time_ns())
+        topics = sorted(set(batch.topics))
+        span = _started("dispatch", topics, begun_ns)
+        if span.is_recording():
+            span.set_attribute("messaging.batch.message_count", len(batch))
+            start = int(batch.base_offset + batch.starts[0])
+            span.set_attribute("messaging.lakelog.start_offset", start)
+            span.set_attribute("messaging.lakelog.end_offset", batch.end_offset)
+            encoded = (each for each in batch.property_strings if _MARK in each)
+            _link(span, map(decode_properties, encoded))
+        span.end()
+
+    def truncate(self, end_offset: int) -> None:
+        """Nothing was built."""
+
+    def flush(self) -> None:
+        """Nothing was built."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def landed(
+    store: Path, tables: Sequence[str], begun_ns: int, done: Mapping[str, Any] | BaseException
+) -> None:
+    """Make the span of a pass of landing; an observer of :mod:`lakelog_lake.engine_provider`."""
+    span = _started("land", tables, begun_ns)
+    if isinstance(done, BaseException):
+        span.record_exception(done)
+        span.set_status(Status(StatusCode.ERROR, str(done)))
+    elif span.is_recording():
+        for name, value in done.items():
+            span.set_attribute(f"messaging.lakelog.{name}", value)
+        _link(span, _properties(store, done["start"], done["end"]))
+    span.end()
+
+
+def _started(operation: str, destinations: Sequence[str], begun_ns: int) -> Span:
+    name = ", ".join(destinations)
+    attributes = {
+        "messaging.system": SYSTEM,
+        "messaging.destination.name": name,
+        "messaging.operation.type": operation,
+    }
+    return trace.get_tracer(SCOPE).start_span(
+        f"{operation} {name}", kind=SpanKind.INTERNAL, attributes=attributes, start_time=begun_ns
+    )
+
+
+def _properties(store: Path, start: int, end: int) -> Iterator[Mapping[str, str]]:
+    try:
+        with lakelog.open(store, mode="read") as opened:
+            for message in islice(opened.scan(start, end), _MOST_READ):
+                yield message.properties
+    except LakelogError:  # the log has moved on: the span has no further links
+        return
+
+
+def _link(span: Span, properties: Iterable[Mapping[str, str]]) -> None:
+    for context in islice(_contexts(properties), MOST_LINKS):
+        span.add_link(context)
+
+
+def _contexts(properties: Iterable[Mapping[str, str]]) -> Iterator[SpanContext]:
+    """The different contexts of messages."""
+    seen = set()
+    for each in properties:
+        found = trace.get_current_span(propagate.extract(each)).get_span_context()
+        key = (found.trace_id, found.span_id)
+        if found.is_valid and key not in seen:
+            seen.add(key)
+            yield found

@@ -1,0 +1,224 @@
+"""The objects that the commands of tables print with ``--json``.
+
+Names may be added; existing ones keep their meaning. Positions and offsets that are called physical
+are in bytes of the log.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class QueueRow(TypedDict):
+    """The rows of a queue, in the log and in the table.
+
+    :ivar missing: in the log before the table's position, but not in the table
+    :ivar extra: in the table, but not in the log
+    :ivar ahead: in the table behind its position
+    :ivar doubled: more than once in the table
+    :ivar place: in another queue, or at another queue offset
+    :ivar body: with another body
+    :ivar columns: with another value in another column
+    :ivar crc: with a body that does not match its checksum; no longer in the log
+    :ivar gaps: queue offsets without a row; no longer in the log
+    :ivar older: rows of messages deleted from the log
+    """
+
+    kind: Literal["queue"]
+    topic: str
+    queue: int
+    log: int
+    table: int
+    missing: int
+    extra: int
+    ahead: int
+    doubled: int
+    place: int
+    body: int
+    columns: int
+    crc: int
+    gaps: int
+    older: int
+
+
+class RangeRow(TypedDict):
+    """Adjacent rows of a queue that differ alike.
+
+    :ivar difference: as the counts of a queue are called; a gap is no difference
+    :ivar first: queue offset of the first row
+    :ivar physical_first: physical offset of the first row
+    """
+
+    kind: Literal["difference", "gap"]
+    difference: str
+    topic: str
+    queue: int
+    first: int
+    last: int
+    rows: int
+    physical_first: int
+    physical_last: int
+
+
+class NotComparedRow(TypedDict):
+    """A damaged range of the log, where nothing was compared."""
+
+    kind: Literal["damage"]
+    start: int
+    end: int
+
+
+class VerifySummary(TypedDict):
+    """The last line for a table.
+
+    :ivar store: identity of the store in the table
+    :ivar position: how far the store has landed
+    :ivar problem: why it is not the log that landed; null if it is
+    :ivar columns: those that were compared
+    :ivar damaged: number of damaged ranges
+    """
+
+    kind: Literal["summary"]
+    clean: bool
+    table: str
+    store: str
+    log_start: int
+    log_end: int
+    position: int
+    problem: str | None
+    log_rows: int
+    table_rows: int
+    not_compared_rows: int
+    differing_rows: int
+    ranges_not_listed: int
+    columns: list[str]
+    damaged: int
+
+
+class CommitRow(TypedDict):
+    """A commit to a table.
+
+    :ivar bytes: size of the added files
+    :ivar took_ms: its duration; null until the writer's next commit
+    """
+
+    at_ms: int
+    rows: int
+    files: int
+    bytes: int
+    took_ms: int | None
+
+
+class StatusRow(TypedDict):
+    """How far a store has landed in a table.
+
+    :ivar topic: the only one of the table, or null
+    :ivar landed_to: null if it never landed
+    :ivar durable_to: null if it is not known
+    :ivar lag_bytes: what is durable and has not landed
+    :ivar versions: number of those kept
+    :ivar commits: the last ones, the oldest first
+    """
+
+    table: str
+    topic: str | None
+    log_start: int
+    landed_to: int | None
+    durable_to: int | None
+    rows: int
+    dead_letters: int
+    files: int
+    bytes: int
+    versions: int
+    commits: list[CommitRow]
+    lag_bytes: int | None
+
+
+class CompactedRow(TypedDict):
+    """Small files that were merged.
+
+    :ivar made: number of files with their rows
+    :ivar rows: null if it is not known
+    """
+
+    table: str
+    removed: int
+    made: int
+    rows: int | None
+
+
+class ExpiredRow(TypedDict):
+    """Versions and files that were removed."""
+
+    table: str
+    versions: int
+    files: int
+
+
+class RelandedRow(TypedDict):
+    """Dead letters that landed.
+
+    :ivar taken_out: number of dead letters removed
+    :ivar left: number of those that stay
+    """
+
+    table: str
+    landed: int
+    taken_out: int
+    left: int
+
+
+class RewoundQueue(TypedDict):
+    """The rows to remove of a queue.
+
+    :ivar first: queue offset of the first row
+    :ivar start: physical offset of the first row
+    """
+
+    topic: str
+    queue: int
+    first: int
+    last: int
+    start: int
+    rows: int
+
+
+class RewindRow(TypedDict):
+    """Rows that a log no longer holds.
+
+    :ivar start: physical offset from which they are removed
+    :ivar position_before: the position of the table
+    :ivar position_after: its position without these rows
+    :ivar is_done: whether they were removed
+    """
+
+    table: str
+    rows: int
+    start: int
+    position_before: int
+    position_after: int
+    queues: list[RewoundQueue]
+    is_done: bool
+
+
+class LandedRow(TypedDict):
+    """A range of the log that landed.
+
+    :ivar won: whether this run landed it in every table, and not another one
+    :ivar rows: dead letters included
+    :ivar damaged: ranges of the log, and bodies, that were skipped
+    """
+
+    start: int
+    end: int
+    rows: int
+    files: int
+    damaged: int
+    won: bool
+    dead_letters: int
+
+
+class ExportedRow(TypedDict):
+    """How many rows were written."""
+
+    rows: int

@@ -1,0 +1,348 @@
+"""Objects of the commands that show the state of a store, and what is installed."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+from lakelog.files.state.checkpoint import StoreCheckpoint
+from lakelog_cli.filesizes import FolderSize
+from lakelog_cli.grouplags import GroupLag
+from lakelog_cli.rows.care import RecoveryDocument
+
+
+class DiskRow(TypedDict):
+    """A file system with a part of the store.
+
+    :ivar used_ratio: 0 to 1, of what users other than root can use
+    :ivar free_inodes: null if it does not count them
+    """
+
+    path: str
+    used_bytes: int
+    free_bytes: int
+    used_ratio: float
+    free_inodes: NotRequired[int | None]
+
+
+class TrafficRow(TypedDict):
+    """Messages and bytes over time, in bins of equal width."""
+
+    first_ms: int
+    last_ms: int
+    messages: list[int]
+    record_bytes: list[int]
+
+
+class QuarantineRow(TypedDict):
+    """What is kept in lakelog/quarantine."""
+
+    entries: int
+    length_bytes: int
+
+
+class CopyLag(TypedDict):
+    """How far a copy is behind; null what is not known."""
+
+    bytes: int | None
+    messages: int | None
+    seconds: float | None
+
+
+class SlaveRow(TypedDict):
+    """A slave of this store.
+
+    :ivar connected_ms: since when
+    """
+
+    address: str
+    learner: bool
+    connected_ms: int
+    unsent_bytes: int | None
+    lag: CopyLag | None
+
+
+class Replication(TypedDict):
+    """The copies of this store, or its master.
+
+    :ivar landed: the lag of each table, by the name of its pin
+    :ivar heard_ms: when the master was heard last
+    """
+
+    role: str
+    pid: int
+    is_running: bool
+    landed: dict[str, CopyLag]
+    listening: NotRequired[str | None]
+    in_sync_replicas: NotRequired[int | None]
+    refused: NotRequired[dict[str, str] | None]
+    slaves: NotRequired[list[SlaveRow]]
+    source: NotRequired[str]
+    is_connected: NotRequired[bool]
+    heard_ms: NotRequired[int | None]
+    says: NotRequired[str]
+    lag: NotRequired[CopyLag]
+    not_durable: NotRequired[CopyLag]
+
+
+class StatsDocument(TypedDict):
+    """A store in numbers.
+
+    :ivar is_owned: whether a process has it open for writing
+    :ivar disk_state: what the watcher of disks says; null without one
+    :ivar files: number and size of files by part of the store
+    :ivar traffic: with ``--plot``
+    """
+
+    path: str
+    is_owned: bool
+    abort_file_present: bool
+    min_offset: int
+    max_offset: int
+    segments: int
+    segment_size_bytes: int
+    first_store_timestamp_ms: int | None
+    last_store_timestamp_ms: int | None
+    topics: int
+    queues: int
+    queued_messages: int
+    groups: int
+    checkpoint: StoreCheckpoint
+    replication: Replication | None
+    disk_state: str | None
+    disks: list[DiskRow]
+    files: dict[str, FolderSize]
+    quarantine: QuarantineRow
+    traffic: NotRequired[TrafficRow]
+
+
+class DoctorDocument(TypedDict):
+    """The state of a directory.
+
+    :ivar replica_of: its master
+    :ivar problems: faults of queues and index
+    :ivar behind: places where queues and index lag behind the log
+    :ivar recovery: what a recovery would do; null if none is planned
+    :ivar recovery_refused: why it would not begin
+    :ivar rocketmq: what RocketMQ would do with it, in words
+    :ivar next: commands to run, in this order
+    """
+
+    path: str
+    written_by: Literal["lakelog", "rocketmq"]
+    replica_of: str | None
+    is_in_use: bool
+    owner_pid: int | None
+    is_clean_stop: bool
+    min_offset: int
+    end_offset: int
+    segments: int
+    segment_size_bytes: int
+    records: int
+    damaged_places: int
+    damaged_bytes: int
+    problems: int
+    behind: int
+    recovery: RecoveryDocument | None
+    recovery_refused: str | None
+    disks: list[DiskRow]
+    rocketmq: str
+    findings: list[str]
+    next: list[str]
+
+
+class SettingRow(TypedDict):
+    """A setting in force.
+
+    :ivar value: as in TOML
+    :ivar origin: where it comes from
+    """
+
+    key: str
+    value: Any
+    origin: str
+
+
+class SettingsDocument(TypedDict):
+    """The settings of a store.
+
+    :ivar unused: keys that have no effect, each with the reason
+    """
+
+    settings: list[SettingRow]
+    unused: dict[str, str]
+
+
+class PluginSetting(TypedDict):
+    """A setting of a strategy.
+
+    :ivar default: null if it must be given
+    """
+
+    name: str
+    type: str
+    default: str | None
+
+
+class StrategyRow(TypedDict):
+    """A strategy.
+
+    :ivar plugin: what offers it
+    :ivar active: with ``--store``, whether that store uses it
+    """
+
+    kind: str
+    name: str
+    plugin: str
+    distribution: str | None
+    version: str | None
+    summary: str
+    settings: list[PluginSetting]
+    active: NotRequired[bool]
+
+
+class PluginRow(TypedDict):
+    """A plugin.
+
+    :ivar hooks: those that it implements
+    :ivar enabled: whether it is not switched off
+    """
+
+    name: str
+    distribution: str | None
+    version: str | None
+    hooks: list[str]
+    enabled: bool
+
+
+class PluginsDocument(TypedDict):
+    """What is installed."""
+
+    strategies: list[StrategyRow]
+    plugins: list[PluginRow]
+
+
+class ManualRow(TypedDict):
+    """A folder of manual pages."""
+
+    folder: str
+    pages: int
+
+
+class CompletionRow(TypedDict):
+    """A script for a shell."""
+
+    shell: str
+    script: str
+
+
+class ProcessRow(TypedDict):
+    """A process of a store at work: its owner, a service, a follower or a child of these.
+
+    :ivar pid: null if it does not run
+    :ivar cpu_percent: of one core, with its children
+    :ivar restarts: how often it was started again
+    :ivar hangs: how often it was ended because it hung
+    :ivar says: its last words on its state
+    """
+
+    name: str
+    kind: Literal["owner", "service", "follower", "child"]
+    pid: int | None
+    state: str
+    health: str
+    cpu_percent: NotRequired[float | None]
+    rss_bytes: NotRequired[int | None]
+    restarts: NotRequired[int]
+    hangs: NotRequired[int]
+    started_ms: NotRequired[int | None]
+    says: NotRequired[str | None]
+    last_exit: NotRequired[str | None]
+
+
+class MemberRow(TypedDict):
+    """A process that has the store open for writing.
+
+    :ivar opens: how often
+    :ivar does: what it does for all, such as services
+    """
+
+    pid: int
+    name: str
+    opens: int
+    does: list[str]
+
+
+class RetainedRow(TypedDict):
+    """Deleted files that a process keeps on the disk."""
+
+    pid: int
+    name: str
+    files: int
+    bytes: int
+
+
+class AppendingRow(TypedDict):
+    """A process in a slow append, and since when."""
+
+    pid: int
+    since_ms: int
+
+
+class PositionLags(TypedDict):
+    """Lags of positions, in bytes.
+
+    :ivar followers: by the name of their pin
+    :ivar dispatch_ms: only of ``lakelog serve``
+    """
+
+    flush_bytes: int
+    dispatch_bytes: int
+    dispatch_ms: NotRequired[float | None]
+    followers: dict[str, int]
+
+
+class FlushRow(TypedDict):
+    """The mean duration of a sync; null if there was none."""
+
+    mean_ms: float | None
+
+
+class TopView(TypedDict):
+    """A store at work, as it is now.
+
+    :ivar served_by: serve, or null if the owner is another program
+    :ivar positions: positions in bytes, and counts since the store was opened
+    :ivar rates: their increase in a second
+    :ivar members_not_seen: number of others, of other users; null if not known
+    :ivar services: the process that dispatches and deletes
+    :ivar processes_not_readable: number of processes whose files cannot be seen
+    :ivar masters: of a folder of copies, the state of each
+    """
+
+    served_by: Literal["serve"] | None
+    path: str
+    pid: int | None
+    heartbeat_ms: int | None
+    state: str
+    health: Literal["ok", "degraded", "failed"]
+    problems: list[str]
+    disks: list[DiskRow]
+    processes: list[ProcessRow]
+    replication: Replication | None
+    groups: list[GroupLag]
+    positions: NotRequired[dict[str, int]]
+    rates: NotRequired[dict[str, float]]
+    flush: NotRequired[FlushRow]
+    lags: NotRequired[PositionLags]
+    members: NotRequired[list[MemberRow]]
+    members_not_seen: NotRequired[int | None]
+    services: NotRequired[int | None]
+    appending: NotRequired[AppendingRow | None]
+    deleted: NotRequired[list[RetainedRow]]
+    processes_not_readable: NotRequired[int]
+    version: NotRequired[int]
+    lakelog: NotRequired[str]
+    start_ticks: NotRequired[int]
+    started_ms: NotRequired[int]
+    log_lines_dropped: NotRequired[int]
+    masters: NotRequired[Any]
