@@ -130,7 +130,6 @@ $(BIN)/python:
 $(VENV)/.installed: requirements.lock $(MEMBERS:%=%/pyproject.toml) | $(BIN)/python
 	$(PIP) install --require-hashes -r requirements.lock
 	$(PIP) install --no-deps --no-build-isolation $(MEMBERS:%=-e ./%)
-	$(PIP) check
 	@touch $@
 
 # Without Rust everything works, only slower. Nothing is downloaded but the crates in Cargo.lock.
@@ -139,6 +138,7 @@ $(VENV)/.native: $(wildcard $(NATIVE)/rust/*.rs $(NATIVE)/Cargo.*) $(NATIVE)/pyp
 	$(if $(CARGO),PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --no-deps --no-build-isolation \
 		-e ./$(NATIVE),@echo \
 	"No Rust here (cargo): lakelog-native is not built, and plain Python does its work")
+	$(PIP) check
 	@touch $@
 
 $(VENV)/.installed-bench: requirements-bench.lock $(VENV)/.installed

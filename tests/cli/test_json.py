@@ -161,6 +161,8 @@ def test_the_state(store: Path, tmp_path: Path) -> None:
     check("stats", store, "--plot")
     check("doctor", store)
     check("plugins", "--store", store)
+    written = check("plugins new", "acme-pace", tmp_path / "pace", "--kind", "cleaner")
+    assert all(Path(each["path"]).is_file() for each in written)
     check("config show", store)
     check("config schema")
     check("dump", store)

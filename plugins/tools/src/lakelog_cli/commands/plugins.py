@@ -24,9 +24,9 @@ from lakelog_cli.newplugin.kinds import OTHER_KINDS, TEMPLATES, PluginTemplate
 from lakelog_cli.newplugin.package import PluginNames, write_package
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile
-from lakelog_cli.output import write_document
+from lakelog_cli.output import write_document, write_lines
 from lakelog_cli.printed import prints
-from lakelog_cli.rows.state import PluginsDocument
+from lakelog_cli.rows.state import PluginsDocument, WrittenFileRow
 from lakelog_cli.shown import shown
 
 app = typer.Typer(
@@ -67,6 +67,7 @@ def plugins(
 
 
 @app.command()
+@prints(WrittenFileRow)
 def new(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="What pip will install, such as acme-pace.")
@@ -79,6 +80,7 @@ def new(
         str | None,
         typer.Option("--kind", metavar="KIND", help=f"One of {', '.join(TEMPLATES)}."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write the package of a new plugin: strategy, settings, entry point, and its contract kit.
 
@@ -88,8 +90,11 @@ def new(
     names = PluginNames.of(name, Registry.load(None, os.environ))
     template = _template(kind or _asked())
     target = Path(name) if folder is None else folder
-    for path in write_package(target, names, template):
-        typer.echo(str(path))
+    written = [str(path) for path in write_package(target, names, template)]
+    if as_json:
+        write_lines({"path": each} for each in written)
+    else:
+        typer.echo("\n".join(written))
     typer.echo(f"next: pip install -e '{target}[test]', then python -m pytest {target}", err=True)
 
 

@@ -214,6 +214,12 @@ class PluginRow(TypedDict):
     enabled: bool
 
 
+class WrittenFileRow(TypedDict):
+    """A file of a new plugin's package."""
+
+    path: str
+
+
 class PluginsDocument(TypedDict):
     """What is installed."""
 
