@@ -18,7 +18,7 @@ from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 9
+SEAM: Final = 10
 """The version of lakelog's accelerator interface that the extension implements."""
 
 EncodedBatch.register(_native.Batch)
