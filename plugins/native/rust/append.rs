@@ -1,5 +1,5 @@
-//! Appends one message, as `Appender.put` and `CommitLog.append` do, with the same section, page
-//! and table of queue ends, beside processes and threads that append in plain Python.
+//! Appends one message or a batch, as `Appender.put` and `CommitLog.append` do, with the same
+//! section, page and table of queue ends, beside processes and threads that append in plain Python.
 //!
 //! Unusual cases are left to Python before a byte is written: a roll, more blocks, a new queue,
 //! a repair, a refusal.
@@ -16,7 +16,7 @@ use crate::batch::{Batch, Shared};
 use crate::message::{self, now_ms, Held, HostPair, Messages, Read, Topic, NO_QUEUE};
 use crate::names;
 use crate::page::{monotonic_ms, AppendLock, Places, Words, LONGEST_WAIT};
-use crate::record::{self, Fields, Hosts, Properties, BLANK_BYTES, PREPARED};
+use crate::record::{self, Fields, Hosts, Properties, PREPARED};
 use crate::window::Window;
 
 /// Longer records are left to Python, where copying dominates the cost.
