@@ -118,11 +118,12 @@ impl Window {
     }
 
     /// Make the pages writable that the next append writes to, outside of the section. Where the
-    /// log ends now is not looked at: that would take the page's words from who appends.
+    /// log ends now is not looked at: that would take the page's words from who appends. So this
+    /// begins behind the window's first record.
     #[inline(always)]
     pub fn warm(&mut self, size: i64) {
         let end = self.written + size as usize + MARGIN;
-        if size < self.map_below && end > self.populated {
+        if self.written > 0 && size < self.map_below && end > self.populated {
             self.populate(self.written, end);
         }
     }
