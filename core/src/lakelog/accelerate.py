@@ -205,8 +205,8 @@ class Putting(Protocol):
     ) -> Callable[[Any, Any], PutResult | int | None] | None:
         """A function that appends a message from its body and keys; ``None`` if unsupported."""
 
-    def append_batch(self, batch: Any) -> int | None:
-        """Append an ``EncodedBatch``; the offset behind it, or ``None`` if nothing was done."""
+    def append(self, batch: Any) -> int:
+        """Append an ``EncodedBatch``: the result or error of ``CommitLog.append``."""
 
 
 _current: Accelerator | None = None

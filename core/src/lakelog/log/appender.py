@@ -55,9 +55,6 @@ class Appender:
         """
         self._log = log
         admit: Callable[[int], None] | None = getattr(replicator, "admit", None)
-        self._append: Callable[[EncodedBatch], int] = (
-            log.append if admit is None else partial(_append_admitted, log, admit)
-        )
         self._encode = callback.encode
         self._flush = flush
         self._replicator = replicator
@@ -65,8 +62,8 @@ class Appender:
         self._of_flush = blaming_flush(flush_failed)
         self._of_replicator = blaming_replicator(replicator_failed)
         self._putting = _putting(callback, log) if admit is None else None  # it asks nobody
-        if self._putting is not None:
-            self._append = partial(_append_natively, self._putting.append_batch, log)
+        append = log.append if self._putting is None else self._putting.append
+        self._append = append if admit is None else partial(_append_admitted, log, admit)
         self.answers_at_once = _all_have("answers_at_once", flush, replicator)
         later = getattr(flush, "submit_later", None)
         at_once = _all_have("answers_at_once", replicator)
@@ -308,13 +305,6 @@ def _append_admitted(log: CommitLog, admit: Callable[[int], None], batch: Encode
     if batch.wait:
         admit(len(batch.buffer))
     return log.append(batch)
-
-
-def _append_natively(
-    append: Callable[[EncodedBatch], int | None], log: CommitLog, batch: EncodedBatch
-) -> int:
-    end = append(batch)
-    return log.append(batch) if end is None else end
 
 
 def _hand_over(batch: EncodedBatch, future: BatchFuture, outcome: PutStatus | Exception) -> None:
