@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Longs: TypeAlias = NDArray[np.int64] | memoryview
 
-SEAM: Final = 9
+SEAM: Final = 10
 """Interface version, raised with each change; an accelerator for another version is not used."""
 
 PlainRecords: TypeAlias = "tuple[int, int, int, int, list[tuple[str, int, int, int, int, int]]]"
@@ -193,10 +193,10 @@ class Accelerator(Protocol):
 
 
 class Putting(Protocol):
-    """Appends one message without waiting for the flush strategy.
+    """Appends messages without waiting for the flush strategy.
 
-    Returns its result, or ``None`` if nothing was done. It returns a queue id if it only chose the
-    queue.
+    A call for one message returns its result, or ``None`` if nothing was done. It returns a queue
+    id if it only chose the queue.
     """
 
     def put(self, message: Message) -> PutResult | int | None:
@@ -206,6 +206,9 @@ class Putting(Protocol):
         self, topic: str, tags: str | None, queue_id: int | None
     ) -> Callable[[Any, Any], PutResult | int | None] | None:
         """A function that appends a message from its body and keys; ``None`` if unsupported."""
+
+    def append(self, batch: Any) -> int:
+        """Append an ``EncodedBatch``: the result or error of ``CommitLog.append``."""
 
 
 _current: Accelerator | None = None

@@ -1,5 +1,5 @@
-//! Appends one message, as `Appender.put` and `CommitLog.append` do, with the same section, page
-//! and table of queue ends, beside processes and threads that append in plain Python.
+//! Appends one message or a batch, as `Appender.put` and `CommitLog.append` do, with the same
+//! section, page and table of queue ends, beside processes and threads that append in plain Python.
 //!
 //! Unusual cases are left to Python before a byte is written: a roll, more blocks, a new queue,
 //! a repair, a refusal.
@@ -12,34 +12,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::batch::Shared;
+use crate::batch::{Batch, Shared};
 use crate::message::{self, now_ms, Held, HostPair, Messages, Read, Topic, NO_QUEUE};
 use crate::names;
 use crate::page::{monotonic_ms, AppendLock, Places, Words, LONGEST_WAIT};
-use crate::record::{self, Fields, Hosts, Properties, BLANK_BYTES, PREPARED};
+use crate::record::{self, Fields, Hosts, Properties, PREPARED};
+use crate::window::Window;
 
 /// Longer records are left to Python, where copying dominates the cost.
 const MOST_BYTES: usize = 16 << 10;
 const MOST_TOPICS: usize = 4096;
-const PAGE: usize = 4096;
-const AHEAD: usize = 128 << 10;
-
-/// The part of the active segment that can be written; see `Segments.window`.
-#[derive(Clone, Copy, Default)]
-struct Window {
-    number: i64,
-    segment: i64,
-    segment_end: i64,
-    reserved: i64,
-    /// Where in memory the byte at `mapped_from` of the log is; 0 if nothing is mapped.
-    address: usize,
-    mapped_from: i64,
-    mapped_to: i64,
-    descriptor: i32,
-    /// Records shorter than this go through the map.
-    map_below: i64,
-    populated: usize,
-}
 
 /// A topic, and the places of its queue ends in the table.
 struct Known {
@@ -69,6 +51,7 @@ pub struct Putter {
     state: Mutex<State>,
     section: Py<PyAny>,
     take: Py<PyAny>,
+    at_once: Py<PyTuple>,
     release: Py<PyAny>,
     is_mine: Py<PyAny>,
     health: Py<PyAny>,
@@ -89,11 +72,9 @@ struct Done {
     now: i64,
 }
 
-/// The result of a put.
+/// The result of a put; nothing was done if there is none.
 enum Put {
     Done(Done),
-    /// Nothing was done.
-    Not,
     /// Nothing was done except the choice of a queue, which Python does not know yet.
     Chosen(i32),
 }
@@ -120,6 +101,7 @@ impl Putter {
             pid: std::process::id() as u64,
             state: Mutex::default(),
             take: local.getattr("take")?.unbind(),
+            at_once: (false,).into_pyobject(log.py())?.unbind(),
             release: local.getattr("release")?.unbind(),
             is_mine: local.getattr("is_mine")?.unbind(),
             section: section.unbind(),
@@ -165,6 +147,32 @@ impl Putter {
             return Ok(None);
         };
         self.put_read(py, state, &mut read)
+    }
+
+    /// Append an encoded batch, without waiting for durability; the offset behind it.
+    ///
+    /// `None` if nothing was done and Python must append it.
+    fn append_batch(&self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+        let Ok(batch) = batch.cast_exact::<Batch>() else {
+            return Ok(None);
+        };
+        let (Ok(mut batch), Ok(mut state)) = (batch.try_borrow_mut(), self.state.try_lock()) else {
+            return Ok(None);
+        };
+        let state = &mut *state;
+        for queue in &batch.queues {
+            if self.topic(py, state, &queue.name(py)?)?.is_none() {
+                return Ok(None);
+            }
+        }
+        let size = batch.bytes(py).len() as i64;
+        let end = self.in_section(py, state, size, |state, position| {
+            self.write_batch(py, state, &mut batch, position)
+        })?;
+        if end.is_some() && !self.is_durable {
+            self.moved(py)?;
+        }
+        Ok(end)
     }
 
     /// An object that puts messages of one topic from body and keys; `None` if it never could.
@@ -269,9 +277,9 @@ impl Putter {
         let put = self.append(py, &mut state, read, &pair)?;
         drop(state);
         match put {
-            Put::Not => Ok(None),
-            Put::Chosen(queue) => Ok(Some(queue.into_pyobject(py)?.into_any().unbind())),
-            Put::Done(done) => {
+            None => Ok(None),
+            Some(Put::Chosen(queue)) => Ok(Some(queue.into_pyobject(py)?.into_any().unbind())),
+            Some(Put::Done(done)) => {
                 if !self.is_durable {
                     self.moved(py)?;
                 }
@@ -303,32 +311,26 @@ impl Putter {
         state: &mut State,
         read: &mut Read<'_>,
         pair: &HostPair,
-    ) -> PyResult<Put> {
+    ) -> PyResult<Option<Put>> {
         let Some(topic) = self.topic(py, state, &read.topic)? else {
-            return Ok(Put::Not);
+            return Ok(None);
         };
         let hosts = &pair.hosts;
         let of = &state.known[topic].topic;
         let (Some(size), Some(flags)) =
             (self.shared.size(read, hosts, of), read.fields.flags(hosts))
         else {
-            return Ok(Put::Not);
+            return Ok(None);
         };
         if size >= MOST_BYTES {
-            return Ok(Put::Not);
+            return Ok(None);
         }
         state.record.resize(size, 0);
         let (magic, sealed) = (of.magic, self.shared.sealed);
         record::write(&mut state.record, &read.fields, flags, hosts, magic, &of.block, sealed);
-        if !self.health.bind(py).getattr(names::REFUSAL.get(py))?.is_none()
-            || self.is_mine.bind(py).call0()?.is_truthy()?
-            || !self.take.bind(py).call1((false,))?.is_truthy()?
-        {
-            return Ok(Put::Not);
-        }
-        let put = self.inside(py, state, read, hosts, topic, flags & PREPARED == 0);
-        self.leave(py)?;
-        put
+        self.in_section(py, state, size as i64, |state, position| {
+            self.write_one(py, state, read, hosts, topic, flags & PREPARED == 0, position)
+        })
     }
 
     #[inline(always)]
@@ -364,8 +366,78 @@ impl Putter {
         Ok(Some(state.last))
     }
 
-    /// The rest holds the local lock, which excludes other threads of this process.
-    fn inside(
+    /// Call `work` with the end of the log in the section, if `size` bytes fit there.
+    #[inline(always)]
+    fn in_section<T>(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        size: i64,
+        work: impl FnOnce(&mut State, i64) -> PyResult<Option<T>>,
+    ) -> PyResult<Option<T>> {
+        if self.is_mine.bind(py).call0()?.is_truthy()?
+            || !self.take.bind(py).call1(self.at_once.bind(py))?.is_truthy()?
+        {
+            return Ok(None);
+        }
+        let done = self.alone(py, state, size, work);
+        self.release.bind(py).call0()?;
+        done
+    }
+
+    /// The local lock is held, which excludes other threads of this process.
+    #[inline(always)]
+    fn alone<T>(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        size: i64,
+        work: impl FnOnce(&mut State, i64) -> PyResult<Option<T>>,
+    ) -> PyResult<Option<T>> {
+        let (words, at) = (&self.words, &self.places);
+        if !self.health.bind(py).getattr(names::REFUSAL.get(py))?.is_none() {
+            return Ok(None);
+        }
+        // Held to the end: calls below may run Python code, and the window's memory must stay.
+        let Some(_window) = self.window(py, state)? else {
+            return Ok(None);
+        };
+        if !self.is_durable {
+            state.window.warm(size);
+        }
+        let (section, lock) = (self.section.bind(py), self.lock.get());
+        let keeps = section.getattr(names::KEEPS.get(py))?.is_truthy()?;
+        if !keeps {
+            if !lock.acquire(py, LONGEST_WAIT)? {
+                return Ok(None);
+            }
+            words.set(at.appender_pid, self.pid);
+        }
+        if words.get(at.several) != 0 {
+            words.set(at.appender_since, monotonic_ms());
+        }
+        let stop = words.get(at.failed) | words.get(at.intent_end) | words.get(at.paused);
+        let position = words.get(at.appended) as i64;
+        let done = match stop == 0 && state.window.has_room(position, size, self.is_durable) {
+            true => self.with_table(py, state).and_then(|has| match has {
+                true => work(state, position),
+                false => Ok(None),
+            }),
+            false => Ok(None),
+        };
+        let is_shared = words.get(at.several) != 0;
+        if is_shared {
+            lock.release();
+        }
+        if keeps == is_shared {
+            section.setattr(names::KEEPS.get(py), !is_shared)?;
+        }
+        done
+    }
+
+    /// Place the record, and write it.
+    #[allow(clippy::too_many_arguments)]
+    fn write_one(
         &self,
         py: Python<'_>,
         state: &mut State,
@@ -373,31 +445,8 @@ impl Putter {
         hosts: &Hosts,
         topic: usize,
         is_queued: bool,
-    ) -> PyResult<Put> {
-        let (words, at) = (&self.words, &self.places);
-        let section = self.section.bind(py);
-        if !section.getattr(names::KEEPS.get(py))?.is_truthy()? {
-            if !self.lock.get().acquire(py, LONGEST_WAIT)? {
-                return Ok(Put::Not);
-            }
-            section.setattr(names::KEEPS.get(py), true)?;
-            words.set(at.appender_pid, self.pid);
-        }
-        if words.get(at.several) != 0 {
-            words.set(at.appender_since, monotonic_ms());
-        }
-        let stop = words.get(at.failed) | words.get(at.intent_end) | words.get(at.paused);
-        if stop != 0 || !self.health.bind(py).getattr(names::REFUSAL.get(py))?.is_none() {
-            return Ok(Put::Not);
-        }
-        let (size, position) = (state.record.len() as i64, words.get(at.appended) as i64);
-        // Held to the end: calls below may run Python code, and the window's memory must stay.
-        let Some(_window) = self.room(py, state, position, size)? else {
-            return Ok(Put::Not);
-        };
-        if !self.has_table(py, state)? {
-            return Ok(Put::Not);
-        }
+        position: i64,
+    ) -> PyResult<Option<Put>> {
         let chosen = read.is_any_queue();
         if chosen {
             let name = &state.known[topic].topic.name;
@@ -408,43 +457,81 @@ impl Putter {
         if is_queued {
             end_at = self.queue_end(py, state, topic, read.fields.queue)?;
             if end_at == 0 {
-                return Ok(if chosen { Put::Chosen(read.fields.queue) } else { Put::Not });
+                return Ok(chosen.then_some(Put::Chosen(read.fields.queue)));
             }
         }
-        self.write(py, state, hosts, position, end_at)
+        let ends = state.table.as_ref().map(|(_, table)| table).filter(|_| is_queued);
+        let queue_offset = ends.map_or(0, |table| table.get(end_at) as i64);
+        let now = self.now();
+        record::place(&mut state.record, hosts, queue_offset, position, now, self.shared.sealed);
+        let end = self.write(py, &mut state.window, &state.record, position, now)?;
+        if let Some(table) = ends {
+            table.set(end_at, queue_offset as u64 + 1);
+        }
+        self.words.set(self.places.intent_end, 0);
+        Ok(Some(Put::Done(Done { queue_offset, place: position, size: end - position, now })))
     }
 
-    /// Place the record, and write it: from here on nothing is left to Python.
-    fn write(
+    /// Place the records, and write them; the offset behind them.
+    fn write_batch(
         &self,
         py: Python<'_>,
         state: &mut State,
-        hosts: &Hosts,
+        batch: &mut Batch,
         position: i64,
-        queue_end_at: usize,
-    ) -> PyResult<Put> {
-        let (words, at) = (&self.words, &self.places);
-        let now = now_ms().max(words.get(at.last_timestamp) as i64);
-        let ends = state.table.as_ref().map(|(_, table)| table);
-        let queue_offset = match ends {
-            Some(table) if queue_end_at != 0 => table.get(queue_end_at) as i64,
-            _ => 0,
+    ) -> PyResult<Option<i64>> {
+        let mut ends = Vec::with_capacity(batch.queues.len());
+        for queue in batch.queues.iter().filter(|queue| queue.queued > 0) {
+            let Some(topic) = self.topic(py, state, &queue.name(py)?)? else {
+                return Ok(None);
+            };
+            match self.queue_end(py, state, topic, queue.id)? {
+                0 => return Ok(None),
+                at => ends.push(at),
+            }
+        }
+        let Some((_, table)) = &state.table else {
+            return Ok(None);
         };
-        let sealed = self.shared.sealed;
-        record::place(&mut state.record, hosts, queue_offset, position, now, sealed);
-        let end = position + state.record.len() as i64;
+        for (queue, &at) in batch.queues.iter_mut().filter(|queue| queue.queued > 0).zip(&ends) {
+            queue.first = table.get(at) as i64;
+        }
+        let now = self.now();
+        batch.place_at(py, position, now);
+        let end = self.write(py, &mut state.window, batch.bytes(py), position, now)?;
+        for (queue, &at) in batch.queues.iter().filter(|queue| queue.queued > 0).zip(&ends) {
+            table.set(at, (queue.first + queue.queued) as u64);
+        }
+        self.words.set(self.places.intent_end, 0);
+        Ok(Some(end))
+    }
+
+    /// The store time of the next record.
+    fn now(&self) -> i64 {
+        now_ms().max(self.words.get(self.places.last_timestamp) as i64)
+    }
+
+    /// Write placed records: from here on nothing is left to Python. The caller raises the queue
+    /// ends, and then clears the intent.
+    #[inline(always)]
+    fn write(
+        &self,
+        py: Python<'_>,
+        window: &mut Window,
+        records: &[u8],
+        position: i64,
+        now: i64,
+    ) -> PyResult<i64> {
+        let (words, at) = (&self.words, &self.places);
+        let end = position + records.len() as i64;
         words.set(at.intent_start, position as u64);
         words.set(at.intent_end, end as u64);
-        if let Err(error) = state.window.write(&state.record, position, self.is_durable) {
+        if let Err(error) = window.write(py, records, position, self.is_durable) {
             return Err(self.fail(py, &error));
         }
         words.set(at.appended, end as u64);
         words.set(at.last_timestamp, now as u64);
-        if let Some(table) = ends.filter(|_| queue_end_at != 0) {
-            table.set(queue_end_at, queue_offset as u64 + 1);
-        }
-        words.set(at.intent_end, 0);
-        Ok(Put::Done(Done { queue_offset, place: position, size: end - position, now }))
+        Ok(end)
     }
 
     /// Fail the store for all processes; return the error to raise.
@@ -464,26 +551,12 @@ impl Putter {
         }
     }
 
-    fn leave(&self, py: Python<'_>) -> PyResult<()> {
-        let section = self.section.bind(py);
-        let keeps = section.getattr(names::KEEPS.get(py))?.is_truthy()?;
-        if keeps && self.words.get(self.places.several) != 0 {
-            section.setattr(names::KEEPS.get(py), false)?;
-            self.lock.get().release();
-        }
-        self.release.bind(py).call0()?;
-        Ok(())
-    }
-
-    /// What holds the memory to write to; `None` where `size` bytes do not fit at `position` without
-    /// a roll or more blocks.
+    /// What holds the memory to write to, once `state` has its window; `None` without one.
     #[inline(always)]
-    fn room<'py>(
+    fn window<'py>(
         &self,
         py: Python<'py>,
         state: &mut State,
-        position: i64,
-        size: i64,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let found = self.segments.bind(py).getattr(names::WINDOW.get(py))?;
         let Ok(found) = found.cast_into_exact::<PyTuple>() else {
@@ -493,20 +566,12 @@ impl Putter {
         if number != state.window.number {
             state.window = Window::of(&found, number)?;
         }
-        let window = &state.window;
-        let end = position + size;
-        let fits = position > window.segment
-            && end + BLANK_BYTES as i64 <= window.segment_end
-            && end <= window.reserved
-            && (self.is_durable
-                || size >= window.map_below
-                || (position >= window.mapped_from && end <= window.mapped_to));
-        Ok(fits.then_some(found))
+        Ok(Some(found))
     }
 
     /// Whether this has the current table of queue ends.
     #[inline(always)]
-    fn has_table(&self, py: Python<'_>, state: &mut State) -> PyResult<bool> {
+    fn with_table(&self, py: Python<'_>, state: &mut State) -> PyResult<bool> {
         let wanted = self.words.get(self.places.table_generation);
         if state.table.as_ref().is_some_and(|(generation, _)| *generation == wanted) {
             return Ok(true);
@@ -549,88 +614,5 @@ impl Putter {
             known.ends[queue as usize] = at;
         }
         Ok(at)
-    }
-}
-
-impl Window {
-    /// From what `lakelog.log.open_segment.Window` says.
-    fn of(found: &Bound<'_, PyTuple>, number: i64) -> PyResult<Window> {
-        let long = |at| found.get_item(at)?.extract::<i64>();
-        let memory = found.get_item(4)?;
-        // The tuple keeps the memory, and is held for as long as the address is used.
-        let buffer = pyo3::buffer::PyBuffer::<u8>::get(&memory)?;
-        let mapped_from = long(5)?;
-        Ok(Window {
-            number,
-            segment: long(1)?,
-            segment_end: long(2)?,
-            reserved: long(3)?,
-            address: if buffer.readonly() { 0 } else { buffer.buf_ptr() as usize },
-            mapped_from,
-            mapped_to: if buffer.readonly() {
-                mapped_from
-            } else {
-                mapped_from + buffer.len_bytes() as i64
-            },
-            descriptor: long(6)? as i32,
-            map_below: long(7)?,
-            populated: 0,
-        })
-    }
-
-    /// If each write is synced, a map would fault each time, as each sync write-protects its pages.
-    #[inline(always)]
-    fn write(&mut self, record: &[u8], position: i64, is_durable: bool) -> std::io::Result<()> {
-        if is_durable || record.len() as i64 >= self.map_below {
-            return self.write_to_file(record, position);
-        }
-        let at = (position - self.mapped_from) as usize;
-        self.populate(at + record.len());
-        // `room` saw that the record is inside of the map.
-        unsafe {
-            let to = (self.address as *mut u8).add(at);
-            std::ptr::copy_nonoverlapping(record.as_ptr(), to, record.len());
-        }
-        Ok(())
-    }
-
-    fn write_to_file(&self, mut record: &[u8], position: i64) -> std::io::Result<()> {
-        let mut at = position - self.segment;
-        while !record.is_empty() {
-            let (data, length) = (record.as_ptr().cast(), record.len());
-            let wrote = unsafe { libc::pwrite(self.descriptor, data, length, at) };
-            if wrote < 0 {
-                let error = std::io::Error::last_os_error();
-                if error.kind() == std::io::ErrorKind::Interrupted {
-                    continue;
-                }
-                return Err(error);
-            }
-            if wrote == 0 {
-                return Err(std::io::Error::from_raw_os_error(libc::EIO));
-            }
-            record = &record[wrote as usize..];
-            at += wrote as i64;
-        }
-        Ok(())
-    }
-
-    /// Make some pages writable at once: one call costs a third of as many faults. A hint.
-    #[inline(always)]
-    fn populate(&mut self, end: usize) {
-        if end <= self.populated {
-            return;
-        }
-        let from =
-            if self.populated == 0 { end & !(PAGE - 1) } else { self.populated & !(PAGE - 1) };
-        let mapped = (self.mapped_to - self.mapped_from) as usize;
-        let to = (end.max(from) + AHEAD).min(mapped) & !(PAGE - 1);
-        if to > from {
-            unsafe {
-                let at = (self.address as *mut u8).add(from);
-                libc::madvise(at.cast(), to - from, libc::MADV_POPULATE_WRITE);
-            }
-        }
-        self.populated = to.max(end);
     }
 }

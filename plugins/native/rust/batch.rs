@@ -108,12 +108,19 @@ pub struct BatchEncoder {
 }
 
 /// A queue that records of a batch go to.
-struct Queue {
+pub struct Queue {
     key: Py<PyTuple>,
     topic: usize,
-    id: i32,
-    queued: i64,
-    first: i64,
+    pub id: i32,
+    pub queued: i64,
+    pub first: i64,
+}
+
+impl Queue {
+    /// Its topic.
+    pub fn name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyString>> {
+        Ok(self.key.bind(py).get_item(0)?.cast_into()?)
+    }
 }
 
 struct Entry {
@@ -135,7 +142,7 @@ pub struct Batch {
     #[pyo3(get)]
     wait: bool,
     entries: Vec<Entry>,
-    queues: Vec<Queue>,
+    pub queues: Vec<Queue>,
     pairs: Vec<Arc<HostPair>>,
     placed: Option<(i64, i64)>,
 }
@@ -364,38 +371,15 @@ impl Batch {
         queue_offsets: &Bound<'_, PyAny>,
         now_ms: i64,
     ) -> PyResult<Py<PyAny>> {
-        let shared = self.shared.clone();
-        let buffer = self.buffer.bind(py);
-        if (buffer.len() + BLANK_BYTES) as i64 > remaining {
-            return Ok(shared.end_of_file.clone_ref(py));
+        if (self.bytes(py).len() + BLANK_BYTES) as i64 > remaining {
+            return Ok(self.shared.end_of_file.clone_ref(py));
         }
-        let mut next = Vec::with_capacity(self.queues.len());
-        for queue in &mut self.queues {
-            let first = if queue.queued > 0 {
-                queue_offsets.call_method1(names::NEXT.get(py), (&queue.key,))?.extract()?
-            } else {
-                0
-            };
-            queue.first = first;
-            next.push(first);
+        for queue in self.queues.iter_mut().filter(|queue| queue.queued > 0) {
+            queue.first =
+                queue_offsets.call_method1(names::NEXT.get(py), (&queue.key,))?.extract()?;
         }
-        // The buffer has no other user while it is placed: a batch is used for one append.
-        let out = unsafe { buffer.as_bytes_mut() };
-        let mut at = 0;
-        for entry in &mut self.entries {
-            entry.queue_offset = 0;
-            if entry.is_queued {
-                entry.queue_offset = next[entry.queue];
-                next[entry.queue] += 1;
-            }
-            let to = &mut out[at..at + entry.size];
-            let place = position + at as i64;
-            let hosts = &self.pairs[entry.pair].hosts;
-            record::place(to, hosts, entry.queue_offset, place, now_ms, shared.sealed);
-            at += entry.size;
-        }
-        self.placed = Some((position, now_ms));
-        Ok(shared.placed.clone_ref(py))
+        self.place_at(py, position, now_ms);
+        Ok(self.shared.placed.clone_ref(py))
     }
 
     /// Take the queue offsets that `place` used, after the bytes were written.
@@ -430,6 +414,32 @@ impl Batch {
 }
 
 impl Batch {
+    /// The records; complete once they are placed.
+    pub fn bytes<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
+        // It has no other user until then: a batch is used for one append.
+        unsafe { self.buffer.bind(py).as_bytes() }
+    }
+
+    /// Fill in what depends on the place; each queue has its `first`.
+    pub fn place_at(&mut self, py: Python<'_>, position: i64, now_ms: i64) {
+        let mut next: Vec<i64> = self.queues.iter().map(|queue| queue.first).collect();
+        let mut rest = unsafe { self.buffer.bind(py).as_bytes_mut() };
+        let mut place = position;
+        for entry in &mut self.entries {
+            entry.queue_offset = 0;
+            if entry.is_queued {
+                entry.queue_offset = next[entry.queue];
+                next[entry.queue] += 1;
+            }
+            let (to, behind) = rest.split_at_mut(entry.size);
+            let hosts = &self.pairs[entry.pair].hosts;
+            record::place(to, hosts, entry.queue_offset, place, now_ms, self.shared.sealed);
+            place += entry.size as i64;
+            rest = behind;
+        }
+        self.placed = Some((position, now_ms));
+    }
+
     /// A `BatchResult`.
     fn columns(
         &self,

@@ -28,6 +28,7 @@ mod stored;
 mod survey;
 mod units;
 mod waiters;
+mod window;
 
 #[pymodule(name = "_native", gil_used = true)]
 fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -20,6 +20,7 @@ from lakelog.message import Message
 from lakelog.registry.builtin.flush import NoFlush
 from lakelog_testing.crash.opener import owned_by
 
+PUT_OK = lakelog.PutStatus.PUT_OK
 SEGMENT = 1 << 16
 PUTS = 400
 """Enough for some rolls, and for some more blocks."""
@@ -67,6 +68,11 @@ def test_the_same_puts_have_the_same_results(pair: list[lakelog.Store]) -> None:
     for store in pair:
         store.flush()
         assert store.wait_dispatched()
+    assert_same(plain, native)
+
+
+def assert_same(plain: lakelog.Store, native: lakelog.Store) -> None:
+    """The queues of both stores have the same messages, except for their store time."""
     assert native.max_offset == plain.max_offset
     for topic in ("t0", "t1", "t2"):
         for queue in (0, 1, 2, 3, 7):
@@ -75,6 +81,44 @@ def test_the_same_puts_have_the_same_results(pair: list[lakelog.Store]) -> None:
                 assert attrs.evolve(found, store_timestamp_ms=0) == attrs.evolve(
                     expected, store_timestamp_ms=0
                 )
+
+
+def test_the_same_batches_have_the_same_results(pair: list[lakelog.Store]) -> None:
+    plain, native = pair
+    for each in range(PUTS // 4):
+        batch = [
+            Message(
+                f"t{number % 3}",
+                b"x" * (number * each % 700),
+                queue_id=None if number % 5 else 7,
+                sys_flag=4 if number % 11 == 0 else 0,
+                born_timestamp_ms=1,
+            )
+            for number in range(1, each % 60 + 2)
+        ]
+        assert [seen(one) for one in native.put_batch(batch)] == [
+            seen(one) for one in plain.put_batch(batch)
+        ]
+    for store in pair:
+        store.flush()
+        assert store.wait_dispatched()
+    assert_same(plain, native)
+
+
+def test_a_batch_is_appended_by_compiled_code_unless_a_queue_is_new(tmp_path: Path) -> None:
+    with lakelog.open(tmp_path / "s", accelerator="native", flush="none") as store:
+        store.put(Message("t", b"", queue_id=0))
+        puts, encode = native_puts(store), store._current.last().puts._encode  # type: ignore[attr-defined]  # an appender's
+        known = encode([Message("t", b"x" * 900, queue_id=0)] * 40)
+        end = store.max_offset
+        assert puts.append_batch(known) == end + len(known.buffer) == store.max_offset
+        assert [each.queue_offset for each in known.results(PUT_OK)] == list(range(1, 41))
+        assert puts.append_batch(encode([Message("t", b"x", queue_id=1)] * 2)) is None
+        assert puts.append_batch(encode([Message("u", b"x", queue_id=0)] * 2)) is None
+        assert puts.append_batch(object()) is None
+        assert store.max_offset == end + len(known.buffer)
+        assert store.wait_dispatched()
+        assert len(list(store.read("t", 0))) == 41
 
 
 class Failing(NoFlush):
@@ -193,23 +237,27 @@ def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
 
 BESIDE = """
 import sys, lakelog
-path, accelerator, count = sys.argv[1:]
+path, accelerator, count, size = sys.argv[1:]
+body = b"x" * (1 if size == "1" else 600)
 with lakelog.open(path, accelerator=accelerator) as store:
-    for each in range(int(count)):
-        result = store.put(lakelog.Message("t", b"%d" % each, keys=accelerator, queue_id=0))
-        print(result.queue_offset, flush=True)
+    for each in range(0, int(count), int(size)):
+        message = lakelog.Message("t", body, keys=accelerator, queue_id=0)
+        results = [store.put(message)] if size == "1" else store.put_batch([message] * int(size))
+        print(*(result.queue_offset for result in results), flush=True)
 """
 
 
-def beside(path: Path, accelerator: str, count: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", BESIDE, str(path), accelerator, str(count)]
+def beside(path: Path, accelerator: str, count: int, size: int) -> subprocess.Popen[str]:
+    """A process that puts ``count`` messages, in batches of ``size``."""
+    command = [sys.executable, "-c", BESIDE, str(path), accelerator, str(count), str(size)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_plain_and_native_processes_append_side_by_side(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1, 10, 50])
+def test_plain_and_native_processes_append_side_by_side(tmp_path: Path, size: int) -> None:
     path = tmp_path / "s"
     with lakelog.open(path, flush="none", segment_size_bytes=SEGMENT) as store:
-        others = [beside(path, each, 1500) for each in ("none", "native", "none", "native")]
+        others = [beside(path, each, 1500, size) for each in ("none", "native", "none", "native")]
         mine = [store.put(Message("t", b"mine", queue_id=0)).queue_offset for _ in range(1500)]
         theirs = [[int(line) for line in each.communicate()[0].split()] for each in others]
         assert [each.wait() for each in others] == [0] * 4
@@ -220,11 +268,12 @@ def test_plain_and_native_processes_append_side_by_side(tmp_path: Path) -> None:
         assert [each.queue_offset for each in store.read("t", 0)] == offsets
 
 
-def test_killed_processes_leave_no_hole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1, 10, 50])
+def test_killed_processes_leave_no_hole(tmp_path: Path, size: int) -> None:
     path, acknowledged = tmp_path / "s", 0
     with lakelog.open(path, flush="none", segment_size_bytes=SEGMENT) as store:
         for turn in range(10):
-            writer = beside(path, "none" if turn % 2 else "native", 100_000)
+            writer = beside(path, "none" if turn % 2 else "native", 100_000, size)
             assert writer.stdout is not None
             lines = [writer.stdout.readline() for _ in range(50 + turn * 30)]
             writer.send_signal(signal.SIGKILL)
@@ -234,10 +283,11 @@ def test_killed_processes_leave_no_hole(tmp_path: Path) -> None:
         assert store.wait_dispatched()
         found = list(store.read("t", 0))
         assert [each.queue_offset for each in found] == list(range(len(found)))
-        assert acknowledged + 10 <= len(found) <= acknowledged + 20
+        assert acknowledged * size + 10 <= len(found) <= (acknowledged + 10) * size + 10
 
 
-def test_a_write_that_fails_fails_the_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_write_that_fails_fails_the_store(tmp_path: Path, size: int) -> None:
     store = lakelog.open(tmp_path / "s", accelerator="native", flush="inline")
     store.put(Message("t", b"", queue_id=0))
     segments = store._current.last().owned.log.segments  # type: ignore[union-attr]  # an owner's
@@ -246,7 +296,7 @@ def test_a_write_that_fails_fails_the_store(tmp_path: Path) -> None:
     with open(os.devnull, "rb") as unwritable:
         segments.window = (number + 1_000_000, *rest, unwritable.fileno(), below)
         with pytest.raises(StoreFailed, match="cannot write to the log") as caught:
-            store.put(Message("t", b"", queue_id=0))
+            store.put_batch([Message("t", b"", queue_id=0)] * size)
     assert isinstance(caught.value.__cause__, OSError)
     with pytest.raises(lakelog.PutRefused, match="the store failed"):
         store.put(Message("t", b"", queue_id=0))

@@ -55,7 +55,6 @@ class Appender:
         """
         self._log = log
         admit: Callable[[int], None] | None = getattr(replicator, "admit", None)
-        self._append = log.append if admit is None else partial(_append_admitted, log, admit)
         self._encode = callback.encode
         self._flush = flush
         self._replicator = replicator
@@ -63,6 +62,8 @@ class Appender:
         self._of_flush = blaming_flush(flush_failed)
         self._of_replicator = blaming_replicator(replicator_failed)
         self._putting = _putting(callback, log) if admit is None else None  # it asks nobody
+        append = log.append if self._putting is None else self._putting.append
+        self._append = append if admit is None else partial(_append_admitted, log, admit)
         self.answers_at_once = _all_have("answers_at_once", flush, replicator)
         later = getattr(flush, "submit_later", None)
         at_once = _all_have("answers_at_once", replicator)

@@ -128,9 +128,7 @@ class CommitLog:
 
     def putting(self, accelerator: Accelerator, encoder: Encoder) -> Putting | None:
         """A function of compiled code that encodes and appends a message; see ``accelerate``."""
-        if self.staged:
-            return None
-        return accelerator.putting(encoder, self)
+        return None if self.staged else accelerator.putting(encoder, self)
 
     def _paused(self) -> str | None:
         """Why puts are paused by the process with the services, if that is another process.

@@ -18,7 +18,7 @@ from lakelog.results import BatchResult, PutResult
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_native import _native
 
-SEAM: Final = 9
+SEAM: Final = 10
 """The version of lakelog's accelerator interface that the extension implements."""
 
 EncodedBatch.register(_native.Batch)
@@ -53,6 +53,21 @@ with suppress(TypeError):  # this Python lays out its classes in an unknown way:
     )
 
 
+class Putting:
+    """Appends by compiled code; a batch that is left to Python is appended by ``plainly``."""
+
+    def __init__(self, putter: _native.Putter, plainly: Callable[[EncodedBatch], int]) -> None:
+        self.put = putter.put
+        self.bound = putter.bound
+        self.append_batch = putter.append_batch
+        self._plainly = plainly
+
+    def append(self, batch: EncodedBatch) -> int:
+        """Append ``batch``; return the offset behind it."""
+        end = self.append_batch(batch)
+        return self._plainly(batch) if end is None else end
+
+
 class Native:
     """The extension, one object per process."""
 
@@ -85,9 +100,9 @@ class Native:
         encode = _native.BatchEncoder(encoder, _CLASSES).encode
         return encode
 
-    def putting(self, encoder: Encoder, log: Any) -> _native.Putter:
-        """Return an object that puts single messages."""
-        return _native.Putter(encoder, _CLASSES, log)
+    def putting(self, encoder: Encoder, log: Any) -> Putting:
+        """Return an object that appends messages and batches."""
+        return Putting(_native.Putter(encoder, _CLASSES, log), log.append)
 
     def lookups(self, parts: Any) -> _native.Lookups:
         """Return an object that looks up messages."""
