@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import tempfile
@@ -25,7 +26,7 @@ _TAIL_BYTES: Final = 300
 
 @attrs.define
 class Putting:
-    """A process that puts numbered messages one by one.
+    """A process that puts numbered messages one by one; each answer is collected.
 
     :ivar acks: number and time in ns of each put that was acknowledged
     :ivar refusals: number, time in ns and words of each that was not
@@ -144,7 +145,7 @@ class Found:
         return sum(
             before > after
             for queue in self.queues.values()
-            for before, after in zip(queue, queue[1:], strict=False)
+            for before, after in itertools.pairwise(queue)
         )
 
     def take(self, line: str) -> bool:
@@ -177,7 +178,7 @@ def read(store: Store, directory: Path) -> Found:
         found.told.append(f"reading did not end within {_READ_SECONDS} s")
         return found
     lines = done.stdout.decode(errors="replace").splitlines()
-    if not any([found.take(line) for line in lines]):
+    if not any(found.take(line) for line in lines):
         errors = done.stderr.decode(errors="replace").strip()
         found.told.append(f"{how(done.returncode)}: {errors[:_TAIL_BYTES]}")
     return found
