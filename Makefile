@@ -30,7 +30,7 @@ WORKERS ?= $(shell expr 2 \* $$(nproc))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-spark matrix plain lint format demo docs bench lock clean jdk-note
+.PHONY: help setup test test-spark matrix plain lint format demo docs bench compare lock clean jdk-note
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ docs: setup ## Build the documentation as a site (core/site/index.html)
 
 bench: $(VENV)/.installed-bench ## Measure beside the peers in requirements-bench.lock
 	$(BIN)/python -m tests.bench $(ARGS)
+
+compare: $(VENV)/.installed-bench ## Break lakelog and its peers, and write core/docs/comparison.md
+	$(BIN)/python -m tests.bench.comparison $(ARGS)
 
 # With 3.11, the oldest that the project supports: what is pinned then has wheels for all.
 lock: ## Pin the newest third-party packages again (needs python3.11)

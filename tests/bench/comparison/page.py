@@ -1,4 +1,4 @@
-"""The tables of ``core/docs/comparison.md``, made of the record; the text around them is the page's."""
+"""The tables of ``core/docs/comparison.md``, made of the record; the page has the words."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def _kills(record: Record) -> list[str]:
 
 def _cuts(record: Record) -> list[str]:
     promised = {each.name: "all" if each.is_durable else "not the last" for each in STORES}
+    headings = ("cuts", "acknowledged", "promised", "missing", "cuts that lost some")
     return _by_store(
         record["cuts"],
-        ("cuts", "acknowledged", "promised", "missing", "cuts that lost some")
-        + ("other bytes", "not opened", "what it said"),
+        (*headings, "other bytes", "not opened", "what it said"),
         lambda found: [
             found["rounds"],
             f"{found['acknowledged']:,}",
