@@ -80,31 +80,25 @@ def main() -> None:
     """Run, keep what was found after each store, and write the page."""
     options = arguments()
     options.dir.mkdir(parents=True, exist_ok=True)
-    found = record.load()
-    if not options.page:
-        found["machine"] = machine.describe(options.dir)
-        for part in options.parts or [*PARTS, "figures"]:
-            if part == "figures":
-                found["figures"] = {"date": _today(), "rows": figures.rows(options.figures)}
-            else:
-                _part(part, options, found)
-            record.save(found)
-    page.PAGE.write_text(page.page(found))
+    for part in () if options.page else options.parts or [*PARTS, "figures"]:
+        if part == "figures":
+            record.keep({part: {"date": _today(), "rows": figures.rows(options.figures)}})
+        else:
+            _part(part, options)
+    page.PAGE.write_text(page.page(record.load()))
     print(f"{page.PAGE}: written from {record.FILE}")
 
 
-def _part(part: str, options: argparse.Namespace, found: record.Record) -> None:
+def _part(part: str, options: argparse.Namespace) -> None:
     for store in stores_of(part):
         if options.only is not None and store.name not in options.only:
             continue
         what = run(part, PARTS[part](options), store, options.dir)
         print(f"{part}, {store.name}: {json.dumps(what)}", flush=True)
-        kept = found.setdefault(part, {"stores": {}})
-        kept["date"] = _today()
-        kept["stores"][store.name] = what
-        if store.missing() is None:
-            found.setdefault("versions", {})[store.name] = store.version()
-        record.save(found)
+        found: record.Record = {part: {"date": _today(), "stores": {store.name: what}}}
+        if "not_run" not in what:
+            found["versions"] = {store.name: store.version()}
+        record.keep({"machine": machine.describe(options.dir), **found})
 
 
 def _today() -> str:

@@ -17,7 +17,9 @@ from tests.bench.comparison.tally import Tally
 from tests.bench.model import CannotRunError
 from tests.faults.disks import Disk, made
 
-_LONGEST_SECONDS: Final = 0.3
+_LONGEST_SECONDS: Final = 0.5
+_LONGEST_BEFORE_CUT_SECONDS: Final = 3.0
+"""Longer than what the modes that do not wait for each sync let lie."""
 _ROUNDS_OF_A_STORE: Final = 5
 _PAUSE_US: Final = 200
 """Between puts on a small disk, so that those that wait for no sync do not fill it."""
@@ -54,20 +56,22 @@ def cuts(store: Store, scratch: Path, rounds: int, seed: int = 1) -> dict[str, A
             with Putting.started(store, directory, pause_us=_PAUSE_US) as putting:
                 if not putting.wait_outcomes(1):
                     raise CannotRunError(f"nothing was put in round {at + 1}: {putting.death()}")
-                time.sleep(choose.uniform(0.05, _LONGEST_SECONDS))
-                must = cut(disk, putting)
-            tally.add(must, len(must), read(store, directory))
+                time.sleep(choose.uniform(0.05, _LONGEST_BEFORE_CUT_SECONDS))
+                begun_ns, must = cut(disk, putting)
+            missing = tally.add(must, len(must), read(store, directory))
+            ages = [(begun_ns - at) / 1e6 for number, at in putting.acks if number in missing]
+            tally.oldest_lost_ms = max(tally.oldest_lost_ms, *ages, 0)
     return tally.record()
 
 
-def cut(disk: Disk, putting: Putting) -> set[int]:
-    """Cut the power and switch it on again; what had been acknowledged before."""
+def cut(disk: Disk, putting: Putting) -> tuple[int, set[int]]:
+    """Cut the power and switch it on again; when, and what had been acknowledged before."""
     begun_ns = time.monotonic_ns()
     disk.cut()
     putting.kill()
     disk.unmount()
     disk.mount()
-    return putting.acknowledged(before_ns=begun_ns)
+    return begun_ns, putting.acknowledged(before_ns=begun_ns)
 
 
 @contextmanager

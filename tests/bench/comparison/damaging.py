@@ -72,4 +72,5 @@ def _summary(trials: list[Found]) -> dict[str, Any]:
         "most_read": max(whole),
         "wrong": sum(each.wrong for each in trials),
         "words": next((each.told[0][:200] for each in trials if each.told), None),
+        "logged": next((each.logged[:200] for each in trials if each.logged), None),
     }

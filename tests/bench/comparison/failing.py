@@ -54,7 +54,7 @@ def syncs_then_cut(store: Store, scratch: Path) -> dict[str, Any]:
             putting.wait(lambda: was_injected(trace), _SECONDS)
             putting.wait_outcomes(_AFTER, _SECONDS)
             death = putting.death()
-            must = cut(disk, putting)
+            _, must = cut(disk, putting)
         return _result(store, directory, putting, must, death)
 
 
@@ -146,5 +146,6 @@ def _result(
         "refused": len(refusals),
         "refused_with": refusals[0][2][:200] if refusals else None,
         "acknowledged_after_refusal": after,
+        "logged": putting.logged,
         "death": death,
     }

@@ -15,6 +15,7 @@ BEGIN: Final = "<!-- {}: written by python -m tests.bench.comparison -->"
 END: Final = "<!-- end -->"
 _COUNTS: Final = ("acknowledged", "missing", "doubled", "wrong", "disordered", "unanswered")
 _WORDS_LENGTH: Final = 120
+_NOT_YET: Final = "Not in the record yet."
 _Found: TypeAlias = Mapping[str, Any]
 _Row: TypeAlias = Sequence[object]
 
@@ -26,7 +27,7 @@ def page(record: Record) -> str:
         begin = BEGIN.format(name)
         block = re.compile(f"{re.escape(begin)}.*?{END}", re.DOTALL)
         assert len(block.findall(text)) == 1, f"{PAGE} has not one place for {name}"
-        lines = "\n".join(table(record))
+        lines = "\n".join(table(record) if name in {"promises", *record} else [_NOT_YET])
         text = block.sub(lambda _, begin=begin, lines=lines: f"{begin}\n\n{lines}\n\n{END}", text)
     return text
 
@@ -65,6 +66,7 @@ def _kills(record: Record) -> list[str]:
 def _cuts(record: Record) -> list[str]:
     promised = {each.name: "all" if each.is_durable else "not the last" for each in STORES}
     headings = ("cuts", "acknowledged", "promised", "missing", "cuts that lost some")
+    headings = (*headings, "oldest of these, ms before the cut")
     return _by_store(
         record["cuts"],
         (*headings, "other bytes", "not opened", "what it said"),
@@ -73,7 +75,9 @@ def _cuts(record: Record) -> list[str]:
             f"{found['acknowledged']:,}",
             promised[found["name"]],
             f"{found['missing']:,}",
-            *(found[each] for each in ("lossy", "wrong", "unopened")),
+            found["lossy"],
+            f"{found['oldest_lost_ms']:,}" if found["missing"] else "-",
+            *(found[each] for each in ("wrong", "unopened")),
             _said(*found["told"]),
         ],
     )
@@ -83,9 +87,10 @@ def _refusals(part: str) -> Callable[[Record], list[str]]:
     def row(found: _Found) -> _Row:
         again = found.get("acknowledged_after_space", found["acknowledged_after_refusal"])
         ended = f"the process {found['death']}" if found["death"] else ""
+        logged = f"in its log: {found['logged']}" if found["logged"] and not ended else ""
         return [
             f"{found['refused']:,}",
-            _said(found["refused_with"] or "", ended),
+            _said(found["refused_with"] or "", ended, logged),
             "-" if again is None else "yes" if again else "no",
             f"{found['acknowledged']:,}",
             f"{found['missing']:,}",
@@ -109,14 +114,13 @@ def _damage(record: Record) -> list[str]:
             read = {f"{each['fewest_read']:,}": 1, f"{each['most_read']:,}": 1}
             row = [name, kind, f"{each['told']} of {each['trials']}", " to ".join(read)]
             counts = [each["silent_losses"], each["wrong"], each["unopened"]]
-            rows.append([*row, *counts, _said(each["words"] or "")])
+            logged = f"in its log: {each['logged']}" if each["logged"] and not each["told"] else ""
+            rows.append([*row, *counts, _said(each["words"] or "", logged)])
     headings = ("store", "damage", "told", "read whole", "losses not told", "other bytes")
     return _table((*headings, "not opened", "what it said"), rows)
 
 
 def _figures(record: Record) -> list[str]:
-    if "figures" not in record:
-        return ["Not in the record yet."]
     rows = record["figures"]["rows"]
     stores = list(dict.fromkeys(name for row in rows for name in row["median"]))
     found = [(row["what"], *(_number(row["median"].get(name)) for name in stores)) for row in rows]

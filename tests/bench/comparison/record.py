@@ -17,6 +17,17 @@ def load() -> Record:
     return found
 
 
-def save(record: Record) -> None:
-    """Keep it."""
-    FILE.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+def keep(found: Record) -> None:
+    """Add what was found now; what is there of other parts and stores stays."""
+    FILE.write_text(json.dumps(_merged(load(), found), indent=1, sort_keys=True) + "\n")
+
+
+def _merged(old: Record, new: Record) -> Record:
+    """What is kept after a run: its own findings, and those of other parts and stores."""
+    depth = {
+        name: {**old.get(name, {}), **value} for name, value in new.items() if name != "figures"
+    }
+    for name, part in depth.items():
+        if "stores" in part:
+            part["stores"] = {**old.get(name, {}).get("stores", {}), **new[name]["stores"]}
+    return {**old, **new, **depth}

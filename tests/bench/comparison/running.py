@@ -21,7 +21,7 @@ from tests.support.killing import ROOT
 PATIENCE_SECONDS: Final = 60.0
 _READ_SECONDS: Final = 300
 _POLL_SECONDS: Final = 0.005
-_TAIL_BYTES: Final = 300
+_LINE_BYTES: Final = 300
 
 
 @attrs.define
@@ -30,12 +30,14 @@ class Putting:
 
     :ivar acks: number and time in ns of each put that was acknowledged
     :ivar refusals: number, time in ns and words of each that was not
+    :ivar logged: the first line of its standard error, at the end
     """
 
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
     acks: list[tuple[int, int]] = attrs.field(factory=list)
     refusals: list[tuple[int, int, str]] = attrs.field(factory=list)
+    logged: str | None = None
     _ended: threading.Event = attrs.field(factory=threading.Event)
 
     @classmethod
@@ -58,6 +60,7 @@ class Putting:
             finally:
                 process.kill()
                 collecting.join()
+                putting.logged = putting._first_line() or None
 
     def _collect(self) -> None:
         assert self.process.stdout is not None
@@ -116,9 +119,13 @@ class Putting:
         code = self.process.poll()
         if code is None:
             return None
-        self.errors.seek(0)
-        told = self.errors.read().decode(errors="replace").strip()[-_TAIL_BYTES:]
+        told = self._first_line()
         return f"{how(code)}: {told}" if told else how(code)
+
+    def _first_line(self) -> str:
+        """The first line that it wrote to standard error."""
+        self.errors.seek(0)
+        return self.errors.readline(_LINE_BYTES).decode(errors="replace").strip()
 
 
 @attrs.define
@@ -129,12 +136,14 @@ class Found:
     :ivar queues: the numbers of each queue in the order of reading
     :ivar wrong: messages with other bytes than were put
     :ivar told: what the store said of damage
+    :ivar logged: what it wrote to its log besides, at the level of errors
     """
 
     open_ms: float | None = None
     queues: dict[int, list[int]] = attrs.field(factory=dict)
     wrong: int = 0
     told: list[str] = attrs.field(factory=list)
+    logged: str | None = None
 
     def numbers(self) -> list[int]:
         """All numbers that were read whole, with repetitions."""
@@ -178,9 +187,10 @@ def read(store: Store, directory: Path) -> Found:
         found.told.append(f"reading did not end within {_READ_SECONDS} s")
         return found
     lines = done.stdout.decode(errors="replace").splitlines()
+    errors = done.stderr.decode(errors="replace").strip()[:_LINE_BYTES]
+    found.logged = errors or None
     if not any(found.take(line) for line in lines):
-        errors = done.stderr.decode(errors="replace").strip()
-        found.told.append(f"{how(done.returncode)}: {errors[:_TAIL_BYTES]}")
+        found.told.append(f"{how(done.returncode)}: {errors}")
     return found
 
 

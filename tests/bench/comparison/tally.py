@@ -25,6 +25,7 @@ class Tally:
     :ivar unanswered: messages that are there and were never acknowledged
     :ivar unopened: rounds after which the store did not open
     :ivar lossy: rounds after which a message was missing
+    :ivar oldest_lost_ms: how long before a cut the oldest of these had been acknowledged
     """
 
     rounds: int = 0
@@ -36,6 +37,7 @@ class Tally:
     unanswered: int = 0
     unopened: int = 0
     lossy: int = 0
+    oldest_lost_ms: float = 0
     open_ms: list[float] = attrs.field(factory=list)
     told: list[str] = attrs.field(factory=list)
 
@@ -74,6 +76,7 @@ class Tally:
         """As JSON: of the times of opening the median and the longest, in ms."""
         found = attrs.asdict(self)
         times = found.pop("open_ms")
+        found["oldest_lost_ms"] = round(self.oldest_lost_ms)
         found["open_ms"] = round(statistics.median(times), 1) if times else None
         found["longest_open_ms"] = round(max(times), 1) if times else None
         return found

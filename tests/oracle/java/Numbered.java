@@ -81,7 +81,7 @@ public final class Numbered {
         }
     }
 
-    private MessageExtBrokerInner message(int number) {
+    private MessageExtBrokerInner message(int number) throws IOException {
         MessageExtBrokerInner message = messages.next(System.currentTimeMillis());
         message.setTopic(TOPIC);
         message.setQueueId(number % QUEUES);

@@ -12,12 +12,31 @@ from tests.bench.comparison.reading import Report
 
 
 class Reader:
-    def __init__(self, directory: Path, _options: Mapping[str, Any], _report: Report) -> None:
+    def __init__(self, directory: Path, _options: Mapping[str, Any], report: Report) -> None:
+        self._report = report
         self._db = Rdict(str(directory), Options(raw_mode=True))
 
     def messages(self) -> Iterator[tuple[int, bytes]]:
-        for value in self._db.values():
-            yield 0, value
+        """Forward to the end or to damage, then backward to it."""
+        cursor = self._db.iter()
+        cursor.seek_to_first()
+        last = b""
+        while cursor.valid():
+            last = cursor.key()
+            yield 0, cursor.value()
+            cursor.next()
+        try:
+            cursor.status()
+        except Exception as error:  # noqa: BLE001  # the package has no class of its own
+            self._report(str(error))
+            yield from ((0, value) for value in reversed(list(self._behind(last))))
+
+    def _behind(self, last: bytes) -> Iterator[bytes]:
+        cursor = self._db.iter()
+        cursor.seek_to_last()
+        while cursor.valid() and cursor.key() > last:
+            yield cursor.value()
+            cursor.prev()
 
     def check(self) -> None:
         pass
