@@ -26,9 +26,9 @@ def page(record: Record) -> str:
     for name, table in TABLES.items():
         begin = BEGIN.format(name)
         block = re.compile(f"{re.escape(begin)}.*?{END}", re.DOTALL)
-        assert len(block.findall(text)) == 1, f"{PAGE} has not one place for {name}"
-        lines = "\n".join(table(record) if name in {"promises", *record} else [_NOT_YET])
-        text = block.sub(lambda _, begin=begin, lines=lines: f"{begin}\n\n{lines}\n\n{END}", text)
+        lines = table(record) if name in {"promises", *record} else [_NOT_YET]
+        (old,) = block.findall(text)
+        text = text.replace(old, "\n".join([begin, "", *lines, "", END]))
     return text
 
 
@@ -65,11 +65,10 @@ def _kills(record: Record) -> list[str]:
 
 def _cuts(record: Record) -> list[str]:
     promised = {each.name: "all" if each.is_durable else "not the last" for each in STORES}
-    headings = ("cuts", "acknowledged", "promised", "missing", "cuts that lost some")
-    headings = (*headings, "oldest of these, ms before the cut")
+    lost = ("missing", "cuts that lost some", "oldest of these, ms before the cut")
     return _by_store(
         record["cuts"],
-        (*headings, "other bytes", "not opened", "what it said"),
+        ("cuts", "acknowledged", "promised", *lost, "other bytes", "not opened", "what it said"),
         lambda found: [
             found["rounds"],
             f"{found['acknowledged']:,}",
