@@ -16,6 +16,7 @@ from tests.bench.comparison.tally import Tally
 from tests.bench.model import CannotRunError
 from tests.support import required
 
+pytestmark = pytest.mark.timeout(600)  # the first one builds the real store
 OWN = ("lakelog", "sqlite", "rocketmq")
 SURE = ("missing", "doubled", "wrong", "disordered", "unopened")
 """No store that is compared does this when it is only killed."""
@@ -23,13 +24,14 @@ named = pytest.mark.parametrize("store", STORES, ids=lambda each: each.name)
 lakelogs = pytest.mark.parametrize("store", STORES[:2], ids=lambda each: each.name)
 
 
-def here(store: Store) -> None:
-    """Go on only if the store is here; in CI those must be that need no extra packages."""
+def here(store: Store) -> Store:
+    """The store, if it is here; in CI those must be that need no extra packages."""
     reason = store.missing()
     if reason is not None and store.driver in OWN:
         required.missing(reason)
     if reason is not None:
         pytest.skip(reason)
+    return store
 
 
 def done(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -41,10 +43,8 @@ def done(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 @named
-@pytest.mark.timeout(600)
 def test_a_store_that_is_killed_keeps_what_it_acknowledged(store: Store, tmp_path: Path) -> None:
-    here(store)
-    found = breaking.kills(store, tmp_path, rounds=2)
+    found = breaking.kills(here(store), tmp_path, rounds=2)
     assert found["rounds"] == 2
     assert found["acknowledged"] > 0
     assert {each: found[each] for each in SURE} == dict.fromkeys(SURE, 0)
@@ -53,36 +53,35 @@ def test_a_store_that_is_killed_keeps_what_it_acknowledged(store: Store, tmp_pat
 @pytest.mark.root
 @lakelogs
 def test_lakelog_keeps_what_it_acknowledged_before_a_cut(store: Store, tmp_path: Path) -> None:
-    found = done(lambda: breaking.cuts(store, tmp_path, rounds=2))
+    found = done(lambda: breaking.cuts(here(store), tmp_path, rounds=2))
     assert (found["rounds"], found["missing"], found["wrong"]) == (2, 0, 0)
 
 
 @pytest.mark.root
 @lakelogs
 def test_lakelog_never_goes_on_after_a_failed_sync(store: Store, tmp_path: Path) -> None:
-    found = done(lambda: failing.sync_once(store, tmp_path / "scratch"))
+    found = done(lambda: failing.sync_once(here(store), tmp_path / "scratch"))
     assert found["refused"] > 0
     assert (found["acknowledged_after_refusal"], found["missing"]) == (0, 0)
 
 
 @pytest.mark.root
 def test_what_fails_for_good_is_never_acknowledged(tmp_path: Path) -> None:
-    found = done(lambda: failing.syncs_then_cut(by_name("lakelog"), tmp_path / "scratch"))
+    found = done(lambda: failing.syncs_then_cut(here(STORES[0]), tmp_path / "scratch"))
     assert found["refused"] > 0
     assert found["missing"] == 0
 
 
 @pytest.mark.root
 def test_lakelog_goes_on_once_there_is_space_again(tmp_path: Path) -> None:
-    found = done(lambda: failing.full_disk(by_name("lakelog"), tmp_path / "scratch"))
+    found = done(lambda: failing.full_disk(here(STORES[0]), tmp_path / "scratch"))
     assert found["refused"] > 0
     assert found["acknowledged_after_space"] > 0
     assert (found["missing"], found["death"]) == (0, None)
 
 
 def test_lakelog_tells_of_damage(tmp_path: Path) -> None:
-    (store, *_) = damaged_stores()
-    found = damaging.damage(store, tmp_path, flips=2)
+    found = damaging.damage(here(damaged_stores()[0]), tmp_path, flips=2)
     assert found["untouched"]["told"] == 0
     assert found["untouched"]["fewest_read"] == damaging.MESSAGES
     for kind in ("flipped", "zeroed", "truncated"):
