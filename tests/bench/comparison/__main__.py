@@ -70,10 +70,13 @@ def run(part: str, work: _Part, store: Store, parent: Path) -> dict[str, Any]:
     if reason is not None:
         return {"not_run": f"not run: {reason}"}
     with tempfile.TemporaryDirectory(dir=parent) as folder:
+        scratch = Path(folder) / "scratch"
         try:
-            return work(store, Path(folder) / "scratch")
+            found = work(store, scratch)
         except CannotRunError as error:
-            return {"not_run": f"not run: {error}"}
+            found = {"not_run": f"not run: {error}"}
+    without_place: dict[str, Any] = json.loads(json.dumps(found).replace(f"{scratch}/", ""))
+    return without_place
 
 
 def main() -> None:

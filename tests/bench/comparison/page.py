@@ -85,12 +85,13 @@ def _cuts(record: Record) -> list[str]:
 def _refusals(part: str) -> Callable[[Record], list[str]]:
     def row(found: _Found) -> _Row:
         again = found.get("acknowledged_after_space", found["acknowledged_after_refusal"])
+        goes_on = "yes" if again else "no"
         ended = f"the process {found['death']}" if found["death"] else ""
         logged = f"in its log: {found['logged']}" if found["logged"] and not ended else ""
         return [
             f"{found['refused']:,}",
             _said(found["refused_with"] or "", ended, logged),
-            "-" if again is None else "yes" if again else "no",
+            goes_on if found["refused"] else "refused none",
             f"{found['acknowledged']:,}",
             f"{found['missing']:,}",
             found["unopened"],
@@ -145,8 +146,8 @@ def _by_store(
 
 def _said(*words: str) -> str:
     """Words as a cell of a table."""
-    each = [f"`{re.sub(r'[|`]', ' ', word[:_WORDS_LENGTH])}`" for word in words if word]
-    return "; ".join(each) or "-"
+    plain = [re.sub(r"[|`\s]+", " ", word)[:_WORDS_LENGTH] for word in words if word]
+    return "; ".join(f"`{word}`" for word in plain) or "-"
 
 
 def _table(headings: Sequence[str], rows: Iterable[_Row]) -> list[str]:
