@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -98,7 +99,9 @@ def _part(part: str, options: argparse.Namespace) -> None:
             continue
         what = run(part, PARTS[part](options), store, options.dir)
         print(f"{part}, {store.name}: {json.dumps(what)}", flush=True)
-        found: record.Record = {part: {"date": _today(), "stores": {store.name: what}}}
+        load = round(os.getloadavg()[0], 1)
+        entry = {"date": _today(), "load": load, "stores": {store.name: what}}
+        found: record.Record = {part: entry}
         if "not_run" not in what:
             found["versions"] = {store.name: store.version()}
         record.keep({"machine": machine.describe(options.dir), **found})

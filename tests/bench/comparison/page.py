@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from tests.bench.comparison.record import Record
-from tests.bench.comparison.stores import STORES
+from tests.bench.comparison.stores import STORES, damaged_stores
 from tests.support.killing import ROOT
 
 PAGE: Final = ROOT / "core" / "docs" / "comparison.md"
@@ -105,7 +105,8 @@ def _refusals(part: str) -> Callable[[Record], list[str]]:
 
 def _damage(record: Record) -> list[str]:
     rows = list[_Row]()
-    for name, found in record["damage"]["stores"].items():
+    for name in (each.name for each in damaged_stores()):
+        found = record["damage"]["stores"].get(name, {"not_run": "not run"})
         if "not_run" in found:
             rows.append([name, found["not_run"]])
             continue
@@ -117,7 +118,7 @@ def _damage(record: Record) -> list[str]:
             logged = f"in its log: {each['logged']}" if each["logged"] and not each["told"] else ""
             rows.append([*row, *counts, _said(each["words"] or "", logged)])
     headings = ("store", "damage", "told", "read whole", "losses not told", "other bytes")
-    return _table((*headings, "not opened", "what it said"), rows)
+    return [_when(record["damage"]), "", *_table((*headings, "not opened", "what it said"), rows)]
 
 
 def _figures(record: Record) -> list[str]:
@@ -141,7 +142,11 @@ def _by_store(
         for name, each in found
         if each is not None
     ]
-    return [f"Of {part['date']}.", "", *_table(("store", *headings), rows)]
+    return [_when(part), "", *_table(("store", *headings), rows)]
+
+
+def _when(part: Mapping[str, Any]) -> str:
+    return f"Of {part['date']}, at a load of {part['load']:.0f}."
 
 
 def _said(*words: str) -> str:

@@ -60,7 +60,7 @@ class Putting:
             finally:
                 process.kill()
                 collecting.join()
-                putting.logged = putting._first_line() or None
+                putting.logged = putting._errors()[0] or None
 
     def _collect(self) -> None:
         assert self.process.stdout is not None
@@ -119,13 +119,14 @@ class Putting:
         code = self.process.poll()
         if code is None:
             return None
-        told = self._first_line()
+        told = self._errors()[-1]
         return f"{how(code)}: {told}" if told else how(code)
 
-    def _first_line(self) -> str:
-        """The first line that it wrote to standard error."""
+    def _errors(self) -> list[str]:
+        """The lines of its standard error."""
         self.errors.seek(0)
-        return self.errors.readline(_LINE_BYTES).decode(errors="replace").strip()
+        lines = self.errors.read().decode(errors="replace").splitlines()
+        return [line[:_LINE_BYTES] for line in lines] or [""]
 
 
 @attrs.define

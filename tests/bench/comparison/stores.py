@@ -26,7 +26,7 @@ _ROCKSDB: Final = "https://github.com/facebook/rocksdb/wiki/Basic-Operations#syn
 _ROCKETMQ: Final = "https://github.com/apache/rocketmq/blob/develop/docs/en/Design_Store.md"
 _SQLITE: Final = "https://www.sqlite.org/pragma.html#pragma_synchronous"
 _PROGRAM: Final = "tests.bench.comparison.child"
-_DURABLE: Final = "a put that returned survives a power cut"
+_DURABLE: Final = "on the disk: survives a power cut"
 
 
 @attrs.frozen
