@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 FILE: Final = Path(__file__).with_name("found.json")
 Record: TypeAlias = dict[str, Any]
-"""``machine``; ``versions`` by store; for each part ``{"date", "load", "stores": {name: what}}``."""
+"""``machine``; ``versions`` by store; ``{"date", "load", "stores": {name: what}}`` by part."""
 
 
 def load() -> Record:

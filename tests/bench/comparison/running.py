@@ -116,7 +116,7 @@ class Putting:
 
     def death(self) -> str | None:
         """How it ended, if it ended by itself."""
-        code = self.process.poll()
+        code = self.process.wait() if self.has_ended else self.process.poll()
         if code is None:
             return None
         told = self._errors()[-1]
