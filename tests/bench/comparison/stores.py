@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
@@ -179,8 +178,3 @@ def by_name(name: str) -> Store:
 def damaged_stores() -> list[Store]:
     """One mode of each store: damage does not depend on it."""
     return list({each.driver: each for each in reversed(STORES)}.values())[::-1]
-
-
-def key_of(name: str) -> str:
-    """A name for a folder."""
-    return re.sub(r"\W+", "-", name)
