@@ -30,7 +30,7 @@ WORKERS ?= $(shell expr 2 \* $$(nproc))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-spark matrix plain lint format demo docs bench sbom lock clean jdk-note
+.PHONY: help setup test test-spark matrix plain lint format demo docs bench compare sbom lock clean jdk-note
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +99,8 @@ sbom: ## Write a bill of materials of requirements.lock (sbom.json, CycloneDX)
 	test -x .venv-sbom/bin/cyclonedx-py || { \
 		python3.11 -m venv .venv-sbom && .venv-sbom/bin/python -m pip install --quiet cyclonedx-bom; }
 	.venv-sbom/bin/cyclonedx-py requirements --output-format JSON --output-file sbom.json requirements.lock
+compare: $(VENV)/.installed-bench ## Break lakelog and its peers, and write core/docs/comparison.md
+	$(BIN)/python -m tests.bench.comparison $(ARGS)
 
 # With 3.11, the oldest that the project supports: what is pinned then has wheels for all.
 lock: ## Pin the newest third-party packages again (needs python3.11)

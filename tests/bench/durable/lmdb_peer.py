@@ -16,7 +16,7 @@ from tests.bench.content import properties
 from tests.bench.durable.gathering import Gathering
 from tests.bench.durable.work import Options
 
-_MAP_BYTES = 64 << 30  # address space, not disk
+MAP_BYTES = 64 << 30  # address space, not disk
 
 
 class Peer:
@@ -25,7 +25,7 @@ class Peer:
 
     def open(self, directory: Path, options: Options) -> None:
         sync = options.get("sync", True)
-        self._env = lmdb.open(str(directory), map_size=_MAP_BYTES, max_spare_txns=4, sync=sync)
+        self._env = lmdb.open(str(directory), map_size=MAP_BYTES, max_spare_txns=4, sync=sync)
         self._is_shared = options.get("shared", False)
         if options.get("grouped"):
             self.put = Gathering(self._commit).put  # type: ignore[method-assign]  # grouped, as asked for

@@ -1,0 +1,200 @@
+"""A process that puts until something happens to it, and one that reads what is left."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import attrs
+
+from tests.bench.comparison.stores import Store
+from tests.support.killing import ROOT
+
+PATIENCE_SECONDS: Final = 60.0
+_READ_SECONDS: Final = 300
+_POLL_SECONDS: Final = 0.005
+_LINE_BYTES: Final = 300
+
+
+@attrs.define
+class Putting:
+    """A process that puts numbered messages one by one; each answer is collected.
+
+    :ivar acks: number and time in ns of each put that was acknowledged
+    :ivar refusals: number, time in ns and words of each that was not
+    :ivar logged: the first line of its standard error, at the end
+    """
+
+    process: subprocess.Popen[bytes]
+    errors: IO[bytes]
+    acks: list[tuple[int, int]] = attrs.field(factory=list)
+    refusals: list[tuple[int, int, str]] = attrs.field(factory=list)
+    logged: str | None = None
+    _ended: threading.Event = attrs.field(factory=threading.Event)
+
+    @classmethod
+    @contextmanager
+    def started(
+        cls, store: Store, directory: Path, first: int = 0, count: int = 0, pause_us: int = 0
+    ) -> Iterator[Putting]:
+        """Start it; at the end it is killed, if it lives."""
+        command = store.putter(directory, first, count, pause_us)
+        directory.mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryFile() as errors,
+            subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors) as process,
+        ):
+            putting = cls(process, errors)
+            collecting = threading.Thread(target=putting._collect)
+            collecting.start()
+            try:
+                yield putting
+            finally:
+                process.kill()
+                collecting.join()
+                putting.logged = putting._errors()[0] or None
+
+    def _collect(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if not line.endswith(b"\n"):
+                break  # it was cut
+            word, *rest = line.decode(errors="replace").split(maxsplit=3)
+            if word == "ack":
+                self.acks.append((int(rest[0]), int(rest[1])))
+            elif word == "no":
+                self.refusals.append((int(rest[0]), int(rest[1]), rest[2].strip()))
+        self._ended.set()
+
+    @property
+    def outcomes(self) -> int:
+        """How many puts were answered."""
+        return len(self.acks) + len(self.refusals)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it died, or is through."""
+        return self._ended.is_set()
+
+    def wait(self, done: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
+        """Wait until something is so; false if the process ended before, or it takes too long."""
+        until = time.monotonic() + seconds
+        while not done():
+            if self.has_ended or time.monotonic() > until:
+                return done()
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def wait_outcomes(self, more: int, seconds: float = PATIENCE_SECONDS) -> bool:
+        """Wait for so many more answers."""
+        most = self.outcomes + more
+        return self.wait(lambda: self.outcomes >= most, seconds)
+
+    def kill(self) -> None:
+        """Send SIGKILL, and collect what it told before."""
+        self.process.kill()
+        self.process.wait()
+        self._ended.wait(PATIENCE_SECONDS)
+
+    def acknowledged(self, before_ns: int | None = None) -> set[int]:
+        """The numbers that were acknowledged, before an instant."""
+        return {number for number, at in self.acks if before_ns is None or at < before_ns}
+
+    @property
+    def next_number(self) -> int:
+        """A number that was not put, even if a put was under way."""
+        last = [each[-1][0] for each in (self.acks, self.refusals) if each]
+        return max(last, default=-1) + 2
+
+    def death(self) -> str | None:
+        """How it ended, if it ended by itself."""
+        code = self.process.wait() if self.has_ended else self.process.poll()
+        if code is None:
+            return None
+        told = self._errors()[-1]
+        return f"{how(code)}: {told}" if told else how(code)
+
+    def _errors(self) -> list[str]:
+        """The lines of its standard error."""
+        self.errors.seek(0)
+        lines = self.errors.read().decode(errors="replace").splitlines()
+        return [line[:_LINE_BYTES] for line in lines] or [""]
+
+
+@attrs.define
+class Found:
+    """What a new process read.
+
+    :ivar open_ms: how long opening took; ``None`` if the store did not open
+    :ivar queues: the numbers of each queue in the order of reading
+    :ivar wrong: messages with other bytes than were put
+    :ivar told: what the store said of damage
+    :ivar logged: what it wrote to its log besides, at the level of errors
+    """
+
+    open_ms: float | None = None
+    queues: dict[int, list[int]] = attrs.field(factory=dict)
+    wrong: int = 0
+    told: list[str] = attrs.field(factory=list)
+    logged: str | None = None
+
+    def numbers(self) -> list[int]:
+        """All numbers that were read whole, with repetitions."""
+        return [number for queue in self.queues.values() for number in queue]
+
+    def disordered(self) -> int:
+        """How many come behind a greater one in their queue."""
+        return sum(
+            before > after
+            for queue in self.queues.values()
+            for before, after in itertools.pairwise(queue)
+        )
+
+    def take(self, line: str) -> bool:
+        """Take a line of the reader; whether it is the last one."""
+        word, _, rest = line.partition(" ")
+        if word == "m":
+            queue, number = rest.split()
+            self.queues.setdefault(int(queue), []).append(int(number))
+        elif word == "open":
+            self.open_ms = float(rest) * 1000
+        elif word == "bad":
+            self.wrong += 1
+        elif word == "error":
+            self.told.append(rest)
+        return word == "end"
+
+
+def read(store: Store, directory: Path) -> Found:
+    """Open the store in a new process, and read it to its end."""
+    found = Found()
+    try:
+        done = subprocess.run(
+            store.reader(directory),
+            cwd=ROOT,
+            capture_output=True,
+            timeout=_READ_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        found.told.append(f"reading did not end within {_READ_SECONDS} s")
+        return found
+    lines = done.stdout.decode(errors="replace").splitlines()
+    errors = done.stderr.decode(errors="replace").strip()[:_LINE_BYTES]
+    found.logged = errors or None
+    if not any(found.take(line) for line in lines):
+        found.told.append(f"{how(done.returncode)}: {errors}")
+    return found
+
+
+def how(code: int) -> str:
+    """An exit code in words."""
+    return f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
