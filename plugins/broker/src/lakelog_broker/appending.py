@@ -16,7 +16,12 @@ from lakelog import Message, PutResult, Store, StoredMessage
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog.format.sysflag import TRANSACTION_MASK
 from lakelog_broker.codes import Refused, ResponseCode
-from lakelog_broker.properties import property_value, stored_properties, with_properties
+from lakelog_broker.properties import (
+    CommonProperties,
+    property_value,
+    stored_properties,
+    with_properties,
+)
 from lakelog_queues.units.delays import DELAYS_MS
 
 Results: TypeAlias = Sequence[PutResult] | Awaitable[Sequence[PutResult]]
@@ -66,12 +71,14 @@ class BrokerAppender:
         self._store = store
         self._put: Callable[[Message], PutResult | Awaitable[PutResult]] = store.put
         self._put_batch: Callable[[Sequence[Message]], Results] = store.put_batch
+        self.puts_wait = store.puts_wait
         if store.puts_wait:  # the event loop goes on, and puts share syncs
             self._put, self._put_batch = store.put_async, store.put_batch_async
         # In the order in which RocketMQ's broker adds them.
         self._cluster = f"\x02CLUSTER\x01{cluster}\x02".encode()
         traced = f"\x02MSG_REGION\x01{region}\x02TRACE_ON\x01true".encode()
         self._of_clients = traced + self._cluster
+        self._common = CommonProperties(self._of_clients)
 
     def append(self, message: Message) -> PutResult | Awaitable[PutResult]:
         """Append a message of a client; its properties are bytes.
@@ -82,6 +89,17 @@ class BrokerAppender:
         :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreFailed`.
         """
         return self._append(message, self._of_clients)
+
+    def put_common(self, message: Message, properties: bytes) -> PutResult | None:
+        """As :meth:`append`, where no put waits; ``None``, and nothing done, to be left to it."""
+        stored = self._common.stored(properties)
+        if stored is None or self.puts_wait:
+            return None
+        message.properties = stored
+        message.store_host = self.store_host
+        if b"WAIT\x01false" in stored:
+            message.wait_store_ok = False
+        return self._store.put(message)
 
     def append_made(self, message: Message) -> PutResult | Awaitable[PutResult]:
         """Append a message that the broker makes for a client, as a retry; as :meth:`append`."""

@@ -8,8 +8,10 @@ the order of its ``HashMap``. Source: RocketMQ 5.3.3, ``MessageDecoder``.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final
 
 from lakelog_queues.units.javahash import hash_of_utf8
 
@@ -22,6 +24,11 @@ _OF_BROKERS: Final = (
 )
 """Properties that only a broker sets: with them a client could write into another topic, or end
 the transaction of another client."""
+_IS_SPECIAL: Final = re.compile(
+    rb"(?:%b|DELAY|TIMER_.*|TRAN_MSG)" % b"|".join(_OF_BROKERS)
+).fullmatch
+"""Of the broker, or for which it sets a message aside."""
+_MOST_ORDERS: Final = 1024
 _ROWS: Final = 128
 """Of the hash map at first; it doubles beyond three quarters."""
 _HAS_OF_BROKERS: Final = re.compile(rb"(?:^|\x02)(?:%b)\x01" % b"|".join(_OF_BROKERS)).search
@@ -63,8 +70,8 @@ def with_properties(properties: bytes, without: tuple[bytes, ...] = (), **added:
     b'B\x013\x02'
     """
     entries = _entries(properties)
-    for name in without:
-        entries.pop(name, None)
+    for each in without:
+        entries.pop(each, None)
     for name, value in added.items():
         entries[name.encode()] = f"{name}\x01{value}".encode()
     return _encoded(entries)
@@ -96,6 +103,44 @@ def _in_order(names: tuple[bytes, ...]) -> tuple[bytes, ...]:
         return (value ^ (value & 0xFFFFFFFF) >> 16) & (rows - 1)
 
     return tuple(sorted(names, key=row))
+
+
+class CommonProperties:
+    """The stored form of common properties of a client, by one look-up of all their names.
+
+    :param added: the properties that are added, as a property string
+    """
+
+    def __init__(self, added: bytes) -> None:
+        self._added = [*filter(None, added.split(b"\x02")), b""]
+        self._orders: dict[tuple[bytes, ...], Callable[[list[bytes]], Any] | None] = {}
+
+    def stored(self, properties: bytes) -> bytes | None:
+        """As :func:`stored_properties`, with those that are added.
+
+        ``None`` for properties that are of the broker, that set a message aside, that repeat, or
+        that lack a name or a value.
+        """
+        if properties[-1:] != b"\x02":
+            properties += b"\x02"
+        parts = properties.split(b"\x02")
+        parts.pop()
+        if properties.count(b"\x01") != len(parts) or b"\x01\x02" in properties:
+            return None
+        names = tuple([each.partition(b"\x01")[0] for each in parts])
+        if names not in self._orders:
+            self._note(names)
+        order = self._orders[names]
+        return None if order is None else b"\x02".join(order(parts + self._added))
+
+    def _note(self, names: tuple[bytes, ...]) -> None:
+        if len(self._orders) >= _MOST_ORDERS:
+            self._orders.clear()
+        every = (*names, *(each.partition(b"\x01")[0] for each in self._added[:-1]))
+        at = {name: place for place, name in enumerate(every)}
+        is_common = b"" not in at and len(at) == len(every) and not any(map(_IS_SPECIAL, names))
+        order = [at[name] for name in _in_order(every)]
+        self._orders[names] = itemgetter(*order, len(every)) if is_common else None
 
 
 def client_properties(properties: bytes) -> bytes:

@@ -154,7 +154,7 @@ class SendRequests:
         put = self._broker.appender.append(message)
         handle = RecallHandle.of(message.properties, self._broker.settings.name)
         if isinstance(put, PutResult):
-            return self._sent(request, queue_id, [put], handle)
+            return self.sent(request, queue_id, [put], handle)
         return self._sent_later(request, queue_id, put, handle)
 
     def _topic_of(self, header: SendHeader) -> TopicConfig:
@@ -208,7 +208,7 @@ class SendRequests:
         shared = _checked(header.properties, header.topic)
         puts = self._broker.appender.append_batch(messages, shared)
         if isinstance(puts, Sequence):
-            return self._sent(request, queue_id, puts)
+            return self.sent(request, queue_id, puts)
         return self._batch_later(request, queue_id, puts)
 
     async def _sent_later(
@@ -218,20 +218,21 @@ class SendRequests:
         put: Awaitable[PutResult],
         handle: RecallHandle | None,
     ) -> Answer:
-        return self._sent(request, queue_id, [await put], handle)
+        return self.sent(request, queue_id, [await put], handle)
 
     async def _batch_later(
         self, request: RemotingCommand, queue_id: int, puts: Awaitable[Sequence[PutResult]]
     ) -> Answer:
-        return self._sent(request, queue_id, await puts)
+        return self.sent(request, queue_id, await puts)
 
-    def _sent(
+    def sent(
         self,
         request: RemotingCommand,
         queue_id: int,
         puts: Sequence[PutResult],
         handle: RecallHandle | None = None,
     ) -> RemotingCommand:
+        """The answer to a send."""
         first = puts[0]
         response = request.response()
         if len(puts) > 1 or first.status is not _PUT_OK:
