@@ -247,11 +247,14 @@ class Connection(asyncio.Protocol):
     def respond(self, request: RemotingCommand, answer: Answer) -> None:
         """Write an answer with those to the other requests that were received with this one."""
         if answer is not None and not request.is_one_way:
-            frame = encode_frame(answer)
-            self._responses.append(frame)
-            self._response_bytes += len(frame)
-            if self._response_bytes > _WRITE_BYTES:
-                self._write_responses()
+            self.respond_frame(encode_frame(answer))
+
+    def respond_frame(self, frame: bytes) -> None:
+        """As :meth:`respond`, with a whole frame."""
+        self._responses.append(frame)
+        self._response_bytes += len(frame)
+        if self._response_bytes > _WRITE_BYTES:
+            self._write_responses()
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -8,17 +8,20 @@ topics that are made, batches, retries, messages for later, puts that wait, and 
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 
 import attrs
 
-from lakelog import Message
+from lakelog import Message, PutResult
+from lakelog.format.message_id import format_message_id
+from lakelog.status import PutStatus
 from lakelog_broker.appending import is_system_topic
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
-from lakelog_broker.remoting.connection import Answer, Connection, failed
-from lakelog_broker.remoting.frame import ONE_WAY_FLAG, RemotingCommand
+from lakelog_broker.remoting.connection import Connection, failed
+from lakelog_broker.remoting.frame import RemotingCommand, answer_template, framed
 from lakelog_broker.remoting.handlers.sending import SendHeader, SendRequests
 from lakelog_broker.state.topics import WRITABLE
 from lakelog_rocketmq.config.topics import TopicConfig
@@ -34,7 +37,9 @@ _READ: Final = re.compile(
 _FIELD: Final = re.compile(r'"(\w)":"([^"]*)"')
 _MOST_KINDS: Final = 1024
 _CODE: Final = RequestCode.SEND_MESSAGE_V2
-_ONE_WAY: Final = str(ONE_WAY_FLAG).encode()
+_PUT_OK: Final = PutStatus.PUT_OK
+_OFFSET_DIGITS: Final = 16
+"""Of a message id, behind those of its host."""
 
 
 @attrs.frozen
@@ -58,6 +63,12 @@ class PlainSends:
     def __init__(self, broker: Broker, sends: SendRequests, *, has_users: bool) -> None:
         self._appender, self._topics, self._sends = broker.appender, broker.topics, sends
         self._is_off = has_users or broker.appender.puts_wait
+        region = json.dumps(broker.settings.region, ensure_ascii=False).replace("%", "%%")
+        self._template = answer_template(
+            '"msgId":"%b%016X","queueId":"%d","queueOffset":"%d",'
+            f'"MSG_REGION":{region},"TRACE_ON":"true"'
+        )
+        self._host, self._host_digits = "", b""
         self._kinds: dict[tuple[bytes, ...], _Kind] = {}
 
     def take(self, connection: Connection, frame: bytes) -> bool:
@@ -84,20 +95,25 @@ class PlainSends:
             born_host=connection.peer,
             reconsume_times=kind.reconsume_times,
         )
-        request = None if way == _ONE_WAY else RemotingCommand(_CODE, int(opaque))
-        answer: Answer = None
+        request = RemotingCommand(_CODE, int(opaque), int(way))
         try:
             put = self._appender.put_common(message, properties)
         except Exception as error:  # noqa: BLE001  # as of any request
-            answer = failed(request or _UNANSWERED, error)
-        else:
-            if put is None:
-                return False
-            if request is not None:
-                answer = self._sends.sent(request, queue_id, [put])
-        if request is not None:
-            connection.respond(request, answer)
-        return True
+            connection.respond(request, failed(request, error))
+            return True
+        if put is not None and not request.is_one_way:
+            self._answer(connection, request, put)
+        return put is not None
+
+    def _answer(self, connection: Connection, request: RemotingCommand, put: PutResult) -> None:
+        if put.status is not _PUT_OK:
+            connection.respond(request, self._sends.sent(request, put.queue_id, [put]))
+            return
+        if put.store_host != self._host:
+            self._host = put.store_host
+            self._host_digits = format_message_id(put.store_host, 0)[:-_OFFSET_DIGITS].encode()
+        values = self._host_digits, put.physical_offset, put.queue_id, put.queue_offset
+        connection.respond_frame(framed(self._template % (*values, request.opaque)))
 
     def _kind(self, parts: tuple[bytes, ...]) -> _Kind | None:
         kind = self._kinds.get(parts)
@@ -124,6 +140,3 @@ class PlainSends:
             header.sys_flag,
             header.reconsume_times,
         )
-
-
-_UNANSWERED: Final = RemotingCommand(_CODE, 0, ONE_WAY_FLAG)
