@@ -13,13 +13,15 @@ import pytest
 import lakelog
 from lakelog import StoredMessage
 from lakelog_broker.codes import RequestCode as Code
+from lakelog_broker.properties import stored_properties
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import Response, call
 from tests.broker.later import lakelogs_broker
 from tests.replication.broker import eventually
 from tests.replication.masterbroker import CREATE_GROUP, broker
+from tests.support.fixtures import StoreFixtures
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 _TOPIC: Final = "Stored"
 _BORN_MS: Final = 1_700_000_000_000
@@ -93,6 +95,20 @@ def _records(path: Path) -> list[Mapping[str, object]]:
         return [_fields(each) for each in store.scan() if each.topic in _PLACES]
 
 
+def test_properties_of_a_real_broker_are_in_the_order_of_stored_ones(
+    store_fixtures: StoreFixtures,
+) -> None:
+    """Without a JDK: a message of a batch has its own properties first, then those of the batch."""
+    with lakelog.open(store_fixtures.get("real_broker").store, mode="read") as store:
+        texts = [each.properties_bytes for each in store.scan()]
+    batched = [text for text in texts if text.count(b"UNIQ_KEY\x01") == 2]
+    assert 0 < len(batched) < len(texts)
+    for text in texts:
+        own = text.index(b"MSG_REGION\x01") if text in batched else 0
+        assert stored_properties(text[own:]) == text[own:]
+
+
+@pytest.mark.java
 def test_sends_are_stored_as_by_rocketmq(tmp_path: Path) -> None:
     """Order of properties included: that of a Java map."""
     (tmp_path / "ours").mkdir()
