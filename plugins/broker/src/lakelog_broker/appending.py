@@ -88,6 +88,8 @@ class BrokerAppender:
         Raises :class:`Refused` for a time of delivery beyond the limit,
         :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreFailed`.
         """
+        if b"WAIT\x01false" in (message.properties or b""):
+            message.wait_store_ok = False
         return self._append(message, self._of_clients)
 
     def put_common(self, message: Message, properties: bytes) -> PutResult | None:
@@ -109,8 +111,6 @@ class BrokerAppender:
         given: Any = message.properties or b""
         message.properties = properties = stored_properties(given + added)
         message.store_host = self.store_host
-        if b"WAIT\x01false" in properties:
-            message.wait_store_ok = False
         if b"DELAY\x01" in properties or b"TIMER_D" in properties or b"TRAN_MSG\x01" in properties:
             self._set_aside(message, properties)
         return self._put(message)

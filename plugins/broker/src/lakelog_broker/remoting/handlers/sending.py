@@ -263,12 +263,12 @@ class SendRequests:
         if times >= limit or level < 0:
             self._broker.topics.of_group(DEAD_LETTER_PREFIX, group)
             message = dead_letter_of(stored, group, times + 1)
-            message.properties = with_properties(message.properties, _NOT_RETURNED)  # type: ignore[arg-type]  # bytes
+            message.properties = with_properties(message.properties, _NOT_RETURNED, WAIT="false")  # type: ignore[arg-type]  # bytes
         else:
             self._broker.topics.of_group(RETRY_PREFIX, group)
             message = retry_of(stored, group, times + 1)
             delay = str(level or 3 + times)
-            message.properties = with_properties(message.properties, DELAY=delay)  # type: ignore[arg-type]  # bytes
+            message.properties = with_properties(message.properties, DELAY=delay, WAIT="false")  # type: ignore[arg-type]  # bytes
         put = self._broker.appender.append_made(message)
         if isinstance(put, PutResult):
             return request.response(_PUT_CODES[put.status])
