@@ -35,7 +35,7 @@ _SENT: Final = (
     "Aa\x011\x02BB\x012\x02C#\x013\x02TRACE_ON\x01false\x02MSG_REGION\x01elsewhere\x02",
     _MANY,
     "DELAY\x0116\x02TAGS\x01a\x02",
-    "TRAN_MSG\x01true\x02PGROUP\x01raw\x02TAGS\x01a\x02",
+    "TRAN_MSG\x01true\x02PGROUP\x01raw\x02CHECK_IMMUNITY_TIME_IN_SECONDS\x013600\x02",
     f"TIMER_DELIVER_MS\x01{_BORN_MS}\x02TAGS\x01late\x02",
 )
 _BATCHED: Final = struct.Struct(">iiiii")
