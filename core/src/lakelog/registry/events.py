@@ -91,9 +91,8 @@ class Events:
         self, hook: str, arguments: Mapping[str, object], of: str | None = None
     ) -> Iterator[tuple[PluginSource, Exception]]:
         for source, caller in self._plugged.callers(hook):
-            if of not in {None, source.name}:
-                continue
             try:
-                caller(**arguments)
+                if of in {None, source.name}:
+                    caller(**arguments)
             except Exception as error:  # noqa: BLE001  # any exception is a veto; observers are isolated
                 yield source, error

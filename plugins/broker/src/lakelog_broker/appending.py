@@ -129,7 +129,7 @@ class BrokerAppender:
 
     def append_moved(self, message: Message) -> PutResult | Awaitable[PutResult]:
         """Append a copy of a stored message at once; raises as :meth:`append`."""
-        message.properties = with_properties(message.properties, _OF_A_TIME)  # type: ignore[arg-type]
+        message.properties = with_properties(message.properties, _OF_A_TIME)  # type: ignore[arg-type]  # bytes
         return self.append_made(message)
 
     def put_real(
