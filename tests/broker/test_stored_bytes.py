@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,7 @@ from tests.support.fixtures import StoreFixtures
 pytestmark = pytest.mark.timeout(600)
 
 _TOPIC: Final = "Stored"
-_BORN_MS: Final = 1_700_000_000_000
+_BORN_MS: Final = time.time_ns() // 1_000_000
 _KEY: Final = "UNIQ_KEY\x01AC11000109150000000000000000000{}\x02"
 _MANY: Final = "".join(f"name{n}\x01{n}\x02" for n in range(120))
 _SENT: Final = (
