@@ -99,6 +99,7 @@ sbom: ## Write a bill of materials of requirements.lock (sbom.json, CycloneDX)
 	test -x .venv-sbom/bin/cyclonedx-py || { \
 		python3.11 -m venv .venv-sbom && .venv-sbom/bin/python -m pip install --quiet cyclonedx-bom; }
 	.venv-sbom/bin/cyclonedx-py requirements --output-format JSON --output-file sbom.json requirements.lock
+
 compare: $(VENV)/.installed-bench ## Break lakelog and its peers, and write core/docs/comparison.md
 	$(BIN)/python -m tests.bench.comparison $(ARGS)
 

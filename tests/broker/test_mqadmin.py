@@ -95,9 +95,6 @@ _NORMAL: Final = (
     (r"\d+\.\d+(E-?\d+)?", "FRACTION"),
     (r"spentTimeMills=\d+", "spentTimeMills"),
     (r"\]MessageTrack", "]\nMessageTrack"),
-    # RocketMQ's broker puts the two properties into the message, and so its record is longer.
-    (r"MSG_REGION=DefaultRegion, |, TRACE_ON=true", ""),
-    (r"(storeSize|physicSize|commitLogOffset)=\d+", r"\1"),
 )
 """Numbers of the machine and of time, for all commands."""
 _CHANGES: Final = {

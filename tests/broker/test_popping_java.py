@@ -28,8 +28,11 @@ TOPIC: Final = "popped"
 GROUP: Final = "popping"
 GET_ROUTE: Final = 105
 SET_MODE: Final = 401
+GET_MAX_OFFSET: Final = 30
+QUERY_OFFSET: Final = 14
 POP: Final = 200050
 ACK: Final = 200051
+RETRIES: Final = f"%RETRY%{GROUP}_{TOPIC}"
 EXPECTED: Final = ["= done: 40", f"= attempts: [{TOPIC} 0, {TOPIC} 1]"]
 
 
@@ -107,14 +110,14 @@ def test_a_push_consumer_pops_from_rocketmq(tmp_path: Path) -> None:
             assert lines == EXPECTED
 
 
-def pop(address: Address) -> Response:
+def pop(address: Address, invisible_ms: int) -> Response:
     """Pop at most eight messages of the first queue."""
     fields = {
         "consumerGroup": GROUP,
         "topic": TOPIC,
         "queueId": "0",
         "maxMsgNums": "8",
-        "invisibleTime": "60000",
+        "invisibleTime": str(invisible_ms),
         "pollTime": "1000",
         "bornTime": str(time.time_ns() // 1_000_000),
         "initMode": "0",
@@ -125,14 +128,27 @@ def pop(address: Address) -> Response:
     return call(address, POP, fields)
 
 
+def revived(address: Address, queue_id: str) -> int:
+    """The last record of the revive topic that RocketMQ has settled; -1 if there is none."""
+    fields = {
+        "consumerGroup": "CID_RMQ_SYS_REVIVE_GROUP",
+        "topic": "rmq_sys_REVIVE_LOG_Tests",
+        "queueId": queue_id,
+    }
+    try:
+        return int(call(address, QUERY_OFFSET, fields).fields["offset"])
+    except BrokerRefused:
+        return -1
+
+
 def test_what_rocketmq_handed_out_is_handed_out_again(tmp_path: Path) -> None:
-    """Messages that are behind the group's offset and in no acknowledgement."""
+    """Messages behind the group's offset that are in no acknowledgement; later not once more."""
     with broker(tmp_path / "home", timerWheelEnable="true") as real:
         call(real.client, CREATE_GROUP, body=json.dumps({"groupName": GROUP}).encode())
         configure(real.client)
         for number in range(4):
             real.send(TOPIC, b"%d" % number)
-        popped = pop(real.client)
+        popped = pop(real.client, 20_000)
         start, *_ = popped.fields["startOffsetInfo"].split(";")
         handle = " ".join(
             [
@@ -149,12 +165,16 @@ def test_what_rocketmq_handed_out_is_handed_out_again(tmp_path: Path) -> None:
             "extraInfo": handle,
         }
         call(real.client, ACK, acknowledgement)
-        store_path = real.store
         real.stop()
-    with lakelog.open(store_path, mode="exclusive") as store:
-        assert store.groups()[GROUP][TOPIC][0] == 4
-        with served(store, BrokerSettings(port=0)):
-            store.wait_dispatched(timeout_ms=60_000)
-            again = store.get(f"%RETRY%{GROUP}_{TOPIC}", 0, 0).messages
-            assert [each.body for each in again] == [b"0", b"2", b"3"]
-            assert {each.reconsume_times for each in again} == {1}
+        with lakelog.open(real.store, mode="exclusive") as store:
+            assert store.groups()[GROUP][TOPIC][0] == 4
+            with served(store, BrokerSettings(port=0)):
+                store.wait_dispatched(timeout_ms=60_000)
+                again = store.get(RETRIES, 0, 0).messages
+                assert [each.body for each in again] == [b"0", b"2", b"3"]
+                assert {each.reconsume_times for each in again} == {1}
+        real.start()
+        queue_id = popped.fields["reviveQid"]
+        eventually(lambda: revived(real.client, queue_id) >= 0)
+        end = call(real.client, GET_MAX_OFFSET, {"topic": RETRIES, "queueId": "0"})
+        assert end.fields["offset"] == "3"

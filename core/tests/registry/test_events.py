@@ -60,6 +60,16 @@ def test_every_lifecycle_hook_has_a_method() -> None:
     assert hooks - offering == set(CALLS)
 
 
+def test_one_plugin_alone_can_be_asked_for_its_commands() -> None:
+    heard: list[object] = []
+    hook = hearing("cli_commands", heard)
+    registry = load(*(plugin(name, lakelog_cli_commands=hook) for name in ("ear", "other")))
+    registry.events.cli_commands("app", "ear")
+    assert heard == [("app",)]
+    registry.events.cli_commands("app")
+    assert heard == [("app",)] * 3
+
+
 @pytest.mark.parametrize("event", CALLS)
 def test_plugins_hear_of_events_with_their_arguments(event: str) -> None:
     heard: list[object] = []

@@ -79,7 +79,12 @@ def test_forged_properties_are_removed_from_batches(tmp_path: Path) -> None:
             one = struct.pack(">iiiii", 21 + len(tail), 0, 0, 0, 1) + b"x" + tail
             answer = await client.send("orders", one, m="true")
             assert answer.code == ResponseCode.SUCCESS
-            assert _one(broker, "orders") == {"KEYS": "k", "CLUSTER": broker.settings.cluster}
+            assert _one(broker, "orders") == {
+                "KEYS": "k",
+                "MSG_REGION": broker.settings.region,
+                "TRACE_ON": "true",
+                "CLUSTER": broker.settings.cluster,
+            }
             client.close()
 
     asyncio.run(main())

@@ -128,6 +128,10 @@ class Later:
     def check(self, request: RemotingCommand) -> None:
         """Everybody may send everything."""
 
+    def take(self, connection: Connection, frame: bytes) -> bool:
+        """No frame is common."""
+        return False
+
 
 def test_requests_without_a_response_are_bounded_and_all_are_answered() -> None:
     count = 40

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -401,3 +402,19 @@ def test_a_checkpoint_that_the_timer_delivers_later_is_honoured_once(table: Tabl
     table.broker.store.wait_dispatched(timeout_ms=60_000)
     asyncio.run(honour_checkpoints(table.broker))
     assert table.pop() == []
+
+
+def test_a_checkpoint_that_waits_gets_an_acknowledgement_behind_it(table: Table) -> None:
+    """RocketMQ's broker, to which the directory may go back, puts nothing of it again."""
+    table.put("a", "b", "c")
+    common = {"so": 0, "pt": 1_700_000_000_000, "q": 0, "t": TOPIC, "c": GROUP, "bn": "broker-a"}
+    wait_for_timer(table, ("ck", checkpoint(3, **common)), ("ack", {**common, "ao": 1}))
+    begun_ms = time.time_ns() // 1_000_000
+    asyncio.run(honour_checkpoints(table.broker))
+    table.broker.store.wait_dispatched(timeout_ms=60_000)
+    *_, found = table.broker.store.read(TIMER_TOPIC, 0)
+    assert (found.tags, json.loads(found.body)) == ("bAck", {**common, "aol": [0, 2]})
+    properties = found.properties
+    assert properties["REAL_TOPIC"] == f"{REVIVE_TOPIC}DefaultCluster"
+    assert properties["REAL_QID"] == "0"
+    assert int(properties["TIMER_OUT_MS"]) > begun_ms, "the checkpoint is due, and comes first"

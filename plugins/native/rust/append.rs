@@ -36,6 +36,8 @@ struct State {
     topics: HashMap<Box<str>, usize>,
     known: Vec<Known>,
     last: usize,
+    /// The hosts of the last message that named one.
+    hosts: Option<Arc<HostPair>>,
     record: Vec<u8>,
 }
 
@@ -272,7 +274,10 @@ impl Putter {
     ) -> PyResult<Option<Py<PyAny>>> {
         let pair = match &read.hosts {
             None => self.shared.own.clone(),
-            Some(pair) => Arc::new(HostPair::of(pair)?),
+            Some(pair) => match state.hosts.as_ref().filter(|last| last.is_of(pair)) {
+                Some(last) => last.clone(),
+                None => state.hosts.insert(Arc::new(HostPair::of(pair)?)).clone(),
+            },
         };
         let put = self.append(py, &mut state, read, &pair)?;
         drop(state);

@@ -13,6 +13,7 @@ use crate::slots::{is_exact, Slots};
 
 const FIELDS: usize = 14;
 const LIGHT: &[u8] = b"INNER_MULTI_DISPATCH";
+const SEAL_NAME: &[u8] = b"__CRC32#";
 /// The store has to choose the queue.
 pub const NO_QUEUE: i32 = -1;
 
@@ -109,17 +110,48 @@ impl Unusual {
         keys: &Bound<'py, PyAny>,
         properties: &Bound<'py, PyAny>,
     ) -> Option<Bound<'py, PyBytes>> {
+        if let Some(plain) = self.plain(tags, keys, properties) {
+            return Some(plain);
+        }
         let made = self.message_properties.bind(py).call1((tags, keys, properties)).ok()?;
         let made = made.cast_into_exact::<PyBytes>().ok()?;
-        let is_light = self.has_light_queues
-            && made.as_bytes().windows(LIGHT.len()).any(|piece| piece == LIGHT);
+        let is_light = self.has_light_queues && holds(made.as_bytes(), LIGHT);
         (!is_light).then_some(made)
+    }
+
+    /// A property string that is stored as it is, without a closer look; `None` for any other.
+    fn plain<'py>(
+        &self,
+        tags: &Bound<'py, PyAny>,
+        keys: &Bound<'py, PyAny>,
+        properties: &Bound<'py, PyAny>,
+    ) -> Option<Bound<'py, PyBytes>> {
+        let given = properties.cast_exact::<PyBytes>().ok()?;
+        let text = given.as_bytes();
+        let is_plain = tags.is_none()
+            && keys.is_none()
+            && !text.contains(&0)
+            && !holds(text, SEAL_NAME)
+            && !(self.has_light_queues && holds(text, LIGHT));
+        is_plain.then(|| given.clone())
     }
 
     /// The `HostPair` of a message, or of columns.
     pub fn hosts<'py>(&self, message: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         self.hosts_of.bind(message.py()).call1((message,)).ok()
     }
+}
+
+/// Whether `text` has `piece` somewhere.
+fn holds(text: &[u8], piece: &[u8]) -> bool {
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|&byte| byte == piece[0]) {
+        if rest[at..].starts_with(piece) {
+            return true;
+        }
+        rest = &rest[at + 1..];
+    }
+    false
 }
 
 /// A slice of an object that is held at least as long as the slice is used.

@@ -74,24 +74,25 @@ class Events:
         """Announce that a store was closed."""
         self._tell("lakelog_store_closed", path=path)
 
-    def cli_commands(self, app: Any) -> None:
-        """Let plugins add commands to ``app``, a Typer application."""
-        self._tell("lakelog_cli_commands", app=app)
+    def cli_commands(self, app: Any, of: str | None = None) -> None:
+        """Let plugins, or the one called ``of``, add commands to ``app``, a Typer application."""
+        self._tell("lakelog_cli_commands", of, app=app)
 
     def _ask(self, hook: str, **arguments: object) -> tuple[PluginSource, Exception] | None:
         """The first refusal; the plugins behind it are not called."""
         return next(self._failures(hook, arguments), None)
 
-    def _tell(self, hook: str, **arguments: object) -> None:
-        for source, error in self._failures(hook, arguments):
+    def _tell(self, hook: str, of: str | None = None, **arguments: object) -> None:
+        for source, error in self._failures(hook, arguments, of):
             what = f"plugin {source.name!r} failed in {hook}; the store goes on: {error}"
             _LOG.error("%s", what, exc_info=error)
 
     def _failures(
-        self, hook: str, arguments: Mapping[str, object]
+        self, hook: str, arguments: Mapping[str, object], of: str | None = None
     ) -> Iterator[tuple[PluginSource, Exception]]:
         for source, caller in self._plugged.callers(hook):
             try:
-                caller(**arguments)
+                if of in {None, source.name}:
+                    caller(**arguments)
             except Exception as error:  # noqa: BLE001  # any exception is a veto; observers are isolated
                 yield source, error

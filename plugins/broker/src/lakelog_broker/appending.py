@@ -16,7 +16,12 @@ from lakelog import Message, PutResult, Store, StoredMessage
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog.format.sysflag import TRANSACTION_MASK
 from lakelog_broker.codes import Refused, ResponseCode
-from lakelog_broker.properties import property_value, with_properties
+from lakelog_broker.properties import (
+    CommonProperties,
+    property_value,
+    stored_properties,
+    with_properties,
+)
 from lakelog_queues.units.delays import DELAYS_MS
 
 Results: TypeAlias = Sequence[PutResult] | Awaitable[Sequence[PutResult]]
@@ -46,6 +51,8 @@ _OF_A_TIME: Final = (
     *(b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS"),
 )
 """Properties that the appender adds, or for which it sets a message aside."""
+_ENDS: Final = (b"", b"\x02")
+"""The last byte of properties to which others can be added."""
 _SPANS: Final = ((b"TIMER_DELAY_SEC", 1000), (b"TIMER_DELAY_MS", 1))
 
 
@@ -56,15 +63,22 @@ class BrokerAppender:
     :param timer_limit_ms: how much later a timer message may be due
     """
 
-    def __init__(self, store: Store, cluster: str, timer_limit_ms: int = 259_200_000) -> None:
+    def __init__(
+        self, store: Store, cluster: str, region: str, timer_limit_ms: int = 259_200_000
+    ) -> None:
         self.store_host: str | None = None
         self._timer_limit_ms = timer_limit_ms
         self._store = store
         self._put: Callable[[Message], PutResult | Awaitable[PutResult]] = store.put
         self._put_batch: Callable[[Sequence[Message]], Results] = store.put_batch
+        self.puts_wait = store.puts_wait
         if store.puts_wait:  # the event loop goes on, and puts share syncs
             self._put, self._put_batch = store.put_async, store.put_batch_async
-        self._cluster = with_properties(b"", CLUSTER=cluster)
+        # In the order in which RocketMQ's broker adds them.
+        self._cluster = f"\x02CLUSTER\x01{cluster}\x02".encode()
+        traced = f"\x02MSG_REGION\x01{region}\x02TRACE_ON\x01true".encode()
+        self._of_clients = traced + self._cluster
+        self._common = CommonProperties(self._of_clients)
 
     def append(self, message: Message) -> PutResult | Awaitable[PutResult]:
         """Append a message of a client; its properties are bytes.
@@ -74,26 +88,49 @@ class BrokerAppender:
         Raises :class:`Refused` for a time of delivery beyond the limit,
         :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreFailed`.
         """
-        properties: Any = message.properties
-        message.properties = properties = terminated(properties) + self._cluster
-        message.store_host = self.store_host
-        if b"WAIT\x01false" in properties:
+        if b"WAIT\x01false" in (message.properties or b""):
             message.wait_store_ok = False
+        return self._append(message, self._of_clients)
+
+    def put_common(self, message: Message, properties: bytes) -> PutResult | None:
+        """As :meth:`append`, where no put waits; ``None``, and nothing done, to be left to it."""
+        stored = self._common.stored(properties)
+        if stored is None or self.puts_wait:
+            return None
+        message.properties = stored
+        message.store_host = self.store_host
+        if b"WAIT\x01false" in stored:
+            message.wait_store_ok = False
+        return self._store.put(message)
+
+    def append_made(self, message: Message) -> PutResult | Awaitable[PutResult]:
+        """Append a message that the broker makes for a client, as a retry; as :meth:`append`."""
+        return self._append(message, self._cluster)
+
+    def _append(self, message: Message, added: bytes) -> PutResult | Awaitable[PutResult]:
+        given: Any = message.properties or b""
+        message.properties = properties = stored_properties(given + added)
+        message.store_host = self.store_host
         if b"DELAY\x01" in properties or b"TIMER_D" in properties or b"TRAN_MSG\x01" in properties:
             self._set_aside(message, properties)
         return self._put(message)
 
-    def append_batch(self, messages: Sequence[Message]) -> Results:
-        """Append messages without a time of delivery, all or none."""
+    def append_batch(self, messages: Sequence[Message], properties: bytes = b"") -> Results:
+        """Append messages without a time of delivery, all or none.
+
+        :param properties: of the whole batch; they are added to those of each message
+        """
+        shared = stored_properties(properties + self._of_clients)
         for message in messages:
-            message.properties = terminated(message.properties) + self._cluster
+            own: Any = message.properties
+            message.properties = own + shared if own[-1:] in _ENDS else own + b"\x02" + shared
             message.store_host = self.store_host
         return self._put_batch(messages)
 
     def append_moved(self, message: Message) -> PutResult | Awaitable[PutResult]:
         """Append a copy of a stored message at once; raises as :meth:`append`."""
-        message.properties = with_properties(terminated(message.properties), _OF_A_TIME)
-        return self.append(message)
+        message.properties = with_properties(message.properties, _OF_A_TIME)  # type: ignore[arg-type]  # bytes
+        return self.append_made(message)
 
     def put_real(
         self,
@@ -136,6 +173,10 @@ class BrokerAppender:
         if property_value(properties, b"TRAN_MSG") == b"true":
             # Its commit sets it aside for the time. A half message is read through a queue; a
             # message with the bits of a prepared one gets none.
+            key = property_value(properties, b"UNIQ_KEY")
+            if key is not None:
+                named = with_properties(properties, __transactionId__=key.decode())
+                message.properties = named
             self._move(message, HALF_TOPIC, 0)
             message.sys_flag &= ~TRANSACTION_MASK
         elif level > 0:
@@ -228,12 +269,6 @@ def timer_due_ms(properties: bytes, now_ms: int) -> int | None:
             return now_ms + int(span) * unit_ms
     at = property_value(properties, b"TIMER_DELIVER_MS")
     return None if at is None else int(at)
-
-
-def terminated(properties: Any) -> bytes:
-    """The property string with its last separator, which clients leave out."""
-    found: bytes = properties or b""
-    return found if not found or found.endswith(b"\x02") else found + b"\x02"
 
 
 def _number(text: bytes | None) -> int:

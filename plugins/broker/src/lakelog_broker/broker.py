@@ -70,7 +70,8 @@ class Broker:
 
         waits = ArrivalWaits(store.arrivals, end_of)
         files = RealFileSystem()
-        appender = BrokerAppender(store, settings.cluster, settings.timer_limit_s * 1000)
+        limit_ms = settings.timer_limit_s * 1000
+        appender = BrokerAppender(store, settings.cluster, settings.region, limit_ms)
         delays = Delays(store, appender, waits, files)
         timers = Timers(store, appender, waits, offsets, files)
         members = MemberTable()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import logging
 import os
 import signal
 from threading import Event
@@ -27,7 +26,7 @@ from lakelog_cli.options import (
 )
 from lakelog_cli.printed import prints
 from lakelog_daemon.follower import follow
-from lakelog_daemon.logs import LogTarget, start_log
+from lakelog_daemon.logs import LogTarget, start_log, stop_log
 from lakelog_daemon.notify import Notifier
 from lakelog_daemon.plan import ServePlan, landing
 
@@ -113,10 +112,13 @@ def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
 
 
 def _serve(plan: ServePlan, opening: dict[str, Any], *, as_json: bool) -> None:
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    log = start_log(LogTarget(None), "WARNING", as_json=False)  # a full pipe must not stop it
     served_by = _Announced(plan.path, plan.opening.settings.section(SECTION), **opening)
     served_by.as_json = as_json
-    follow(served_by, Notifier.of(os.environ), _stopped_once())
+    try:
+        follow(served_by, Notifier.of(os.environ), _stopped_once())
+    finally:
+        stop_log(log)
 
 
 class _Announced(BrokerFollower):

@@ -1,12 +1,19 @@
-"""Single properties of an encoded property string, without decoding all of it.
+"""Encoded property strings, without decoding their values.
 
 The format is ``name 0x01 value 0x02``, repeated, in UTF-8; a client leaves out the last byte.
+RocketMQ's broker parses and encodes the properties of each message that it stores, so they stand in
+the order of its ``HashMap``. Source: RocketMQ 5.3.3, ``MessageDecoder``.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, Final
+
+from lakelog_queues.units.javahash import hash_of_utf8
 
 _OF_BROKERS: Final = (
     *(b"REAL_TOPIC", b"REAL_QID", b"CLUSTER", b"__CRC32#"),
@@ -17,6 +24,13 @@ _OF_BROKERS: Final = (
 )
 """Properties that only a broker sets: with them a client could write into another topic, or end
 the transaction of another client."""
+_IS_SPECIAL: Final = re.compile(
+    rb"(?:%b|DELAY|TIMER_.*|TRAN_MSG)" % b"|".join(_OF_BROKERS)
+).fullmatch
+"""Of the broker, or for which it sets a message aside."""
+_MOST_ORDERS: Final = 1024
+_ROWS: Final = 128
+"""Of the hash map at first; it doubles beyond three quarters."""
 _HAS_OF_BROKERS: Final = re.compile(rb"(?:^|\x02)(?:%b)\x01" % b"|".join(_OF_BROKERS)).search
 
 
@@ -38,20 +52,95 @@ def property_value(properties: bytes, name: bytes) -> bytes | None:
     return properties[start:] if end < 0 else properties[start:end]
 
 
+def stored_properties(properties: bytes) -> bytes:
+    r"""The property string as RocketMQ's broker stores it.
+
+    The last value of a repeated name counts; a property without a name or value is left out.
+
+    >>> stored_properties(b"WAIT\x01true\x02TAGS\x01b")
+    b'TAGS\x01b\x02WAIT\x01true\x02'
+    """
+    return _encoded(_entries(properties))
+
+
 def with_properties(properties: bytes, without: tuple[bytes, ...] = (), **added: str) -> bytes:
-    r"""The property string without some properties, and with others at its end.
+    r"""As :func:`stored_properties`, without some properties and with others.
 
     >>> with_properties(b"A\x011\x02B\x012\x02", (b"A",), B="3")
     b'B\x013\x02'
     """
-    removed = {*without, *(name.encode() for name in added)}
-    kept = [
-        each
-        for each in properties.split(b"\x02")
-        if each and each.partition(b"\x01")[0] not in removed
-    ]
-    kept += [f"{name}\x01{value}".encode() for name, value in added.items()]
-    return b"".join(each + b"\x02" for each in kept)
+    entries = _entries(properties)
+    for each in without:
+        entries.pop(each, None)
+    for name, value in added.items():
+        entries[name.encode()] = f"{name}\x01{value}".encode()
+    return _encoded(entries)
+
+
+def _entries(properties: bytes) -> dict[bytes, bytes]:
+    """Each property by its name."""
+    entries = {}
+    for each in properties.split(b"\x02"):
+        name, _, value = each.partition(b"\x01")
+        if name and value:
+            entries[name] = each
+    return entries
+
+
+def _encoded(entries: dict[bytes, bytes]) -> bytes:
+    return b"".join([entries[name] + b"\x02" for name in _in_order(tuple(entries))])
+
+
+@lru_cache(maxsize=1024)
+def _in_order(names: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Names that were put into a ``HashMap``, as it iterates over them."""
+    rows = _ROWS
+    while len(names) * 4 > rows * 3:
+        rows *= 2
+
+    def row(name: bytes) -> int:
+        value = hash_of_utf8(name)
+        return (value ^ (value & 0xFFFFFFFF) >> 16) & (rows - 1)
+
+    return tuple(sorted(names, key=row))
+
+
+class CommonProperties:
+    """The stored form of common properties of a client, by one look-up of all their names.
+
+    :param added: the properties that are added, as a property string
+    """
+
+    def __init__(self, added: bytes) -> None:
+        self._added = [*filter(None, added.split(b"\x02")), b""]
+        self._orders: dict[tuple[bytes, ...], Callable[[list[bytes]], Any] | None] = {}
+
+    def stored(self, properties: bytes) -> bytes | None:
+        """As :func:`stored_properties`, with those that are added.
+
+        ``None`` for properties that are of the broker, that set a message aside, that repeat, or
+        that lack a name or a value.
+        """
+        if properties[-1:] != b"\x02":
+            properties += b"\x02"
+        parts = properties.split(b"\x02")
+        parts.pop()
+        if properties.count(b"\x01") != len(parts) or b"\x01\x02" in properties:
+            return None
+        names = tuple([each.partition(b"\x01")[0] for each in parts])
+        if names not in self._orders:
+            self._note(names)
+        order = self._orders[names]
+        return None if order is None else b"\x02".join(order(parts + self._added))
+
+    def _note(self, names: tuple[bytes, ...]) -> None:
+        if len(self._orders) >= _MOST_ORDERS:
+            self._orders.clear()
+        every = (*names, *(each.partition(b"\x01")[0] for each in self._added[:-1]))
+        at = {name: place for place, name in enumerate(every)}
+        is_common = b"" not in at and len(at) == len(every) and not any(map(_IS_SPECIAL, names))
+        order = [at[name] for name in _in_order(every)]
+        self._orders[names] = itemgetter(*order, len(every)) if is_common else None
 
 
 def client_properties(properties: bytes) -> bytes:

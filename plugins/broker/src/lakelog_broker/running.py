@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +15,7 @@ from lakelog import Store
 from lakelog.errors import LakelogError, SettingsError, StoreFailed
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.broker import Broker
+from lakelog_broker.log_limit import LineLimit
 from lakelog_broker.popping.checkpoints import honour_checkpoints
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.remoting.server import RemotingServer
@@ -54,9 +55,19 @@ async def running_broker(
     wanted and grpcio is missing.
     """
     what = "another broker serves this store to RocketMQ's clients, and a store has one; stop it"
-    with locked(Path(store.path), LOCK_FILE, what):
+    with locked(Path(store.path), LOCK_FILE, what), _limited_log():
         async with _serving(store, settings or BrokerSettings()) as broker:
             yield broker
+
+
+@contextlib.contextmanager
+def _limited_log() -> Iterator[None]:
+    limit = LineLimit()
+    _LOG.addFilter(limit)
+    try:
+        yield
+    finally:
+        _LOG.removeFilter(limit)
 
 
 @contextlib.asynccontextmanager

@@ -12,7 +12,6 @@ that program.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import sys
@@ -28,6 +27,7 @@ from lakelog.interfaces import Context, Follower, FollowerProgram, Kind, Watched
 from lakelog.runtime.signals import soon
 from lakelog.store.open import Opening, prepare
 from lakelog.store.strategies import with_accelerator
+from lakelog_daemon.logs import LogTarget, start_log, stop_log
 from lakelog_daemon.notify import READY, STOPPING, WATCHDOG, Notifier
 
 BEATS: Final = 3
@@ -38,7 +38,7 @@ UNUSABLE: Final = 2
 
 def main(arguments: Sequence[str]) -> int:
     """Run a follower; returns the exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    log = start_log(LogTarget(None), "INFO", as_json=False)
     path, name, told = arguments
     given = json.loads(told)
     try:
@@ -52,6 +52,8 @@ def main(arguments: Sequence[str]) -> int:
     except LakelogError as error:
         sys.stderr.write(f"{error}\n")
         return UNUSABLE
+    finally:
+        stop_log(log)
     return 0
 
 

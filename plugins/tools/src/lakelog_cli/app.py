@@ -12,7 +12,7 @@ import typer
 from lakelog.errors import LakelogError
 from lakelog.registry import Registry
 from lakelog_cli import exitcodes
-from lakelog_cli.rootgroup import RootGroup
+from lakelog_cli.rootgroup import RootGroup, plugin_of
 
 COMMANDS: Final = {
     "init": "Make an empty store; a store that is there already is left as it is.",
@@ -53,6 +53,8 @@ COMMANDS: Final = {
     "pins": "List what followers hold: 'lakelog pins STORE'. No segment is deleted that one needs.",
 }
 """By name, the first sentence of its help: to list commands needs no import of them."""
+_NAME_ALL: Final = {"completion", "man"}
+"""Commands that need all others."""
 HELP: Final = "Put and read messages in a store whose files are those of Apache RocketMQ."
 
 
@@ -74,11 +76,13 @@ def make_app() -> typer.Typer:
 
 
 def start() -> None:
-    """Run the application with the commands of all installed plugins."""
+    """Run the application, with the commands of installed plugins if one of them may be meant."""
     _print_anything()
     app = make_app()
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        Registry.load(None, os.environ).events.cli_commands(app)
+        if name not in COMMANDS or name in _NAME_ALL:
+            Registry.load(None, os.environ).events.cli_commands(app, plugin_of(name))
     except LakelogError as error:
         typer.echo(f"lakelog: {error}", err=True)
         sys.exit(exitcodes.of(error))

@@ -43,6 +43,12 @@ class RootGroup(LakelogGroup):
         return super().resolve_command(ctx, args)
 
 
+def plugin_of(name: str) -> str | None:
+    """The plugin that has a command; ``None`` if that is not known."""
+    distribution, _ = _ELSEWHERE.get(name, ("", ""))
+    return distribution.removeprefix("lakelog-") or None
+
+
 def _imported(name: str) -> Any:
     """The command as a click object; a module with subcommands has them in ``app``."""
     module = import_module(f"{_FOLDER}.{name}")

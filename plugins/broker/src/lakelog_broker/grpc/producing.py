@@ -80,7 +80,7 @@ class Producing:
         if self._broker.topics.find(topic) is None:
             raise IllegalRequest("TOPIC_NOT_FOUND", f"there is no topic {topic}")
         handle = RecallHandle.parse(request.recall_handle)
-        put = self._broker.appender.append(handle.message(topic, settings, topic, None))
+        put = self._broker.appender.append_made(handle.message(topic, settings, topic, None))
         done = put if isinstance(put, PutResult) else await put
         found = put_status(done.status)
         return proto("RecallMessageResponse")(status=found, message_id=handle.message_id)

@@ -4,22 +4,28 @@ RocketMQ moves a group's offset when it hands messages out, and puts a checkpoin
 ``rmq_sys_REVIVE_LOG_<cluster>``; ``ack`` and ``bAck`` follow. They are timer messages: until the
 time of the hand-out is over, they are in ``rmq_sys_wheel_timer``. What is not acknowledged is
 behind the group's offset, and would be lost: it is put into the group's retry topic, as RocketMQ
-does in the end. The offset of ``CID_RMQ_SYS_REVIVE_GROUP`` is that of the last record that is
-settled, not of the next one. Source: RocketMQ 5.3.3, ``PopReviveService``, ``PopCheckPoint``.
+does in the end. A checkpoint that still waits comes to its topic later: an acknowledgement is put
+behind it, so that RocketMQ's broker puts nothing again if the directory goes back to it. The offset
+of ``CID_RMQ_SYS_REVIVE_GROUP`` is that of the last record that is settled, not of the next one.
+Source: RocketMQ 5.3.3, ``PopReviveService``, ``PopCheckPoint``, ``BatchAckMsg``.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import time
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import attrs
 
-from lakelog import PutResult, StoredMessage
-from lakelog_broker.appending import TIMER_TOPIC
+from lakelog import Message, PutResult, StoredMessage
+from lakelog.format.properties import encode_properties
+from lakelog_broker.appending import REAL_QUEUE, REAL_TOPIC, TIMER_TOPIC
 from lakelog_broker.broker import Broker
 from lakelog_broker.popping.handles import retry_topic
+from lakelog_broker.properties import property_value
 from lakelog_broker.scheduled.timers import GROUP as TIMER_GROUP
 from lakelog_queues.groups.set_aside import RETRY_PREFIX, retry_of
 
@@ -28,8 +34,12 @@ REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 _OF_REVIVE: Final = f"REAL_TOPIC\x01{REVIVE_TOPIC}".encode()
 _READ: Final = 1024
 _TAGS: Final = "ck || ack || bAck"
+_BEHIND_MS: Final = 2_000
+"""An acknowledgement of a checkpoint that is due comes so much later."""
 _LOG: Final = logging.getLogger("lakelog.broker")
 _Key: TypeAlias = tuple[object, ...]
+_OF_BOTH: Final = ("t", "c", "q", "so", "pt", "bn")
+"""Fields by which an acknowledgement names its checkpoint."""
 
 
 @attrs.define
@@ -37,6 +47,8 @@ class Checkpoint:
     """A hand-out of some messages of a queue.
 
     :ivar offsets: the queue offsets that are not acknowledged
+    :ivar content: the body of the ``ck``
+    :ivar goes_to: topic and queue to which a timer will deliver the ``ck``; ``None`` once it has
     """
 
     group: str
@@ -44,6 +56,8 @@ class Checkpoint:
     queue_id: int
     pop_time_ms: int
     offsets: dict[int, None]
+    content: Mapping[str, Any]
+    goes_to: tuple[str, int] | None = None
 
     @classmethod
     def of(cls, content: Any) -> Checkpoint:
@@ -54,7 +68,22 @@ class Checkpoint:
             start + int(step): None for bit, step in enumerate(steps) if not acknowledged >> bit & 1
         }
         queue_id, pop_time_ms = int(content["q"]), int(content["pt"])
-        return cls(content["c"], content["t"], queue_id, pop_time_ms, offsets)
+        return cls(content["c"], content["t"], queue_id, pop_time_ms, offsets, content)
+
+    def acknowledgement(self, now_ms: int) -> Message | None:
+        """A ``bAck`` of all that is left, to come behind the ``ck``; ``None`` if that was read."""
+        if self.goes_to is None or not self.offsets:
+            return None
+        topic, queue_id = self.goes_to
+        told = {name: self.content[name] for name in _OF_BOTH if name in self.content}
+        due_ms = max(self.pop_time_ms + int(self.content["it"]), now_ms + _BEHIND_MS)
+        properties = {"TAGS": "bAck", "TIMER_DELIVER_MS": str(due_ms)}
+        return Message(
+            topic,
+            json.dumps({**told, "aol": [*self.offsets]}, separators=(",", ":")).encode(),
+            properties=encode_properties(properties),
+            queue_id=queue_id,
+        )
 
 
 async def honour_checkpoints(broker: Broker) -> None:
@@ -138,10 +167,13 @@ class _Reader:
 
     def _note(self, message: StoredMessage) -> None:
         content, tag = json.loads(message.body), message.tags
-        key = tuple(content.get(name) for name in ("t", "c", "q", "so", "pt", "bn"))
+        key = tuple(content.get(name) for name in _OF_BOTH)
         if tag == "ck":
             found = Checkpoint.of(content)
-            is_revived = message.topic == TIMER_TOPIC and self._timers.was_delivered(message)
+            is_revived = False
+            if message.topic == TIMER_TOPIC:
+                is_revived = self._timers.was_delivered(message)
+                found.goes_to = _goes_to(message)
             if found.pop_time_ms > self._honoured_ms and not is_revived:
                 self.points[key] = found
             return
@@ -150,6 +182,13 @@ class _Reader:
             acknowledged = content["aol"] if tag == "bAck" else [content["ao"]]
             for offset in acknowledged:
                 point.offsets.pop(int(offset), None)
+
+
+def _goes_to(message: StoredMessage) -> tuple[str, int]:
+    """Topic and queue of a message that waits for its time."""
+    text = message.properties_bytes
+    topic, queue_id = property_value(text, REAL_TOPIC), property_value(text, REAL_QUEUE)
+    return (topic or b"").decode(), int(queue_id or 0)
 
 
 async def _put_again(broker: Broker, point: Checkpoint) -> None:
@@ -163,5 +202,10 @@ async def _put_again(broker: Broker, point: Checkpoint) -> None:
         message = retry_of(got[0], point.group, got[0].reconsume_times + 1)
         message.topic = broker.topics.create(name, 1).topic
         put = broker.appender.append_moved(message)
+        if not isinstance(put, PutResult):
+            await put
+    acknowledgement = point.acknowledgement(time.time_ns() // 1_000_000)
+    if acknowledgement is not None:
+        put = broker.appender.append_made(acknowledgement)
         if not isinstance(put, PutResult):
             await put

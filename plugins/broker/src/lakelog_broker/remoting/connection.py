@@ -62,6 +62,9 @@ class ConnectionOwner(Protocol):
     def check(self, request: RemotingCommand) -> None:
         """Raise :class:`Refused` if the request's user may not send it."""
 
+    def take(self, connection: Connection, frame: bytes) -> bool:
+        """Serve a common frame in a short way; false if nothing was done."""
+
     def opened(self, connection: Connection) -> None:
         """Note a new connection."""
 
@@ -183,7 +186,9 @@ class Connection(asyncio.Protocol):
                 if end > length:
                     self._needed_bytes = 4 + size
                     break
-                self._serve(decode_frame(received[start + 4 : end]))
+                frame = received[start + 4 : end]
+                if not self._server.take(self, frame):
+                    self._serve(decode_frame(frame))
                 start = end
         except BadFrame as error:
             _LOG.warning("%s is disconnected, as it does not send frames: %s", self.peer, error)
@@ -220,7 +225,7 @@ class Connection(asyncio.Protocol):
                 _LOG.warning("%s: request %d is refused: %s", self.peer, request.code, error)
             answer = failed(request, error)
         if answer is None or isinstance(answer, RemotingCommand):
-            self._respond(request, answer)
+            self.respond(request, answer)
             return
         task = asyncio.ensure_future(self._serve_later(request, answer))
         self._tasks[task] = request
@@ -239,13 +244,17 @@ class Connection(asyncio.Protocol):
         if found is not None and not request.is_one_way:
             self._write(encode_frame(found))
 
-    def _respond(self, request: RemotingCommand, answer: Answer) -> None:
+    def respond(self, request: RemotingCommand, answer: Answer) -> None:
+        """Write an answer with those to the other requests that were received with this one."""
         if answer is not None and not request.is_one_way:
-            frame = encode_frame(answer)
-            self._responses.append(frame)
-            self._response_bytes += len(frame)
-            if self._response_bytes > _WRITE_BYTES:
-                self._write_responses()
+            self.respond_frame(encode_frame(answer))
+
+    def respond_frame(self, frame: bytes) -> None:
+        """As :meth:`respond`, with a whole frame."""
+        self._responses.append(frame)
+        self._response_bytes += len(frame)
+        if self._response_bytes > _WRITE_BYTES:
+            self._write_responses()
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -178,8 +178,28 @@ _DECODERS: Final = {JSON_FORM: _decode_json, BINARY_FORM: _decode_binary}
 def encode_frame(command: RemotingCommand) -> bytes:
     """The whole frame of ``command``, its length included."""
     head = _json_header(command) if command.form == JSON_FORM else _binary_header(command)
-    lengths = _LENGTHS.pack(4 + len(head) + len(command.body), command.form << 24 | len(head))
-    return b"".join((lengths, head, command.body))
+    return framed(head, command.form, command.body)
+
+
+def framed(head: bytes, form: int = JSON_FORM, body: bytes = b"") -> bytes:
+    """The frame of an encoded header."""
+    lengths = _LENGTHS.pack(4 + len(head) + len(body), form << 24 | len(head))
+    return b"".join((lengths, head, body))
+
+
+def answer_template(fields: str) -> bytes:
+    """The JSON header of an answer without a remark, to be formatted with fields and opaque.
+
+    :param fields: the ``extFields``, encoded, with the conversions of ``%``
+    """
+    return (
+        b'{"code":0,"extFields":{%b},"flag":%d,"language":"JAVA","opaque":%%d,'
+        % (
+            fields.encode("utf-8", "replace"),
+            RESPONSE_FLAG,
+        )
+        + b'"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
+    )
 
 
 def _json_header(command: RemotingCommand) -> bytes:

@@ -26,6 +26,7 @@ from lakelog_broker.remoting.handlers import (
     clients,
     lookups,
     offsets,
+    plainsends,
     popping,
     pulling,
     replies,
@@ -42,13 +43,15 @@ class RemotingServer:
     """Accepts connections and dispatches their requests by code.
 
     :ivar handlers: by request code
+    :ivar take: serves a common frame in a short way; false if nothing was done
     """
 
     def __init__(self, broker: Broker, pops: Popping) -> None:
         self.handlers: dict[int, Handler] = {}
+        sends = sending.SendRequests(broker)
         for family in (
             routes.RouteRequests(broker),
-            sending.SendRequests(broker),
+            sends,
             pulling.PullRequests(broker),
             popping.PopRequests(broker, pops),
             clients.ClientRequests(broker),
@@ -69,6 +72,8 @@ class RemotingServer:
         self._connections: set[Connection] = set()
         self._opaque = itertools.count(1)
         self._access = AccessControl.of(broker.settings)
+        has_users = broker.settings.users is not None
+        self.take = plainsends.PlainSends(broker, sends, has_users=has_users).take
         self._listener = Listener(
             broker.settings, lambda: Connection(self), lambda: len(self._connections)
         )

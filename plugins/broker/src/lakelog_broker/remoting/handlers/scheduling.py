@@ -52,7 +52,7 @@ class SchedulingRequests:
         handle = RecallHandle.parse(fields["recallHandle"])
         group = fields.get("producerGroup", "")
         message = handle.message(topic, broker.settings, group, connection.peer)
-        put = broker.appender.append(message)
+        put = broker.appender.append_made(message)
         if isinstance(put, PutResult):
             return self._recalled(request, handle.message_id)
         return self._recalled_later(request, put, handle.message_id)

@@ -11,7 +11,7 @@ import attrs
 
 from lakelog import Message, PutResult
 from lakelog.status import PutStatus
-from lakelog_broker.appending import refuse_system_topic, terminated
+from lakelog_broker.appending import refuse_system_topic
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.properties import client_properties, property_value, with_properties
@@ -154,7 +154,7 @@ class SendRequests:
         put = self._broker.appender.append(message)
         handle = RecallHandle.of(message.properties, self._broker.settings.name)
         if isinstance(put, PutResult):
-            return self._sent(request, queue_id, [put], handle)
+            return self.sent(request, queue_id, [put], handle)
         return self._sent_later(request, queue_id, put, handle)
 
     def _topic_of(self, header: SendHeader) -> TopicConfig:
@@ -205,9 +205,10 @@ class SendRequests:
             )
             for body, properties, flag in split_batch(request.body)
         ]
-        puts = self._broker.appender.append_batch(messages)
+        shared = _checked(header.properties, header.topic)
+        puts = self._broker.appender.append_batch(messages, shared)
         if isinstance(puts, Sequence):
-            return self._sent(request, queue_id, puts)
+            return self.sent(request, queue_id, puts)
         return self._batch_later(request, queue_id, puts)
 
     async def _sent_later(
@@ -217,20 +218,21 @@ class SendRequests:
         put: Awaitable[PutResult],
         handle: RecallHandle | None,
     ) -> Answer:
-        return self._sent(request, queue_id, [await put], handle)
+        return self.sent(request, queue_id, [await put], handle)
 
     async def _batch_later(
         self, request: RemotingCommand, queue_id: int, puts: Awaitable[Sequence[PutResult]]
     ) -> Answer:
-        return self._sent(request, queue_id, await puts)
+        return self.sent(request, queue_id, await puts)
 
-    def _sent(
+    def sent(
         self,
         request: RemotingCommand,
         queue_id: int,
         puts: Sequence[PutResult],
         handle: RecallHandle | None = None,
     ) -> RemotingCommand:
+        """The answer to a send."""
         first = puts[0]
         response = request.response()
         if len(puts) > 1 or first.status is not _PUT_OK:
@@ -261,14 +263,13 @@ class SendRequests:
         if times >= limit or level < 0:
             self._broker.topics.of_group(DEAD_LETTER_PREFIX, group)
             message = dead_letter_of(stored, group, times + 1)
-            kept = with_properties(terminated(message.properties), _NOT_RETURNED)
-            message.properties = kept
+            message.properties = with_properties(message.properties, _NOT_RETURNED, WAIT="false")  # type: ignore[arg-type]  # bytes
         else:
             self._broker.topics.of_group(RETRY_PREFIX, group)
             message = retry_of(stored, group, times + 1)
             delay = str(level or 3 + times)
-            message.properties = with_properties(terminated(message.properties), DELAY=delay)
-        put = self._broker.appender.append(message)
+            message.properties = with_properties(message.properties, DELAY=delay, WAIT="false")  # type: ignore[arg-type]  # bytes
+        put = self._broker.appender.append_made(message)
         if isinstance(put, PutResult):
             return request.response(_PUT_CODES[put.status])
         return self._returned_later(request, put)
