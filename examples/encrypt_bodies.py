@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import lakelog
 from lakelog.codec import RocketmqAppendCallback
-from lakelog.codec.encoded import EncodedBatch
 from lakelog.errors import DecodeFailed
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, Factory, Kind
 from lakelog.message import Message, PropertiesLike, StoredMessage
+from lakelog_format.codec.encoded import EncodedBatch
 
 NONCE_BYTES = 12
 KEY_NAME = "BODY_KEY"  # the property that names a message's key

@@ -14,7 +14,6 @@ import pytest
 
 from lakelog.codec import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import CheckpointKeeper
 from lakelog.format.properties import UNIQUE_KEY
 from lakelog.format.sysflag import Transaction, transaction
 from lakelog.interfaces import Context
@@ -24,6 +23,7 @@ from lakelog.settings.model import StoreSettings
 from lakelog_hash_index import verify
 from lakelog_hash_index.plugin import make
 from lakelog_hash_index.settings import HashIndexSettings
+from lakelog_interfaces.checkpoint import CheckpointKeeper
 from tests.support.fixtures import DAMAGED, EXACT
 
 if TYPE_CHECKING:

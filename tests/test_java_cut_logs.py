@@ -17,7 +17,7 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import read_checkpoint
+from lakelog_interfaces.checkpoint import read_checkpoint
 from tests.support.rows import Row, by_kind, difference
 from tests.support.twostores import alike, ours
 

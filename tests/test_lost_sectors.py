@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 
 import lakelog
-from lakelog.codec.frame import checked_frame
-from lakelog.codec.run import decode_run
 from lakelog.errors import CorruptRecord
+from lakelog_format.codec.frame import checked_frame
+from lakelog_format.codec.run import decode_run
 from tests.support.fixtures import StoreFixture, StoreFixtures
 
 PAGE_BYTES: Final = 4096

@@ -36,7 +36,7 @@ GROUP: Final = next(each for each in grp.getgrall() if each.gr_gid not in (0, ST
 IMPORTS: Final = """
 import fcntl, grp, numpy, os, struct, sys, lakelog, lakelog.errors
 import lakelog.store.open, lakelog_queues.store, subprocess
-import lakelog.registry.builtin.plugin, lakelog.codec.encoded, lakelog.codec.run
+import lakelog.registry.builtin.plugin, lakelog_format.codec.encoded, lakelog_format.codec.run
 import lakelog_queues.finding.finder, lakelog_queues.dispatching.consumequeues
 import lakelog.store.roles.ownerparts, lakelog_processes.joining
 lakelog.registry.Registry.load(None, {})  # the plugins, and what finds them

@@ -16,9 +16,9 @@ import pytest
 
 from lakelog.codec import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import CheckpointKeeper
 from lakelog.log.reading.scan import scan
 from lakelog.log.reading.sources import FileSource
+from lakelog_interfaces.checkpoint import CheckpointKeeper
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.settings import ConsumeQueueSettings
 from tests.support.fixtures import EXACT, StoreFixture, StoreFixtures

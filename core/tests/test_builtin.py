@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from lakelog.codec import RocketmqAppendCallback
-from lakelog.codec.encoder import Encoder, RoundRobin
-from lakelog.codec.limits import Limits
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import Factory, SegmentWriter
 from lakelog.message import Body
@@ -18,6 +16,8 @@ from lakelog.registry import Registry
 from lakelog.registry.builtin import plugin
 from lakelog.registry.builtin.filewriter import FEW_BYTES, FileWriter
 from lakelog.registry.builtin.flush import InlineFlush, NoFlush
+from lakelog_format.codec.encoder import Encoder, RoundRobin
+from lakelog_format.codec.limits import Limits
 from lakelog_testing import (
     AppendCallbackContract,
     DurableFlushStrategyContract,

@@ -10,15 +10,15 @@ import attrs
 import pytest
 
 from lakelog.codec import decode, decode_run
-from lakelog.codec.decode import decode_frame
-from lakelog.codec.encoder import Encoder, RoundRobin
-from lakelog.codec.frame import read_frame
-from lakelog.codec.limits import Limits
 from lakelog.format.layout import BLANK, MAGIC_BLANK
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.format.sysflag import is_queued
 from lakelog.message import Message, StoredMessage
 from lakelog.status import AppendStatus
+from lakelog_format.codec.decode import decode_frame
+from lakelog_format.codec.encoder import Encoder, RoundRobin
+from lakelog_format.codec.frame import read_frame
+from lakelog_format.codec.limits import Limits
 from tests.support.fixtures import EXACT, StoreFixture, StoreFixtures
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import pytest
 
 from lakelog.files.shared.group_sync import FLUSHED, MARKED, GroupSync
 from lakelog.files.shared.ownership import remove_abort
-from lakelog.files.state.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.interfaces import Outcome
 from lakelog.log.log_files import LogFiles
 from lakelog.log.segments import Segments
@@ -19,6 +18,7 @@ from lakelog.registry.builtin.filewriter import FileSegmentWriter
 from lakelog.registry.builtin.flush import InlineFlush
 from lakelog.store.owner import OwnedStore
 from lakelog_direct.staged import StagedSegmentWriter
+from lakelog_interfaces.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.simplequeue import SimpleQueue
 from lakelog_testing.crash import CrashPlan, SimFileSystem, simulate

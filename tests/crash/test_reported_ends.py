@@ -10,8 +10,8 @@ import pytest
 
 import lakelog
 from lakelog.errors import LakelogError
-from lakelog.files.state.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.log.log_files import LogFiles
+from lakelog_interfaces.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog_testing.crash.filesystem import CrashPoint, SimFileSystem
 from lakelog_testing.crash.images import images
 from lakelog_testing.crash.unsynced import UnsyncedFileSystem

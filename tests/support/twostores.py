@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import lakelog
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog_cli.app import make_app
+from lakelog_interfaces.checkpoint import read_checkpoint
 from lakelog_testing.copies import copy_store
 from tests.support.rows import Row, by_kind, difference, parse
 

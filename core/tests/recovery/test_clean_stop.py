@@ -25,12 +25,13 @@ from core.tests.store.support import (
     segments,
 )
 from lakelog import Message, RecoveryReport
-from lakelog.files.file_identity import FileIdentity, identity_at
+from lakelog.files.file_identity import identity_at
 from lakelog.files.filesystem import File, RealFileSystem
-from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.files.state.clean_stop import CLEAN_STOP_FILE, CleanEnd
 from lakelog.log.reading.bounds import TRUSTED_S
 from lakelog.recovery.clean_stop import UNCHANGED
+from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
+from lakelog_interfaces.files import FileIdentity
 from lakelog_testing import FaultyFile
 
 OLD: Final = b"left behind by somebody"

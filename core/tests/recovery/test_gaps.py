@@ -32,10 +32,8 @@ from core.tests.recovery.support import (
 from core.tests.store.support import SEGMENT, fill, open_small, refused, segments
 from lakelog import Message, PutResult
 from lakelog.codec import decode, decode_run
-from lakelog.codec.record_crc import is_sealed
 from lakelog.errors import BadSegment
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.format.sysflag import ROLLBACK
 from lakelog.recovery.filler import (
     FILLER_TOPIC,
@@ -45,6 +43,8 @@ from lakelog.recovery.filler import (
     LogGap,
     least_filler_bytes,
 )
+from lakelog_format.codec.record_crc import is_sealed
+from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
 from lakelog_testing.copies import copy_store
 from plugins.tools.tests.doctor.repair_support import sound
 

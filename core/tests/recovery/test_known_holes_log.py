@@ -37,11 +37,11 @@ from core.tests.store.support import (
     read_small,
 )
 from lakelog import Message, PutResult, Store
-from lakelog.codec.frame import Frame, read_frame
 from lakelog.errors import LakelogError, StoreFailed
 from lakelog.files.filesystem import File, RealFileSystem
-from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.format.layout import RECORD_CRC_BYTES
+from lakelog_format.codec.frame import Frame, read_frame
+from lakelog_interfaces.checkpoint import read_checkpoint
 
 SECTOR_BYTES = 512
 

@@ -14,9 +14,9 @@ from lakelog import PutResult, accelerate
 from lakelog.errors import BadSegment
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import RECORD_CRC_BYTES, segment_name
-from lakelog.log.queue_survey import QueueOffsetSurvey
 from lakelog.recovery import parallel
 from lakelog.recovery.parallel import read_segment, sound_segments
+from lakelog_format.queue_survey import QueueOffsetSurvey
 
 STARTS = range(0, 4 * SEGMENT, SEGMENT)
 FILES = RealFileSystem()

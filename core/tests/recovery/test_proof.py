@@ -30,11 +30,11 @@ from core.tests.recovery.support import (
 from core.tests.store.support import SEGMENT, bodies, fill, open_small, overwrite, read_small
 from lakelog import Message, PutResult
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.apply import mend
 from lakelog.recovery.examine import examine
 from lakelog.settings.model import StoreSettings
+from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog_testing.copies import copy_store
 
 LATER_MS = 9_000_000_000_000

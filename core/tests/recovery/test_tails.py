@@ -36,11 +36,11 @@ from core.tests.store.support import (
 from lakelog import Message
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog.format.layout import ABORT_FILE
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.apply import BackgroundSync
 from lakelog.settings.model import StoreSettings
+from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog_testing import FaultyFile
 
 

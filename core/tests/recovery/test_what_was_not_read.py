@@ -12,7 +12,7 @@ from core.tests.store.support import SEGMENT, a_store, fill, open_small, refused
 from lakelog import Message, PutResult, Store
 from lakelog.errors import BadSegment, StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
+from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 
 FILES = RealFileSystem()
 

@@ -15,8 +15,8 @@ from core.tests.store.support import SEGMENT, a_store, open_small, read_small, s
 from lakelog import Message, PutResult
 from lakelog.errors import BadSegment
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import StoreCheckpoint, write_checkpoint
 from lakelog.log.reading.pieces import Damage
+from lakelog_interfaces.checkpoint import StoreCheckpoint, write_checkpoint
 
 COUNT = 130
 LATE_MS = 9_000_000_000_000

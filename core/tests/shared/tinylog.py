@@ -16,9 +16,10 @@ import attrs
 
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.pages.shared_page import APPENDED, FAILED, LAST_TIMESTAMP, SharedPage
-from lakelog.files.shared.append_lock import AppendLock, SectionLock
+from lakelog.files.shared.append_lock import AppendLock
 from lakelog.files.shared.append_section import AppendSection
 from lakelog.files.shared.queue_table import QueueTable
+from lakelog_interfaces.accelerate import SectionLock
 
 RECORD: Final = Struct("=QQQ")
 LOG_BYTES: Final = 1 << 20

@@ -195,7 +195,7 @@ def as_nobody(program: str) -> str:
 
 PRELOAD = """
 import numpy, lakelog, lakelog.errors, lakelog_queues.store, lakelog.store.open
-import lakelog.registry.builtin.plugin, lakelog.codec.encoded, lakelog.codec.run
+import lakelog.registry.builtin.plugin, lakelog_format.codec.encoded, lakelog_format.codec.run
 import lakelog_processes.joining
 lakelog.registry.Registry.load(None, {})  # the plugins, and what finds them
 """

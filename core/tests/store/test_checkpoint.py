@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import CheckpointKeeper, StoreCheckpoint, read_checkpoint
 from lakelog.format.layout import CHECKPOINT_BYTES, CHECKPOINT_FILE
+from lakelog_interfaces.checkpoint import CheckpointKeeper, StoreCheckpoint, read_checkpoint
 
 
 class CountedFolders(RealFileSystem):

@@ -28,9 +28,9 @@ from core.tests.store.support import (
 )
 from lakelog import Message, PutRefused, PutResult, PutStatus, Store
 from lakelog.errors import StoreError, StoreFailed
-from lakelog.files.state.checkpoint import StoreCheckpoint
 from lakelog.format.layout import segment_name
 from lakelog.store.owner import OwnedStore
+from lakelog_interfaces.checkpoint import StoreCheckpoint
 from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.descriptors import open_in
 from tests.support.sampling import every

@@ -34,9 +34,9 @@ from lakelog.files.pages.shared_page import (
 )
 from lakelog.files.shared.membership import alone
 from lakelog.files.shared.ownership import is_published
-from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.interfaces import Outcome
 from lakelog.registry.builtin.flush import InlineFlush
+from lakelog_interfaces.checkpoint import read_checkpoint
 from lakelog_testing.crash.opener import owned_by
 from tests.support.waiting import until
 

@@ -15,7 +15,6 @@ import lakelog_hash_index.plugin as hash_index
 from lakelog import Message
 from lakelog.errors import CorruptIndex
 from lakelog.files.filesystem import File, RealFile, RealFileSystem
-from lakelog.files.state.checkpoint import CheckpointKeeper
 from lakelog.format.layout import INDEX_DIR
 from lakelog.message import Body
 from lakelog_hash_index import verify
@@ -23,6 +22,7 @@ from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.names import next_name
 from lakelog_hash_index.settings import HashIndexSettings
 from lakelog_hash_index.shape import ENTRY, HEADER, SLOT
+from lakelog_interfaces.checkpoint import CheckpointKeeper
 from lakelog_testing.crash.opener import owned_by
 from plugins.hash_index.tests.support import (
     FOREVER,

@@ -15,10 +15,10 @@ import lakelog
 from core.tests.store.support import overwrite
 from lakelog import Message
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import StoreCheckpoint, write_checkpoint
 from lakelog.store.roles.choosing import Mode
 from lakelog_doctor.check import check
 from lakelog_hash_index import plugin, verify
+from lakelog_interfaces.checkpoint import StoreCheckpoint, write_checkpoint
 
 SLOTS, ENTRIES = 50, 40
 SIZES = {"slots": SLOTS, "entries": ENTRIES}

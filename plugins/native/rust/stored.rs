@@ -1,5 +1,5 @@
 //! Records to messages: objects of lakelog's own class, made without its `__init__`. As
-//! `lakelog/codec/decode.py`.
+//! `lakelog_format/codec/decode.py`.
 
 use std::ffi::CStr;
 use std::sync::Mutex;

@@ -1,5 +1,5 @@
 //! Reads the plain records at the start of a segment from its file, in one pass and without the
-//! interpreter lock: as `lakelog/recovery/parallel.py` and `lakelog/log/queue_survey.py`.
+//! interpreter lock: as `lakelog/recovery/parallel.py` and `lakelog_format/queue_survey.py`.
 //!
 //! It ends before the first record that is not whole, or that Python has to judge: one that is
 //! older than the one before it, an inner batch, one that feeds light queues, one whose queue

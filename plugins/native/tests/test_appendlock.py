@@ -15,7 +15,8 @@ from core.tests.shared.tinylog import MakeLock, TinyLog
 from lakelog.files.filesystem import File
 from lakelog.files.pages import shared_page as sharedpage
 from lakelog.files.pages.shared_page import APPEND_HOLDER, APPEND_PLAIN, SEVERAL, SharedPage
-from lakelog.files.shared.append_lock import AppendLock, SectionLock
+from lakelog.files.shared.append_lock import AppendLock
+from lakelog_interfaces.accelerate import SectionLock
 from lakelog_native import _native
 
 

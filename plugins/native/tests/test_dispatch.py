@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.tests.codec.examples import MESSAGES
-from core.tests.codec.support import log_of
 from lakelog.codec import RecordBatch, decode_run
 from lakelog.format.properties import REPAIRED_TOPIC, SCHEDULE_TOPIC
 from lakelog.message import Message
@@ -24,6 +22,8 @@ from lakelog_hash_index.settings import HashIndexSettings
 from lakelog_native.accelerator import Native
 from lakelog_queues.dispatching.grouping import Grouping, queue_groups
 from lakelog_queues.settings import ConsumeQueueSettings
+from plugins.format.tests.codec.examples import MESSAGES
+from plugins.format.tests.codec.support import log_of
 from plugins.hash_index.tests.support import NOW_MS, Rec, owner, snapshot
 from plugins.hash_index.tests.support import batch_of as index_batch_of
 from plugins.native.tests.support import both

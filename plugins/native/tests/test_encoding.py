@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from lakelog.accelerate import SEAM, Accelerator
 from lakelog.codec import RocketmqAppendCallback
-from lakelog.codec.body_column import body_column
 from lakelog.errors import IllegalMessage
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message, MessageColumns
 from lakelog.registry import check_object
 from lakelog.settings.model import StoreSettings
 from lakelog.status import AppendStatus, PutStatus
+from lakelog_format.codec.body_column import body_column
 from lakelog_native.accelerator import Native
 
 TEXTS = st.one_of(

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.tests.codec.examples import MESSAGES, damaged_logs, hostile_lengths
-from core.tests.codec.support import log_of, record_of
 from lakelog.codec import decode, decode_run
 from lakelog.errors import CorruptRecord
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.message import Message, StoredMessage
 from lakelog_native.accelerator import Native
 from lakelog_queues.finding.records import decode_all
+from plugins.format.tests.codec.examples import MESSAGES, damaged_logs, hostile_lengths
+from plugins.format.tests.codec.support import log_of, record_of
 from plugins.native.tests.support import both
 
 LOGS = st.one_of(

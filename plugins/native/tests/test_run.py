@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.tests.codec.examples import MESSAGES, damaged_logs, hostile_lengths
-from core.tests.codec.support import log_of, record_of
 from lakelog.codec import RecordBatch, decode_run
-from lakelog.codec.record_batch import _INTS, _LONGS
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.message import Message
+from lakelog_format.codec.record_batch import _INTS, _LONGS
 from lakelog_queues.arrow.bodies import bodies
 from lakelog_queues.finding.gather import sound_records
+from plugins.format.tests.codec.examples import MESSAGES, damaged_logs, hostile_lengths
+from plugins.format.tests.codec.support import log_of, record_of
 from plugins.native.tests.support import NATIVE, both
 
 LOGS = st.one_of(

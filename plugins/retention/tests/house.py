@@ -11,13 +11,13 @@ import attrs
 import lakelog
 from lakelog import Store
 from lakelog.codec import RocketmqAppendCallback
-from lakelog.codec.encoded import EncodedBatch
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, DiskState, Factory, Kind, NoSettings
 from lakelog.message import Message
 from lakelog.registry.builtin.plugin import make_rocketmq
 from lakelog.status import AppendStatus
+from lakelog_format.codec.encoded import EncodedBatch
 from lakelog_retention import plugin
 from lakelog_testing import FakeClock
 

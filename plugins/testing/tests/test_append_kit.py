@@ -10,11 +10,11 @@ import pytest
 
 from core.tests.registry.samples import CONTEXT
 from examples.compress_bodies import Compressing, CompressSettings
-from lakelog.codec.encoded import EncodedBatch
-from lakelog.codec.encoder import Encoder, RoundRobin
-from lakelog.codec.limits import Limits
 from lakelog.message import Message, StoredMessage
 from lakelog.status import AppendStatus
+from lakelog_format.codec.encoded import EncodedBatch
+from lakelog_format.codec.encoder import Encoder, RoundRobin
+from lakelog_format.codec.limits import Limits
 from lakelog_testing import AppendCallbackContract
 
 

@@ -1,8 +1,7 @@
-"""Encodes messages to records and decodes records to messages; pure functions, no I/O."""
+"""The public names of :mod:`lakelog_format.codec`, and the append callback of the core."""
 
+from lakelog.codec.append_callback import RocketmqAppendCallback
 from lakelog.codec.decode import decode
-from lakelog.codec.encoder import RocketmqAppendCallback
-from lakelog.codec.record_batch import RecordBatch
-from lakelog.codec.run import decode_run
+from lakelog_format.codec import RecordBatch, decode_run
 
 __all__ = ["RecordBatch", "RocketmqAppendCallback", "decode", "decode_run"]

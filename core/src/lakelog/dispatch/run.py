@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakelog.errors import DispatchStopped
-from lakelog.interfaces import Dispatcher, TopicRemover
-from lakelog.log.reading.pieces import Blank, Damage, Piece
+from lakelog_format.pieces import Blank, Damage, Piece
+from lakelog_interfaces.errors import DispatchStopped
+from lakelog_interfaces.strategies import Dispatcher, TopicRemover
 
 if TYPE_CHECKING:
-    from lakelog.codec.record_batch import RecordBatch
+    from lakelog_format.codec.record_batch import RecordBatch
 
 _log = logging.getLogger("lakelog")
 

@@ -18,11 +18,11 @@ import attrs
 
 from lakelog.dispatch.arrivals import Arrivals
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
-from lakelog.errors import DispatchStopped, StoreClosed, StoreFailed
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.wake_page import LONGEST_SLEEP_S, Sleeper
-from lakelog.log.reading.pieces import Piece
 from lakelog.runtime.threads import started
+from lakelog_format.pieces import Piece
+from lakelog_interfaces.errors import DispatchStopped, StoreClosed, StoreFailed
 
 _log = logging.getLogger("lakelog")
 GATHER_SECONDS: Final = 0.05

@@ -10,28 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import attrs
-
-
-@attrs.frozen
-class FileIdentity:
-    """One state of one file.
-
-    :ivar inode: its number on its file system
-    :ivar length: in bytes
-    :ivar mtime_ns: last change of the content, in ns since 1970; can be set by programs
-    :ivar ctime_ns: last change of content, names or attributes; set by the kernel only
-    """
-
-    inode: int
-    length: int
-    mtime_ns: int
-    ctime_ns: int
-
-    @classmethod
-    def of(cls, found: os.stat_result) -> FileIdentity:
-        """From a ``stat`` result."""
-        return cls(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+from lakelog_interfaces.files import FileIdentity
 
 
 def identity_at(path: Path) -> FileIdentity | None:

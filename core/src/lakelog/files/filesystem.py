@@ -12,110 +12,26 @@ import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 import attrs
 
-from lakelog.errors import ReadFailed
+from lakelog_interfaces.errors import ReadFailed
 from lakelog.files.access import PRIVATE, Access, access_of, make_folder, open_regular
-from lakelog.files.file_identity import FileIdentity, stamp
+from lakelog_interfaces.files import FileIdentity
+from lakelog.files.file_identity import stamp
 from lakelog.files.sparse import next_not_zero
-from lakelog.message import Body
+from lakelog_format.message import Body
+from lakelog_interfaces.files import (
+    File as File,
+    FileSystem as FileSystem,
+    read_file as read_file,
+)
 
 # Of Linux's renameat2(2).
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 _NO_EXCHANGE: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
-
-
-@runtime_checkable
-class File(Protocol):
-    """An open file; positions and lengths are in bytes."""
-
-    @property
-    def path(self) -> Path:
-        """The path under which it was opened."""
-
-    def fileno(self) -> int:
-        """The descriptor, for operations that this interface lacks."""
-
-    def size(self) -> int:
-        """Its length."""
-
-    def read_at(self, position: int, length: int) -> bytes:
-        """Read at most ``length`` bytes; fewer only at the end of the file."""
-
-    def write_at(self, position: int, data: Body) -> None:
-        """Write all of ``data``."""
-
-    def allocate(self, length: int, position: int = 0) -> None:
-        """Allocate disk blocks for ``length`` bytes from ``position``; existing content stays.
-
-        A shorter file is extended.
-        """
-
-    def truncate(self, length: int) -> None:
-        """Set the length."""
-
-    def sync(self) -> None:
-        """Make content and length durable (``fdatasync``), without holding the interpreter lock."""
-
-    def stamp(self) -> FileIdentity | None:
-        """Set a modification time that no write produces; return the identity, to detect writes.
-
-        ``None`` if the file system does not keep such a time.
-        """
-
-    def next_data(self, position: int) -> int | None:
-        """Position of the next bytes that may be non-zero; ``None`` if there are none."""
-
-    def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
-        """Map ``length`` bytes from ``position``, a multiple of the page size, as shared memory.
-
-        The bytes of a writable map must be allocated: a write into a hole raises SIGBUS on a full
-        disk.
-        """
-
-    def close(self) -> None:
-        """Close the descriptor; maps stay valid."""
-
-
-@runtime_checkable
-class FileSystem(Protocol):
-    """Operations on files by name."""
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        """Open an existing regular file; with ``create``, create it if missing.
-
-        Anything else, symbolic links included, raises ``OSError``.
-        """
-
-    def list(self, directory: Path) -> list[tuple[str, int]]:
-        """Names and lengths of the entries that are not directories, sorted; empty if absent.
-
-        Files that are not regular are listed too, so that :meth:`open` reports them.
-        """
-
-    def make_dir(self, path: Path, *, durable: bool = True) -> None:
-        """Create a directory and its parents, unless they exist.
-
-        If not ``durable``, the caller syncs the parent folders.
-        """
-
-    def rename(self, source: Path, target: Path) -> None:
-        """Replace ``target`` by ``source`` atomically."""
-
-    def exchange(self, one: Path, other: Path) -> bool:
-        """Exchange two names atomically; ``False`` if the system does not support it."""
-
-    def unlink(self, path: Path) -> None:
-        """Delete a file name."""
-
-    def remove_dir(self, path: Path) -> None:
-        """Delete an empty directory."""
-
-    def sync_dir(self, path: Path) -> None:
-        """Make the names in a directory durable."""
 
 
 @attrs.frozen(eq=False)
@@ -330,15 +246,6 @@ def folders_in(path: Path) -> list[Path]:
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
         return sorted(Path(entry.path) for entry in entries if entry.is_dir())
     return []
-
-
-def read_file(files: FileSystem, path: Path) -> bytes | None:
-    """The content of a small file; ``None`` if it is missing."""
-    try:
-        with closing(files.open(path)) as file:
-            return file.read_at(0, file.size())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def read_range(files: FileSystem, path: Path, position: int, length: int) -> bytes | None:

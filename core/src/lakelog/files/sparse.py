@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from lakelog.message import Body
+from lakelog_format.message import Body
 
 _ASKED_BYTES: Final = 128 << 10
 _ZEROS: Final = bytes(_ASKED_BYTES)

@@ -1,1 +1,1 @@
-"""RocketMQ's formats: names and layouts of files, fields of records, checksums; no I/O."""
+"""The public names of :mod:`lakelog_format.fields`."""

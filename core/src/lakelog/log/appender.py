@@ -8,20 +8,20 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog.accelerate import Putting
-from lakelog.codec.encoded import EncodedBatch
-from lakelog.codec.encoder import RocketmqAppendCallback
-from lakelog.errors import IllegalMessage, LakelogError, PutRefused, StrategyFailed
-from lakelog.format.layout import BLANK_MIN_BYTES
-from lakelog.interfaces import AppendCallback, FlushStrategy, Outcome, Replicator, Settle
+from lakelog.codec.append_callback import RocketmqAppendCallback
 from lakelog.log.async_puts import AsyncPutQueue
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
 from lakelog.log.outcomes import Blame, blaming_flush, blaming_replicator, checked, known
 from lakelog.log.put_future import BatchFuture, PutFuture, settle_appended
-from lakelog.message import Body, Message
-from lakelog.results import PutResult
-from lakelog.status import PutStatus
+from lakelog_format.codec.encoded import EncodedBatch
+from lakelog_format.fields.layout import BLANK_MIN_BYTES
+from lakelog_format.message import Body, Message
+from lakelog_format.results import PutResult
+from lakelog_format.status import PutStatus
+from lakelog_interfaces.accelerate import Putting
+from lakelog_interfaces.errors import IllegalMessage, LakelogError, PutRefused, StrategyFailed
+from lakelog_interfaces.strategies import AppendCallback, FlushStrategy, Outcome, Replicator, Settle
 
 Answer: TypeAlias = "Callable[[PutStatus | Exception], object]"
 """Called with the status of an append, or with the error of the strategy that failed."""

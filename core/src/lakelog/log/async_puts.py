@@ -11,10 +11,10 @@ from contextlib import suppress
 from threading import Thread, get_ident
 from typing import Final, TypeAlias
 
-from lakelog.errors import ThreadNotStarted
 from lakelog.log.put_future import PutFuture
 from lakelog.runtime.gate import FastCondition
 from lakelog.runtime.threads import started
+from lakelog_interfaces.errors import ThreadNotStarted
 
 Submit: TypeAlias = "Callable[[Sequence[PutFuture]], object]"
 MAX_WAITING: Final = 65_536

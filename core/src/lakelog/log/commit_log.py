@@ -13,10 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from lakelog.accelerate import Accelerator, Putting
-from lakelog.codec.encoded import EncodedBatch
-from lakelog.codec.encoder import Encoder
-from lakelog.errors import LakelogError, PutRefused, StoreFailed
 from lakelog.files.filesystem import File
 from lakelog.files.pages import shared_page as sharedpage
 from lakelog.files.pages.positions import Positions
@@ -33,7 +29,7 @@ from lakelog.files.pages.shared_page import (
     SharedPage,
 )
 from lakelog.files.pages.wake_page import Sleeper
-from lakelog.files.shared.append_lock import AppendLock, SectionLock
+from lakelog.files.shared.append_lock import AppendLock
 from lakelog.files.shared.append_section import AppendSection
 from lakelog.files.shared.byte_lock import ByteLock
 from lakelog.files.shared.copied_end import CopiedEnd
@@ -41,14 +37,18 @@ from lakelog.files.shared.group_sync import GroupSync
 from lakelog.files.shared.ofd_lock import is_locked
 from lakelog.files.shared.ownership import SERVICES
 from lakelog.files.shared.queue_table import QueueTable
-from lakelog.format.layout import BLANK, MAGIC_BLANK
-from lakelog.format.queue_offsets import Queue
-from lakelog.interfaces import AppendCallback, CopyProgress
 from lakelog.log.health import Health
 from lakelog.log.log_files import LogFiles, VouchedEnd
 from lakelog.log.segments import Segments
-from lakelog.message import Body
-from lakelog.status import AppendStatus, PutStatus
+from lakelog_format.codec.encoded import EncodedBatch
+from lakelog_format.codec.encoder import Encoder
+from lakelog_format.fields.layout import BLANK, MAGIC_BLANK
+from lakelog_format.fields.queue_offsets import Queue
+from lakelog_format.message import Body
+from lakelog_format.status import AppendStatus, PutStatus
+from lakelog_interfaces.accelerate import Accelerator, Putting, SectionLock
+from lakelog_interfaces.errors import LakelogError, PutRefused, StoreFailed
+from lakelog_interfaces.strategies import AppendCallback, CopyProgress
 
 APPENDING: Final = 8
 """The byte of ``lock`` that the appending process locks."""

@@ -12,9 +12,9 @@ import time
 from threading import Event, Thread
 from typing import Final
 
-from lakelog.errors import StoreFailed
-from lakelog.interfaces import CommitRules, Flushable, FlushStrategy, Outcome, Wakeable
 from lakelog.runtime.threads import started
+from lakelog_interfaces.errors import StoreFailed
+from lakelog_interfaces.strategies import CommitRules, Flushable, FlushStrategy, Outcome, Wakeable
 
 PAGE_BYTES: Final = 4096
 _SLOW_SECONDS: Final = 0.5

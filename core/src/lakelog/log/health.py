@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
-from lakelog.errors import PutRefused, StoreFailed, ThreadNotStarted
 from lakelog.runtime.threads import started
-from lakelog.status import PutStatus
+from lakelog_format.status import PutStatus
+from lakelog_interfaces.errors import PutRefused, StoreFailed, ThreadNotStarted
 
 _LOG: Final = logging.getLogger("lakelog")
 

@@ -19,13 +19,13 @@ from lakelog.files.pages.shared_page import (
     TABLE_GENERATION,
 )
 from lakelog.files.shared.queue_table import QueueTable
-from lakelog.format.layout import BLANK
-from lakelog.log.reading.pieces import Blank, Damage
 from lakelog.log.reading.sources import ViewSource
 from lakelog.log.segments import Segments
+from lakelog_format.fields.layout import BLANK
+from lakelog_format.pieces import Blank, Damage
 
 if TYPE_CHECKING:
-    from lakelog.codec.record_batch import RecordBatch
+    from lakelog_format.codec.record_batch import RecordBatch
 
 _ZEROS = bytes(1 << 20)
 
@@ -77,7 +77,7 @@ class LogFiles:
 
         Raises ``OSError`` if the records are not whole.
         """
-        from lakelog.log.queue_survey import QueueOffsetSurvey
+        from lakelog_format.queue_survey import QueueOffsetSurvey
 
         self.follow_table()
         found = QueueOffsetSurvey(start, start)

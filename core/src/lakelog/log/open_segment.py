@@ -9,9 +9,9 @@ from typing import Final, Protocol, TypeAlias
 
 import attrs
 
-from lakelog.errors import OffsetOutOfRange
 from lakelog.files.preallocation import Blocks, SegmentMaker
-from lakelog.interfaces import Extendable, Mapped, SegmentWriter
+from lakelog_interfaces.errors import OffsetOutOfRange
+from lakelog_interfaces.strategies import Extendable, Mapped, SegmentWriter
 
 Window: TypeAlias = tuple[int, int, int, int, memoryview, int, int, int]
 """The memory that compiled code may write to: number; offsets of the segment, its end, and its

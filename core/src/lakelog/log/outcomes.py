@@ -12,10 +12,10 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from lakelog.errors import StoreFailed, StrategyFailed
-from lakelog.interfaces import Outcome
 from lakelog.runtime.signals import raised_by_handler
-from lakelog.status import PutStatus
+from lakelog_format.status import PutStatus
+from lakelog_interfaces.errors import StoreFailed, StrategyFailed
+from lakelog_interfaces.strategies import Outcome
 
 Blame: TypeAlias = "Callable[[str], StrategyFailed]"
 """Makes the error that names a strategy and the fault."""

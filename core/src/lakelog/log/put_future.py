@@ -13,10 +13,10 @@ from concurrent.futures._base import FINISHED, RUNNING
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
-from lakelog.errors import StrategyFailed
-from lakelog.results import PutResult
 from lakelog.runtime.gate import FastCondition
-from lakelog.status import PutStatus
+from lakelog_format.results import PutResult
+from lakelog_format.status import PutStatus
+from lakelog_interfaces.errors import StrategyFailed
 
 if TYPE_CHECKING:
     import asyncio

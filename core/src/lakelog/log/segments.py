@@ -12,13 +12,13 @@ from contextlib import closing, suppress
 from threading import Lock
 from typing import Final
 
-from lakelog.errors import LakelogError, OffsetOutOfRange
 from lakelog.files.filesystem import File, sync_file
 from lakelog.files.pages.positions import Positions
 from lakelog.files.preallocation import Preallocator, SegmentMaker
 from lakelog.files.segment_files import segment_files
-from lakelog.interfaces import Sealable, Writer
 from lakelog.log.open_segment import OpenSegment, SealedSegment, Viewable, deleted
+from lakelog_interfaces.errors import LakelogError, OffsetOutOfRange
+from lakelog_interfaces.strategies import Sealable, Writer
 
 MOST_MAPS: Final = 64
 """Number of sealed segments kept mapped for reading; each map holds a descriptor."""

@@ -13,12 +13,11 @@ from typing import Final
 
 import attrs
 
-from lakelog.errors import NotAStore, ReadFailed, StoreError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.segment_files import hindrances
 from lakelog.files.shared.ownership import is_owned
-from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
-from lakelog.format.layout import (
+from lakelog.settings.model import StoreSettings
+from lakelog_format.fields.layout import (
     ABORT_BACKUP_FILE,
     ABORT_FILE,
     CHECKPOINT_FILE,
@@ -28,7 +27,8 @@ from lakelog.format.layout import (
     TMP_DIR,
     segment_name,
 )
-from lakelog.settings.model import StoreSettings
+from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint
+from lakelog_interfaces.errors import NotAStore, ReadFailed, StoreError
 
 
 @attrs.frozen

@@ -12,19 +12,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
-from lakelog.codec.decode import decode_frame
-from lakelog.codec.frame import checked_frame
-from lakelog.errors import CorruptRecord
 from lakelog.files.segment_files import SegmentFile
-from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.files.state.clean_stop import CleanStop, read_clean_stop, write_clean_stop
 from lakelog.files.state.durable_queue_ends import DurableQueueEnds, read_kept
 from lakelog.files.state.queue_ends import QueueEnd
-from lakelog.format.layout import BLANK, MAGIC_BLANK
-from lakelog.format.queue_offsets import Queue
-from lakelog.log.queue_survey import QueueOffsetSurvey
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.settings.model import StoreSettings
+from lakelog_format.codec.decode import decode_frame
+from lakelog_format.codec.frame import checked_frame
+from lakelog_format.fields.layout import BLANK, MAGIC_BLANK
+from lakelog_format.fields.queue_offsets import Queue
+from lakelog_format.queue_survey import QueueOffsetSurvey
+from lakelog_interfaces.checkpoint import read_checkpoint
+from lakelog_interfaces.errors import CorruptRecord
 
 UNCHANGED: Final = "a clean stop, and nobody has written since"
 _LOG: Final = logging.getLogger("lakelog")

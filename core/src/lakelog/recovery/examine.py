@@ -15,14 +15,9 @@ import attrs
 
 from lakelog.files.pages.page_view import whole_end
 from lakelog.files.segment_files import SegmentFile, segment_files
-from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.state.queue_ends import QueueEnd, queue_end, queue_ends, queue_unit, settled_ends
 from lakelog.files.state.replica import ReplicaState, read_replica
-from lakelog.format.layout import ABORT_FILE
-from lakelog.format.queue_offsets import Queue
-from lakelog.log.queue_survey import QueueOffsetSurvey
 from lakelog.log.reading.damage import noted_before, read_damage
-from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.clean_stop import UNCHANGED, left_unchanged
@@ -40,6 +35,11 @@ from lakelog.recovery.report import Aside, RecoveryReport
 from lakelog.recovery.start_point import Start, after_clean_stop, after_unclean_stop
 from lakelog.recovery.tails import Length, PaddedSource, Tail, tails, wrong_lengths
 from lakelog.settings.model import StoreSettings
+from lakelog_format.fields.layout import ABORT_FILE
+from lakelog_format.fields.queue_offsets import Queue
+from lakelog_format.pieces import Blank, Damage, Piece
+from lakelog_format.queue_survey import QueueOffsetSurvey
+from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint
 
 if TYPE_CHECKING:
     from lakelog.recovery.proof import Proof

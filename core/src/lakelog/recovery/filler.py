@@ -19,25 +19,25 @@ from typing import Final
 
 import attrs
 
-from lakelog.codec.encoder import Encoder, RoundRobin
-from lakelog.codec.limits import Limits
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.files.sparse import chunks
-from lakelog.format.layout import (
+from lakelog.log.store_directory import StoreDirectory
+from lakelog.recovery.quarantine import keep
+from lakelog.recovery.report import Aside
+from lakelog.recovery.tails import Tail
+from lakelog_format.codec.encoder import Encoder, RoundRobin
+from lakelog_format.codec.limits import Limits
+from lakelog_format.fields.layout import (
     BLANK,
     BLANK_MIN_BYTES,
     MAGIC_BLANK,
     RECORD_CRC_BYTES,
     RECORD_MIN_BYTES,
 )
-from lakelog.format.properties import REPAIRED_TOPIC
-from lakelog.format.queue_offsets import Queue, QueueOffsets
-from lakelog.format.sysflag import ROLLBACK
-from lakelog.log.store_directory import StoreDirectory
-from lakelog.message import Message
-from lakelog.recovery.quarantine import keep
-from lakelog.recovery.report import Aside
-from lakelog.recovery.tails import Tail
+from lakelog_format.fields.properties import REPAIRED_TOPIC
+from lakelog_format.fields.queue_offsets import Queue, QueueOffsets
+from lakelog_format.fields.sysflag import ROLLBACK
+from lakelog_format.message import Message
 
 FILLER_TOPIC: Final = REPAIRED_TOPIC
 MOST_FILLER_BYTES: Final = 4 << 20

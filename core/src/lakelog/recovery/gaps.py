@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakelog.codec.record_crc import is_sealed
 from lakelog.dispatch.run import NamedDispatcher, forget
-from lakelog.files.state.checkpoint import StoreCheckpoint
 from lakelog.log.reading.damage import keep_damage, read_damage
-from lakelog.log.reading.pieces import Blank, Damage
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.filler import FILLER_TOPIC, FillerMaker, Filling, LogGap, fill, fillings_of
 from lakelog.settings.model import StoreSettings
+from lakelog_format.codec.record_crc import is_sealed
+from lakelog_format.pieces import Blank, Damage
+from lakelog_interfaces.checkpoint import StoreCheckpoint
 
 if TYPE_CHECKING:
-    from lakelog.codec.record_batch import RecordBatch
     from lakelog.recovery.examine import RecoveryPlan
+    from lakelog_format.codec.record_batch import RecordBatch
 
 
 @attrs.frozen

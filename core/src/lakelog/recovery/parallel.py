@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from lakelog import accelerate
-from lakelog.codec.record_batch import RecordBatch
-from lakelog.codec.run import decode_run
-from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.format.layout import BLANK, MAGIC_BLANK, segment_name
-from lakelog.log.queue_survey import QueueOffsetSurvey
 from lakelog.runtime.threads import submitted
+from lakelog_format.codec.record_batch import RecordBatch
+from lakelog_format.codec.run import decode_run
+from lakelog_format.fields.layout import BLANK, MAGIC_BLANK, segment_name
+from lakelog_format.queue_survey import QueueOffsetSurvey
+from lakelog_interfaces import accelerate
+from lakelog_interfaces.errors import StoreError
 
 WINDOW_BYTES: Final = 1 << 20
 """Bytes checked at once; a buffer of this length stays in a processor's cache."""

@@ -20,14 +20,14 @@ from typing import Final, TypeAlias
 import attrs
 import numpy as np
 
-from lakelog.codec import decode
-from lakelog.codec.record_batch import RecordBatch
-from lakelog.format.layout import RECORD_MIN_BYTES
-from lakelog.format.queue_offsets import Queue
-from lakelog.format.sysflag import INNER_BATCH, PREPARED
-from lakelog.log.queue_survey import QueueOffsetSurvey
-from lakelog.message import StoredMessage
 from lakelog.recovery.tails import BEHIND, Tail
+from lakelog_format.codec import decode
+from lakelog_format.codec.record_batch import RecordBatch
+from lakelog_format.fields.layout import RECORD_MIN_BYTES
+from lakelog_format.fields.queue_offsets import Queue
+from lakelog_format.fields.sysflag import INNER_BATCH, PREPARED
+from lakelog_format.message import StoredMessage
+from lakelog_format.queue_survey import QueueOffsetSurvey
 
 UnitAt: TypeAlias = Callable[[Queue, int], "tuple[int, int] | None"]
 """Offset and size of the record at a queue offset, from the queue's file."""

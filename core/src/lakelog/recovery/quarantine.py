@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from lakelog.errors import StoreError
 from lakelog.files.filesystem import File, FileSystem, read_file, write_file
 from lakelog.files.sparse import WINDOW_BYTES
-from lakelog.format.layout import OWN_DIR, QUARANTINE_DIR
 from lakelog.recovery.report import Aside
 from lakelog.recovery.tails import Tail
+from lakelog_format.fields.layout import OWN_DIR, QUARANTINE_DIR
+from lakelog_interfaces.errors import StoreError
 
 LIST_FILE: Final = "quarantine.jsonl"
 COPYING: Final = "copying"

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from lakelog.log.reading.pieces import Damage
+from lakelog_format.pieces import Damage
 
 
 @attrs.frozen

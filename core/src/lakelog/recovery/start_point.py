@@ -15,15 +15,15 @@ from typing import Final
 
 import attrs
 
-from lakelog.codec import decode
-from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.state.checkpoint import StoreCheckpoint
 from lakelog.files.state.durable_queue_ends import DurableQueueEnds, RecordFingerprint, read_kept
 from lakelog.files.state.queue_ends import QueueEnd
-from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, BLANK, OWN_DIR, TOMBSTONES_FILE
-from lakelog.format.queue_offsets import Queue
 from lakelog.log.reading.sources import Extent, Source
+from lakelog_format.codec import decode
+from lakelog_format.fields.layout import BATCHCONSUMEQUEUE_DIR, BLANK, OWN_DIR, TOMBSTONES_FILE
+from lakelog_format.fields.queue_offsets import Queue
+from lakelog_interfaces.checkpoint import StoreCheckpoint
+from lakelog_interfaces.errors import CorruptRecord
 
 MARGIN_MS: Final = 3_000
 """Subtracted from the checkpoint's times, as RocketMQ does."""

@@ -15,8 +15,8 @@ import attrs
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.segment_files import SegmentFile
 from lakelog.files.sparse import last_nonzero
-from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.sources import FileExtent, FileSource
+from lakelog_format.pieces import Damage
 
 BEHIND: Final = "behind the end of the log"
 SURPLUS: Final = "behind the end of its segment"

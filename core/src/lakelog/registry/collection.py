@@ -12,12 +12,12 @@ from typing import Any, Final
 import attrs
 import pluggy
 
-from lakelog.errors import BadStrategy, DuplicateName
-from lakelog.interfaces import Factory, Kind
 from lakelog.registry.discovery import PluginSource
 from lakelog.registry.loading import Plugged
 from lakelog.registry.missing import spoken
 from lakelog.settings.model import StoreSettings
+from lakelog_interfaces.errors import BadStrategy, DuplicateName
+from lakelog_interfaces.strategies import Factory, Kind
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _TAKEN: Final = {"auto", *attrs.fields_dict(StoreSettings)}

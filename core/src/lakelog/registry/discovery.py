@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
-from lakelog.errors import PluginError
-from lakelog.hookspecs import PROJECT
+from lakelog_interfaces.errors import PluginError
+from lakelog_interfaces.hookspecs import PROJECT
 
 if TYPE_CHECKING:
     from importlib.metadata import PackageMetadata

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.interfaces import DiskState
 from lakelog.registry.discovery import PluginSource
 from lakelog.registry.loading import Plugged
+from lakelog_interfaces.strategies import DiskState
 
 _LOG: Final = logging.getLogger("lakelog")
 

@@ -15,10 +15,10 @@ from typing import Any, Final
 import attrs
 import pluggy
 
-from lakelog.errors import BadHook, DuplicateName, PluginError
-from lakelog.hookspecs import PROJECT, Hooks
 from lakelog.registry.discovery import DISABLE_VARIABLE, PluginSource
 from lakelog.registry.missing import suggestion
+from lakelog_interfaces.errors import BadHook, DuplicateName, PluginError
+from lakelog_interfaces.hookspecs import PROJECT, Hooks
 
 PREFIX: Final = f"{PROJECT}_"
 _MARKER: Final = f"{PROJECT}_impl"

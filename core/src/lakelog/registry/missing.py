@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from lakelog.errors import MissingPlugin
-from lakelog.interfaces import Kind
 from lakelog.registry.discovery import PluginSource
 from lakelog.settings.unknown import nearest
+from lakelog_interfaces.errors import MissingPlugin
+from lakelog_interfaces.strategies import Kind
 
 FIRST_PARTY: Final[Mapping[str, tuple[Kind, str]]] = {
     "mmap": (Kind.WRITER, "lakelog-mmap"),

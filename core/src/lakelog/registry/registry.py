@@ -9,9 +9,7 @@ from typing import Any
 
 import attrs
 
-from lakelog.errors import BadStrategy, LakelogError, ReadFailed, StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.interfaces import PROTOCOLS, Context, Factory, Kind, NoSettings
 from lakelog.registry.collection import Offered, collect
 from lakelog.registry.conformance import check_object
 from lakelog.registry.discovery import (
@@ -27,11 +25,13 @@ from lakelog.registry.discovery import (
 from lakelog.registry.events import Events
 from lakelog.registry.loading import Plugged, plug_in
 from lakelog.registry.missing import missing, spoken
-from lakelog.runtime.arguments import wrong_type
 from lakelog.settings.catalog import Catalog, required
 from lakelog.settings.effective import Settings
 from lakelog.settings.formats import Formats
 from lakelog.settings.model import StoreSettings
+from lakelog_format.arguments import wrong_type
+from lakelog_interfaces.errors import BadStrategy, LakelogError, ReadFailed, StoreError
+from lakelog_interfaces.strategies import PROTOCOLS, Context, Factory, Kind, NoSettings
 
 
 @attrs.frozen

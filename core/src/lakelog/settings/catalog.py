@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final
 
 import attrs
 
@@ -14,6 +13,7 @@ from lakelog.settings.model import (
     ServeSettings,
     StoreSettings,
 )
+from lakelog_interfaces.strategies.kinds import Infer
 
 CORE: Final = ""
 """The section of the store's own settings, whose keys are at the top level."""
@@ -26,9 +26,6 @@ OWN_SECTIONS: Final[Mapping[str, type[Any]]] = {
 }
 """The settings classes of the core, by section."""
 _FACTORY: Any = attrs.Factory  # a class, which the type stubs declare as a function
-
-Infer: TypeAlias = Callable[[Path], Iterable[tuple[str, Any, Path]]]
-"""Keys and values that the files of a store show, each with the file that determines it."""
 
 
 def dotted(section: str, key: str) -> str:

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 import attrs
 
-from lakelog.errors import SettingsError
 from lakelog.settings.catalog import Given, dotted, keys_of, required
 from lakelog.settings.units import parser_for
+from lakelog_interfaces.errors import SettingsError
 
 _STRICT: Final[Mapping[Any, tuple[Any, str]]] = {
     int: (int, "a whole number"),

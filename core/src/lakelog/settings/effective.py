@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.errors import SettingsError
 from lakelog.settings.catalog import CORE, dotted, keys_of
 from lakelog.settings.model import StoreSettings
+from lakelog_interfaces.errors import SettingsError
 
 DEFAULT: Final = "default"
 INFERRED: Final = "inferred from"

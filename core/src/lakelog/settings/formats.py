@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 
-from lakelog.errors import LakelogError, PluginError, SettingsError
+from lakelog_interfaces.errors import LakelogError, PluginError, SettingsError
+from lakelog_interfaces.strategies.translating import SettingsFormat, Translation
 
 BROKER_CONF: Final = "broker-conf"
 """The format of the file given as ``broker_conf=``."""
@@ -16,53 +17,6 @@ BROKER_CONF: Final = "broker-conf"
 _TOML: Final = ".toml"
 _KNOWN: Final[Mapping[str, str]] = {".conf": BROKER_CONF, ".properties": BROKER_CONF}
 """Formats by suffix for files that are never TOML; without the plugin, reading one is an error."""
-
-
-@attrs.frozen
-class TranslatedValue:
-    """One lakelog setting, translated from a file of another system.
-
-    :ivar target: lakelog's dotted key
-    :ivar value: its value, not yet validated
-    :ivar keys: the keys of the file that it comes from
-    """
-
-    target: str
-    value: object
-    keys: tuple[str, ...]
-
-
-@attrs.frozen
-class Translation:
-    """The translation of a file of another system.
-
-    :ivar values: the settings in it; a key that no installed plugin has is reported
-    :ivar unused: its keys that set nothing, with the reason
-    """
-
-    values: tuple[TranslatedValue, ...] = ()
-    unused: Mapping[str, str] = attrs.field(factory=dict)
-
-
-class SettingsFormat(Protocol):
-    """Reads settings files of another system, for one store."""
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Suffixes of such files: lower case, with the dot, and never ``.toml``."""
-
-    def read(self, data: bytes, origin: str) -> Translation:
-        """Translate a file.
-
-        :param data: the whole file
-        :param origin: its name, for errors
-
-        Raises :class:`~lakelog.errors.SettingsError` for invalid content, with ``origin`` as its
-        source, and the key in the file. A key without a counterpart is not an error.
-        """
-
-    def translate_key(self, key: str) -> str | None:
-        """Lakelog's dotted key for one of the other system's keys, if any; used only for errors."""
 
 
 @attrs.frozen

@@ -13,9 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from lakelog.format.layout import COMMITLOG_DIR, is_segment_name
-from lakelog.settings.catalog import CORE, Catalog, Given, Infer
+from lakelog.settings.catalog import CORE, Catalog, Given
 from lakelog.settings.effective import INFERRED
+from lakelog_format.fields.layout import COMMITLOG_DIR, is_segment_name
+from lakelog_interfaces.strategies.kinds import Infer
 
 Listing: TypeAlias = Sequence[tuple[str, int]]
 """Names and lengths of files in one directory, in any order."""

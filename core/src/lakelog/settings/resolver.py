@@ -9,7 +9,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from lakelog.errors import SettingsError
 from lakelog.files.filesystem import unreadable
 from lakelog.settings.catalog import CORE, Catalog, Given, dotted, keys_of, required
 from lakelog.settings.conversion import build
@@ -19,6 +18,7 @@ from lakelog.settings.inferred import Chosen, from_files
 from lakelog.settings.sources import from_environment, from_object, from_table, is_table
 from lakelog.settings.toml import as_embedded, from_pyproject, from_store, from_toml, read_bytes
 from lakelog.settings.unknown import complaint, no_section
+from lakelog_interfaces.errors import SettingsError
 
 _OBJECT: Final = "object"
 _FILE: Final = "file"

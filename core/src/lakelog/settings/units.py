@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
-from lakelog.errors import SettingsError
+from lakelog_interfaces.errors import SettingsError
 
 Parser: TypeAlias = Callable[[object], "int | float"]
 """Converts a value to the number that a field holds; raises :class:`SettingsError`."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from lakelog.errors import SettingsError, UnknownSetting
 from lakelog.settings.catalog import CORE, Catalog, Given
 from lakelog.settings.sources import variable_name
+from lakelog_interfaces.errors import SettingsError, UnknownSetting
 
 REMOVED: Final[Mapping[str, str]] = {
     "services": "this setting was removed, because dispatching is compiled and runs in the owner "

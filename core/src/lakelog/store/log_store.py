@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet, ref
 
 from lakelog.dispatch.runner import Lag
-from lakelog.errors import DispatchStopped, SettingsError, StoreError
-from lakelog.interfaces import CleaningReport, DiskReport
 from lakelog.log.put_future import BatchFuture, PutFuture, is_called_back
 from lakelog.log.reading.failures import iterates, reads
 from lakelog.log.reading.log_reader import LogReader, OnDamage
-from lakelog.log.reading.pieces import Piece
 from lakelog.log.store_directory import readable
-from lakelog.message import Message, MessageColumns, StoredMessage
-from lakelog.results import PutResult
-from lakelog.runtime.arguments import span_ms, whole, wrong_type
 from lakelog.settings.effective import Settings
 from lakelog.store.owner import OwnedStore
 from lakelog.store.producer import Producer
 from lakelog.store.roles.current import RoleState
 from lakelog.store.roles.parts import Role, RoleParts
+from lakelog_format.arguments import span_ms, whole, wrong_type
+from lakelog_format.message import Message, MessageColumns, StoredMessage
+from lakelog_format.pieces import Piece
+from lakelog_format.results import PutResult
+from lakelog_interfaces.errors import DispatchStopped, SettingsError, StoreError
+from lakelog_interfaces.strategies import CleaningReport, DiskReport
 
 if TYPE_CHECKING:
     from lakelog.recovery.report import RecoveryReport
@@ -96,7 +96,7 @@ class LogStore:
 
         Otherwise as :meth:`put_batch`, which also takes :class:`~lakelog.MessageColumns`.
         """
-        from lakelog.codec.body_column import body_column  # brings NumPy
+        from lakelog_format.codec.body_column import body_column  # brings NumPy
 
         return self.put_batch(
             MessageColumns(topic, body_column(bodies), queue_ids, tags, keys, properties)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from lakelog.interfaces import MaintainedLog, ServedLog
 from lakelog.registry import Registry
 from lakelog.settings.model import StoreSettings
 from lakelog.store.strategies import require_maintenance
+from lakelog_interfaces.strategies import MaintainedLog, ServedLog
 
 
 @attrs.frozen

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.interfaces import Clock
 from lakelog.log.store_directory import readable, unread
 from lakelog.registry import Registry
-from lakelog.runtime.arguments import WrongValue, wrong_type
 from lakelog.settings.resolver import resolve
 from lakelog.store.log_store import LogStore
 from lakelog.store.roles.choosing import Former, Mode, known_mode
@@ -21,6 +19,8 @@ from lakelog.store.roles.ownerparts import owner_parts
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.ways import in_a_child, open_role, open_serving
+from lakelog_format.arguments import WrongValue, wrong_type
+from lakelog_interfaces.strategies import Clock
 
 if TYPE_CHECKING:
     from lakelog.recovery.examine import Progress

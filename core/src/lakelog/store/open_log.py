@@ -10,7 +10,6 @@ from typing import Final
 
 import attrs
 
-from lakelog.errors import LakelogError, StoreLocked
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.shared_page import TABLE_GENERATION, SharedPage
 from lakelog.files.pages.wake_page import Sleeper
@@ -20,7 +19,6 @@ from lakelog.files.shared.byte_lock import Turn
 from lakelog.files.shared.membership import LEAVE_SECONDS, Membership
 from lakelog.files.shared.queue_table import QueueTable
 from lakelog.files.shared.watch import MemberWatch
-from lakelog.interfaces import LeadingReplicator
 from lakelog.log.appender import Appender
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
@@ -29,6 +27,8 @@ from lakelog.log.segments import Segments
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.settings.model import StoreSettings
 from lakelog.store.strategies import Strategies
+from lakelog_interfaces.errors import LakelogError, StoreLocked
+from lakelog_interfaces.strategies import LeadingReplicator
 
 MAKING: Final = 10
 """Offset of the byte of ``lock`` that is locked while a segment is created."""

@@ -16,7 +16,6 @@ import attrs
 
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, resume
 from lakelog.dispatch.runner import DispatchRunner
-from lakelog.errors import StoreError
 from lakelog.files.filesystem import remove_tree
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.publishing import Publisher
@@ -31,16 +30,8 @@ from lakelog.files.shared.membership import ALONE, Membership
 from lakelog.files.shared.ownership import remove_abort, write_abort
 from lakelog.files.shared.queue_table import QueueTable, remove_tables
 from lakelog.files.state.body_note import note_callback, warn_of_others
-from lakelog.files.state.checkpoint import (
-    CheckpointKeeper,
-    StoreCheckpoint,
-    read_checkpoint,
-    write_checkpoint,
-)
 from lakelog.files.state.clean_stop import forget_clean_stop
 from lakelog.files.state.identity import make_identity, read_identity
-from lakelog.format.layout import ABORT_FILE, LOCK_FILE, OWN_DIR, REBUILD_DIR
-from lakelog.interfaces import LeadingReplicator, QueueReader, Receiver
 from lakelog.log.health import Health
 from lakelog.log.reading.bounds import OwnedBounds
 from lakelog.log.reading.damage import read_damage
@@ -56,6 +47,15 @@ from lakelog.settings.model import StoreSettings
 from lakelog.store.open_log import LogMaker, OpenLog, lead, quietly
 from lakelog.store.replica import end_cut
 from lakelog.store.strategies import Strategies
+from lakelog_format.fields.layout import ABORT_FILE, LOCK_FILE, OWN_DIR, REBUILD_DIR
+from lakelog_interfaces.checkpoint import (
+    CheckpointKeeper,
+    StoreCheckpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
+from lakelog_interfaces.errors import StoreError
+from lakelog_interfaces.strategies import LeadingReplicator, QueueReader, Receiver
 
 _LOG: Final = logging.getLogger("lakelog")
 

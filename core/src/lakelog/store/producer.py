@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lakelog.codec.record_parts import topic_block
-from lakelog.format.properties import check_tags
-from lakelog.message import Body, MessageColumns
-from lakelog.results import PutResult
-from lakelog.runtime.arguments import whole
 from lakelog.store.roles.parts import Puts
+from lakelog_format.arguments import whole
+from lakelog_format.codec.record_parts import topic_block
+from lakelog_format.fields.properties import check_tags
+from lakelog_format.message import Body, MessageColumns
+from lakelog_format.results import PutResult
 
 
 class Producer:
@@ -53,7 +53,7 @@ class Producer:
         :param bodies: a list of ``bytes``, or an Arrow array of binary values or strings
         :param keys: one value for all bodies, or a list with one entry per body
         """
-        from lakelog.codec.body_column import body_column  # brings NumPy
+        from lakelog_format.codec.body_column import body_column  # brings NumPy
 
         columns = MessageColumns(self.topic, body_column(bodies), self.queue, self.tags, keys)
         return self._puts.put_batch(columns)

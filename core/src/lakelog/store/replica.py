@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from lakelog.errors import SettingsError, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.pages.shared_page import LAST_TIMESTAMP
-from lakelog.files.state.checkpoint import StoreCheckpoint
 from lakelog.files.state.replica import read_replica, write_replica
-from lakelog.interfaces import Receiver, ReplicaLog
 from lakelog.log.log_files import VouchedEnd
-from lakelog.log.reading.pieces import Blank, Damage
+from lakelog_format.pieces import Blank, Damage
+from lakelog_interfaces.checkpoint import StoreCheckpoint
+from lakelog_interfaces.errors import SettingsError, StoreReadOnly
+from lakelog_interfaces.strategies import Receiver, ReplicaLog
 
 if TYPE_CHECKING:
-    from lakelog.codec.record_batch import RecordBatch
     from lakelog.store.owner import OwnedStore
+    from lakelog_format.codec.record_batch import RecordBatch
 
 FILLED_BY_MASTER: Final = "the store is a replica, which only its master fills"
 

@@ -9,11 +9,15 @@ from typing import Any
 
 import attrs
 
-from lakelog import accelerate
-from lakelog.accelerate import Accelerator
 from lakelog.dispatch.run import NamedDispatcher
-from lakelog.errors import PluginError, StrategyFailed
-from lakelog.interfaces import (
+from lakelog.log.commit_timer import Committing
+from lakelog.log.reading.decoding import CheckedDecoder, decoder_of
+from lakelog.registry import Registry
+from lakelog.settings.effective import Settings
+from lakelog_interfaces import accelerate
+from lakelog_interfaces.accelerate import Accelerator
+from lakelog_interfaces.errors import PluginError, StrategyFailed
+from lakelog_interfaces.strategies import (
     AppendCallback,
     Cleaner,
     Context,
@@ -24,10 +28,6 @@ from lakelog.interfaces import (
     SegmentSource,
     Writer,
 )
-from lakelog.log.commit_timer import Committing
-from lakelog.log.reading.decoding import CheckedDecoder, decoder_of
-from lakelog.registry import Registry
-from lakelog.settings.effective import Settings
 
 AUTO = "auto"
 _AUTO_FLUSH = ("timed", "none")

@@ -8,9 +8,9 @@ from typing import Final
 import attrs
 
 from lakelog import Store, StoredMessage
-from lakelog.codec.decode import decode
 from lakelog.errors import SettingsError
 from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_format.codec.decode import decode
 from lakelog_queues.finding.results import GetStatus, RecordsResult
 from lakelog_queues.groups.property_filter import PropertyFilter
 from lakelog_queues.units.javahash import java_hash

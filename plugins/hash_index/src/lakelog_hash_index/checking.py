@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from lakelog.codec import RecordBatch
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.units import Longs
-from lakelog.interfaces.verifying import DamagedRanges, Problem
 from lakelog_hash_index.entrycursor import Entries, EntryCursor
 from lakelog_hash_index.examine import examine
 from lakelog_hash_index.indexfile import IndexFile
@@ -27,6 +26,7 @@ from lakelog_hash_index.keys import find_keys
 from lakelog_hash_index.making import UNFINISHED
 from lakelog_hash_index.names import is_name
 from lakelog_hash_index.shape import IndexShape
+from lakelog_interfaces.strategies.verifying import DamagedRanges, Problem
 
 BROKEN: Final = "the index file breaks a rule"
 NOT_ONE: Final = "it is not an index file"
@@ -48,7 +48,7 @@ class _Missing:
 
 
 class IndexVerifier:
-    """A :class:`~lakelog.interfaces.verifying.Verifier`.
+    """A :class:`~lakelog_interfaces.strategies.verifying.Verifier`.
 
     While an owner writes, keys are expected up to the record of the last entry that the header
     counted when the check began. Then, and after a crash, entries that the header does not count

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
     from lakelog.errors import CorruptIndex
     from lakelog.interfaces import Context, HashChains
-    from lakelog.interfaces.verifying import Verifier
     from lakelog_hash_index.coverage import CoveredSpan
     from lakelog_hash_index.memory import MemoryKeys
+    from lakelog_interfaces.strategies.verifying import Verifier
 
 _log: Final = logging.getLogger(__name__)
 

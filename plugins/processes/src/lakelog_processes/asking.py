@@ -24,10 +24,10 @@ from lakelog.files.pages.shared_page import HEARTBEAT, OWNER_PID
 from lakelog.files.shared.ownership import is_served
 from lakelog.files.shared.watch import announce
 from lakelog.log.store_directory import readable
-from lakelog.runtime.arguments import WrongValue
 from lakelog.runtime.threads import started
 from lakelog.store.open_log import OpenLog
 from lakelog.store.roles.managing import Managing
+from lakelog_format.arguments import WrongValue
 from lakelog_processes.requests import ReceivedRequest, SentRequest, asked, is_asked, is_busy
 
 _LOG: Final = logging.getLogger("lakelog")

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 
 from lakelog.dispatch.run import resume
 from lakelog.files.pages.publishing import Publisher
-from lakelog.files.state.checkpoint import CheckpointKeeper
 from lakelog.recovery.report import RecoveryReport
 from lakelog.store.open_log import OpenLog, lead
 from lakelog.store.owner import OwnedStore, begin_services, with_services
@@ -14,6 +13,7 @@ from lakelog.store.roles.ownerparts import guard, housed
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.strategies import Strategies, add_services, make_archive
+from lakelog_interfaces.checkpoint import CheckpointKeeper
 
 
 def serving_parts(prepared: OpenRequest, opened: OpenLog) -> RoleParts:

@@ -12,10 +12,10 @@ from lakelog.errors import StoreError
 from lakelog.log.reading.failures import iterates, reads
 from lakelog.log.store_directory import readable
 from lakelog.message import StoredMessage
-from lakelog.runtime.arguments import WrongValue
 from lakelog.store.log_store import LogStore
 from lakelog.store.roles.current import RoleState
 from lakelog.store.roles.parts import RoleParts
+from lakelog_format.arguments import WrongValue
 from lakelog_queues.consumers.offsets import CurrentOffsets
 from lakelog_queues.extension import queue_parts
 from lakelog_queues.failures import iterates_async, reads_async

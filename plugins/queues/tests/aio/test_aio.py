@@ -19,8 +19,8 @@ from core.tests.store.support import SEGMENT, open_small
 from lakelog import Delivery, Message, PutRefused, PutResult, PutStatus
 from lakelog.aio import AsyncGroupConsumer, AsyncStore
 from lakelog.aio import open as open_async
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.errors import StoreClosed
+from lakelog_format.codec.record_batch import RecordBatch
 from plugins.queues.tests.groups.support import bodies as numbers_of
 from plugins.queues.tests.groups.support import fill, open_store
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.tests.codec.support import log_of
 from lakelog.codec import RecordBatch, decode_run
 from lakelog.errors import CorruptRecord
 from lakelog.format.properties import decode_properties
 from lakelog.message import Message, StoredMessage
 from lakelog_queues.arrow import COLUMNS, empty, schema, to_arrow
 from lakelog_queues.arrow.alikeproperties import alike_properties
+from plugins.format.tests.codec.support import log_of
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _PROPERTIES = st.one_of(

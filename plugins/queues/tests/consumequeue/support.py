@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from core.tests.codec.handmade import record, run
 from lakelog.codec import RecordBatch
 from lakelog.files.filesystem import FileSystem, RealFileSystem
-from lakelog.files.state.checkpoint import CheckpointKeeper
 from lakelog.format.layout import (
     COMMITLOG_DIR,
     OWN_DIR,
@@ -19,9 +17,11 @@ from lakelog.format.layout import (
     segment_name,
 )
 from lakelog.interfaces import QueueReader
+from lakelog_interfaces.checkpoint import CheckpointKeeper
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.dispatching.log_heads import LogHeads
 from lakelog_queues.settings import ConsumeQueueSettings
+from plugins.format.tests.codec.handmade import record, run
 
 SMALL = ConsumeQueueSettings(file_entries=10, flush_interval_ms=3_600_000)
 

@@ -16,7 +16,6 @@ import pytest
 
 import lakelog
 import lakelog.log.reading.scan
-from core.tests.codec.handmade import record, run
 from core.tests.store.support import FileBounds
 from lakelog.codec import RecordBatch
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
@@ -31,6 +30,7 @@ from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.simplequeue import SimpleQueue
 from lakelog_queues.readers.catch_up import ReaderCatchUp
 from lakelog_queues.settings import ConsumeQueueSettings
+from plugins.format.tests.codec.handmade import record, run
 from plugins.queues.tests.consumequeue.support import contents, plain, queues
 
 FILES = RealFileSystem()

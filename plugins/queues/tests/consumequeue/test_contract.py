@@ -11,10 +11,10 @@ import pytest
 
 import lakelog.settings.inferred as of_files
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import CheckpointKeeper
 from lakelog.interfaces import Context, Dispatcher, QueueReader
 from lakelog.registry import check_object
 from lakelog.settings.model import StoreSettings
+from lakelog_interfaces.checkpoint import CheckpointKeeper
 from lakelog_queues import plugin
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.dispatching.tombstones import add_tombstone

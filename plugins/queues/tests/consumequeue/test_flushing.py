@@ -12,9 +12,9 @@ import pytest
 from core.tests.store.faults import SeenFiles
 from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.files.state.durable_queue_ends import read_kept
 from lakelog.format.layout import OWN_DIR
+from lakelog_interfaces.checkpoint import read_checkpoint
 from lakelog_queues.dispatching.dirty import DirtyFiles
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_testing.records import STORED_AT_MS

@@ -8,11 +8,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from core.tests.codec.handmade import record, run
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_testing.descriptors import open_in
+from plugins.format.tests.codec.handmade import record, run
 from plugins.queues.tests.consumequeue.support import (
     SMALL,
     contents,

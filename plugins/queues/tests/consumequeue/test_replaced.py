@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.tests.codec.handmade import record, run
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.units import Units
+from lakelog_format.codec.record_batch import RecordBatch
 from lakelog_queues.check.leading import leading_queues
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.replaced import Replacements
+from plugins.format.tests.codec.handmade import record, run
 from plugins.queues.tests.consumequeue.support import contents, plain, queues
 
 QUEUE = ("t", 0)

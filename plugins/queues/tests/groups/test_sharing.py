@@ -15,7 +15,7 @@ import pytest
 import lakelog
 from lakelog import GroupConsumer, Message, PutRefused, PutStatus, Store
 from lakelog.errors import SettingsError, StoreClosed, StoreError, StoreReadOnly
-from lakelog.runtime.arguments import WrongType, WrongValue
+from lakelog_format.arguments import WrongType, WrongValue
 from plugins.queues.tests.groups.support import Clock, bodies, drain, fill, open_store
 from tests.support.waiting import until
 

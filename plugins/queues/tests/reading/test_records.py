@@ -17,7 +17,7 @@ from lakelog import GetStatus, Message, Store
 from lakelog.codec import decode
 from lakelog.errors import CorruptRecord, LakelogError, OffsetOutOfRange, StoreReadOnly
 from lakelog.message import StoredMessage
-from lakelog.runtime.arguments import WrongType, WrongValue
+from lakelog_format.arguments import WrongType, WrongValue
 from lakelog_queues.finding.gather import BROKEN, GONE, WHOLE, Gathered
 from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.units.javahash import java_hash

@@ -18,8 +18,8 @@ from core.tests.store.support import open_small, overwrite, read_small
 from lakelog import GetStatus, Message, PutResult, Store
 from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
 from lakelog.log.reading.pieces import Blank, Damage
+from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
 from lakelog_queues.finding.query import KeyQuery
 from lakelog_testing.copies import copy_store
 

@@ -28,7 +28,7 @@ from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.files.state.identity import parsed, shown
 from lakelog.format.checksum import Fingerprint, is_whole
 from lakelog.format.layout import OWN_DIR
-from lakelog.runtime.arguments import WrongValue
+from lakelog_format.arguments import WrongValue
 
 FOLLOWERS_DIR: Final = "followers"
 _VERSION: Final = 1

@@ -7,9 +7,9 @@ import mmap
 from collections.abc import Callable
 from pathlib import Path
 
-from lakelog.files.file_identity import FileIdentity
 from lakelog.files.filesystem import File
 from lakelog.message import Body
+from lakelog_interfaces.files import FileIdentity
 
 
 class FaultyFile:

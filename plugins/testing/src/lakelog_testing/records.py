@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from lakelog.codec import RecordBatch, decode_run
-from lakelog.codec.encoder import Encoder, RoundRobin
-from lakelog.codec.limits import Limits
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message
 from lakelog.status import AppendStatus
+from lakelog_format.codec.encoder import Encoder, RoundRobin
+from lakelog_format.codec.limits import Limits
 
 SEGMENT_BYTES: Final = 1 << 30
 STORED_AT_MS: Final = 1_700_000_000_000

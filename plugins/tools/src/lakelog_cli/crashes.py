@@ -9,12 +9,12 @@ from lakelog.errors import BadSegment
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import ABORT_FILE
-from lakelog.interfaces.verifying import Problem
 from lakelog.log.reading.pieces import Damage
 from lakelog.recovery.examine import examine
 from lakelog.recovery.report import MissingEnd
 from lakelog_cli.progress import progress
 from lakelog_cli.walk import directory_of
+from lakelog_interfaces.strategies.verifying import Problem
 
 
 @attrs.frozen

@@ -13,12 +13,12 @@ from typing import Any, Final
 import attrs
 
 from lakelog import Store
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.layout import ABORT_FILE
 from lakelog.format.message_id import format_message_id
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY
 from lakelog_cli.queuedrecords import Queued, queued_records
 from lakelog_cli.recordlines import Row, record_columns, rows_of
+from lakelog_format.codec.record_batch import RecordBatch
 from lakelog_queues.finding.byqueue import java_order
 from lakelog_queues.finding.results import QueueInfo
 

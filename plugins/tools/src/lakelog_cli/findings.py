@@ -10,12 +10,12 @@ import attrs
 import typer
 
 from lakelog.errors import BadSegment
-from lakelog.interfaces.verifying import Problem
 from lakelog.log.reading.pieces import Damage
 from lakelog.recovery.report import MissingEnd
 from lakelog_cli.crashes import Crash
 from lakelog_cli.output import write_lines
 from lakelog_cli.walk import print_damage
+from lakelog_interfaces.strategies.verifying import Problem
 
 MOST_TOLD: Final = 20
 MOST_KEPT: Final = 1000

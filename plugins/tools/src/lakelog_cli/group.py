@@ -11,8 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 from lakelog.errors import LakelogError
-from lakelog.runtime.arguments import WrongType, WrongValue
 from lakelog_cli import exitcodes
+from lakelog_format.arguments import WrongType, WrongValue
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Disk errors of the output; those of a store are lakelog's own errors."""

@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 import attrs
 import numpy as np
 
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.units import Longs, Units
 from lakelog.log.reading.pieces import Piece
+from lakelog_format.codec.record_batch import RecordBatch
 
 Pieces: TypeAlias = Callable[[int, int], Iterator[Piece]]
 """Reads the log from one offset to another."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.checksum import crc32
 from lakelog.log.reading.pieces import Blank
+from lakelog_format.codec.record_batch import RecordBatch
 
 Row = dict[str, Any]
 

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakelog import Store
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.files.segment_files import segment_files
 from lakelog.format.compression import decompress
 from lakelog.format.sysflag import COMPRESSED
 from lakelog.log.reading.pieces import Damage
 from lakelog_cli.walk import directory_of
+from lakelog_format.codec.record_batch import RecordBatch
 
 WORTH_BYTES: Final = 128 << 20
 """A shorter log is read by one process: starting others takes longer."""

@@ -1,7 +1,7 @@
 """Checks queues and index against the log, in a single scan.
 
 Nothing is opened for writing, and no lock is taken. So it works beside a running owner, and after a
-crash. Dispatchers that support it implement :class:`~lakelog.interfaces.verifying.Verifiable`.
+crash. Dispatchers that support it implement :class:`~lakelog_interfaces.strategies.verifying.Verifiable`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from lakelog.dispatch.run import NamedDispatcher
 from lakelog.errors import PluginError
 from lakelog.files.filesystem import FileSystem, RealFileSystem, read_file
 from lakelog.files.shared.ownership import is_owned
-from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.format.layout import CHECKPOINT, CHECKPOINT_BYTES, CHECKPOINT_FILE
 from lakelog.interfaces import Context, KeyIndex, QueueReader
-from lakelog.interfaces.verifying import DamageAware, Problem, Verifiable, Verifier
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.registry import Registry
 from lakelog.store.open import open_store
 from lakelog.store.strategies import make_dispatchers
+from lakelog_interfaces.checkpoint import read_checkpoint
+from lakelog_interfaces.strategies.verifying import DamageAware, Problem, Verifiable, Verifier
 
 
 def check(

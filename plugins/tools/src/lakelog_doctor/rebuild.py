@@ -27,7 +27,6 @@ from lakelog.files.filesystem import (
 )
 from lakelog.files.shared.membership import alone
 from lakelog.files.shared.ownership import remove_abort, unowned, write_abort
-from lakelog.files.state.checkpoint import CheckpointKeeper
 from lakelog.files.state.durable_queue_ends import forget_ends, read_kept, write_kept
 from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, REBUILD_DIR, TMP_DIR
 from lakelog.interfaces import Context
@@ -41,6 +40,7 @@ from lakelog.settings.resolver import resolve
 from lakelog.store.strategies import make_dispatchers
 from lakelog_doctor.check import is_asked_for
 from lakelog_doctor.swap import swap_in
+from lakelog_interfaces.checkpoint import CheckpointKeeper
 from lakelog_queues.dispatching.tombstones import add_tombstone, clear_tombstones, read_tombstones
 
 Progress: TypeAlias = Callable[[int, int], None]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from lakelog.codec.record_crc import is_sealed
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.recovery.filler import FILLER_TOPIC, LogGap
+from lakelog_format.codec.record_crc import is_sealed
 
 if TYPE_CHECKING:
-    from lakelog.codec.record_batch import RecordBatch
+    from lakelog_format.codec.record_batch import RecordBatch
 
 
 @attrs.frozen

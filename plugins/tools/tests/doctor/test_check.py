@@ -14,9 +14,9 @@ import pytest
 from core.tests.store.support import SEGMENT, a_store, fill, open_small, tree
 from lakelog import Message
 from lakelog.errors import PluginError
-from lakelog.interfaces.verifying import Problem
 from lakelog_doctor.check import check
 from lakelog_doctor.rebuild import rebuild
+from lakelog_interfaces.strategies.verifying import Problem
 
 UNIT = struct.Struct(">qiq")
 ENTRIES = 30

@@ -9,8 +9,8 @@ import pytest
 
 from core.tests.store.support import a_store, open_small
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.state.checkpoint import read_checkpoint, write_checkpoint
 from lakelog_doctor.check import check_checkpoint
+from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
 
 FILES = RealFileSystem()
 FIELDS = {

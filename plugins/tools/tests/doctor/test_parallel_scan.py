@@ -16,7 +16,6 @@ import pytest
 
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small, segments
 from lakelog import Store, accelerate
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_doctor.parallel_scan import (
     Part,
@@ -27,6 +26,7 @@ from lakelog_doctor.parallel_scan import (
     parallel_scan,
     read_whole,
 )
+from lakelog_format.codec.record_batch import RecordBatch
 from lakelog_testing.copies import copy_store
 
 Found = list[tuple[str, int, int, str]]

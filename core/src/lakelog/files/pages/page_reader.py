@@ -12,9 +12,9 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.files.pages.mapped_file import Identity
 from lakelog.files.pages.page_view import BELIEVED, PageView, page_identity
 from lakelog.files.shared.ownership import is_owned, is_published
-from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.files.state.replica import read_replica
-from lakelog.format.layout import ABORT_FILE
+from lakelog_format.fields.layout import ABORT_FILE
+from lakelog_interfaces.checkpoint import read_checkpoint
 
 TRUSTED_S: Final = 0.001
 

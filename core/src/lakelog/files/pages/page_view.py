@@ -39,7 +39,7 @@ from lakelog.files.pages.shared_page import (
     boot_id,
     page_path,
 )
-from lakelog.format.layout import ABORT_FILE
+from lakelog_format.fields.layout import ABORT_FILE
 
 _STATES: Final = {each.value: each for each in OwnerState}
 BELIEVED: Final = frozenset({OwnerState.OPEN, OwnerState.FAILED, OwnerState.CLOSING})

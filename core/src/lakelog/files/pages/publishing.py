@@ -26,7 +26,7 @@ from lakelog.files.pages.shared_page import (
     page_path,
 )
 from lakelog.files.pages.wake_page import WakePage
-from lakelog.files.state.checkpoint import CheckpointKeeper
+from lakelog_interfaces.checkpoint import CheckpointKeeper
 
 _LOG: Final = logging.getLogger("lakelog")
 CHECKPOINT_MS: Final = 5_000

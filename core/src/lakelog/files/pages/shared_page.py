@@ -52,10 +52,10 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.errors import SettingsError, StoreError, StoreLocked
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.pages.mapped_file import make_mapped, open_mapped
-from lakelog.format.layout import OWN_DIR
+from lakelog_format.fields.layout import OWN_DIR
+from lakelog_interfaces.errors import SettingsError, StoreError, StoreLocked
 
 PAGE_FILE: Final = "shared"
 PAGE_BYTES: Final = 8192

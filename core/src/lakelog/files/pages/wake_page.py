@@ -36,7 +36,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.files.pages.futex import futex
 from lakelog.files.pages.mapped_file import Identity, identity_of, make_mapped, open_mapped
 from lakelog.files.shared.ownership import is_published
-from lakelog.format.layout import OWN_DIR
+from lakelog_format.fields.layout import OWN_DIR
 
 WAKE_FILE: Final = "wake"
 WAKE_BYTES: Final = 4096

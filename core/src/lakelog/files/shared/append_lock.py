@@ -22,7 +22,7 @@ import fcntl
 import os
 import time
 from threading import Lock
-from typing import Final, Protocol
+from typing import Final
 
 from lakelog.files.filesystem import File
 from lakelog.files.pages.shared_page import (
@@ -36,19 +36,6 @@ from lakelog.files.shared.byte_lock import LONGEST_SLEEP_S, ByteLock
 from lakelog.files.shared.ofd_lock import is_locked
 
 _NUMBER_BYTES: Final = 5
-
-
-class SectionLock(Protocol):
-    """Either implementation. Not fair and not reentrant."""
-
-    def take(self) -> int:
-        """Try to lock; 0 on success. Otherwise call :meth:`acquire` or :meth:`release` next."""
-
-    def acquire(self, timeout_s: float) -> bool:
-        """Acquire the lock; on timeout return ``False`` without holding it."""
-
-    def release(self) -> None:
-        """Release the lock, if held, and wake one waiter."""
 
 
 class AppendLock:

@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from lakelog.errors import PutRefused
 from lakelog.files.pages.shared_page import (
     APPENDED,
     APPENDER_PID,
@@ -31,9 +30,10 @@ from lakelog.files.pages.shared_page import (
     SEVERAL,
     SharedPage,
 )
-from lakelog.files.shared.append_lock import SectionLock
 from lakelog.runtime.yieldlock import YieldLock
-from lakelog.status import PutStatus
+from lakelog_format.status import PutStatus
+from lakelog_interfaces.accelerate import SectionLock
+from lakelog_interfaces.errors import PutRefused
 
 _IN_A_PUT: Final = "put was called inside of a put; a signal handler cannot append to the log"
 

@@ -23,7 +23,6 @@ from typing import Final
 
 import attrs
 
-from lakelog.errors import StoreError, StoreLocked
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.files.pages.shared_page import SharedPage
 from lakelog.files.shared.ofd_lock import set_lock, unlock_all
@@ -37,8 +36,9 @@ from lakelog.files.shared.ownership import (
     is_published,
     locked,
 )
-from lakelog.format.layout import LOCK_CONTENT, LOCK_FILE
 from lakelog.runtime.forks import tell_of_forks
+from lakelog_format.fields.layout import LOCK_CONTENT, LOCK_FILE
+from lakelog_interfaces.errors import StoreError, StoreLocked
 
 SET_UP: Final = 5
 LEAVE_SECONDS: Final = 60.0

@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from lakelog.errors import StoreLocked
 from lakelog.files.filesystem import FileSystem, overwrite_file, read_file
 from lakelog.files.shared.ofd_lock import is_locked
-from lakelog.format.layout import ABORT_BACKUP_FILE, ABORT_FILE, LOCK_FILE
+from lakelog_format.fields.layout import ABORT_BACKUP_FILE, ABORT_FILE, LOCK_FILE
+from lakelog_interfaces.errors import StoreLocked
 
 SERVICES: Final = 16
 """The byte of ``lock`` that is locked by the process that dispatches, deletes and writes the

@@ -30,9 +30,9 @@ from zlib import crc32
 
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.pages.shared_page import TABLE_GENERATION
-from lakelog.format.layout import OWN_DIR
-from lakelog.format.properties import LIGHT_QUEUE_PREFIX
-from lakelog.format.queue_offsets import Queue, QueueOffsets
+from lakelog_format.fields.layout import OWN_DIR
+from lakelog_format.fields.properties import LIGHT_QUEUE_PREFIX
+from lakelog_format.fields.queue_offsets import Queue, QueueOffsets
 
 MAGIC: Final = 0x6C6B_6C71_7462_0001
 """The bytes ``lklqtb`` and the version, as a number."""

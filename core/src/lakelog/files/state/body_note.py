@@ -11,7 +11,7 @@ from typing import Final
 
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.state.identity import parsed, write_own
-from lakelog.format.layout import APPEND_FILE, OWN_DIR
+from lakelog_format.fields.layout import APPEND_FILE, OWN_DIR
 
 _VERSION: Final = 1
 _LOG: Final = logging.getLogger("lakelog")

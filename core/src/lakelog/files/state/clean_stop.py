@@ -29,13 +29,20 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.files.file_identity import FileIdentity, identity_at
+from lakelog.files.file_identity import identity_at
 from lakelog.files.filesystem import FileSystem, read_file
-from lakelog.files.state.checkpoint import StoreCheckpoint, read_checkpoint
 from lakelog.files.state.durable_queue_ends import by_queue, by_topic
 from lakelog.files.state.identity import parsed, write_own
-from lakelog.format.layout import ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE, OWN_DIR, segment_name
-from lakelog.format.queue_offsets import Queue
+from lakelog_format.fields.layout import (
+    ABORT_FILE,
+    CHECKPOINT_FILE,
+    LOCK_FILE,
+    OWN_DIR,
+    segment_name,
+)
+from lakelog_format.fields.queue_offsets import Queue
+from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint
+from lakelog_interfaces.files import FileIdentity
 
 CLEAN_STOP_FILE: Final = "clean-stop.json"
 _VERSION: Final = 1

@@ -24,11 +24,11 @@ import attrs
 
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.state.identity import write_own
-from lakelog.format.layout import OWN_DIR
-from lakelog.format.queue_offsets import Queue
+from lakelog_format.fields.layout import OWN_DIR
+from lakelog_format.fields.queue_offsets import Queue
 
 if TYPE_CHECKING:
-    from lakelog.codec.record_batch import RecordBatch
+    from lakelog_format.codec.record_batch import RecordBatch
 
 QUEUES_FILE: Final = "queues.json"
 HEAD_BYTES: Final = 64

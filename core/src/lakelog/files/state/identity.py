@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import attrs
 
-from lakelog.errors import NotAStore
 from lakelog.files.filesystem import FileSystem, read_file, write_file
-from lakelog.format.layout import OWN_DIR, STORE_FILE
+from lakelog_format.fields.layout import OWN_DIR, STORE_FILE
+from lakelog_interfaces.errors import NotAStore
 
 FORMAT_VERSION: Final = 1
 _SHOWN: Final = 60

@@ -17,8 +17,8 @@ import attrs
 
 from lakelog.files.filesystem import File, FileSystem, folders_in
 from lakelog.files.segment_files import SegmentFile, segment_files
-from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR
-from lakelog.format.queue_offsets import Queue
+from lakelog_format.fields.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR
+from lakelog_format.fields.queue_offsets import Queue
 
 UNIT_BYTES: Final = 20
 _UNIT: Final = Struct(">qi")

@@ -13,10 +13,10 @@ from typing import Final
 
 import attrs
 
-from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.state.identity import parsed, shown, write_own
-from lakelog.format.layout import OWN_DIR
+from lakelog_format.fields.layout import OWN_DIR
+from lakelog_interfaces.errors import StoreError
 
 REPLICA_FILE: Final = "replica.json"
 _VERSION: Final = 1

@@ -20,13 +20,13 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.errors import CorruptRecord
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.state.identity import write_own
-from lakelog.format.layout import OWN_DIR
-from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.sources import Source
 from lakelog.log.store_directory import StoreDirectory
+from lakelog_format.fields.layout import OWN_DIR
+from lakelog_format.pieces import Damage
+from lakelog_interfaces.errors import CorruptRecord
 
 DAMAGE_FILE: Final = "damage.json"
 _NOT_READ: Final = "noted earlier, and not read this time"

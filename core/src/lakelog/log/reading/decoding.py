@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from lakelog.errors import BadStrategy, DecodeFailed, LakelogError
-from lakelog.interfaces import AppendCallback, BodyDecoder, Kind
-from lakelog.message import StoredMessage
 from lakelog.registry import Registry, check_object
+from lakelog_format.message import StoredMessage
+from lakelog_interfaces.errors import BadStrategy, DecodeFailed, LakelogError
+from lakelog_interfaces.strategies import AppendCallback, BodyDecoder, Kind
 
 
 @attrs.frozen

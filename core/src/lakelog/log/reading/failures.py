@@ -8,8 +8,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from lakelog.errors import LakelogError, StoreClosed
 from lakelog.log.store_directory import unread
+from lakelog_interfaces.errors import LakelogError, StoreClosed
 
 
 class Reads(Protocol):

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import attrs
 
-from lakelog.codec import decode
-from lakelog.errors import CorruptRecord, OffsetOutOfRange
-from lakelog.format.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
-from lakelog.format.message_id import parse_message_id
-from lakelog.interfaces import SegmentSource
 from lakelog.log.open_segment import deleted
 from lakelog.log.reading.damage import KnownDamage
-from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.sources import (
     ArchiveBackedSource,
     Extent,
@@ -24,11 +18,17 @@ from lakelog.log.reading.sources import (
     ReadBounds,
     Source,
 )
-from lakelog.message import StoredMessage
-from lakelog.runtime.arguments import whole
+from lakelog_format.arguments import whole
+from lakelog_format.codec import decode
+from lakelog_format.fields.layout import BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from lakelog_format.fields.message_id import parse_message_id
+from lakelog_format.message import StoredMessage
+from lakelog_format.pieces import Blank, Damage, Piece
+from lakelog_interfaces.errors import CorruptRecord, OffsetOutOfRange
+from lakelog_interfaces.strategies import SegmentSource
 
 if TYPE_CHECKING:
-    from lakelog.codec.record_batch import Decoder
+    from lakelog_format.codec.record_batch import Decoder
 
 OnDamage: TypeAlias = Callable[[Damage], None]
 _log = logging.getLogger("lakelog")

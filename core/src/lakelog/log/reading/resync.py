@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, TypeAlias
 
-from lakelog.codec import decode
-from lakelog.codec.frame import checked_frame
-from lakelog.errors import CorruptRecord
-from lakelog.format.layout import AT_MAGIC, BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from lakelog.log.reading.sources import Extent
+from lakelog_format.codec import decode
+from lakelog_format.codec.frame import checked_frame
+from lakelog_format.fields.layout import AT_MAGIC, BLANK, MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from lakelog_interfaces.errors import CorruptRecord
 
 _WINDOW_BYTES: Final = 1 << 20
 _MAGICS: Final = [Struct(">I").pack(magic) for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)]

@@ -11,12 +11,13 @@ from typing import Final, Protocol
 
 import attrs
 
-from lakelog.codec.frame import checked_frame
-from lakelog.codec.record_batch import RecordBatch
-from lakelog.codec.run import decode_run
-from lakelog.errors import CorruptRecord
 from lakelog.files.sparse import last_nonzero
-from lakelog.format.layout import (
+from lakelog.log.reading.resync import Accepts, find_record, not_older
+from lakelog.log.reading.sources import Extent, Source
+from lakelog_format.codec.frame import checked_frame
+from lakelog_format.codec.record_batch import RecordBatch
+from lakelog_format.codec.run import decode_run
+from lakelog_format.fields.layout import (
     BLANK,
     BLANK_MIN_BYTES,
     MAGIC_BLANK,
@@ -24,9 +25,8 @@ from lakelog.format.layout import (
     MAGIC_V2,
     RECORD_MIN_BYTES,
 )
-from lakelog.log.reading.pieces import Blank, Damage, Piece
-from lakelog.log.reading.resync import Accepts, find_record, not_older
-from lakelog.log.reading.sources import Extent, Source
+from lakelog_format.pieces import Blank, Damage, Piece
+from lakelog_interfaces.errors import CorruptRecord
 
 WINDOW_BYTES: Final = 4 << 20
 """How many bytes are checked at once."""

@@ -9,14 +9,14 @@ from typing import Protocol
 
 import attrs
 
-from lakelog.errors import ReadFailed
 from lakelog.files.filesystem import File, FileSystem, RealFileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
-from lakelog.format.layout import segment_name
-from lakelog.interfaces import SegmentSource
 from lakelog.log.open_segment import deleted
-from lakelog.log.reading.pieces import Damage
 from lakelog.log.segments import Segments
+from lakelog_format.fields.layout import segment_name
+from lakelog_format.pieces import Damage
+from lakelog_interfaces.errors import ReadFailed
+from lakelog_interfaces.strategies import SegmentSource
 
 
 class Extent(Protocol):

@@ -20,8 +20,8 @@ from typing import Final
 import attrs
 
 from lakelog.files.filesystem import File
-from lakelog.interfaces import WriterTraits
-from lakelog.message import Body
+from lakelog_format.message import Body
+from lakelog_interfaces.strategies import WriterTraits
 
 FEW_BYTES: Final = 4096
 """A sync of fewer bytes than this covered one write, or very few."""

@@ -7,10 +7,10 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Final
 
-from lakelog.errors import StoreFailed
-from lakelog.interfaces import Flushable, Outcome
 from lakelog.runtime.threads import started
-from lakelog.status import PutStatus
+from lakelog_format.status import PutStatus
+from lakelog_interfaces.errors import StoreFailed
+from lakelog_interfaces.strategies import Flushable, Outcome
 
 SOON_SECONDS: Final = 0.01
 """How long puts that do not wait are gathered for one sync."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakelog.codec.encoder import RocketmqAppendCallback
-from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Context, Factory, Kind, NoSettings
+from lakelog.codec.append_callback import RocketmqAppendCallback
 from lakelog.registry.builtin.filewriter import FileWriter, FileWriterSettings
 from lakelog.registry.builtin.flush import InlineFlush, NoFlush
+from lakelog_interfaces.hookspecs import hookimpl
+from lakelog_interfaces.strategies import Context, Factory, Kind, NoSettings
 
 
 @hookimpl

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, get_args
 
-from lakelog.runtime.arguments import WrongValue
+from lakelog_format.arguments import WrongValue
 
 Mode: TypeAlias = Literal["write", "read", "exclusive", "replica"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)

@@ -8,10 +8,10 @@ from typing import Final
 
 import attrs
 
-from lakelog.errors import StoreClosed, StoreReadOnly
 from lakelog.log.store_directory import readable
 from lakelog.runtime.forks import tell_of_forks
 from lakelog.store.roles.parts import Manager, RefusingWriter, RoleParts
+from lakelog_interfaces.errors import StoreClosed, StoreReadOnly
 
 FORKED: Final = (
     "this process was forked from the one that opened the store, and cannot use it; open the store "

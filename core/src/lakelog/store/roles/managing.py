@@ -7,8 +7,8 @@ from typing import Any, Final
 import attrs
 
 from lakelog.dispatch.run import forget_topic
-from lakelog.interfaces import Maintenance
 from lakelog.store.owner import OwnedStore
+from lakelog_interfaces.strategies import Maintenance
 
 VERBS: Final = ("resume_dispatch", "delete_topic")
 """The management calls; :class:`~lakelog.Store` documents their errors."""

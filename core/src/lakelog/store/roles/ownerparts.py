@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.membership import ALONE
-from lakelog.interfaces import Context, MaintainedLog, Receiver, SegmentSource, Writer
 from lakelog.log.health import Health
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.store.owner import OwnedStore, open_owned
@@ -18,6 +17,7 @@ from lakelog.store.roles.managing import Managing
 from lakelog.store.roles.parts import RefusingWriter, RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.strategies import make_archive, make_strategies
+from lakelog_interfaces.strategies import Context, MaintainedLog, Receiver, SegmentSource, Writer
 
 if TYPE_CHECKING:
     from lakelog.recovery.examine import Progress

@@ -14,16 +14,16 @@ from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 import attrs
 
 from lakelog.dispatch.runner import DispatchWait
-from lakelog.errors import PutRefused, StoreReadOnly
-from lakelog.interfaces import Extended, Maintenance, Requests, SharedLog
 from lakelog.log.put_future import BatchFuture, PutFuture
 from lakelog.log.reading.log_reader import LogReader
-from lakelog.message import Body, Message
-from lakelog.results import PutResult
-from lakelog.status import PutStatus
 from lakelog.store.open_log import OpenLog
 from lakelog.store.owner import OwnedStore
 from lakelog.store.roles.prepared import OpenRequest
+from lakelog_format.message import Body, Message
+from lakelog_format.results import PutResult
+from lakelog_format.status import PutStatus
+from lakelog_interfaces.errors import PutRefused, StoreReadOnly
+from lakelog_interfaces.strategies import Extended, Maintenance, Requests, SharedLog
 
 Role: TypeAlias = Literal["owner", "attach", "read", "replica"]
 Manager: TypeAlias = Callable[..., Any]

@@ -10,10 +10,17 @@ import attrs
 
 from lakelog.dispatch.run import NamedDispatcher
 from lakelog.dispatch.runner import DispatchRunner
-from lakelog.errors import PluginError
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.shared.ownership import is_followed
-from lakelog.interfaces import (
+from lakelog.log.reading.log_reader import LogReader
+from lakelog.registry import Registry
+from lakelog.registry.missing import spoken
+from lakelog.settings.effective import Settings
+from lakelog.store.maintenance import NoMaintenance
+from lakelog.store.strategies import with_accelerator
+from lakelog_format.cached import cached_property
+from lakelog_interfaces.errors import PluginError
+from lakelog_interfaces.strategies import (
     Clock,
     Context,
     DispatchedLog,
@@ -23,13 +30,6 @@ from lakelog.interfaces import (
     StoreMaintenance,
     StoreSharing,
 )
-from lakelog.log.reading.log_reader import LogReader
-from lakelog.registry import Registry
-from lakelog.registry.missing import spoken
-from lakelog.runtime.cached import cached_property
-from lakelog.settings.effective import Settings
-from lakelog.store.maintenance import NoMaintenance
-from lakelog.store.strategies import with_accelerator
 
 
 @attrs.frozen(slots=False)

@@ -9,7 +9,6 @@ from lakelog.files.pages.page_reader import PageReader, ReaderDurableEnd
 from lakelog.files.shared.ownership import is_owned
 from lakelog.files.state.body_note import warn_of_others
 from lakelog.files.state.clean_stop import CleanEnd
-from lakelog.interfaces import Kind, MaintainedLog
 from lakelog.log.appender import Appender
 from lakelog.log.reading.bounds import ReaderBounds
 from lakelog.log.reading.damage import read_damage
@@ -25,6 +24,7 @@ from lakelog.store.strategies import (
     make_decoder,
     make_dispatchers,
 )
+from lakelog_interfaces.strategies import Kind, MaintainedLog
 
 
 def reader_parts(

@@ -6,13 +6,13 @@ import errno
 from collections.abc import Callable
 from typing import Final
 
-from lakelog.errors import StoreReadOnly
 from lakelog.settings.catalog import ATTACH
 from lakelog.store.roles.choosing import Mode
 from lakelog.store.roles.ownerparts import owner_parts
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.readerparts import reader_parts
+from lakelog_interfaces.errors import StoreReadOnly
 
 NO_WRITING: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 """Errors of the system for files that this user may not write."""

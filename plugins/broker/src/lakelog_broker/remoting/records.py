@@ -7,11 +7,11 @@ from typing import Final
 import attrs
 
 from lakelog import Message, StoredMessage
-from lakelog.codec.encoder import Encoder, RoundRobin
-from lakelog.codec.limits import Limits
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog_broker.appending import restored
 from lakelog_broker.remoting.frame import MAX_FRAME_BYTES
+from lakelog_format.codec.encoder import Encoder, RoundRobin
+from lakelog_format.codec.limits import Limits
 
 _ENCODER: Final = Encoder(
     Limits(MAX_FRAME_BYTES, MAX_FRAME_BYTES), "127.0.0.1:0", False, None, RoundRobin(1)

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
 
 from lakelog.message import StoredMessage
-from lakelog.runtime.arguments import span_ms, whole
 from lakelog.runtime.threads import in_thread
+from lakelog_format.arguments import span_ms, whole
 from lakelog_queues.arrivals import ArrivalSignal
 from lakelog_queues.consumers.consumer import BATCH_MESSAGES, Consumer
 from lakelog_queues.consumers.places import Place

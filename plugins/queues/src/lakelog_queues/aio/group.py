@@ -11,8 +11,8 @@ from typing import Final
 
 from lakelog.errors import StoreClosed
 from lakelog.format.queue_offsets import Queue
-from lakelog.runtime.arguments import span_ms, whole
 from lakelog.runtime.threads import in_thread
+from lakelog_format.arguments import span_ms, whole
 from lakelog_queues.arrivals import ArrivalSignal
 from lakelog_queues.groups.consumer import BATCH_MESSAGES, GroupConsumer
 from lakelog_queues.groups.delivery import Delivery

@@ -284,6 +284,6 @@ class AsyncProducer:
 
 
 def _columns(topic: str, bodies: Any, *columns: Any) -> MessageColumns:
-    from lakelog.codec.body_column import body_column  # imports NumPy
+    from lakelog_format.codec.body_column import body_column  # imports NumPy
 
     return MessageColumns(topic, body_column(bodies), *columns)

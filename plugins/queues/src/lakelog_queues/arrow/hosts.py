@@ -9,10 +9,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
-from lakelog.codec.record_batch import LONG_BYTES, SUFFIX_BYTES, anywhere
 from lakelog.format.hosts import decode_host
 from lakelog.format.layout import AT_BORN_HOST, AT_PHYSICAL_OFFSET, HOST_V4_BYTES, HOST_V6_BYTES
 from lakelog.format.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from lakelog_format.codec.record_batch import LONG_BYTES, SUFFIX_BYTES, anywhere
 from lakelog_queues.arrow.slices import Longs, of_few, slices
 
 _DIGITS: Final = np.frombuffer("".join(f"{each:02X}" for each in range(256)).encode(), np.uint16)

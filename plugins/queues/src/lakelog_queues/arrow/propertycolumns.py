@@ -9,10 +9,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lakelog.codec import RecordBatch
-from lakelog.codec.record_batch import anywhere
 from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from lakelog.format.properties import KEY_SEPARATOR
 from lakelog.runtime.cached import cached_property
+from lakelog_format.codec.record_batch import anywhere
 from lakelog_queues.arrow.alikeproperties import alike_properties
 from lakelog_queues.arrow.slices import Longs, Octets, as_text, of_one_width, parts_of, slices
 from lakelog_queues.arrow.split import Split, first_mark, split

@@ -10,7 +10,7 @@ import numpy as np
 from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.units import Longs
-from lakelog.interfaces.verifying import Problem
+from lakelog_interfaces.strategies.verifying import Problem
 from lakelog_queues.check.checkfiles import RawUnits
 from lakelog_queues.check.checkunits import Resolve, as_they_are
 from lakelog_queues.files.ext import ExtFiles

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lakelog.files.filesystem import File, FileSystem, unreadable
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import segment_name
-from lakelog.interfaces.verifying import Problem
+from lakelog_interfaces.strategies.verifying import Problem
 from lakelog_queues.files.openfiles import OpenFiles
 
 RawUnits = NDArray[Any]

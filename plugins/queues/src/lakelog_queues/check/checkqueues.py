@@ -19,13 +19,13 @@ from typing import Final
 import attrs
 import numpy as np
 
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import BATCHCONSUMEQUEUE_DIR, CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR
 from lakelog.format.properties import LIGHT_QUEUE_PREFIX, REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
-from lakelog.interfaces.verifying import DamagedRanges, Problem
+from lakelog_format.codec.record_batch import RecordBatch
+from lakelog_interfaces.strategies.verifying import DamagedRanges, Problem
 from lakelog_queues.check.checkext import ext_resolver
 from lakelog_queues.check.checkfiles import CheckedFiles
 from lakelog_queues.check.checkunits import UnitCheck, as_they_are
@@ -68,7 +68,7 @@ class Checked:
 
 
 class QueuesVerifier:
-    """A :class:`~lakelog.interfaces.verifying.Verifier`.
+    """A :class:`~lakelog_interfaces.strategies.verifying.Verifier`.
 
     Light queues are checked if the settings enable them, or if there is one. While an owner writes,
     only records are checked that end at or before the physical end of the most advanced queue at

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.units import Longs
-from lakelog.interfaces.verifying import DamagedRanges, Problem
+from lakelog_interfaces.strategies.verifying import DamagedRanges, Problem
 from lakelog_queues.check.checkfiles import CheckedFiles, RawUnits
 from lakelog_queues.dispatching.placement import is_explained
 from lakelog_queues.files.replaced import Replacements

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from lakelog.errors import SettingsError, StoreClosed, StoreReadOnly
 from lakelog.message import StoredMessage
-from lakelog.runtime.arguments import WrongValue, span_ms, whole, wrong_type
+from lakelog_format.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog_queues.consumers.fetching import Fetched, Fetching
 from lakelog_queues.consumers.names import offsets_name
 from lakelog_queues.consumers.offsets import Offsets

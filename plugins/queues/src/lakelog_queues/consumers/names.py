@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from lakelog.errors import SettingsError
-from lakelog.runtime.arguments import wrong_type
+from lakelog_format.arguments import wrong_type
 from lakelog_queues.arguments import text
 from lakelog_rocketmq.config.consumeroffsets import SEPARATOR
 

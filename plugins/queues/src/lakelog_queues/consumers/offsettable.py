@@ -20,7 +20,6 @@ from typing import Any, Final
 
 import attrs
 
-from lakelog.codec.limits import encode_topic
 from lakelog.errors import (
     IllegalMessage,
     SettingsError,
@@ -33,6 +32,7 @@ from lakelog.files.file_identity import identity_at
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
 from lakelog.runtime.threads import started
+from lakelog_format.codec.limits import encode_topic
 from lakelog_queues.configs import config_turn
 from lakelog_queues.consumers.names import offsets_name
 from lakelog_queues.consumers.offsets import Commit

@@ -10,10 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.errors import CorruptQueue
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.state.checkpoint import CheckpointKeeper
 from lakelog.files.state.durable_queue_ends import (
     DurableQueueEnds,
     RecordFingerprint,
@@ -23,7 +21,9 @@ from lakelog.files.state.durable_queue_ends import (
 from lakelog.format.layout import ABORT_FILE
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
-from lakelog.interfaces.verifying import Verifier
+from lakelog_format.codec.record_batch import RecordBatch
+from lakelog_interfaces.checkpoint import CheckpointKeeper
+from lakelog_interfaces.strategies.verifying import Verifier
 from lakelog_queues.dispatching.beside import complete_to, start_before
 from lakelog_queues.dispatching.flushing import Flushing
 from lakelog_queues.dispatching.grouping import Grouping

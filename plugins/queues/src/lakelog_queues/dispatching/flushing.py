@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Final
 
 from lakelog.errors import StoreFailed, ThreadNotStarted
-from lakelog.files.state.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog.runtime.threads import started
+from lakelog_interfaces.checkpoint import CheckpointKeeper, StoreCheckpoint
 from lakelog_queues.settings import ConsumeQueueSettings
 
 _LOG: Final = logging.getLogger(__name__)

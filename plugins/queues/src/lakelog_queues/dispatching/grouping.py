@@ -15,12 +15,12 @@ from typing import Final
 import attrs
 
 from lakelog.accelerate import current
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.properties import DELAY, REPAIRED_TOPIC, SCHEDULE_TOPIC
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.sysflag import PREPARED
 from lakelog.format.units import Longs, Units
 from lakelog.runtime.lazy import np
+from lakelog_format.codec.record_batch import RecordBatch
 from lakelog_queues.units.delays import delivery_time_ms
 from lakelog_queues.units.foldernames import without_folders
 from lakelog_queues.units.simpleunits import UNIT_BYTES, columns

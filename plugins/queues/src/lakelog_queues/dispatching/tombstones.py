@@ -19,7 +19,7 @@ from lakelog.files.filesystem import FileSystem, read_file, unreadable, write_fi
 from lakelog.files.state.identity import parsed, shown
 from lakelog.format.layout import OWN_DIR, TOMBSTONES_FILE
 from lakelog.format.properties import REPAIRED_TOPIC
-from lakelog.runtime.arguments import WrongValue
+from lakelog_format.arguments import WrongValue
 
 _QUEUES: Final = "queues"
 _writes = 0  # by this process, of any store

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.codec.record_batch import gather
 from lakelog.errors import CorruptQueue, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
+from lakelog_format.codec.record_batch import gather
 from lakelog_queues.files.batchfolder import SizedFiles
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.units import extunits

@@ -10,7 +10,7 @@ import attrs
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
 from lakelog.interfaces import QueueReader
-from lakelog.runtime.arguments import whole
+from lakelog_format.arguments import whole
 from lakelog_queues.arguments import queue_name, topic_name
 from lakelog_queues.finding.results import QueueInfo
 

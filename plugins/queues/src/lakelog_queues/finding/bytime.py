@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from lakelog.interfaces import QueueReader
-from lakelog.runtime.arguments import WrongValue
+from lakelog_format.arguments import WrongValue
 from lakelog_queues.arguments import queue_name, time_ms
 from lakelog_queues.finding.heads import HeadLog, Heads
 

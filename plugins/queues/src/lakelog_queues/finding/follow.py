@@ -9,8 +9,8 @@ from typing import Final, Protocol
 import attrs
 
 from lakelog.message import StoredMessage
-from lakelog.runtime.arguments import span_ms, whole
 from lakelog.runtime.threads import in_thread
+from lakelog_format.arguments import span_ms, whole
 from lakelog_queues.arrivals import ArrivalSignal
 from lakelog_queues.finding.results import GetResult, GetStatus
 

@@ -16,13 +16,13 @@ import attrs
 
 from lakelog.accelerate import current
 from lakelog.codec import RecordBatch
-from lakelog.codec.frame import checked_frame
-from lakelog.codec.record_batch import Decoder
 from lakelog.errors import CorruptRecord, OffsetOutOfRange
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.units import Ints, Longs
 from lakelog.log.reading.sources import Extent, Source, ViewExtent
 from lakelog.runtime.lazy import np
+from lakelog_format.codec.frame import checked_frame
+from lakelog_format.codec.record_batch import Decoder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

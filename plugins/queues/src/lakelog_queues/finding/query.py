@@ -16,7 +16,7 @@ from lakelog.errors import CorruptIndex, CorruptRecord, MissingIndex, OffsetOutO
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY
 from lakelog.interfaces import KeyIndex
 from lakelog.message import StoredMessage
-from lakelog.runtime.arguments import WrongValue, whole
+from lakelog_format.arguments import WrongValue, whole
 from lakelog_queues.arguments import FOREVER_MS, text, time_ms, topic_name
 
 DEFAULT_MESSAGES: Final = 64

@@ -23,8 +23,8 @@ from lakelog.codec import RecordBatch
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Longs, Units
 from lakelog.interfaces import QueueReader
-from lakelog.runtime.arguments import whole
 from lakelog.runtime.lazy import np
+from lakelog_format.arguments import whole
 from lakelog_queues.arguments import queue_name
 from lakelog_queues.finding.gather import BROKEN, WHOLE, Gathered
 from lakelog_queues.finding.records import PlacedRecords

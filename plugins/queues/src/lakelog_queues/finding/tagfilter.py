@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from lakelog.format.properties import JAVA_BLANK, SCHEDULE_TOPIC, TAG_SEPARATOR
-from lakelog.runtime.arguments import WrongValue, whole, wrong_type
+from lakelog_format.arguments import WrongValue, whole, wrong_type
 from lakelog_queues.units.javahash import java_hash
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from lakelog.errors import LakelogError, StoreClosed, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import Message, StoredMessage
-from lakelog.runtime.arguments import span_ms, whole
 from lakelog.runtime.forks import tell_of_forks
+from lakelog_format.arguments import span_ms, whole
 from lakelog_queues.consumers.offsets import Offsets
 from lakelog_queues.consumers.places import EARLIEST, LATEST, find
 from lakelog_queues.consumers.queueaccess import QueueAccess

@@ -10,7 +10,7 @@ import attrs
 
 from lakelog.errors import SettingsError
 from lakelog.files.filesystem import FileSystem
-from lakelog.runtime.arguments import WrongValue, span_ms, whole, wrong_type
+from lakelog_format.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog_queues.configs import DEFAULT_RETRIES, retry_limits
 from lakelog_queues.consumers.names import check_group, offsets_name
 from lakelog_queues.consumers.places import LATEST, Place, check_place

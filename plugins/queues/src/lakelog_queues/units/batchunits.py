@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.units import Units
+from lakelog_format.codec.record_batch import RecordBatch
 from lakelog_queues.units.tags import tags_codes
 
 Longs = NDArray[np.int64]

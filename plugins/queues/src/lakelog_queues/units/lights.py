@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
@@ -25,6 +24,7 @@ from lakelog.format.properties import (
     feeds_light_queues,
 )
 from lakelog.format.queue_offsets import Queue
+from lakelog_format.codec.record_batch import RecordBatch
 from lakelog_queues.units.foldernames import names_folder
 
 _LOG: Final = logging.getLogger(__name__)

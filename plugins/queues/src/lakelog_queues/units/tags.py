@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.format.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from lakelog_format.codec.record_batch import RecordBatch
 from lakelog_queues.units.javahash import hash_of_utf8
 
 _TAGS: Final = b"TAGS"

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import pyarrow as pa
 
-from lakelog.codec.encoder import Encoder, RoundRobin
-from lakelog.codec.limits import Limits
-from lakelog.codec.message_properties import message_properties
 from lakelog.errors import IllegalMessage, SettingsError
 from lakelog.format.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, join_keys
 from lakelog.format.sysflag import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP, PREPARED
 from lakelog.message import Message
+from lakelog_format.codec.encoder import Encoder, RoundRobin
+from lakelog_format.codec.limits import Limits
+from lakelog_format.codec.message_properties import message_properties
 from lakelog_spark.writing.errors import BadRow
 
 if TYPE_CHECKING:

@@ -22,10 +22,8 @@ from unittest.mock import patch
 import attrs
 
 from lakelog.codec import RecordBatch
-from lakelog.codec.run import decode_run
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher, resume
 from lakelog.errors import DispatchStopped, LakelogError
-from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.files.state.identity import read_identity
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
@@ -39,6 +37,8 @@ from lakelog.message import StoredMessage
 from lakelog.recovery.apply import mend
 from lakelog.recovery.examine import RecoveryPlan, examine
 from lakelog.store.strategies import make_dispatchers
+from lakelog_format.codec.run import decode_run
+from lakelog_interfaces.checkpoint import read_checkpoint
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_testing.crash.checker import Checker
 from lakelog_testing.crash.ledger import Entry, Expected

@@ -9,9 +9,9 @@ import attrs
 
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.segment_files import segment_files
-from lakelog.files.state.checkpoint import StoreCheckpoint
 from lakelog.message import StoredMessage
 from lakelog.recovery.filler import FILLER_TOPIC
+from lakelog_interfaces.checkpoint import StoreCheckpoint
 from lakelog_queues.dispatching.tombstones import read_tombstones
 from lakelog_testing.crash.ledger import Entry, Expected
 

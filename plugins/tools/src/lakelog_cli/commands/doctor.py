@@ -10,12 +10,10 @@ from typing import Any, Final
 import typer
 
 from lakelog import Store
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.errors import LakelogError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.files.shared.ownership import is_owned, owner_pid
-from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.files.state.replica import read_replica
 from lakelog.format.layout import ABORT_FILE, OWN_DIR
 from lakelog.recovery.report import RecoveryReport
@@ -35,6 +33,8 @@ from lakelog_cli.rows.state import DoctorDocument
 from lakelog_cli.shown import shown
 from lakelog_cli.walk import directory_of
 from lakelog_doctor.recover import recover
+from lakelog_format.codec.record_batch import RecordBatch
+from lakelog_interfaces.checkpoint import read_checkpoint
 
 _FULL: Final = 0.9
 """Share of a disk from which its space is a finding: RocketMQ's limit for refusing puts."""

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from lakelog import Store
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.log.reading.pieces import Blank, Piece
 from lakelog_cli.dumplines import KeysSeen, message_lines, query_line, queue_line, store_line
 from lakelog_cli.exitcodes import FOUND
@@ -27,6 +26,7 @@ from lakelog_cli.rows.dumped import (
 )
 from lakelog_cli.shown import shown
 from lakelog_cli.walk import DamageCounter, walk
+from lakelog_format.codec.record_batch import RecordBatch
 
 
 @prints(StoreLine, QueueLine, MessageLine, RecordLine, BlankLine, QueryLine, is_always=True)

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.log.reading.pieces import Piece
 from lakelog.message import StoredMessage
 from lakelog_cli.exitcodes import FOUND
@@ -18,6 +17,7 @@ from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, S
 from lakelog_cli.printed import prints
 from lakelog_cli.rows.queues import MessageRow
 from lakelog_cli.walk import DamageCounter, walk
+from lakelog_format.codec.record_batch import RecordBatch
 
 
 @prints(MessageRow)

@@ -11,11 +11,9 @@ import attrs
 import typer
 
 from lakelog import Store
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import segment_files
 from lakelog.files.shared.ownership import is_owned
-from lakelog.files.state.checkpoint import read_checkpoint
 from lakelog.format.layout import (
     ABORT_FILE,
     CONFIG_DIR,
@@ -38,6 +36,8 @@ from lakelog_cli.report.content import TrafficOverTime, read_traffic
 from lakelog_cli.rows.state import StatsDocument
 from lakelog_cli.shown import shown
 from lakelog_cli.walk import directory_of
+from lakelog_format.codec.record_batch import RecordBatch
+from lakelog_interfaces.checkpoint import read_checkpoint
 
 BATCHCONSUMEQUEUE_DIR = "batchconsumequeue"
 

@@ -11,11 +11,9 @@ import attrs
 import typer
 
 from lakelog import Store
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import ABORT_FILE, CHECKPOINT_BYTES, CHECKPOINT_FILE
-from lakelog.interfaces.verifying import Problem
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog_cli.amounts import size
 from lakelog_cli.crashes import Crash, crash_of
@@ -31,6 +29,8 @@ from lakelog_cli.walk import directory_of, walk_parts
 from lakelog_doctor.check import Checking, check_checkpoint
 from lakelog_doctor.parallel_scan import Part, WholeSegment
 from lakelog_doctor.segment_problems import problems
+from lakelog_format.codec.record_batch import RecordBatch
+from lakelog_interfaces.strategies.verifying import Problem
 
 
 @attrs.define

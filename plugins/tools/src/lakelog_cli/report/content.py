@@ -13,7 +13,6 @@ import numpy as np
 
 import lakelog
 from lakelog import Store
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.segment_files import SegmentFile
@@ -26,6 +25,7 @@ from lakelog_cli.diskbars import disks
 from lakelog_cli.grouplags import GroupLag, group_lags
 from lakelog_cli.report.segments import SegmentCounts, log_files
 from lakelog_cli.walk import directory_of
+from lakelog_format.codec.record_batch import RecordBatch
 from lakelog_retention.pins import read_pins
 
 BINS: Final = 120

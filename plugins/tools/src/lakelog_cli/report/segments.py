@@ -5,11 +5,11 @@ from __future__ import annotations
 import attrs
 
 from lakelog import Store
-from lakelog.codec.record_batch import RecordBatch
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.log.reading.pieces import Blank
 from lakelog_cli.walk import directory_of
 from lakelog_doctor.parallel_scan import Part, WholeSegment
+from lakelog_format.codec.record_batch import RecordBatch
 
 
 @attrs.define

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from lakelog.interfaces.maintaining import KeptSegment
+from lakelog_interfaces.strategies.maintaining import KeptSegment
 
 
 class PlaceRow(TypedDict):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from lakelog.files.state.checkpoint import StoreCheckpoint
 from lakelog_cli.filesizes import FolderSize
 from lakelog_cli.grouplags import GroupLag
 from lakelog_cli.rows.care import RecoveryDocument
+from lakelog_interfaces.checkpoint import StoreCheckpoint
 
 
 class DiskRow(TypedDict):

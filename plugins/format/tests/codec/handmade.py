@@ -1,0 +1,36 @@
+"""Records that RocketMQ could have written, field by field."""
+
+from __future__ import annotations
+
+import zlib
+
+from lakelog_format.codec import RecordBatch, decode_run
+from lakelog_format.fields.layout import HEAD_V4, MAGIC_V1, RECORD_MIN_BYTES
+from lakelog_testing.records import STORED_AT_MS
+
+
+def record(
+    topic: str,
+    properties: bytes = b"",
+    body: bytes = b"",
+    queue_offset: int = 0,
+    offset: int = 0,
+    sys_flag: int = 0,
+    queue_id: int = 0,
+) -> bytes:
+    """One record as RocketMQ lays it out."""
+    name = topic.encode()
+    size = RECORD_MIN_BYTES + len(name) + len(properties) + len(body)
+    head = HEAD_V4.pack(
+        *(size, MAGIC_V1, zlib.crc32(body) & 0x7FFFFFFF, queue_id, 0, queue_offset, offset),
+        *(sys_flag, 0, b"", STORED_AT_MS + offset, b"", 0, 0, len(body)),
+    )
+    ends = len(properties).to_bytes(2, "big") + properties
+    return head + body + len(name).to_bytes(1, "big") + name + ends
+
+
+def run(*records: bytes, start: int = 0) -> RecordBatch:
+    """Records back to back, checked as a scan checks them."""
+    batch = decode_run(b"".join(records), start)
+    assert len(batch) == len(records)
+    return batch

@@ -1,0 +1,144 @@
+"""What is encoded comes back, by whichever path it went and is read, compressed or not."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakelog_format.codec import decode, decode_run
+from lakelog_format.fields.compression import Compression, compression, decompress
+from lakelog_format.fields.properties import join_keys
+from lakelog_format.message import Message, StoredMessage
+from lakelog_format.results import PutResult
+from lakelog_format.status import PutStatus
+from plugins.format.tests.codec.examples import BASES, MESSAGES
+from plugins.format.tests.codec.support import (
+    HOST,
+    STORED_MS,
+    an_encoder,
+    crc31,
+    placed,
+    record_of,
+)
+
+_AS_GIVEN = (
+    "topic",
+    "body",
+    "flag",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "born_timestamp_ms",
+)
+
+
+def _expected_properties(message: Message) -> dict[str, str]:
+    named = {} if message.tags is None else {"TAGS": message.tags}
+    if message.keys is not None:
+        named["KEYS"] = join_keys(message.keys)
+    assert not isinstance(message.properties, bytes)
+    return named | dict(message.properties or {})
+
+
+def _assert_same(stored: StoredMessage, given: Message) -> None:
+    for name in _AS_GIVEN:
+        assert getattr(stored, name) == getattr(given, name), name
+    assert stored.properties == _expected_properties(given)
+    assert stored.sys_flag & ~0x30 == given.sys_flag & ~0x30
+    assert stored.born_host == (given.born_host or HOST)
+    assert stored.store_host == (given.store_host or HOST)
+    assert stored.store_timestamp_ms == STORED_MS
+    assert stored.body_crc == crc31(bytes(given.body))
+
+
+@given(MESSAGES, BASES)
+def test_one_message(message: Message, base: int) -> None:
+    one = an_encoder().encode_one(message)
+    record = placed(one, position=base)
+    stored = decode(record, offset=base)
+    _assert_same(stored, message)
+    assert stored.queue_id == (message.queue_id or 0)
+    assert one.result(PutStatus.PUT_OK) == _result(stored)
+
+
+def _result(stored: StoredMessage) -> PutResult:
+    return PutResult(
+        PutStatus.PUT_OK,
+        stored.topic,
+        stored.queue_id,
+        stored.queue_offset,
+        stored.physical_offset,
+        stored.size,
+        stored.store_timestamp_ms,
+        stored.store_host,
+    )
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=8), BASES)
+def test_columns_say_what_messages_say(messages: list[Message], base: int) -> None:
+    run = decode_run(placed(an_encoder().encode(messages), position=base), base)
+    assert len(run) == len(messages)
+    stored = [run.message(at) for at in range(len(run))]
+    for one, message in zip(stored, messages, strict=True):
+        _assert_same(one, message)
+    for columns, name in (
+        ("sizes", "size"), ("magics", "magic"), ("body_crcs", "body_crc"),
+        ("queue_ids", "queue_id"), ("flags", "flag"), ("queue_offsets", "queue_offset"),
+        ("physical_offsets", "physical_offset"), ("sys_flags", "sys_flag"),
+        ("born_timestamps_ms", "born_timestamp_ms"), ("reconsume_times", "reconsume_times"),
+        ("store_timestamps_ms", "store_timestamp_ms"), ("topics", "topic"),
+        ("prepared_transaction_offsets", "prepared_transaction_offset"), ("bodies", "body"),
+        ("property_strings", "properties_bytes"), ("properties", "properties"), ("tags", "tags"),
+    ):  # fmt: skip  # a table of names
+        assert list(getattr(run, columns)) == [getattr(one, name) for one in stored], columns
+    assert run.hosts() == [(one.born_host, one.store_host) for one in stored]
+    assert run.end_offset == stored[-1].physical_offset + stored[-1].size
+
+
+# --- compressed bodies are stored as they are, and unpacked on request ---
+
+
+_BODY = b"a body that repeats, " * 300
+_WAYS: list[tuple[int, Compression, Callable[[bytes], bytes]]] = [
+    (0x001, Compression.UNSET, zlib.compress),
+    (0x101, Compression.LZ4, lz4.frame.compress),
+    (0x201, Compression.ZSTD, zstandard.ZstdCompressor().compress),
+    (0x301, Compression.ZLIB, zlib.compress),
+]
+
+
+@pytest.mark.parametrize(("sys_flag", "way", "pack"), _WAYS)
+def test_a_packed_body(sys_flag: int, way: Compression, pack: Callable[[bytes], bytes]) -> None:
+    packed = pack(_BODY)
+    stored = decode(record_of(Message("t", packed, sys_flag=sys_flag)))
+    assert compression(stored.sys_flag) is way
+    assert stored.body == packed
+    assert decompress(stored.body, stored.sys_flag) == _BODY
+
+
+@pytest.mark.parametrize(("sys_flag", "way", "pack"), _WAYS)
+@pytest.mark.parametrize("damage", ["other", "empty", "cut"])
+def test_wrong_data(
+    sys_flag: int, way: Compression, pack: Callable[[bytes], bytes], damage: str
+) -> None:
+    packed = pack(_BODY)
+    wrong = {"other": b"not packed at all", "empty": b"", "cut": packed[: len(packed) // 2]}
+    name = "ZLIB" if way is Compression.UNSET else way.name  # what no bits mean
+    with pytest.raises(ValueError, match=f"no {name} data"):
+        decompress(wrong[damage], sys_flag)
+
+
+def test_a_body_that_is_not_packed() -> None:
+    assert compression(0x300) is None
+    assert decompress(_BODY, 0x300) is _BODY
+
+
+@pytest.mark.parametrize("bits", [4, 5, 6, 7])
+def test_bits_without_a_meaning(bits: int) -> None:
+    with pytest.raises(ValueError, match=str(bits)):
+        decompress(_BODY, 0x1 | bits << 8)

@@ -1,0 +1,187 @@
+"""The interface to compiled code for work that a store does for every message.
+
+Python is the specification, and works without it. A compiled call returns the same result as the
+Python one, or returns ``None`` without side effects. The caller then uses the Python path. So
+errors are defined once, and no file or result depends on the accelerator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
+
+from lakelog_format import accelerate
+from lakelog_format.accelerate import PlainRecords as PlainRecords
+from lakelog_format.accelerate import RecordAccelerator
+
+if TYPE_CHECKING:
+    from mmap import mmap
+    from types import ModuleType
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lakelog_format.message import Message
+    from lakelog_format.results import PutResult
+
+    Longs: TypeAlias = NDArray[np.int64] | memoryview
+
+use = accelerate.use
+SEAM: Final = 10
+"""Interface version, raised with each change; an accelerator for another version is not used."""
+
+
+class SectionLock(Protocol):
+    """The lock of the append section. Not fair and not reentrant."""
+
+    def take(self) -> int:
+        """Try to lock; 0 on success. Otherwise call :meth:`acquire` or :meth:`release` next."""
+
+    def acquire(self, timeout_s: float) -> bool:
+        """Acquire the lock; on timeout return ``False`` without holding it."""
+
+    def release(self) -> None:
+        """Release the lock, if held, and wake one waiter."""
+
+
+@runtime_checkable
+class Accelerator(RecordAccelerator, Protocol):
+    """The interface of compiled code; one object serves a whole process.
+
+    It can be pickled, for processes that each read part of a log.
+
+    :ivar seam: the :data:`SEAM` that it was built for
+    """
+
+    seam: int
+
+    def append_lock(
+        self, descriptor: int, byte: int, memory: memoryview, layout: ModuleType
+    ) -> SectionLock:
+        """The lock of the append section; see :mod:`lakelog.files.shared.append_lock`.
+
+        :param descriptor: of the open file ``lock``
+        :param byte: what a process without compiled code locks
+        :param memory: the shared page; ``layout`` is the module that says where its words stand
+        """
+
+    def waiters(self, timeout_s: float, joined: Callable[[int], object]) -> Any:
+        """A line of threads whose puts wait for a sync: ``Waiters`` of lakelog-flush.
+
+        :param timeout_s: the longest wait
+        :param joined: called by a thread with the end of its put, before it sleeps
+        """
+
+    def putting(self, encoder: Any, log: Any) -> Putting | None:
+        """An object that appends single messages to ``log``; ``None`` if unsupported.
+
+        :param log: a ``CommitLog``, whose public attributes are used
+        """
+
+    def lookups(self, parts: Any) -> Any:
+        """An object that looks up messages for ``parts``; ``None`` if unsupported.
+
+        :param parts: a ``LookupParts`` of lakelog-queues
+        :returns: a ``Lookups`` of lakelog-queues
+        """
+
+    def plain_records(
+        self, descriptor: int, start: int, length: int, *, sealed: bool
+    ) -> PlainRecords | None:
+        """The sound records at the start of a segment's file, up to one that needs a closer look.
+
+        That is an inner batch, a record that feeds light queues, or one whose queue offset does not
+        follow that of its queue's last record. ``None`` without such records.
+
+        :param start: offset of the segment; ``length``: its length in bytes
+        :param sealed: see :meth:`read_run`
+        """
+
+    def sound_records(
+        self,
+        view: memoryview,
+        starts: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        sizes: NDArray[np.int32],
+        *,
+        verify: bool,
+        pack_bodies: bool,
+    ) -> tuple[bytes, memoryview, tuple[memoryview, memoryview] | None] | None:
+        """The result of ``lakelog_queues.finding.gather.sound_records``.
+
+        :param pack_bodies: whether bodies are copied too, while the check has them in the
+            processor's cache
+        :returns: one byte per record, 1 if it is whole; the columns of the whole records, in the
+            format of :meth:`read_run`; and ``packed_bodies`` of their ``RecordBatch``
+        """
+
+    def queue_units(
+        self, view: memoryview, starts: Longs
+    ) -> tuple[memoryview, memoryview, list[tuple[str, int, int, int | None]]] | None:
+        """The result of :func:`lakelog_queues.dispatching.grouping.queue_groups`.
+
+        :returns: ``int64`` index of each record, grouped by queue; its unit in file format; and for
+            each queue its topic, queue id, number of records, and first queue offset
+        """
+
+    def keys(self, view: memoryview, starts: Longs) -> tuple[bytes, bytes] | None:
+        """The keys of records, as a RocketMQ index holds them.
+
+        :returns: ``int64``, index of the record of each key; ``int32``, hash of each key
+        """
+
+    def index_entries(
+        self,
+        file: mmap,
+        slots: int,
+        room: int,
+        first: int,
+        begin_ms: int,
+        view: memoryview,
+        base_offset: int,
+        starts: Longs,
+    ) -> tuple[memoryview, memoryview, int, tuple[int, int], int] | None:
+        """Build the entries of the records' keys for a hash-index file; changes nothing.
+
+        :param room: largest number of entries; the first one gets number ``first``
+        :returns: the entries; the argument of :meth:`set_slots`; how many of these slots are empty;
+            the indices of the first and the last record with keys; the number of keys of the latter
+        """
+
+    def set_slots(self, file: mmap, slots: int, heads: memoryview) -> None:
+        """Point the file's slots to the entries, which must be written already."""
+
+    def follow_entries(
+        self, entries: NDArray[np.uint8], first: int, last_offset: int, heads: NDArray[np.int32]
+    ) -> tuple[int, int] | None:
+        """Follow sound entries of a hash-index file; ``None``, and nothing done, if one is not.
+
+        :param entries: as in the file; ``first`` is the number of the first one
+        :param last_offset: the physical offset in the entry before
+        :param heads: for each slot the number of its newest entry before; then that of all
+        :returns: how many slots had no entry before; the physical offset in the last one
+        """
+
+
+class Putting(Protocol):
+    """Appends messages without waiting for the flush strategy.
+
+    A call for one message returns its result, or ``None`` if nothing was done. It returns a queue
+    id if it only chose the queue.
+    """
+
+    def put(self, message: Message) -> PutResult | int | None:
+        """Append ``message``."""
+
+    def bound(
+        self, topic: str, tags: str | None, queue_id: int | None
+    ) -> Callable[[Any, Any], PutResult | int | None] | None:
+        """A function that appends a message from its body and keys; ``None`` if unsupported."""
+
+    def append(self, batch: Any) -> int:
+        """Append an ``EncodedBatch``: the result or error of ``CommitLog.append``."""
+
+
+def current() -> Accelerator | None:
+    """The accelerator of this process, for functions that belong to no store."""
+    return cast("Accelerator | None", accelerate.current())
