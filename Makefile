@@ -15,11 +15,11 @@ NATIVE := plugins/native
 MEMBERS := core $(filter-out $(NATIVE),$(patsubst %/pyproject.toml,%,$(wildcard \
 	plugins/[!_]*/pyproject.toml contrib/*/pyproject.toml))) .
 # What is run with the other Pythons: what touches the language, its threads and its standard library.
-MATRIX := $(addprefix core/tests/,codec registry runtime settings store test_putfuture.py) \
-	plugins/flush
+MATRIX := $(addprefix core/tests/,registry runtime settings store test_putfuture.py) \
+	plugins/flush plugins/format
 # What is run once more in plain Python, where compiled code is there.
-PLAIN := $(addprefix core/tests/,codec recovery shared store) \
-	$(addprefix plugins/,hash_index flush mmap queues/tests/reading testing) tests/crash tests/faults/test_failing_calls.py
+PLAIN := $(addprefix core/tests/,recovery shared store) \
+	$(addprefix plugins/,format hash_index flush mmap queues/tests/reading testing) tests/crash tests/faults/test_failing_calls.py
 CARGO := $(shell command -v cargo)
 ARGS ?=
 # Two for each processor: many tests wait for timers, Java clients, processes and syncs.

@@ -21,7 +21,7 @@ from hypothesis import settings
 from tests.support import sampling
 
 if TYPE_CHECKING:
-    from lakelog.accelerate import Accelerator
+    from lakelog_format.accelerate import RecordAccelerator
 
 pytest.register_assert_rewrite("lakelog_testing")  # before any other conftest has imported it
 settings.register_profile("unhurried", parent=settings(), deadline=None)
@@ -54,11 +54,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @cache
-def _installed() -> Accelerator | None:
+def _installed() -> RecordAccelerator | None:
     if os.environ.get("LAKELOG_ACCELERATOR") == "none":
         return None
     try:
-        made: Accelerator = import_module("lakelog_native.accelerator").Native()
+        made: RecordAccelerator = import_module("lakelog_native.accelerator").Native()
     except ModuleNotFoundError:
         return None
     return made
@@ -67,7 +67,7 @@ def _installed() -> Accelerator | None:
 @pytest.fixture(autouse=True)
 def _accelerator() -> Iterator[None]:
     """Each test begins with it; a store that a test opens may change what the process uses."""
-    from lakelog import accelerate
+    from lakelog_format import accelerate
 
     accelerate.use(_installed())
     yield

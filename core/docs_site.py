@@ -16,6 +16,8 @@ import typer.main
 from mkdocs.structure.files import File
 
 import lakelog
+import lakelog_format.errors
+import lakelog_interfaces.errors
 from lakelog.registry import Registry
 from lakelog.settings.catalog import CORE
 from lakelog_cli.app import make_app
@@ -184,8 +186,12 @@ def _command(command: Command) -> Iterator[str]:
 
 def errors() -> str:
     """The tree of errors, and each with its docstring."""
-    tree = (lakelog.errors.__doc__ or "").partition("::\n")[2].partition("\nA message")[0]
-    return f"```text{tree}```\n\n::: lakelog.errors\n    options:\n      show_root_heading: false\n"
+    text = lakelog_interfaces.errors.__doc__ or ""
+    tree = text.partition("::\n")[2].partition("\nA message")[0]
+    hidden = "\n    options:\n      show_root_heading: false\n"
+    modules = (lakelog_format.errors, lakelog_interfaces.errors)
+    listed = "\n".join(f"::: {each.__name__}{hidden}" for each in modules)
+    return f"```text{tree}```\n\n{listed}"
 
 
 def api() -> str:

@@ -31,7 +31,7 @@ def results(tmp_path: Path) -> list[PutResult]:
 def several_processors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     before = accelerate.current()
-    accelerate.use(Leaving())  # type: ignore[arg-type]  # it has each method
+    accelerate.use(Leaving())
     yield
     accelerate.use(before)
 
@@ -115,7 +115,7 @@ def test_the_recovery_is_the_same_with_them(
     accelerate.use(None)
     alone = recover_small(tmp_path, dry_run=True)
     assert not read
-    accelerate.use(Leaving())  # type: ignore[arg-type]  # it has each method
+    accelerate.use(Leaving())
     together = recover_small(tmp_path)
     assert {0, SEGMENT} <= set(read) <= set(STARTS)  # what follows damage may be cancelled
     assert together.end_offset == alone.end_offset

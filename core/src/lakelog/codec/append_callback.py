@@ -17,7 +17,7 @@ from lakelog_interfaces.settings import StoreSettings
 
 
 class RocketmqAppendCallback:
-    """Encodes with :class:`~lakelog_format.codec.encoder.Encoder`; the encoded batch then places itself.
+    """Encodes with an ``Encoder``; the encoded batch then places itself.
 
     To wrap it, create one with :meth:`of` and ``context.core``, and pass other messages to
     ``encode``.

@@ -51,7 +51,7 @@ class RecordAccelerator(Protocol):
     def message(
         self, view: memoryview, at: int, offset: int | None, *, verify: bool
     ) -> StoredMessage | None:
-        """The result of :func:`lakelog_format.codec.decode`; ``None`` if the record is not whole."""
+        """As :func:`lakelog_format.codec.decode`; ``None`` if the record is not whole."""
 
     def messages(
         self,

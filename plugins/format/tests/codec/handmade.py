@@ -6,7 +6,9 @@ import zlib
 
 from lakelog_format.codec import RecordBatch, decode_run
 from lakelog_format.fields.layout import HEAD_V4, MAGIC_V1, RECORD_MIN_BYTES
-from lakelog_testing.records import STORED_AT_MS
+
+STORED_AT_MS = 1_700_000_000_000
+"""Store time of the record at offset 0."""
 
 
 def record(

@@ -1,7 +1,7 @@
 """Checks queues and index against the log, in a single scan.
 
 Nothing is opened for writing, and no lock is taken. So it works beside a running owner, and after a
-crash. Dispatchers that support it implement :class:`~lakelog_interfaces.strategies.verifying.Verifiable`.
+crash. Dispatchers that support it are ``Verifiable``.
 """
 
 from __future__ import annotations

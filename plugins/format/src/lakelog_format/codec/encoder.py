@@ -96,7 +96,8 @@ class Encoder:
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
         """The records of ``messages``.
 
-        Raises :class:`~lakelog_format.errors.IllegalMessage`; for a batch, it names the message's index.
+        Raises :class:`~lakelog_format.errors.IllegalMessage`; for a batch, it names the index of
+        the message.
         """
         if len(messages) == 1:
             return self.encode_one(messages[0])

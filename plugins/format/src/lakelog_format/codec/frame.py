@@ -62,8 +62,8 @@ class Frame(NamedTuple):
 def read_frame(data: memoryview, start: int, end: int, offset: int) -> Frame:
     """The frame of the record at ``data[start:end]``, whose physical offset is ``offset``.
 
-    Raises :class:`~lakelog_format.errors.CorruptRecord` if the lengths disagree. Reads nothing outside
-    ``data[start:end]``.
+    Raises :class:`~lakelog_format.errors.CorruptRecord` if the lengths disagree. Reads nothing
+    outside ``data[start:end]``.
     """
     if start < 0 or end - start < RECORD_MIN_BYTES:
         raise CorruptRecord(

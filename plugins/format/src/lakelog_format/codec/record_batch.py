@@ -146,7 +146,7 @@ class RecordBatch:
     ) -> RecordBatch:
         """Create a batch from columns that an accelerator filled.
 
-        :param columns: in the format of :meth:`lakelog_format.accelerate.RecordAccelerator.read_run`
+        :param columns: in the format of ``RecordAccelerator.read_run``
         """
         batch = cls(buffer, base_offset, columns[: len(columns) // _BYTES * 8].cast("q"), decoder)
         batch._columns = columns

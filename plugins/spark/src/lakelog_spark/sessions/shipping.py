@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _GROUP: Final = "lakelog"
-_CORE: Final = ("lakelog-core", "lakelog")
+_CORE: Final = {
+    "lakelog-core": "lakelog",
+    "lakelog-format": "lakelog_format",
+    "lakelog-interfaces": "lakelog_interfaces",
+}
+"""The core and the libraries below it, which have no entry points: package by distribution."""
 _NAME: Final = "lakelog.zip"
 _PATH: Final = "PYTHONPATH"
 _COMPILED: Final = (".so", ".pyd")
@@ -82,9 +87,9 @@ def write_zip(path: Path) -> Path:
 
 
 def _shipped() -> Iterator[tuple[Distribution, str]]:
-    """Each distribution with its package: the core and plugins."""
+    """Each distribution with its package: the core, its libraries and plugins."""
     by_name = {each.name: each for each in distributions()}
-    yield by_name[_CORE[0]], _CORE[1]
+    yield from ((by_name[name], package) for name, package in _CORE.items())
     seen = set()
     for point in entry_points(group=_GROUP):
         package = point.module.partition(".")[0]

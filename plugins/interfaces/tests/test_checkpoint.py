@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.format.layout import CHECKPOINT_BYTES, CHECKPOINT_FILE
+from lakelog_format.fields.layout import CHECKPOINT_BYTES, CHECKPOINT_FILE
 from lakelog_interfaces.checkpoint import CheckpointKeeper, StoreCheckpoint, read_checkpoint
 
 

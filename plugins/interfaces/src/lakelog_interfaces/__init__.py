@@ -1,0 +1,1 @@
+"""What a plugin of lakelog is written against: hooks, Protocols of strategies, and errors."""

@@ -1,0 +1,46 @@
+"""Records that lost a sector, gathered into a buffer whose sectors are not those of the log."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lakelog import Message
+from lakelog.codec import RecordBatch
+from lakelog_format.codec.frame import SECTOR_BYTES
+from lakelog_queues.finding.gather import sound_records
+from plugins.format.tests.codec.support import record_of
+
+
+def _is_sound(record: bytes, position: int) -> bool:
+    batch = RecordBatch(memoryview(bytes(77) + record), 0, np.array([77], np.int64))
+    where, size = np.array([position], np.int64), np.array([len(record)], np.int32)
+    good, some = sound_records(batch, where, size)
+    assert some.starts.tolist() == ([77] if good[0] else [])
+    return bool(good[0])
+
+
+@pytest.mark.parametrize("tail", [1, 5, 19, 20, 21, 40])
+@pytest.mark.parametrize("record_crc", [False, True])
+def test_a_lost_end_of_the_properties(tail: int, record_crc: bool) -> None:
+    message = Message("orders", b"body", tags="a", keys=["some", "key"] * 5)
+    length = len(record_of(message, record_crc=record_crc))
+    position = 4 * SECTOR_BYTES - (length - tail)
+    record = record_of(message, record_crc=record_crc, position=position)
+    assert _is_sound(record, position)
+    assert not _is_sound(record[: length - tail] + bytes(tail), position)
+
+
+def test_a_lost_sector_inside_of_long_properties() -> None:
+    record = record_of(Message("orders", b"body", properties={"long": "x" * 2000}), position=100)
+    first, last = 2 * SECTOR_BYTES - 100, 3 * SECTOR_BYTES - 100
+    assert not _is_sound(record[:first] + bytes(SECTOR_BYTES) + record[last:], 100)
+    assert _is_sound(record[:first] + bytes(SECTOR_BYTES - 1) + record[last - 1 :], 100)
+
+
+@pytest.mark.parametrize("position", range(0, SECTOR_BYTES, 7))
+def test_zeros_that_are_meant(position: int) -> None:
+    several = {"a\x00": "\x00", "zeros": "\x00" * (SECTOR_BYTES - 1), "b": "\x00\x00"}
+    for properties in (None, {}, several):
+        record = record_of(Message("orders", bytes(300), properties=properties), position=position)
+        assert _is_sound(record, position)
