@@ -39,7 +39,7 @@ def test_a_section_names_protocol_kit_and_example_of_its_kind(template: PluginTe
     assert re.search(r"\]\(\.\./\.\./\.\./examples/\w+\.py\)", text)
     file = re.search(r"\]\(\.\./\.\./src/lakelog/interfaces/(\w+)\.py\)", text)
     assert file is not None
-    assert PROTOCOLS[template.kind].__module__ == f"lakelog.interfaces.{file[1]}"
+    assert PROTOCOLS[template.kind].__module__ == f"lakelog_interfaces.strategies.{file[1]}"
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(\w+Contract)`", PAGE))))

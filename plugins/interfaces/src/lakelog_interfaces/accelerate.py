@@ -8,7 +8,7 @@ errors are defined once, and no file or result depends on the accelerator.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from lakelog_format import accelerate
 from lakelog_format.accelerate import PlainRecords as PlainRecords

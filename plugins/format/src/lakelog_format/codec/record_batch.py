@@ -7,15 +7,15 @@ from functools import wraps
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
-from lakelog.format import layout
-from lakelog.runtime.lazy import np
 from lakelog_format.accelerate import current
 from lakelog_format.cached import cached_property
 from lakelog_format.codec.decode import decode
+from lakelog_format.fields import layout
 from lakelog_format.fields.hosts import decode_host, host_bytes
 from lakelog_format.fields.layout import AT_BORN_HOST, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_V2
 from lakelog_format.fields.properties import decode_properties
 from lakelog_format.fields.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from lakelog_format.lazy import np
 from lakelog_format.message import Body, StoredMessage
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
-from lakelog.runtime.lazy import np
+from lakelog_format.lazy import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
