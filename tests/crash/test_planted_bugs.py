@@ -107,7 +107,7 @@ def queue_ahead_of_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def gap_served_as_data(patch: pytest.MonkeyPatch) -> None:
-    from lakelog.codec import frame, run
+    from lakelog_format.codec import frame, run
 
     patch.setattr(run, "current", nothing)
     patch.setattr(frame, "verify_checksums", nothing)
@@ -187,7 +187,7 @@ def recovery_syncs_nothing_that_it_read(patch: pytest.MonkeyPatch) -> None:
 
 def body_only_crc(patch: pytest.MonkeyPatch) -> None:
     """RocketMQ's rule."""
-    from lakelog.codec import frame, run
+    from lakelog_format.codec import frame, run
 
     patch.setattr(run, "current", nothing)
     patch.setattr(frame, "is_sealed", yes)

@@ -21,7 +21,7 @@ from lakelog_testing.records import messages, record_batch
 PAGE: Final = (Path(__file__).parents[2] / "core/docs/guides/plugins.md").read_text()
 COLUMN: Final = re.compile(r"^\| `(\w+)` \| ([\w ]+) \|", re.MULTILINE)
 NO_COLUMNS: Final = {"buffer", "base_offset", "end_offset", "octets", "decoder", "packed_bodies"}
-METHODS: Final = {"of_columns", "take", "hosts", "record", "message"}
+METHODS: Final = {"of_columns", "head", "take", "hosts", "record", "message"}
 
 
 def section(title: str) -> str:
@@ -37,7 +37,7 @@ def test_a_section_names_protocol_kit_and_example_of_its_kind(template: PluginTe
     assert f"`{protocol}`" in text
     assert f"`{protocol}Contract`" in text
     assert re.search(r"\]\(\.\./\.\./\.\./examples/\w+\.py\)", text)
-    file = re.search(r"\]\(\.\./\.\./src/lakelog/interfaces/(\w+)\.py\)", text)
+    file = re.search(r"\]\([./]+plugins/interfaces/src/\w+/strategies/(\w+)\.py\)", text)
     assert file is not None
     assert PROTOCOLS[template.kind].__module__ == f"lakelog_interfaces.strategies.{file[1]}"
 

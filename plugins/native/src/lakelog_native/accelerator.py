@@ -53,7 +53,7 @@ with suppress(TypeError):  # this Python lays out its classes in an unknown way:
     )
 
 
-class Putting:
+class NativePutting:
     """Appends by compiled code; a batch that is left to Python is appended by ``plainly``."""
 
     def __init__(self, putter: _native.Putter, plainly: Callable[[EncodedBatch], int]) -> None:
@@ -100,9 +100,9 @@ class Native:
         encode = _native.BatchEncoder(encoder, _CLASSES).encode
         return encode
 
-    def putting(self, encoder: Encoder, log: Any) -> Putting:
+    def putting(self, encoder: Encoder, log: Any) -> NativePutting:
         """Return an object that appends messages and batches."""
-        return Putting(_native.Putter(encoder, _CLASSES, log), log.append)
+        return NativePutting(_native.Putter(encoder, _CLASSES, log), log.append)
 
     def lookups(self, parts: Any) -> _native.Lookups:
         """Return an object that looks up messages."""
