@@ -30,7 +30,7 @@ MOST_FAULTS: Final = 4096
 """Pages of 4 KiB that are touched: a map of a large file that is looked through has 262,144."""
 PROGRAM: Final = """
 import json, resource, sys
-import lakelog
+import lakelog, numpy
 
 def reads():
     lines = open("/proc/self/io").read().splitlines()
