@@ -204,5 +204,6 @@ async def _sleeps(store: lakelog.Store) -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     assert idle_turns <= 2
+    assert store.wait_dispatched()  # a queue is there before its first message
     (found,) = store.read("Orders", 0)
     assert found.store_timestamp_ms >= due_ms(store, 1)
