@@ -165,9 +165,9 @@ def settings(writer: str) -> dict[str, Any]:
 def die(death: Death, told: int) -> None:
     """Put, tell, and die in the next append; this process is a child."""
     files = DyingFiles()
-    # Compiled code appends a batch in one call, and passes these files by.
-    plain = {"accelerator": "none", **settings(death.writer)}
-    store = lakelog.open(death.path, files=files, **plain)
+    # Compiled code passes these files by, but not their maps: it dies of a fault as Python does.
+    accelerator = "auto" if death.order == "fault" else "none"
+    store = lakelog.open(death.path, files=files, accelerator=accelerator, **settings(death.writer))
     acknowledged = [store.put(message(at, death.body_bytes)) for at in range(MADE)]
     while acknowledged[-1].end_offset < death.filled:
         acknowledged.append(store.put(message(len(acknowledged), death.body_bytes)))
