@@ -124,12 +124,10 @@ def test_a_copy_has_the_bytes_queues_and_keys_of_its_master(oracle: Oracle, tmp_
             assert [int.from_bytes(each.body[:8]) for each in store.query(TOPIC, "k1600")] == [1600]
             copied = queued(store)
             assert broker_config(master.client)["mappedFileSizeCommitLog"] == str(SEGMENT)
-        master.kill()
+        master.stop()  # the index of a broker that is killed lacks keys
         assert log_of(tmp_path / "copy", end) == log_of(master.store, end)
         rows = dumps.contents(oracle, tmp_path / "copy", dumps.OF_MASTER)
-        dumps.check_equal(
-            rows, dumps.contents(oracle, master.store, dumps.OF_MASTER), was_killed=True
-        )
+        dumps.check_equal(rows, dumps.contents(oracle, master.store, dumps.OF_MASTER))
         with lakelog.open(
             master.store, mode="read", segment_size_bytes=SEGMENT, flush="none"
         ) as original:
