@@ -105,9 +105,13 @@ def brought(requirement: str, *folders: Path) -> Iterator[Distribution]:
     return _closure(requirement, find)
 
 
-def size_bytes(found: Distribution) -> int:
-    """Bytes of the files of an installed distribution, byte code included."""
-    files = (Path(str(found.locate_file(each))) for each in found.files or ())
+def size_bytes(found: Distribution, *, compiled: bool = True) -> int:
+    """Bytes of the files of an installed distribution.
+
+    :param compiled: with the byte code that pip makes; without, they are those of the wheel
+    """
+    named = (each for each in found.files or () if compiled or each.suffix != ".pyc")
+    files = (Path(str(found.locate_file(each))) for each in named)
     return sum(each.stat().st_size for each in files if each.exists())
 
 
