@@ -48,6 +48,8 @@ def arguments() -> argparse.Namespace:
         parser.error(f"no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
     if options.former is not None and options.html is None:
         parser.error("--from needs --html FILE, the page to write")
+    if options.html is not None and (options.html.is_dir() or not options.html.parent.is_dir()):
+        parser.error(f"--html {options.html}: name a file in a directory that exists")
     return options
 
 

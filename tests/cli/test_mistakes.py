@@ -23,6 +23,8 @@ SMALL: Final[dict[str, Any]] = {
     "hash_index": {"slots": 100, "entries": 400},
 }
 
+SEGMENT: Final = "shop/commitlog/00000000000000000000"
+
 COMMANDS: Final = [
     # the store
     ("scan shopp", 3, ["shopp", "no store is here; is the path right?"]),
@@ -57,8 +59,21 @@ COMMANDS: Final = [
     ("topic create shop more --queues 0", 2, ["--queues", "0 is not in the range x>=1"]),
     ("grep -e ( shop", 2, ["'(' is no regular expression"]),
     ("report shop -o missing/page.html", 5, ["missing/page.html cannot be written"]),
+    ("report shop -o .", 5, [". cannot be written: Is a directory"]),
+    ("report shop -o shop/checkpoint", 5, ["it is in the store", "name a file elsewhere"]),
+    (f"verify shop --html {SEGMENT}", 5, [SEGMENT, "it is in the store", "name a file elsewhere"]),
+    ("stats shop --json yes", 2, ["unexpected extra argument", "yes", "stats --help"]),
+    ("stats shop --jsn", 2, ["No such option: --jsn", "--json"]),
     ("man shop/commitlog/00000000000000000000/man1", 5, ["man1 cannot be made"]),
     ("completion tcsh", 2, ["'bash', 'zsh', 'fish'"]),
+    # a plugin of one's own
+    ("plugins new Acme --kind cleaner", 2, ["'Acme'", "lower-case words", "such as acme-pace"]),
+    ("plugins new class --kind cleaner", 2, ["'class' is a word or a module of Python"]),
+    ("plugins new flush --kind cleaner", 2, ["'flush' is a setting of the core", "another name"]),
+    ("plugins new acme-pace", 2, ["give --kind KIND; one of", "disk-watcher"]),
+    ("plugins new acme-pace --kind clean", 2, ["'clean' is no kind of plugin", "cleaner"]),
+    ("plugins new acme-pace shop --kind cleaner", 2, ["shop is not empty", "overwritten"]),
+    ("plugins new acme-pace shop/lock/a --kind cleaner", 5, ["cannot be made: Not a directory"]),
     # tables, copies, brokers
     ("dispatch shop --to lake --engine processes", 2, ["'lake' is not KIND:PATH", "iceberg"]),
     ("dispatch shop --to icebrg:lake --engine processes", 2, ["is not KIND:PATH", "iceberg"]),
@@ -68,6 +83,10 @@ COMMANDS: Final = [
     ("replicate copy --from nohost", 2, ["'nohost' is no address; give HOST:PORT"]),
     ("broker shop --port 99999", 2, ["--port", "0<=x<=65535"]),
     ("broker shop --host 0.0.0.0", 2, ["would serve everybody", "users file"]),
+    ("broker shop --set broker.port=abc", 2, ["broker.port", "expected a whole number, got 'abc'"]),
+    ("broker shop --set broker.port=99999", 2, ["broker.port", "<= 65535", "99999"]),
+    ("broker shop --set broker.tls=on", 2, ["broker.tls", "off, permissive, required", "'on'"]),
+    ("broker shop --set broker=1", 2, ["'broker' is a section", "give it a table, [broker]"]),
     ("serve shop --service lake=nosuchprogram", 2, ["no program 'nosuchprogram' is here"]),
 ]
 
@@ -160,5 +179,5 @@ def test_a_program(store: Path, mistake: Callable[[Path], object], fragments: li
     assert _log(store) == before
 
 
-def test_there_are_forty_of_them() -> None:
-    assert len(COMMANDS) + len(PROGRAMS) >= 40
+def test_there_are_sixty_of_them() -> None:
+    assert len(COMMANDS) + len(PROGRAMS) >= 60

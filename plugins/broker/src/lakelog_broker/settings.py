@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Final, Literal
 
 import attrs
+from attrs import field, validators
 
 DEFAULT_PORT: Final = 9876
 """The port of RocketMQ's name server, which clients expect."""
 
 DEFAULT_GRPC_PORT: Final = 8081
 """The port of RocketMQ's proxy."""
+
+_PORT: Final = [validators.ge(0), validators.le(65_535)]
 
 
 @attrs.frozen(kw_only=True)
@@ -40,24 +43,24 @@ class BrokerSettings:
     """
 
     host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
+    port: int = field(default=DEFAULT_PORT, validator=_PORT)
     name: str = "broker-a"
     cluster: str = "DefaultCluster"
-    default_queues: int = 8
+    default_queues: int = field(default=8, validator=validators.ge(1))
     auto_create_topics: bool = True
-    timer_limit_s: int = 3 * 24 * 3600
-    transaction_timeout_s: float = 6.0
-    transaction_check_interval_s: float = 30.0
-    transaction_check_limit: int = 15
-    grpc_port: int | None = None
+    timer_limit_s: int = field(default=3 * 24 * 3600, validator=validators.ge(0))
+    transaction_timeout_s: float = field(default=6.0, validator=validators.ge(0))
+    transaction_check_interval_s: float = field(default=30.0, validator=validators.gt(0))
+    transaction_check_limit: int = field(default=15, validator=validators.ge(0))
+    grpc_port: int | None = field(default=None, validator=validators.optional(_PORT))
     region: str = "DefaultRegion"
     users: Path | None = None
     allow_anonymous: bool = False
     tls: Literal["off", "permissive", "required"] = "off"
     certificate: Path | None = None
     key: Path | None = None
-    max_connections: int = 10_000
-    first_byte_timeout_s: float = 30.0
+    max_connections: int = field(default=10_000, validator=validators.ge(1))
+    first_byte_timeout_s: float = field(default=30.0, validator=validators.gt(0))
 
     @property
     def reply_topic(self) -> str:

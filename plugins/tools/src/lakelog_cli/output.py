@@ -14,6 +14,7 @@ from lakelog.errors import LakelogError
 from lakelog_cli import exitcodes
 from lakelog_cli.schema import plain_value
 from lakelog_cli.shown import shown
+from lakelog_format.fields.layout import COMMITLOG_DIR
 
 
 class FileNotWritten(LakelogError):
@@ -31,8 +32,15 @@ def write_file(path: Path, text: str) -> None:
     """Write a whole file; on an error the former one stays. Raises :class:`FileNotWritten`.
 
     What is no file, such as a device or a pipe, is written to: a rename would take its place.
+    In a store directory nothing is written: a page would replace a segment or the checkpoint.
     """
     target = Path(os.path.realpath(path))
+    for store in target.parents:
+        if (store / COMMITLOG_DIR).is_dir():
+            raise FileNotWritten(
+                f"{shown(str(path))} cannot be written: it is in the store {shown(str(store))}; "
+                "name a file elsewhere"
+            )
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         if target.exists() and not target.is_file():
