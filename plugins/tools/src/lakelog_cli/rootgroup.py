@@ -24,6 +24,7 @@ _ELSEWHERE: Final = {
     "sql": ("lakelog-lake", "lakehouse"),
 }
 """Commands of plugins: the distribution of each, and lakelog's extra that includes it."""
+_OR_SPARK: Final = ", or 'lakelog[spark]' for --engine spark"
 
 
 class NotInstalled(LakelogError):
@@ -66,7 +67,7 @@ def _lacking(name: str) -> str:
     except PackageNotFoundError:
         return (
             f"the command '{name}' comes with {distribution}, which is not installed: "
-            f"pip install 'lakelog[{extra}]'"
+            f"pip install 'lakelog[{extra}]'{_OR_SPARK if extra == 'lakehouse' else ''}"
         )
     return (
         f"the command '{name}' comes with {distribution} {found}, which is installed and switched "
