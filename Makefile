@@ -30,7 +30,7 @@ WORKERS ?= $(shell expr 2 \* $$(nproc))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-spark matrix plain lint format demo docs bench compare sbom lock clean jdk-note
+.PHONY: help setup test test-spark matrix plain lint format coverage demo docs bench compare sbom lock clean jdk-note
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,12 @@ format: setup ## Format the sources and mend what the linter can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(if $(CARGO),cd $(NATIVE) && cargo fmt)
+
+# By what is not in .venv: nothing else needs it.
+coverage: setup ## Measure how much of the core its tests and those of queues reach
+	test -d .venv-coverage || $(PIP) install --no-deps --target .venv-coverage coverage pytest-cov
+	PYTHONPATH=$(CURDIR)/.venv-coverage $(BIN)/python -m pytest -q -n $(WORKERS) --timeout 900 \
+		--cov --cov-report=term:skip-covered core/tests plugins/queues/tests $(ARGS)
 
 demo: setup jdk-note ## Messages in, an Iceberg table out (examples/demo.py)
 	$(BIN)/python examples/demo.py
