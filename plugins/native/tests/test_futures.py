@@ -1,4 +1,4 @@
-"""Futures that compiled code settles: as in Python, and nobody who begins to wait meanwhile is missed."""
+"""Futures that compiled code settles, also while others begin to wait for them."""
 
 from __future__ import annotations
 
@@ -92,13 +92,6 @@ def _restless() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-WAITS: dict[str, Callable[[list[PutFuture]], int]] = {
-    "result": lambda futures: len({each.result(PATIENCE_SECONDS).size for each in futures}),
-    "as_completed": lambda futures: len(set(as_completed(futures, PATIENCE_SECONDS))),
-    "callback": lambda futures: _called(futures),
-}
-
-
 def _called(futures: list[PutFuture]) -> int:
     called = Queue[Future[Any]]()
     for future in futures:
@@ -106,6 +99,13 @@ def _called(futures: list[PutFuture]) -> int:
     found = [called.get(timeout=PATIENCE_SECONDS) for _ in futures]
     assert called.empty()
     return len(set(found))
+
+
+WAITS: dict[str, Callable[[list[PutFuture]], int]] = {
+    "result": lambda futures: len({each.result(PATIENCE_SECONDS).size for each in futures}),
+    "as_completed": lambda futures: len(set(as_completed(futures, PATIENCE_SECONDS))),
+    "callback": _called,
+}
 
 
 @pytest.mark.usefixtures("_restless")
