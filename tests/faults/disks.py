@@ -8,7 +8,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,7 @@ FILE_SYSTEMS: Final = {
     "ext4-without-journal": (128, ("mkfs.ext4", "-q", "-F", "-O", "^has_journal")),
     "xfs": (320, ("mkfs.xfs", "-q", "-f")),
 }
-_UNMOUNT_SECONDS: Final = 10
+_UNMOUNT_SECONDS: Final = 60
 
 
 class Disk:
@@ -57,6 +57,19 @@ class Disk:
         while subprocess.run(["umount", self.place], check=False, capture_output=True).returncode:
             assert time.monotonic() < until, f"{self.place} stays busy"
             time.sleep(0.02)
+        # A mount namespace that another process made in between keeps its own mount, and so the
+        # file system that was shut down: the next mount would be of that one.
+        while self._is_attached():
+            assert time.monotonic() < until, f"another mount namespace has {self.image}"
+            time.sleep(0.02)
+
+    def _is_attached(self) -> bool:
+        """Whether a loop device has the image."""
+        for device in Path("/sys/block").glob("loop*/loop/backing_file"):
+            with suppress(OSError):  # it goes at this moment
+                if device.read_text().rstrip("\n") == str(self.image):
+                    return True
+        return False
 
 
 @contextmanager
