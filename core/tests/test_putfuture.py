@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from concurrent.futures import TimeoutError as TooLate
@@ -18,8 +17,6 @@ from lakelog.errors import StrategyFailed
 from lakelog.log import async_puts as module
 from lakelog.log.async_puts import AsyncPutQueue
 from lakelog.log.put_future import PutFuture, settle, settle_appended
-from lakelog.runtime.gate import FastCondition
-from tests.support.waiting import until
 
 PATIENCE_SECONDS = 10.0
 
@@ -35,6 +32,12 @@ def results(count: int) -> list[PutResult]:
     ]
 
 
+def settle_with(futures: Sequence[PutFuture], given: Sequence[PutResult]) -> None:
+    for future, result in zip(futures, given, strict=True):
+        future.appended = result
+    settle(futures)
+
+
 def test_a_put_is_in_the_log_and_cannot_be_cancelled() -> None:
     assert not PutFuture().cancel()
 
@@ -47,7 +50,7 @@ def test_threads_and_callbacks_get_their_results() -> None:
         completed = pool.submit(lambda: set(as_completed(futures, PATIENCE_SECONDS)))
         with pytest.raises(TooLate):
             completed.result(0.05)
-        settle(futures, given)
+        settle_with(futures, given)
         assert [each.result(PATIENCE_SECONDS) for each in sleepers] == given
         assert completed.result(PATIENCE_SECONDS) == set(futures)
     assert called == [1]
@@ -79,7 +82,7 @@ def test_an_event_loop_is_woken_once_for_all_that_come_together() -> None:
         tasks = [asyncio.create_task(_awaited(each)) for each in futures]
         await asyncio.sleep(0)
         before = loop.calls
-        settle(futures, given)
+        settle_with(futures, given)
         assert loop.calls == before + 1
         return await asyncio.gather(*tasks)
 
@@ -93,7 +96,7 @@ def test_a_loop_that_is_closed_holds_up_nobody() -> None:
     task = loop.create_task(_awaited(future))
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
-    settle([future], results(1))
+    settle_with([future], results(1))
     assert future.result(0) == results(1)[0]
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # it never ends
 
@@ -119,7 +122,7 @@ def test_to_cancel_who_awaits_leaves_the_put_alone() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert not running.cancelled()
-        settle([running], results(1))
+        settle_with([running], results(1))
         await asyncio.sleep(0.01)
         assert running.result(0) == results(1)[0]
 
@@ -138,52 +141,6 @@ def test_a_status_that_is_not_ok_and_the_error_of_a_strategy_have_the_results() 
         assert isinstance(error, StrategyFailed)
         assert error.accepted == [result]
     assert {each.status for each in given} == {PutStatus.FLUSH_DISK_TIMEOUT}
-
-
-# --- the condition variable that they have in place of Python's ---
-
-
-def test_a_wait_that_nobody_ends_is_over_in_time_and_leaves_nobody_behind() -> None:
-    gate = FastCondition()
-    with gate:
-        assert not gate.wait(0.01)
-        assert not gate.sleepers
-
-
-def test_whoever_waits_lets_others_in_and_all_are_woken() -> None:
-    gate, inside = FastCondition(), list[int]()
-
-    def sleep(number: int) -> bool:
-        with gate, gate:  # reentrant: both are left while it sleeps
-            inside.append(number)
-            return gate.wait(PATIENCE_SECONDS)
-
-    with ThreadPoolExecutor(4) as pool:
-        sleeping = [pool.submit(sleep, number) for number in range(4)]
-        until(lambda: len(inside) == 4)
-        with gate:
-            gate.notify_all()
-        assert all(each.result(PATIENCE_SECONDS) for each in sleeping)
-
-
-def test_nobody_returns_from_a_wait_before_the_one_inside_has_left() -> None:
-    gate, log = FastCondition(), list[str]()
-
-    def sleep() -> None:
-        with gate:
-            log.append("sleeps")
-            gate.wait(PATIENCE_SECONDS)
-            log.append("woke")
-
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(sleep)
-        until(lambda: bool(log))
-        with gate:
-            gate.notify_all()
-            time.sleep(0.02)
-            log.append("left")
-        done.result(PATIENCE_SECONDS)
-    assert log == ["sleeps", "left", "woke"]
 
 
 def test_a_future_without_a_result_times_out() -> None:

@@ -12,6 +12,7 @@ mod construct;
 mod dispatch;
 mod entries;
 mod frame;
+mod futures;
 mod get;
 mod index;
 mod log;
@@ -44,6 +45,7 @@ fn native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<units::UnitMap>()?;
     module.add_class::<waiters::Waiters>()?;
     module.add_function(wrap_pyfunction!(construct::construct_natively, module)?)?;
+    module.add_function(wrap_pyfunction!(futures::settle, module)?)?;
     module.add_function(wrap_pyfunction!(run::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(run::sound_records, module)?)?;
     module.add_function(wrap_pyfunction!(survey::plain_records, module)?)?;

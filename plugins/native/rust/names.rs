@@ -33,10 +33,14 @@ macro_rules! names {
 
 names! {
     ADVANCE = "advance"
+    APPENDED = "appended"
     ASKED = "asked"
+    AWAITED = "_awaited"
     DESCRIPTOR = "descriptor"
+    DONE_CALLBACKS = "_done_callbacks"
     DROPPED = "dropped"
     END = "end"
+    GATE = "_gate"
     KEEPS = "keeps"
     MAP = "map"
     MEMORY = "memory"
@@ -45,7 +49,9 @@ names! {
     NEXT = "next"
     OWN_MAP = "own_map"
     REFUSAL = "refusal"
+    RESULT = "_result"
     SLEEPER = "sleeper"
+    STATE = "_state"
     VIEW = "view"
     WINDOW = "window"
 }

@@ -120,6 +120,10 @@ impl Window {
     /// Make the pages writable that the next append writes to, outside of the section. Where the
     /// log ends now is not looked at: that would take the page's words from who appends. So this
     /// begins behind the window's first record.
+    ///
+    /// A crash finds what it would have found: the map has allocated blocks only, which read as zeros,
+    /// and touching them writes no other byte. The segment may be full by now, or deleted: then this
+    /// makes pages dirty that hold what is on disk. Pages behind the end of a file are refused.
     #[inline(always)]
     pub fn warm(&mut self, size: i64) {
         let end = self.written + size as usize + MARGIN;

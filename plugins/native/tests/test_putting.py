@@ -209,6 +209,28 @@ def test_puts_go_through_the_map_as_the_writer_says(
         assert len(list(store.scan())) == 201
 
 
+def touched_bytes(file: Path) -> int:
+    """How much of its writable maps this process has touched."""
+    lines, is_its = Path("/proc/self/smaps").read_text().splitlines(), False
+    found = 0
+    for line in lines:
+        if "-" in line.split()[0] and " rw-s " in line:
+            is_its = line.endswith(str(file))
+        elif line.startswith("Rss:") and is_its:
+            found, is_its = found + int(line.split()[1]) * 1024, False
+    return found
+
+
+def test_pages_touched_ahead_stay_zero(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"file": {"map_below_bytes": 16384}, "segment_size_bytes": 1 << 20}
+    with lakelog.open(tmp_path / "s", accelerator="native", flush="none", **how) as store:
+        store.put(Message("t", b"", queue_id=0))
+        assert native_puts(store).put(Message("t", b"x", queue_id=0)) is not None
+        (file,) = (tmp_path / "s" / "commitlog").glob("0" * 20)
+        assert touched_bytes(file) > 10 * store.max_offset
+        assert not any(file.read_bytes()[store.max_offset :])
+
+
 def test_a_closed_store_refuses(tmp_path: Path) -> None:
     store = lakelog.open(tmp_path / "s", accelerator="native", flush="none")
     store.put(Message("t", b"", queue_id=0))

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from threading import Thread, get_ident
+from threading import Condition, Thread, get_ident
 from typing import Final, TypeAlias
 
 from lakelog.log.put_future import PutFuture
-from lakelog.runtime.gate import FastCondition
 from lakelog.runtime.threads import started
 from lakelog_interfaces.errors import ThreadNotStarted
 
@@ -30,7 +29,7 @@ class AsyncPutQueue:
     def __init__(self, submit: Submit) -> None:
         self._submit = submit
         self._waiting: deque[PutFuture] = deque()
-        self._changed = FastCondition()
+        self._changed = Condition()
         self._closed = False
         self._thread: Thread | None = None
 
@@ -41,8 +40,7 @@ class AsyncPutQueue:
                 self._changed.wait()
             if self._is_running():
                 self._waiting.append(future)
-                if self._changed.sleepers:
-                    self._changed.notify_all()
+                self._changed.notify_all()
                 return
         self._submit([future])
 

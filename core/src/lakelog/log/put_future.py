@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
-from concurrent.futures._base import FINISHED, RUNNING
+from concurrent.futures._base import FINISHED, LOGGER, RUNNING
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
-from lakelog.runtime.gate import FastCondition
 from lakelog_format.results import PutResult
 from lakelog_format.status import PutStatus
+from lakelog_interfaces.accelerate import current
 from lakelog_interfaces.errors import StrategyFailed
 
 if TYPE_CHECKING:
@@ -34,47 +34,57 @@ def is_called_back() -> bool:
 
 
 class AwaitableFuture(Future[T]):
-    """A :class:`concurrent.futures.Future` that can also be awaited."""
+    """A :class:`concurrent.futures.Future` that can also be awaited.
+
+    Its lock is made for those who wait in a thread. Callbacks and awaiting tasks need none: whoever
+    adds one looks at the state afterwards, and whoever settles sets the state first.
+    """
 
     _state = RUNNING  # its message is in the log, or refused: it cannot be cancelled
     _result: T | None = None
     _exception: BaseException | None = None
+    _gate: threading.Condition | None = None
+    _awaited: Sequence[asyncio.Future[None]] = ()
 
-    def __init__(self) -> None:  # in place of the base's, for a condition variable that costs less
-        self._condition = FastCondition()
-        self._waiters: list[Any] = []
+    def __init__(self) -> None:  # in place of the base's, which makes the rest in advance
         self._done_callbacks: list[Any] = []
-        self._awaited: list[asyncio.Future[None]] | None = None
+
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]  # the base has an attribute
+        return self._gate or self.__dict__.setdefault("_gate", threading.Condition())
+
+    @property
+    def _waiters(self) -> list[Any]:  # used by those who hold the condition
+        return self.__dict__.setdefault("_waiting", [])  # type: ignore[no-any-return]  # it is this list
+
+    def done(self) -> bool:
+        """Whether it is settled."""
+        return self._state == FINISHED
 
     def __await__(self) -> Generator[Any, None, T]:
         """Wait in an event loop without blocking it."""
         import asyncio
 
-        if not self.done():
+        if self._state != FINISHED:
             here = asyncio.get_running_loop().create_future()
-            self._tell(here)
-            yield from here
+            self.__dict__.setdefault("_awaited", []).append(here)
+            if self._state != FINISHED:
+                yield from here
         return self.result()
 
-    def _tell(self, waiting: asyncio.Future[None]) -> None:
-        with self._condition:
-            if not self.done():
-                if self._awaited is None:
-                    self._awaited = []
-                self._awaited.append(waiting)
-                return
-        waiting.set_result(None)
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """As in the base."""
+        if self._state == FINISHED:
+            super().add_done_callback(fn)  # calls it
+            return
+        self._done_callbacks.append(fn)
+        if self._state == FINISHED:
+            _call([self])
 
     def _invoke_callbacks(self) -> None:
         """Called by the base class in a final state, unless :func:`settle` set the result."""
-        if self._awaited:
-            _wake(self._awaited)
-        if self._done_callbacks:
-            before, _HERE.calls_back = is_called_back(), True
-            try:
-                super()._invoke_callbacks()  # type: ignore[misc]  # it is the base's own
-            finally:
-                _HERE.calls_back = before
+        _wake(self._awaited)
+        _call([self])
 
 
 class PutFuture(AwaitableFuture[PutResult]):
@@ -102,26 +112,24 @@ class BatchFuture(AwaitableFuture[Sequence[PutResult]]):
     """The results of one batch."""
 
 
-def settle(futures: Iterable[PutFuture], results: Iterable[PutResult]) -> None:
-    """Set each result, as ``set_result`` at a third of the cost."""
-    awaited: list[asyncio.Future[None]] = []
-    for future, result in zip(futures, results, strict=True):
-        gate: FastCondition = future._condition  # type: ignore[assignment]  # of this class it is one
-        with gate:
-            future._result = result
+def settle(futures: Iterable[PutFuture]) -> None:
+    """Set the result of each to ``appended``, then wake and call those who wait."""
+    awaited, called = list[Any](), list[PutFuture]()
+    accelerator = current()
+    if accelerator is not None:
+        futures = accelerator.settle(futures, FINISHED, awaited, called)
+    for future in futures:
+        with future._condition:
+            future._result = future.appended
             future._state = FINISHED
-            if future._waiters:
-                for waiter in future._waiters:
-                    waiter.add_result(future)
-            if gate.sleepers:
-                gate.notify_all()
-            if future._awaited:
-                awaited += future._awaited
-                future._awaited = None
+            for waiter in future._waiters:
+                waiter.add_result(future)
+            future._condition.notify_all()
+        awaited += future._awaited
         if future._done_callbacks:
-            future._invoke_callbacks()
-    if awaited:
-        _wake(awaited)
+            called.append(future)
+    _wake(awaited)
+    _call(called)
 
 
 def settle_appended(
@@ -134,11 +142,10 @@ def settle_appended(
     before, _HERE.serve = getattr(_HERE, "serve", None), serve
     try:
         if isinstance(outcome, PutStatus):
-            results = [future.appended for future in futures]
             if outcome is not PutStatus.PUT_OK:
-                for result in results:
-                    result.status = outcome
-            settle(futures, results)
+                for future in futures:
+                    future.appended.status = outcome
+            settle(futures)
             return
         for future in futures:
             error = outcome
@@ -148,6 +155,25 @@ def settle_appended(
             future.set_exception(error)
     finally:
         _HERE.serve = before
+
+
+def _call(futures: Iterable[AwaitableFuture[Any]]) -> None:
+    """Run the callbacks; each is removed, and so called, by one thread only."""
+    before, _HERE.calls_back = is_called_back(), True
+    try:
+        for future in futures:
+            calls = future._done_callbacks
+            while calls:
+                try:
+                    call = calls.pop(0)
+                except IndexError:  # another thread calls it
+                    break
+                try:
+                    call(future)
+                except Exception:  # noqa: BLE001  # as in the base
+                    LOGGER.exception("exception calling callback for %r", future)
+    finally:
+        _HERE.calls_back = before
 
 
 def _wake(waiting: Iterable[asyncio.Future[None]]) -> None:

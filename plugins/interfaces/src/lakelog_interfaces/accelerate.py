@@ -7,7 +7,7 @@ errors are defined once, and no file or result depends on the accelerator.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from lakelog_format import accelerate
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Longs: TypeAlias = NDArray[np.int64] | memoryview
 
 use = accelerate.use
-SEAM: Final = 10
+SEAM: Final = 11
 """Interface version, raised with each change; an accelerator for another version is not used."""
 
 
@@ -70,6 +70,15 @@ class Accelerator(RecordAccelerator, Protocol):
 
         :param timeout_s: the longest wait
         :param joined: called by a thread with the end of its put, before it sleeps
+        """
+
+    def settle(
+        self, futures: Iterable[Any], finished: str, awaited: list[Any], called: list[Any]
+    ) -> Iterable[Any]:
+        """Settle futures as :func:`lakelog.log.put_future.settle`; return those left to Python.
+
+        :param finished: the state that they get
+        :param awaited: gets what event loops wait for; ``called`` gets the futures with callbacks
         """
 
     def putting(self, encoder: Any, log: Any) -> Putting | None:

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from mmap import mmap
 from types import ModuleType
 from typing import Any
@@ -37,6 +37,10 @@ class Waiters:
     def is_waiting(self) -> bool: ...
     def seconds_left(self) -> float | None: ...
     def set_crowded(self, is_crowded: bool) -> None: ...
+
+def settle(
+    futures: Iterable[Any], finished: str, awaited: list[Any], called: list[Any]
+) -> list[Any]: ...
 
 class Putter:
     def __init__(self, encoder: Encoder, classes: Any, log: Any) -> None: ...

@@ -18,7 +18,7 @@ from lakelog_format.codec.message_properties import message_properties
 from lakelog_format.codec.record_parts import topic_block
 from lakelog_native import _native
 
-SEAM: Final = 10
+SEAM: Final = 11
 """The version of lakelog's accelerator interface that the extension implements."""
 
 EncodedBatch.register(_native.Batch)
@@ -82,6 +82,7 @@ class Native:
     follow_entries = staticmethod(_native.follow_entries)
     append_lock = _native.AppendLock
     waiters = _native.Waiters
+    settle = staticmethod(_native.settle)
 
     def __init__(self) -> None:
         self._decoder = decoder = _native.Decoder(StoredMessage)
