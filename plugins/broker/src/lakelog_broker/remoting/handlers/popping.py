@@ -12,12 +12,10 @@ import json
 import struct
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
-from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.bodies import body_of
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import LimitExceeded, Refused, RequestCode, ResponseCode
@@ -46,9 +44,8 @@ _I16: Final = struct.Struct(">h")
 class PopRequests:
     """Hands out messages, and takes acknowledgements."""
 
-    def __init__(self, broker: Broker, popping: Popping) -> None:
-        self._broker, self._popping = broker, popping
-        self._modes = RequestModes(RealFileSystem(), Path(broker.store.path))
+    def __init__(self, broker: Broker, popping: Popping, modes: RequestModes) -> None:
+        self._broker, self._popping, self._modes = broker, popping, modes
 
     def handlers(self) -> Mapping[int, Handler]:
         """The requests that are served."""
