@@ -88,12 +88,12 @@ class MessageFilter:
 
     def messages(
         self, store: Store, topic: str, queue_id: int, offset: int, max_messages: int
-    ) -> tuple[list[StoredMessage], int]:
-        """Selected messages of a queue, and the next offset to read."""
+    ) -> tuple[list[tuple[StoredMessage, bytes]], int]:
+        """Selected messages of a queue, each with its record, and the next offset to read."""
         found = self.records(store, topic, queue_id, offset, max_messages)
-        messages = [decode(record) for record in found.records]
+        messages = [(decode(record), record) for record in found.records]
         if self.tags is not None:
-            messages = [each for each in messages if each.tags in self.tags]
+            messages = [each for each in messages if each[0].tags in self.tags]
         return messages, found.next_offset
 
 

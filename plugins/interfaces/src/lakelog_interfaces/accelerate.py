@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Longs: TypeAlias = NDArray[np.int64] | memoryview
 
 use = accelerate.use
-SEAM: Final = 10
+SEAM: Final = 11
 """Interface version, raised with each change; an accelerator for another version is not used."""
 
 

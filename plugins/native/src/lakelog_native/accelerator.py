@@ -18,7 +18,7 @@ from lakelog_format.codec.message_properties import message_properties
 from lakelog_format.codec.record_parts import topic_block
 from lakelog_native import _native
 
-SEAM: Final = 10
+SEAM: Final = 11
 """The version of lakelog's accelerator interface that the extension implements."""
 
 EncodedBatch.register(_native.Batch)
