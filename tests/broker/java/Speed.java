@@ -22,6 +22,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+import org.apache.rocketmq.remoting.protocol.RemotingSysResponseCode;
 import org.apache.rocketmq.remoting.protocol.RequestCode;
 import org.apache.rocketmq.remoting.protocol.header.SendMessageRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.SendMessageRequestHeaderV2;
@@ -209,7 +210,9 @@ public final class Speed {
                     ready.countDown();
                     ready.await();
                     for (int n = left.getAndDecrement(); n > 0; n = left.getAndDecrement()) {
-                        exchange(socket.getOutputStream(), in, queue);
+                        while (!exchange(socket.getOutputStream(), in, queue)) {
+                            Thread.sleep(1);
+                        }
                     }
                     ended.countDown();
                 } catch (Exception error) {
@@ -221,7 +224,8 @@ public final class Speed {
         return System.nanoTime();
     }
 
-    private static void exchange(OutputStream out, DataInputStream in, int queue) throws Exception {
+    /** Returns false if the broker is busy, and has refused the message. */
+    private static boolean exchange(OutputStream out, DataInputStream in, int queue) throws Exception {
         SendMessageRequestHeader header = new SendMessageRequestHeader();
         header.setProducerGroup("speed");
         header.setTopic("Speed");
@@ -240,10 +244,14 @@ public final class Speed {
         byte[] answer = new byte[in.readInt()];
         in.readFully(answer);
         RemotingCommand response = RemotingCommand.decode(ByteBuffer.wrap(answer));
-        if (response.getCode() != 0 || response.getOpaque() != request.getOpaque()) {
+        boolean isBusy = response.getCode() == RemotingSysResponseCode.SYSTEM_BUSY;
+        if ((response.getCode() != 0 && !isBusy) || response.getOpaque() != request.getOpaque()) {
             throw new IllegalStateException(response.toString());
         }
-        response.decodeCommandCustomHeader(SendMessageResponseHeader.class);
+        if (!isBusy) {
+            response.decodeCommandCustomHeader(SendMessageResponseHeader.class);
+        }
+        return !isBusy;
     }
 
     private static long consume(String group, boolean pops) throws Exception {
