@@ -67,8 +67,7 @@ class Lookups:
     ) -> Any: ...
     def records(
         self,
-        topic: Any,
-        queue_id: Any,
+        queue: tuple[Any, Any],
         offset: Any,
         max_records: Any,
         max_bytes: int,

@@ -25,8 +25,7 @@ class Lookups(Protocol):
 
     def records(
         self,
-        topic: Any,
-        queue_id: Any,
+        queue: tuple[Any, Any],
         offset: Any,
         max_records: Any,
         max_bytes: int,
