@@ -104,7 +104,7 @@ pub fn get(
 /// Records as stored, `most_bytes` or one of them; `None` to leave it to Python.
 pub fn records<'py>(
     parts: &Parts,
-    queue: (Bound<'py, PyAny>, Bound<'py, PyAny>),
+    queue: [&Bound<'py, PyAny>; 2],
     offset: &Bound<'py, PyAny>,
     max_records: &Bound<'py, PyAny>,
     most_bytes: i64,
@@ -113,7 +113,7 @@ pub fn records<'py>(
 ) -> PyResult<Option<Records<'py>>> {
     let filter = tag_filter.map(Filter::of);
     let (Some(asked), false) =
-        (parts.asked(&queue.0, &queue.1, offset, max_records), matches!(filter, Some(None)))
+        (parts.asked(queue[0], queue[1], offset, max_records), matches!(filter, Some(None)))
     else {
         return Ok(None);
     };

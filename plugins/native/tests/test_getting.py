@@ -163,15 +163,14 @@ def test_a_plain_call_is_answered_and_all_else_left_to_python(ways: Ways) -> Non
     assert found is not None
     assert (found.status, found.next_offset, found.max_offset) == (GetStatus.FOUND, 37, COUNT // 2)
     assert [each.queue_offset for each in found.messages] == list(range(5, 37))
-    records, places, *bounds = ways.records(("t", 0), 5, 32, 1 << 20, False)
+    records, places, *bounds = ways.records("t", 0, 5, 32, 1 << 20, False)
     assert (bounds, places) == ([37, 0, COUNT // 2], list(range(5, 37)))
     assert [decode(each) for each in records] == found.messages
     assert ways.way("t", 0, ENTRIES - 1, 1) is not None
     left = [("t", 0, ENTRIES - 1, 2), ("t", 0, COUNT // 2, 1), ("t", 0, -1, 1), ("t", 2, 0, 1)]
     left += [("u", 0, 0, 1), ("t", 0, 0, 0), ("t", 0, 0, 4097), ("t", 0, 1 << 70, 1)]
     assert [ways.way(*each) for each in left] == [None] * len(left)
-    for topic, queue_id, *asked in left:
-        assert ways.records((topic, queue_id), *asked, 1 << 20, True) is None
+    assert [ways.records(*each, 1 << 20, True) for each in left] == [None] * len(left)
 
 
 def test_the_store_takes_that_way(store: lakelog.Store) -> None:

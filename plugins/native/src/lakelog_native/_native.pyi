@@ -67,7 +67,8 @@ class Lookups:
     ) -> Any: ...
     def records(
         self,
-        queue: tuple[Any, Any],
+        topic: Any,
+        queue_id: Any,
         offset: Any,
         max_records: Any,
         max_bytes: int,

@@ -25,7 +25,8 @@ class Lookups(Protocol):
 
     def records(
         self,
-        queue: tuple[Any, Any],
+        topic: Any,
+        queue_id: Any,
         offset: Any,
         max_records: Any,
         max_bytes: int,

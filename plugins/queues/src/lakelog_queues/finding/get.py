@@ -136,8 +136,8 @@ class QueueGetter:
         """
         codes = None if tags_codes is None else code_filter(topic, tags_codes)
         want = wanted((topic, queue_id), offset, max_records, max_bytes, codes)
-        limits = max_records, want.max_bytes
-        plain = self._lookups.records((topic, queue_id), offset, *limits, bool(verify), codes)
+        queue = topic, queue_id, offset, max_records
+        plain = self._lookups.records(*queue, want.max_bytes, bool(verify), codes)
         if plain is not None:
             return RecordsResult(
                 GetStatus.FOUND if plain[0] else GetStatus.NO_MATCHED_MESSAGE, *plain
