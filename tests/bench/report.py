@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -11,12 +11,18 @@ from rich.table import Table
 from tests.bench.model import LAKELOG, Suite
 from tests.bench.rounds import Score
 
+_MOST_COLUMNS: Final = 16
+"""More do not fit into a line."""
 Results = Mapping[str, Sequence[Score]]
 """The scores of a suite, by the title of the contest."""
 
 
 def table(console: Console, suite: Suite, results: Results) -> None:
     """Print a suite: medians of the rounds, how far apart they lie, each store's settings."""
+    if len(suite.columns) > _MOST_COLUMNS:
+        _by_figure(console, suite, results)
+        _notes(console, results)
+        return
     lines = Table(title=f"{suite.name}: {suite.about}", title_justify="left")
     lines.add_column("")
     lines.add_column("store")
@@ -34,6 +40,21 @@ def table(console: Console, suite: Suite, results: Results) -> None:
         lines.add_section()
     console.print(lines)
     _notes(console, results)
+
+
+def _by_figure(console: Console, suite: Suite, results: Results) -> None:
+    """Print a suite of many figures: a line for each, and a column for each store."""
+    for title, scores in results.items():
+        lines = Table("", title=f"{suite.name}: {suite.about}; {title}", title_justify="left")
+        for score in scores:
+            lines.add_column(score.contender.name, justify="right")
+        for column in suite.columns:
+            medians = [
+                format(score.median(column.name), column.form) if score.has(column.name) else ""
+                for score in scores
+            ]
+            lines.add_row(column.heading, *medians)
+        console.print(lines)
 
 
 def as_json(suite: Suite, results: Results) -> list[dict[str, Any]]:

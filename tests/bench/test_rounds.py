@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.bench.model import LAKELOG, CannotRunError, Contender, Contest, Sample
-from tests.bench.report import as_json, ratio
+from tests.bench.report import as_json, ratio, table
 from tests.bench.rounds import Score, play
 from tests.bench.suites import SUITES
 
@@ -48,3 +50,14 @@ def test_above_one_is_faster_than_lakelog(suite: str, expected: float) -> None:
     ours = Score(Contender(LAKELOG, "", absent), [figures])
     other = Score(Contender("a", "", absent), [dict.fromkeys(figures, 2.0)])
     assert ratio(SUITES[suite], other, [ours, other]) == expected
+
+
+def test_many_figures_are_printed_below_one_another() -> None:
+    suite, printed = SUITES["broker"], StringIO()
+    figures = {each.name: 1000.0 + at for at, each in enumerate(suite.columns)}
+    scores = [Score(Contender(name, "", absent), [figures]) for name in ("a", "b")]
+    table(Console(file=printed, width=110), suite, {"": scores})
+    lines = printed.getvalue().splitlines()
+    for each in suite.columns:
+        (line,) = (line for line in lines if f" {each.heading} " in line)
+        assert line.count(format(figures[each.name], each.form)) == 2

@@ -88,13 +88,15 @@ def lakelogs_broker(home: Path, port: int = 0, options: Sequence[str] = ()) -> I
 
 
 @contextmanager
-def rocketmqs_broker(home: Path, **more: object) -> Iterator[Serving]:
+def rocketmqs_broker(
+    home: Path, *, java_flags: Sequence[str] = _JAVA_FLAGS, **more: object
+) -> Iterator[Serving]:
     """RocketMQ's broker on ``home/store``, with a name server."""
     names = home / f"names-{len(list(home.glob('names-*')))}"
     settings = {**_SETTINGS, **more}
     with (
         name_server(names) as server,
-        broker(home, java_flags=_JAVA_FLAGS, namesrvAddr=str(server), **settings) as made,
+        broker(home, java_flags=java_flags, namesrvAddr=str(server), **settings) as made,
     ):
         yield Serving(server, made)
 

@@ -38,7 +38,7 @@ async def eventually(is_so: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def serving(broker: Broker) -> AsyncIterator[RemotingServer]:
-    server = RemotingServer(broker, Popping(broker))
+    server = RemotingServer(broker, lambda: Popping(broker))
     waits = asyncio.create_task(broker.waits.run())
     await server.start()
     try:
@@ -108,13 +108,15 @@ class Later:
     """A server of one request code, whose responses wait for an event."""
 
     def __init__(self) -> None:
-        self.handlers: dict[int, Handler] = {RequestCode.SEND_MESSAGE: self.answer}
         self.let_go = asyncio.Event()
         self.connection: Connection | None = None
 
     async def answer(self, _connection: Connection, request: RemotingCommand) -> Answer:
         await self.let_go.wait()
         return request.response()
+
+    def handler(self, code: int) -> Handler | None:
+        return self.answer if code == RequestCode.SEND_MESSAGE else None
 
     def opened(self, connection: Connection) -> None:
         self.connection = connection

@@ -1,16 +1,16 @@
-//! A plain `get` of a queue: bounds, units, records and result in one call, as
+//! A plain `get` or `get_records` of a queue: bounds, units, records and result in one call, as
 //! `lakelog_queues/finding/shortway.py`, and by tags as `lakelog_queues/finding/selection.py`. Whatever is not
 //! plain is left to Python.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use crate::log::Piece;
 use crate::lookups::Parts;
 use crate::message::{long, queue_id};
 use crate::slots::new_ref;
-use crate::stored::Wanted;
+use crate::stored::{frame, slice, Wanted};
 use crate::units::Unit;
 
 /// Records further apart in a file are left to Python, which reads some at a time.
@@ -29,7 +29,11 @@ struct Found {
     end: i64,
     next: i64,
     units: Vec<Unit>,
+    places: Vec<i64>,
 }
+
+/// The fields of a `RecordsResult` behind the status.
+pub type Records<'py> = (Vec<Bound<'py, PyBytes>>, Vec<i64>, i64, i64, i64);
 
 /// A `TagFilter`.
 struct Filter {
@@ -80,7 +84,7 @@ pub fn get(
         return Ok(None);
     };
     let (py, filter) = (topic.py(), filter.flatten());
-    let Some(found) = parts.found(py, &asked, filter.as_ref())? else {
+    let Some(found) = parts.found(py, &asked, filter.as_ref(), i64::MAX)? else {
         return Ok(None);
     };
     let Some(messages) = parts.messages(py, &found.units)? else {
@@ -95,6 +99,43 @@ pub fn get(
         }
     }
     parts.result(py, &found, messages).map(Some)
+}
+
+/// Records as stored, `most_bytes` or one of them; `None` to leave it to Python.
+pub fn records<'py>(
+    parts: &Parts,
+    queue: [&Bound<'py, PyAny>; 2],
+    offset: &Bound<'py, PyAny>,
+    max_records: &Bound<'py, PyAny>,
+    most_bytes: i64,
+    verify: bool,
+    tag_filter: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Option<Records<'py>>> {
+    let filter = tag_filter.map(Filter::of);
+    let (Some(asked), false) =
+        (parts.asked(queue[0], queue[1], offset, max_records), matches!(filter, Some(None)))
+    else {
+        return Ok(None);
+    };
+    let (py, filter) = (offset.py(), filter.flatten());
+    let Some(found) = parts.found(py, &asked, filter.as_ref(), most_bytes)? else {
+        return Ok(None);
+    };
+    let mut records = Vec::with_capacity(found.units.len());
+    let are_whole = parts.each_run(py, &found.units, |data, wanted| {
+        for &each in wanted {
+            let Some(record) = slice(data, each).map(|record| PyBytes::new(py, record)) else {
+                return Ok(false);
+            };
+            let copy = record.as_bytes();
+            if !frame(copy, each, verify).is_some_and(|(_, frame)| frame.has_text(copy)) {
+                return Ok(false);
+            }
+            records.push(record);
+        }
+        Ok(true)
+    })?;
+    Ok(are_whole.then_some((records, found.places, found.next, found.first, found.end)))
 }
 
 impl Parts {
@@ -123,6 +164,7 @@ impl Parts {
         py: Python<'_>,
         asked: &Asked<'_>,
         filter: Option<&Filter>,
+        most_bytes: i64,
     ) -> PyResult<Option<Found>> {
         let Some(bounds) = self.begin(py)? else {
             return Ok(None);
@@ -138,28 +180,46 @@ impl Parts {
         let (Some(units), Some(bounds)) = (units, self.log.later(bounds)) else {
             return Ok(None);
         };
-        let (mut wanted, mut next) = (Vec::new(), asked.offset);
+        let (mut wanted, mut places, mut next) = (Vec::new(), Vec::new(), asked.offset);
+        let (mut total, mut is_full) = (0, false);
         for unit in units {
-            if wanted.len() as i64 == asked.most {
-                break;
-            }
             if !unit.is_between(bounds) {
                 return Ok(None);
             }
-            next += 1;
+            // The next one is too much, whether it is wanted or not.
+            let is_beyond = total + unit.size as i64 > most_bytes;
+            is_full = wanted.len() as i64 == asked.most || (is_beyond && !wanted.is_empty());
+            if is_full {
+                break;
+            }
             if filter.is_none_or(|filter| filter.may_match(&unit)) {
                 wanted.push(unit);
+                places.push(next);
+                total += unit.size as i64;
             }
+            next += 1;
         }
-        let total: i64 = wanted.iter().map(|unit| unit.size as i64).sum();
-        let are_all = wanted.len() as i64 == asked.most || next == asked.offset + count;
+        let are_all = is_full || next == asked.offset + count;
         let is_plain = are_all && total <= self.most_bytes;
-        Ok(is_plain.then_some(Found { first, end, next, units: wanted }))
+        Ok(is_plain.then_some(Found { first, end, next, units: wanted, places }))
     }
 
     /// The messages; `None` if one is not whole or cannot be read.
     fn messages(&self, py: Python<'_>, units: &[Unit]) -> PyResult<Option<Vec<Py<PyAny>>>> {
         let mut messages = Vec::with_capacity(units.len());
+        let are_whole = self.each_run(py, units, |data, wanted| {
+            self.decoder.get().add(py, data, wanted, true, &mut messages)
+        })?;
+        Ok(are_whole.then_some(messages))
+    }
+
+    /// Read units that lie in one segment together; whether `take` took all.
+    fn each_run(
+        &self,
+        py: Python<'_>,
+        units: &[Unit],
+        mut take: impl FnMut(&[u8], &[Wanted]) -> PyResult<bool>,
+    ) -> PyResult<bool> {
         let mut read = Vec::new();
         for run in
             units.chunk_by(|one, next| self.log.start(one.offset) == self.log.start(next.offset))
@@ -167,27 +227,27 @@ impl Parts {
             let first = run.iter().map(|unit| unit.offset).min().unwrap_or(0);
             let end = run.iter().filter_map(|unit| unit.end()).max().unwrap_or(0);
             if self.log.start(end - 1) != self.log.start(first) {
-                return Ok(None); // a filler, too, whose length no segment has
+                return Ok(false); // a filler, too, whose length no segment has
             }
             let Some(piece) = self.log.piece(py, first, end - first)? else {
-                return Ok(None);
+                return Ok(false);
             };
             if matches!(piece, Piece::File(..)) && end - first > MOST_READ_BYTES {
-                return Ok(None);
+                return Ok(false);
             }
             let data = piece.bytes(first, end - first, &mut read);
             let Some(data) = data.filter(|data| data.len() as i64 == end - first) else {
-                return Ok(None);
+                return Ok(false);
             };
             let wanted: Vec<Wanted> = run
                 .iter()
                 .map(|unit| (unit.offset - first, unit.size, Some(unit.offset)))
                 .collect();
-            if !self.decoder.get().add(py, data, &wanted, true, &mut messages)? {
-                return Ok(None);
+            if !take(data, &wanted)? {
+                return Ok(false);
             }
         }
-        Ok(Some(messages))
+        Ok(true)
     }
 
     fn result(

@@ -107,6 +107,25 @@ impl Lookups {
         }
     }
 
+    /// The fields of a `RecordsResult` behind the status; `None` to leave it to Python.
+    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (topic, queue_id, offset, max_records, max_bytes, verify, tag_filter=None))]
+    fn records<'py>(
+        &self,
+        topic: &Bound<'py, PyAny>,
+        queue_id: &Bound<'py, PyAny>,
+        offset: &Bound<'py, PyAny>,
+        max_records: &Bound<'py, PyAny>,
+        max_bytes: i64,
+        verify: bool,
+        tag_filter: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Option<get::Records<'py>>> {
+        let (queue, Some(parts)) = ([topic, queue_id], &self.0) else {
+            return Ok(None);
+        };
+        get::records(parts, queue, offset, max_records, max_bytes, verify, tag_filter)
+    }
+
     /// The messages, newest first; `None` to leave it to Python.
     fn query<'py>(
         &self,

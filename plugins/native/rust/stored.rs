@@ -198,7 +198,7 @@ fn checked(py: Python<'_>, data: &[u8], wanted: &[Wanted], verify: bool) -> Opti
     py.detach(|| wanted.iter().all(|each| whole(each).is_some())).then_some(false)
 }
 
-fn slice(data: &[u8], (start, size, _): Wanted) -> Option<&[u8]> {
+pub fn slice(data: &[u8], (start, size, _): Wanted) -> Option<&[u8]> {
     let (start, size) = (usize::try_from(start).ok()?, usize::try_from(size).ok()?);
     data.get(start..start.checked_add(size)?)
 }

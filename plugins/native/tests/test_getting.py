@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import lakelog
 from core.tests.store.support import open_small, read_small
+from lakelog.codec import decode
 from lakelog.errors import CorruptRecord
 from lakelog.files.pages import shared_page as sharedpage
 from lakelog.files.pages.positions import Positions
@@ -34,6 +35,7 @@ from lakelog.message import Message, StoredMessage
 from lakelog_queues.finding.compiled import LookupParts, MappedSegments, lookups, readable
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.results import GetStatus
+from lakelog_queues.units.javahash import java_hash
 from plugins.native.tests.support import NATIVE, with_native
 
 COUNT = 300
@@ -54,6 +56,7 @@ class Ways:
     native: QueueGetter
     plain: QueueGetter
     way: Callable[..., Any]
+    records: Callable[..., Any]
     positions: Positions
 
     def both(self, *given: Any, **named: Any) -> None:
@@ -77,7 +80,8 @@ def ways_of(store: lakelog.Store) -> Ways:
         return log.min_offset
 
     native = QueueGetter(queues, log, minimum, ENTRIES, compiled)
-    return Ways(store, native, QueueGetter(queues, log, minimum, ENTRIES), compiled.get, positions)
+    plain = QueueGetter(queues, log, minimum, ENTRIES)
+    return Ways(store, native, plain, compiled.get, compiled.records, positions)
 
 
 def fields(message: StoredMessage) -> list[tuple[type, Any]]:
@@ -85,6 +89,25 @@ def fields(message: StoredMessage) -> list[tuple[type, Any]]:
 
 
 def outcome(getter: QueueGetter, *given: Any, **named: Any) -> object:
+    """What a getter gives as messages, and as records with and without checksums."""
+    return messages(getter, *given, **named), *(
+        records(getter, *given, **named, verify=verify) for verify in (True, False)
+    )
+
+
+def records(getter: QueueGetter, *given: Any, tags: str | None = None, **named: Any) -> object:
+    wanted = [tag for each in (tags or "*").split("||") if (tag := each.strip())]
+    named["tags_codes"] = None if wanted == ["*"] else set(map(java_hash, wanted))
+    try:
+        found = getter.get_records(*given, **named)
+    except (TypeError, ValueError) as error:
+        return type(error), str(error)
+    bounds = found.next_offset, found.min_offset, found.max_offset
+    kinds = {type(each) for each in (*bounds, *found.queue_offsets)}, {*map(type, found.records)}
+    return type(found), kinds, found
+
+
+def messages(getter: QueueGetter, *given: Any, **named: Any) -> object:
     try:
         found = getter.get(*given, **named)
     except (TypeError, ValueError) as error:
@@ -140,10 +163,14 @@ def test_a_plain_call_is_answered_and_all_else_left_to_python(ways: Ways) -> Non
     assert found is not None
     assert (found.status, found.next_offset, found.max_offset) == (GetStatus.FOUND, 37, COUNT // 2)
     assert [each.queue_offset for each in found.messages] == list(range(5, 37))
+    records, places, *bounds = ways.records("t", 0, 5, 32, 1 << 20, False)
+    assert (bounds, places) == ([37, 0, COUNT // 2], list(range(5, 37)))
+    assert [decode(each) for each in records] == found.messages
     assert ways.way("t", 0, ENTRIES - 1, 1) is not None
     left = [("t", 0, ENTRIES - 1, 2), ("t", 0, COUNT // 2, 1), ("t", 0, -1, 1), ("t", 2, 0, 1)]
     left += [("u", 0, 0, 1), ("t", 0, 0, 0), ("t", 0, 0, 4097), ("t", 0, 1 << 70, 1)]
     assert [ways.way(*each) for each in left] == [None] * len(left)
+    assert [ways.records(*each, 1 << 20, True) for each in left] == [None] * len(left)
 
 
 def test_the_store_takes_that_way(store: lakelog.Store) -> None:

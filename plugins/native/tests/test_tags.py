@@ -13,7 +13,8 @@ from lakelog import Message, Store
 from lakelog.format.properties import SCHEDULE_TOPIC
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.results import GetStatus
-from lakelog_queues.finding.tagfilter import tag_filter
+from lakelog_queues.finding.tagfilter import code_filter, tag_filter
+from lakelog_queues.units.javahash import java_hash
 from plugins.native.tests.support import ROLES, in_role
 from plugins.native.tests.test_getting import changed, outcome
 
@@ -85,6 +86,10 @@ def test_what_is_answered(store: Store) -> None:
     assert found == plain(store).get("t", 0, 0, 5, tags="a || \u00fc")
     seldom = got(5, 5, "none")
     assert (seldom.status, seldom.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 805)
+    of_code = {java_hash("b")}
+    records = store._find.lookups.records
+    assert records("t", 0, 0, 2, 1, True, code_filter("t", of_code))[1:3] == ([1], 2)
+    assert records("t", 0, 0, 5, 1 << 20, True, code_filter(SCHEDULE_TOPIC, of_code)) is None
     assert got(990, 1, "b") is not None
     assert got(990, 500, "b") is None  # in two files
     assert got(0, 5, "BB") is None  # others have its hash

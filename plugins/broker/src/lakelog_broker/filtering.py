@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -12,8 +12,10 @@ from lakelog.errors import SettingsError
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_format.codec.decode import decode
 from lakelog_queues.finding.results import GetStatus, RecordsResult
-from lakelog_queues.groups.property_filter import PropertyFilter
 from lakelog_queues.units.javahash import java_hash
+
+if TYPE_CHECKING:
+    from lakelog_queues.groups.property_filter import PropertyFilter
 
 MAX_BYTES: Final = 4 << 20
 """Most bytes of records that are read at once."""
@@ -38,6 +40,8 @@ class MessageFilter:
     def of(expression: str | None, expression_type: str | None) -> MessageFilter:
         """Parse a client's expression, of type ``TAG`` or ``SQL92``; raises :class:`Refused`."""
         if expression_type == "SQL92":
+            from lakelog_queues.groups.property_filter import PropertyFilter
+
             try:
                 return MessageFilter(properties=PropertyFilter(expression or ""))
             except SettingsError as error:
@@ -84,12 +88,12 @@ class MessageFilter:
 
     def messages(
         self, store: Store, topic: str, queue_id: int, offset: int, max_messages: int
-    ) -> tuple[list[StoredMessage], int]:
-        """Selected messages of a queue, and the next offset to read."""
+    ) -> tuple[list[tuple[StoredMessage, bytes]], int]:
+        """Selected messages of a queue, each with its record, and the next offset to read."""
         found = self.records(store, topic, queue_id, offset, max_messages)
-        messages = [decode(record) for record in found.records]
+        messages = [(decode(record), record) for record in found.records]
         if self.tags is not None:
-            messages = [each for each in messages if each.tags in self.tags]
+            messages = [each for each in messages if each[0].tags in self.tags]
         return messages, found.next_offset
 
 

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,6 @@ from lakelog.runtime.threads import in_thread
 from lakelog_broker.broker import Broker
 from lakelog_broker.log_limit import LineLimit
 from lakelog_broker.popping.checkpoints import honour_checkpoints
-from lakelog_broker.popping.service import Popping
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.traffic import SAMPLE_INTERVAL_S
@@ -25,6 +24,7 @@ from lakelog_daemon.file_lock import locked
 
 if TYPE_CHECKING:
     from lakelog_broker.grpc.server import GrpcServer
+    from lakelog_broker.popping.service import Popping
 
 _LOG: Final = logging.getLogger("lakelog.broker")
 SAVE_INTERVAL_S: Final = 5.0
@@ -74,7 +74,13 @@ def _limited_log() -> Iterator[None]:
 async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Broker]:
     broker = Broker.over(store, settings)
     await honour_checkpoints(broker)
-    popping = Popping(broker)
+
+    @cache
+    def popping() -> Popping:
+        from lakelog_broker.popping.service import Popping  # at the first pop
+
+        return Popping(broker)
+
     server, grpc_port = RemotingServer(broker, popping), _GrpcPort(broker, popping)
     broker.open_grpc = grpc_port.open
     try:
@@ -130,7 +136,7 @@ async def _check_health(broker: Broker) -> None:
 class _GrpcPort:
     """The gRPC port, which may be opened while the broker runs."""
 
-    def __init__(self, broker: Broker, popping: Popping) -> None:
+    def __init__(self, broker: Broker, popping: Callable[[], Popping]) -> None:
         self._broker, self._popping = broker, popping
         self._server: GrpcServer | None = None
         self._renewals: asyncio.Task[None] | None = None
@@ -144,7 +150,7 @@ class _GrpcPort:
                 f"the gRPC port needs lakelog-broker[grpc] ({error}): install it, "
                 "or give no grpc_port"
             ) from error
-        server = GrpcServer(self._broker, self._popping)
+        server = GrpcServer(self._broker, self._popping())
         try:
             await server.start(port)
         except BaseException:

@@ -69,6 +69,16 @@ class Lookups:
     def get(
         self, topic: Any, queue_id: Any, offset: Any, max_messages: Any, tag_filter: Any = None
     ) -> Any: ...
+    def records(
+        self,
+        topic: Any,
+        queue_id: Any,
+        offset: Any,
+        max_records: Any,
+        max_bytes: int,
+        verify: bool,
+        tag_filter: Any = None,
+    ) -> tuple[list[bytes], list[int], int, int, int] | None: ...
     def query(
         self, topic: Any, key: Any, since_ms: Any, until_ms: Any, max_messages: Any
     ) -> list[StoredMessage] | None: ...

@@ -23,6 +23,18 @@ class Lookups(Protocol):
     ) -> GetResult | None:
         """Like ``QueueGetter.get``, with a ``TagFilter`` or ``None``."""
 
+    def records(
+        self,
+        topic: Any,
+        queue_id: Any,
+        offset: Any,
+        max_records: Any,
+        max_bytes: int,
+        verify: bool,
+        tag_filter: Any = None,
+    ) -> tuple[list[bytes], list[int], int, int, int] | None:
+        """The fields of ``QueueGetter.get_records`` behind the status, with valid arguments."""
+
     def query(
         self, topic: Any, key: Any, since_ms: Any, until_ms: Any, max_messages: Any
     ) -> list[StoredMessage] | None:
@@ -41,6 +53,9 @@ class NoLookups:
         """Do nothing: no file is kept."""
 
     def get(self, _topic: Any, _queue: Any, _offset: Any, _most: Any, _tags: Any = None) -> None:
+        """Fall back to Python."""
+
+    def records(self, *_arguments: Any) -> None:
         """Fall back to Python."""
 
     def query(self, _topic: Any, _key: Any, _since: Any, _until: Any, _max_messages: Any) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import typer
 
@@ -14,11 +14,6 @@ from lakelog import Store
 from lakelog.errors import SettingsError
 from lakelog.store.open import open_store
 from lakelog.store.roles.choosing import known_mode
-from lakelog_doctor.rebuild import rebuild
-from lakelog_doctor.recover import recover
-from lakelog_doctor.repair import repair
-
-_TAKERS: Final = (open_store, rebuild, recover, repair)
 
 
 def open_for(
@@ -66,9 +61,17 @@ def assignment(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise SettingsError(f"--set {text} is not KEY=VALUE")
-    if any(key in inspect.signature(taker).parameters for taker in _TAKERS):
+    if any(key in inspect.signature(taker).parameters for taker in _takers()):
         raise SettingsError("this is no setting", key=key, source="--set")
     return key, _value(value)
+
+
+def _takers() -> Iterable[Callable[..., Any]]:
+    from lakelog_doctor.rebuild import rebuild
+    from lakelog_doctor.recover import recover
+    from lakelog_doctor.repair import repair  # of few commands: a server need not import them
+
+    return open_store, rebuild, recover, repair
 
 
 def _value(text: str) -> Any:

@@ -34,6 +34,7 @@ from lakelog_broker.popping.handles import (
     retry_topic,
 )
 from lakelog_broker.popping.queues import HandOut, PopQueue
+from lakelog_format.codec.decode import decode
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, dead_letter_of, retry_of
 
 _LOG: Final = logging.getLogger("lakelog.broker")
@@ -68,10 +69,12 @@ class PopRequest:
 class Popped:
     """A message that was handed out.
 
+    :ivar record: its record as stored
     :ivar attempt: 1 for the first time
     """
 
     message: StoredMessage
+    record: bytes
     handle: ReceiptHandle
     attempt: int
 
@@ -154,33 +157,31 @@ class Popping:
         if request.is_ordered and queue.out and not found:  # all are on their way elsewhere
             return found
         selection = request.selection if flag == OWN_TOPIC else EVERYTHING
-        messages = self._read(selection, topic, queue_id, queue, min(most - len(found), queue.room))
-        for message in messages:
+        read = self._read(selection, topic, queue_id, queue, min(most - len(found), queue.room))
+        for message, record in read:
             attempt = 1 + message.reconsume_times
-            start = messages[0].queue_offset
+            start = read[0][0].queue_offset
             out = HandOut(
                 attempt, now_ms, now_ms + request.invisible_ms, request.invisible_ms, start
             )
             queue.add(message.queue_offset, out)
-            found.append(self._popped(flag, message, out))
-        if messages and request.is_ordered:
+            found.append(self._popped(flag, message, record, out))
+        if read and request.is_ordered:
             queue.attempt_id = request.attempt_id
         self._commit(request.group, topic, queue_id, queue)
         return found
 
     def _read(
         self, selection: MessageFilter, topic: str, queue_id: int, queue: PopQueue, most: int
-    ) -> list[StoredMessage]:
+    ) -> list[tuple[StoredMessage, bytes]]:
         if most <= 0:
             return []
         for _ in range(_READS):
             start = queue.next_offset
-            messages, queue.next_offset = selection.messages(
-                self._store, topic, queue_id, start, most
-            )
-            if messages or queue.next_offset == start:
+            read, queue.next_offset = selection.messages(self._store, topic, queue_id, start, most)
+            if read or queue.next_offset == start:
                 queue.has_more = False
-                return messages
+                return read
         queue.has_more = True
         return []
 
@@ -211,16 +212,17 @@ class Popping:
         now_ms: int,
     ) -> Popped | None:
         former = queue.out[offset]
-        got = self._store.get(topic, queue_id, offset, 1).messages
-        if not got or got[0].queue_offset != offset:  # retention has removed it
+        got = self._store.get_records(topic, queue_id, offset, 1)
+        if got.queue_offsets != [offset]:  # retention has removed it
             queue.remove(offset)
             self._commit(request.group, topic, queue_id, queue)
             return None
+        stored = decode(got.records[0])
         # The request is repeated, or an acknowledged message follows one that comes again.
         repeats = former.visible_ms > now_ms and not former.is_done
         stays = repeats or former.is_done
-        moved = None if stays else self._moved_away(request, queue, former, got[0], flag)
-        if moved is not None and self._move(request.group, queue, got[0], moved):
+        moved = None if stays else self._moved_away(request, queue, former, stored, flag)
+        if moved is not None and self._move(request.group, queue, stored, moved):
             return None
         out = HandOut(
             former.attempt + (not repeats),
@@ -230,7 +232,7 @@ class Popping:
             offset,
         )
         queue.add(offset, out)
-        return self._popped(flag, got[0], out)
+        return self._popped(flag, stored, got.records[0], out)
 
     def _moved_away(
         self,
@@ -293,7 +295,7 @@ class Popping:
         if self._queues.get(place) is queue:  # an administrator may have set another offset
             self._commit(*place, queue)
 
-    def _popped(self, flag: int, message: StoredMessage, out: HandOut) -> Popped:
+    def _popped(self, flag: int, message: StoredMessage, record: bytes, out: HandOut) -> Popped:
         handle = ReceiptHandle(
             out.start_offset,
             out.pop_time_ms,
@@ -303,7 +305,7 @@ class Popping:
             message.queue_id,
             message.queue_offset,
         )
-        return Popped(message, handle, out.attempt)
+        return Popped(message, record, handle, out.attempt)
 
     def acknowledge(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
         """Count a message as done; false if this hand-out is over or not known."""

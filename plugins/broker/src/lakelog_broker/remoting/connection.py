@@ -57,10 +57,11 @@ Handler: TypeAlias = Callable[["Connection", RemotingCommand], Answer | Awaitabl
 class ConnectionOwner(Protocol):
     """The server of a connection."""
 
-    handlers: dict[int, Handler]
-
     def check(self, request: RemotingCommand) -> None:
         """Raise :class:`Refused` if the request's user may not send it."""
+
+    def handler(self, code: int) -> Handler | None:
+        """The handler of a request code, or ``None``."""
 
     def take(self, connection: Connection, frame: bytes) -> bool:
         """Serve a common frame in a short way; false if nothing was done."""
@@ -212,8 +213,8 @@ class Connection(asyncio.Protocol):
             if call is not None and not call.done():  # others are of notifications
                 call.set_result(request)
             return
-        handler = self._server.handlers.get(request.code, _unsupported)
         try:
+            handler = self._server.handler(request.code) or _unsupported
             if len(request.fields) > MAX_FIELDS:
                 remark = f"a header of {len(request.fields)} fields; at most {MAX_FIELDS} are taken"
                 raise LimitExceeded(remark)

@@ -5,21 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from typing import Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
-from lakelog_broker.popping.service import Popping
-from lakelog_broker.remoting.administration import (
-    consumers,
-    groups,
-    names,
-    progress,
-    statistics,
-    status,
-    topics,
-)
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.handlers import (
@@ -27,51 +20,47 @@ from lakelog_broker.remoting.handlers import (
     lookups,
     offsets,
     plainsends,
-    popping,
     pulling,
-    replies,
     routes,
-    scheduling,
     sending,
 )
 from lakelog_broker.remoting.listener import Listener
-from lakelog_broker.security.access import AccessControl
-from lakelog_broker.security.users import AccessRight
+from lakelog_broker.security.exposure import refuse_exposed
+from lakelog_broker.state.request_modes import RequestModes
+
+if TYPE_CHECKING:
+    from lakelog_broker.popping.service import Popping
 
 
 class RemotingServer:
     """Accepts connections and dispatches their requests by code.
 
-    :ivar handlers: by request code
+    :ivar check: raises :class:`~lakelog_broker.codes.Refused` if its user may not send a request
     :ivar take: serves a common frame in a short way; false if nothing was done
     """
 
-    def __init__(self, broker: Broker, pops: Popping) -> None:
-        self.handlers: dict[int, Handler] = {}
+    def __init__(self, broker: Broker, pops: Callable[[], Popping]) -> None:
+        """Prepare.
+
+        Raises :class:`~lakelog.errors.CorruptConfig` and :class:`~lakelog.errors.SettingsError`.
+        """
+        self._handlers: dict[int, Handler] = {}
+        self._pops, self._has_all = pops, False
+        self._modes = RequestModes(RealFileSystem(), Path(broker.store.path))
         sends = sending.SendRequests(broker)
         for family in (
             routes.RouteRequests(broker),
             sends,
             pulling.PullRequests(broker),
-            popping.PopRequests(broker, pops),
             clients.ClientRequests(broker),
             offsets.OffsetRequests(broker),
             lookups.LookupRequests(broker),
-            scheduling.SchedulingRequests(broker),
-            topics.TopicRequests(broker),
-            groups.GroupRequests(broker),
-            progress.ProgressRequests(broker),
-            consumers.ConsumerRequests(broker),
-            statistics.StatisticsRequests(broker),
-            names.NameRequests(broker),
-            replies.ReplyRequests(broker),
-            status.StatusRequests(broker),
         ):
-            self.handlers.update(family.handlers())
+            self._handlers.update(family.handlers())
         self._broker = broker
         self._connections: set[Connection] = set()
         self._opaque = itertools.count(1)
-        self._access = AccessControl.of(broker.settings)
+        self.check = _checks(broker)
         has_users = broker.settings.users is not None
         self.take = plainsends.PlainSends(broker, sends, has_users=has_users).take
         self._listener = Listener(
@@ -104,19 +93,14 @@ class RemotingServer:
                 os.dup2(nothing, each, inheritable=False)
         os.close(nothing)
 
-    def check(self, request: RemotingCommand) -> None:
-        """Raise :class:`~lakelog_broker.codes.Refused` if its user may not send a request."""
-        user, fields = self._access.check_remoting(request), request.fields
-        if user.admin:
-            return
-        # The topic is that of a stored message: a client may send none, or a wrong one.
-        if request.code == RequestCode.END_TRANSACTION:
-            place = int(fields["commitLogOffset"]), int(fields["tranStateTableOffset"])
-            topic = self._broker.transactions.topic_of(*place) or ""
-            self._access.require(user, AccessRight.PUB, topic=topic)
-        elif request.code == RequestCode.CONSUMER_SEND_MSG_BACK:
-            topic = self._broker.store.look_up(int(fields["offset"])).topic
-            self._access.require(user, AccessRight.SUB, topic=topic)
+    def handler(self, code: int) -> Handler | None:
+        """The handler of a request code, or ``None``."""
+        if code not in self._handlers and not self._has_all:
+            from lakelog_broker.remoting.seldom import seldom_handlers
+
+            self._handlers.update(seldom_handlers(self._broker, self._pops(), self._modes))
+            self._has_all = True
+        return self._handlers.get(code)
 
     def opened(self, connection: Connection) -> None:
         """Note a new connection."""
@@ -137,6 +121,15 @@ class RemotingServer:
             if isinstance(member.peer, Connection):
                 fields = {"consumerGroup": name}
                 member.peer.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields)
+
+
+def _checks(broker: Broker) -> Callable[[RemotingCommand], None]:
+    if broker.settings.users is None:  # the common case imports nothing about users
+        refuse_exposed(broker.settings)
+        return lambda _: None
+    from lakelog_broker.security.stored import StoredTopicAccess
+
+    return StoredTopicAccess(broker).check
 
 
 _ALL: Final = WeakSet[RemotingServer]()

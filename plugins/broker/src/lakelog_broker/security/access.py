@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import base64
 import hmac
-import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from lakelog.errors import SettingsError
 from lakelog_broker.codes import Refused, ResponseCode
+from lakelog_broker.security.exposure import refuse_exposed
 from lakelog_broker.security.requests import Request, Use, uses_of
 from lakelog_broker.security.users import AccessRight, User, read_users
 from lakelog_broker.settings import BrokerSettings
@@ -51,11 +50,7 @@ class AccessControl:
         """
         if settings.users is not None:
             return cls(read_users(settings.users))
-        if not settings.allow_anonymous and not is_loopback(settings.host):
-            raise SettingsError(
-                f"the broker would serve everybody at {settings.host}: give a users file, "
-                "or set allow_anonymous = true, or bind 127.0.0.1"
-            )
+        refuse_exposed(settings)
         return cls({})
 
     def check_remoting(self, request: Request) -> User:
@@ -126,11 +121,3 @@ def remoting_signature(secret: str, request: Request) -> bytes:
     values = [value for name, value in sorted(request.fields.items()) if name not in left_out]
     content = "".join(values).encode("utf-8", "replace") + request.body
     return base64.b64encode(hmac.digest(secret.encode(), content, "sha1"))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches ``host``."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

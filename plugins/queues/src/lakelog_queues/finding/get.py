@@ -13,7 +13,13 @@ from lakelog.interfaces import QueueReader
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.runtime.lazy import np
 from lakelog_queues.finding.records import PlacedRecords
-from lakelog_queues.finding.results import ColumnsResult, GetResult, PlacedResult, RecordsResult
+from lakelog_queues.finding.results import (
+    ColumnsResult,
+    GetResult,
+    GetStatus,
+    PlacedResult,
+    RecordsResult,
+)
 from lakelog_queues.finding.selection import UNITS_PER_FILE, Selector, wanted
 from lakelog_queues.finding.shortway import FewMessagesGetter
 from lakelog_queues.finding.tagfilter import code_filter, tag_filter
@@ -42,7 +48,8 @@ class QueueGetter:
         :param minimum: returns the physical offset of the first byte still in the log
         :param units_per_file: number of units in a file of a queue, for the next offset after
             ``OFFSET_FOUND_NULL``
-        :param lookups: the compiled form, tried first by :meth:`get` without ``max_bytes``
+        :param lookups: the compiled form, tried first by :meth:`get` without ``max_bytes`` and by
+            :meth:`get_records`
         """
         records = PlacedRecords(log)
         self._selector = Selector(queues, records, minimum, units_per_file)
@@ -129,6 +136,12 @@ class QueueGetter:
         """
         codes = None if tags_codes is None else code_filter(topic, tags_codes)
         want = wanted((topic, queue_id), offset, max_records, max_bytes, codes)
+        queue = topic, queue_id, offset, max_records
+        plain = self._lookups.records(*queue, want.max_bytes, bool(verify), codes)
+        if plain is not None:
+            return RecordsResult(
+                GetStatus.FOUND if plain[0] else GetStatus.NO_MATCHED_MESSAGE, *plain
+            )
         found = self._selector.select(attrs.evolve(want, verify=verify), _by_code)
         return RecordsResult(
             found.status,

@@ -12,12 +12,10 @@ import json
 import struct
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
-from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.bodies import body_of
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import LimitExceeded, Refused, RequestCode, ResponseCode
@@ -46,9 +44,8 @@ _I16: Final = struct.Struct(">h")
 class PopRequests:
     """Hands out messages, and takes acknowledgements."""
 
-    def __init__(self, broker: Broker, popping: Popping) -> None:
-        self._broker, self._popping = broker, popping
-        self._modes = RequestModes(RealFileSystem(), Path(broker.store.path))
+    def __init__(self, broker: Broker, popping: Popping, modes: RequestModes) -> None:
+        self._broker, self._popping, self._modes = broker, popping, modes
 
     def handlers(self) -> Mapping[int, Handler]:
         """The requests that are served."""
@@ -99,7 +96,7 @@ class PopRequests:
         return request.response(
             ResponseCode.SUCCESS if found else ResponseCode.POLLING_TIMEOUT,
             "FOUND" if found else "NO_MESSAGE_IN_QUEUE",
-            b"".join(self._records(found)),
+            b"".join(map(popped_record, found)),
             popTime=found[0].handle.pop_time_ms if found else now_ms,
             invisibleTime=wanted.invisible_ms,
             reviveQid=0,
@@ -107,12 +104,6 @@ class PopRequests:
             startOffsetInfo=";".join(_start_offsets(found)),
             msgOffsetInfo=";".join(_offsets(found)),
         )
-
-    def _records(self, found: Iterable[Popped]) -> Iterable[bytes]:
-        """The stored records with the attempt of each, and the receipt handle ``POP_CK``."""
-        for each in found:
-            record = self._broker.store.look_up_record(each.message.physical_offset)
-            yield popped_record(record, len(each.message.properties_bytes), each)
 
     def peek(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """The next messages of a group, without handing them out."""
@@ -229,8 +220,9 @@ def averaged(queues: Sequence[int], clients: Sequence[str], client: str) -> Sequ
     return queues[start : start + each + (at < more)]
 
 
-def popped_record(record: bytes, properties_size: int, popped: Popped) -> bytes:
+def popped_record(popped: Popped) -> bytes:
     """A stored record with its attempts, and the property ``POP_CK``, as clients read it."""
+    record, properties_size = popped.record, len(popped.message.properties_bytes)
     flags = _I32.unpack_from(record, _SYS_FLAG_AT)[0]
     hosts = (20 if flags & _BORN_V6 else 8) + (20 if flags & _STORE_V6 else 8)
     changed = bytearray(record)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import itertools
 import struct
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
@@ -104,6 +104,7 @@ class SendRequests:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._region = broker.settings.region
+        self._turn = itertools.count()
 
     def handlers(self) -> Mapping[int, Handler]:
         """The requests that are served."""
@@ -131,7 +132,9 @@ class SendRequests:
     ) -> RemotingCommand | Awaitable[Answer]:
         header = SendHeader.of(request)
         topic = self._topic_of(header)
-        queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queues)
+        queue_id = (
+            header.queue_id if header.queue_id >= 0 else next(self._turn) % topic.write_queues
+        )
         if queue_id >= max(topic.read_queues, topic.write_queues):
             remark = f"request queueId[{queue_id}] is illegal, {topic.topic} has fewer"
             raise Refused(ResponseCode.INVALID_PARAMETER, remark)

@@ -1,0 +1,41 @@
+"""The requests that most clients do not send: of tools, of clients that pop, for later.
+
+The first one imports this module: the start of a broker then takes less CPU time.
+"""
+
+from __future__ import annotations
+
+from lakelog_broker.broker import Broker
+from lakelog_broker.popping.service import Popping
+from lakelog_broker.remoting.administration import (
+    consumers,
+    groups,
+    names,
+    progress,
+    statistics,
+    status,
+    topics,
+)
+from lakelog_broker.remoting.connection import Handler
+from lakelog_broker.remoting.handlers import popping, replies, scheduling
+from lakelog_broker.state.request_modes import RequestModes
+
+
+def seldom_handlers(broker: Broker, pops: Popping, modes: RequestModes) -> dict[int, Handler]:
+    """Their handlers, by request code."""
+    return {
+        code: handler
+        for family in (
+            popping.PopRequests(broker, pops, modes),
+            scheduling.SchedulingRequests(broker),
+            topics.TopicRequests(broker),
+            groups.GroupRequests(broker),
+            progress.ProgressRequests(broker),
+            consumers.ConsumerRequests(broker),
+            statistics.StatisticsRequests(broker),
+            names.NameRequests(broker),
+            replies.ReplyRequests(broker),
+            status.StatusRequests(broker),
+        )
+        for code, handler in family.handlers().items()
+    }
