@@ -33,11 +33,12 @@ def begun(count: int) -> list[PutFuture]:
 def test_results_and_callbacks_are_those_of_python(status: PutStatus) -> None:
     def settled() -> tuple[list[PutResult], list[tuple[int, bool, bool]]]:
         futures, called = begun(4), list[tuple[int, bool, bool]]()
+
+        def call(number: int, each: Future[PutResult]) -> None:
+            called.append((number, each.done(), futures[3].done()))
+
         for number in (1, 1, 2):
-            future = futures[number]
-            future.add_done_callback(
-                lambda each, number=number: called.append((number, each.done(), futures[3].done()))
-            )
+            futures[number].add_done_callback(partial(call, number))
         assert not futures[2].cancelled()  # makes its lock
         settle_appended(futures, status)
         return [each.result(0) for each in futures], called
@@ -70,7 +71,12 @@ def test_an_event_loop_is_woken_once_for_all() -> None:
         tasks = [asyncio.ensure_future(_result(each)) for each in futures]
         await asyncio.sleep(0)
         woken, wake = list[object](), loop.call_soon_threadsafe
-        loop.call_soon_threadsafe = lambda *call: woken.append(call) or wake(*call)  # type: ignore[assignment,method-assign]  # counts
+
+        def count(*call: Any) -> Any:
+            woken.append(call)
+            return wake(*call)
+
+        loop.call_soon_threadsafe = count  # type: ignore[assignment,method-assign]  # counts
         settle_appended(futures, PutStatus.PUT_OK)
         assert len(woken) == 1
         return [each.queue_offset for each in await asyncio.gather(*tasks)]

@@ -49,13 +49,15 @@ class AwaitableFuture(Future[T]):
     def __init__(self) -> None:  # in place of the base's, which makes the rest in advance
         self._done_callbacks: list[Any] = []
 
-    @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]  # the base has an attribute
-        return self._gate or self.__dict__.setdefault("_gate", threading.Condition())
+    if not TYPE_CHECKING:  # attributes of the base, as those who wait in a thread use them
 
-    @property
-    def _waiters(self) -> list[Any]:  # used by those who hold the condition
-        return self.__dict__.setdefault("_waiting", [])  # type: ignore[no-any-return]  # it is this list
+        @property
+        def _condition(self) -> threading.Condition:
+            return self._gate or self.__dict__.setdefault("_gate", threading.Condition())
+
+        @property
+        def _waiters(self) -> list[Any]:
+            return self.__dict__.setdefault("_waiting", [])
 
     def done(self) -> bool:
         """Whether it is settled."""
