@@ -20,7 +20,7 @@ from lakelog_replication.address import Address
 from tests.broker.later import java, lakelogs_broker, rocketmqs_broker
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
-_SETTINGS: Final = {
+_SETTINGS: Final[dict[str, Any]] = {
     "enablePropertyFilter": "true",
     "defaultTopicQueueNums": 8,
     # the sizes that lakelog has by default

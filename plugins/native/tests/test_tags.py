@@ -88,7 +88,9 @@ def test_what_is_answered(store: Store) -> None:
     assert (seldom.status, seldom.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 805)
     of_code = {java_hash("b")}
     records = store._find.lookups.records
-    assert records("t", 0, 0, 2, 1, True, code_filter("t", of_code))[1:3] == ([1], 2)
+    some = records("t", 0, 0, 2, 1, True, code_filter("t", of_code))
+    assert some is not None
+    assert some[1:3] == ([1], 2)
     assert records("t", 0, 0, 5, 1 << 20, True, code_filter(SCHEDULE_TOPIC, of_code)) is None
     assert got(990, 1, "b") is not None
     assert got(990, 500, "b") is None  # in two files
