@@ -89,6 +89,20 @@ def test_a_closed_store_is_down_and_still_has_messages(store: lakelog.Store) -> 
     assert found["lakelog_messages_total", ("orders",)] == 10
 
 
+def test_a_reader_of_what_cannot_be_read_is_closed(store: lakelog.Store) -> None:
+    collector = StoreCollector(store.path)
+    list(collector.collect())
+    reader = collector._reader
+    assert reader is not None
+    for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+        (Path(store.path) / "config" / name).write_bytes(b"{")
+    names = {each.name for each in collector.collect()}
+    assert "lakelog_messages" not in names
+    with pytest.raises(lakelog.errors.StoreClosed):
+        reader.groups()
+    collector.close()
+
+
 def test_a_missing_store_is_down(tmp_path: Path) -> None:
     assert collected(tmp_path / "nothing") == {("lakelog_up", ()): 0}
 

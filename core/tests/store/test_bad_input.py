@@ -339,7 +339,13 @@ def test_a_closed_store_refuses_everything(tmp_path: Path, attached: bool) -> No
         store.look_up(0)
     with pytest.raises(StoreClosed):
         store.scan()
-    for put in (store.put, store.put_async, lambda each: store.put_batch([each])):
+    for put in (
+        store.put,
+        store.put_async,
+        lambda each: store.put_batch([each]),
+        lambda _: store.put_batch([]),
+        lambda _: store.put_batch_async([]).result(timeout=10),
+    ):
         with pytest.raises(PutRefused) as caught:
             put(Message("t", b""))
         assert caught.value.status is PutStatus.SERVICE_NOT_AVAILABLE

@@ -74,6 +74,19 @@ def test_state_and_settings(tmp_path: Path) -> None:
     _with(tmp_path, work)
 
 
+def test_figures_count_from_the_start_of_the_broker(tmp_path: Path) -> None:
+    """Not from the first request for them, whose handlers are imported by then."""
+
+    async def work(broker: Broker, client: Client) -> None:
+        await client.send("orders")
+        broker.store.wait_dispatched()
+        table = (await _content(client, RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
+        assert int(table["bootTimestamp"]) == broker.started_ms
+        assert int(table["putMessageSizeTotal"]) == broker.store.max_offset > 0
+
+    _with(tmp_path, work)
+
+
 def test_offsets_of_groups(tmp_path: Path) -> None:
     """Statistics, a reset to the beginning and the end, a clone, and the end of a group."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import socket
 from pathlib import Path
@@ -51,6 +52,15 @@ def test_a_topic_is_created_with_its_type(tmp_path: Path) -> None:
     found = topics_of(RealFileSystem(), path)["orders"]
     assert (found.read_queues, found.write_queues) == (2, 2)
     assert found.attributes == {"message.type": "FIFO"}
+
+
+def test_files_of_a_shared_store_can_be_read_by_its_group(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with lakelog.open(path, group=grp.getgrgid(os.getgid()).gr_name, **SMALL):
+        pass
+    with EmbeddedBroker(path, **SMALL) as broker:
+        broker.create_topic("orders")
+    assert (path / "config" / "topics.json").stat().st_mode & 0o060 == 0o060
 
 
 def test_an_error_at_the_start_is_raised_and_leaves_nothing_open(tmp_path: Path) -> None:

@@ -131,7 +131,9 @@ class StoreCollector(Collector):
             ends = {(each.topic, each.queue_id): each.max_offset for each in reader.queues()}
             groups = reader.groups()
         except StoreError:
-            self._reader = None
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
             return
         totals: dict[str, int] = {}
         for (topic, _), end in ends.items():

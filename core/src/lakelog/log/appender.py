@@ -20,7 +20,7 @@ from lakelog_format.message import Body, Message
 from lakelog_format.results import PutResult
 from lakelog_format.status import PutStatus
 from lakelog_interfaces.accelerate import Putting
-from lakelog_interfaces.errors import IllegalMessage, LakelogError, PutRefused, StrategyFailed
+from lakelog_interfaces.errors import IllegalMessage, PutRefused, StrategyFailed
 from lakelog_interfaces.strategies import AppendCallback, FlushStrategy, Outcome, Replicator, Settle
 
 Answer: TypeAlias = "Callable[[PutStatus | Exception], object]"
@@ -225,6 +225,8 @@ class Appender:
         """
         future = BatchFuture()
         try:
+            if self._health.refusal is not None:
+                raise self._health.refused()
             batches = list(self._encoded(messages)) if messages else []
             if len(batches) == 1:
                 batch = batches[0]
@@ -233,7 +235,7 @@ class Appender:
                 future.set_result(self._put_pieces(batches))
         except IllegalMessage as error:
             future.set_exception(PutRefused(error.status, str(error)))
-        except LakelogError as error:
+        except Exception as error:  # noqa: BLE001  # of a wrong argument too, as in put_async
             future.set_exception(error)
         return future
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import attrs
 
 from lakelog import Store
 from lakelog.errors import StoreFailed
-from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.filesystem import FileSystem, RealFileSystem
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.appending import BrokerAppender, is_system_topic
 from lakelog_broker.scheduled.delays import Delays
@@ -38,6 +39,8 @@ class Broker:
     :ivar appender: puts messages of clients
     :ivar transactions: ends transactions for both protocols; asks producers in ``members`` for
         outcomes, by ``check_transaction`` of their peers
+    :ivar files: creates files with the rights that those of the store have
+    :ivar started_ms: when it was made, in ms since 1970; ``start_offset`` is the log's end then
     :ivar failure: set with ``has_failed`` once the store has failed: only its next open mends it
     """
 
@@ -52,6 +55,9 @@ class Broker:
     timers: Timers
     transactions: Transactions
     traffic: Traffic
+    files: FileSystem
+    start_offset: int
+    started_ms: int = attrs.field(factory=lambda: time.time_ns() // 1_000_000)
     address: str = ""
     grpc_address: str = ""
     failure: StoreFailed | None = None
@@ -62,14 +68,14 @@ class Broker:
     @classmethod
     def over(cls, store: Store, settings: BrokerSettings) -> Broker:
         """The broker of ``store``, which this process must own."""
-        topics = TopicTable(RealFileSystem(), Path(store.path), settings)
+        files = RealFileSystem.of_store(Path(store.path))  # others of the store's group read them
+        topics = TopicTable(files, Path(store.path), settings)
         offsets = GroupOffsetTable(store.groups(), store.commit_offsets, store.forget_offsets)
 
         def end_of(topic: str, queue_id: int) -> int:
             return (store.queue_bounds(topic, queue_id) or (0, 0))[1]
 
         waits = ArrivalWaits(store.arrivals, end_of)
-        files = RealFileSystem()
         limit_ms = settings.timer_limit_s * 1000
         appender = BrokerAppender(store, settings.cluster, settings.region, limit_ms)
         delays = Delays(store, appender, waits, files)
@@ -79,6 +85,7 @@ class Broker:
         return cls(
             store, settings, topics, offsets, members, waits, appender, delays, timers,
             transactions, Traffic(store.queues, lambda topic: not is_system_topic(topic)),
+            files, store.max_offset,
         )  # fmt: skip  # in the order of the class
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import numpy as np
@@ -113,10 +113,15 @@ def _with_text(batch: RecordBatch, pattern: re.Pattern[bytes]) -> Flags:
 
 
 def search(
-    store: Store, wanted: Search, processes: int | None, on_damage: Callable[[Damage], None]
+    store: Store,
+    open_again: Callable[[], Store],
+    wanted: Search,
+    processes: int | None,
+    on_damage: Callable[[Damage], None],
 ) -> Iterator[int]:
     """Yield the physical offsets of the messages that match, in the log's order.
 
+    :param open_again: opens the store with the same settings, in another process
     :param processes: how many read; ``None`` is one per core if the log is long enough
     """
     ranges = _ranges(store)
@@ -127,15 +132,8 @@ def search(
         offsets, damages = _found(store, wanted, None)
         yield from _reported(offsets, damages, on_damage)
         return
-    core = store.settings.core
-    given: dict[str, Any] = {
-        "segment_size_bytes": core.segment_size_bytes,
-        "commitlog_path": core.commitlog_path,
-    }
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        asked = [
-            pool.submit(_search_range, str(store.path), given, wanted, each) for each in ranges
-        ]
+        asked = [pool.submit(_search_range, open_again, wanted, each) for each in ranges]
         for answer in asked:
             yield from _reported(*answer.result(), on_damage)
 
@@ -159,12 +157,12 @@ def _ranges(store: Store) -> list[tuple[int, int | None]]:
 
 
 def _search_range(
-    path: str, given: dict[str, Any], wanted: Search, part: tuple[int, int | None]
+    open_store: Callable[[], Store],
+    wanted: Search,
+    part: tuple[int, int | None],
 ) -> tuple[list[int], list[Damage]]:
     """Search a range in a process of its own."""
-    from lakelog.store.open import open_store
-
-    with open_store(path, mode="read", **given) as store:
+    with open_store() as store:
         return _found(store, wanted, part)
 
 

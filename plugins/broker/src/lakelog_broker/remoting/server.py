@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode
 from lakelog_broker.remoting.connection import Connection, Handler
@@ -46,7 +45,7 @@ class RemotingServer:
         """
         self._handlers: dict[int, Handler] = {}
         self._pops, self._has_all = pops, False
-        self._modes = RequestModes(RealFileSystem(), Path(broker.store.path))
+        self._modes = RequestModes(broker.files, Path(broker.store.path))
         sends = sending.SendRequests(broker)
         for family in (
             routes.RouteRequests(broker),

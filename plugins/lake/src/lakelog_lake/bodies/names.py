@@ -57,6 +57,6 @@ def refused(what: str, source: str) -> SettingsError:
 def needs(package: str, extra: str) -> SettingsError:
     """The error for a missing ``package``."""
     return SettingsError(
-        f"this needs {package}: pip install 'lakelog-spark[{extra}]'",
+        f"this needs {package}: pip install 'lakelog-lake[{extra}]'",
         key=KEY,
     )

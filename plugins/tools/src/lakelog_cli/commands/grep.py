@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Final
@@ -81,8 +82,10 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
     damages, found = DamageCounter(), 0
     for store in stores:
         left = None if limit is None else limit - found
-        with open_for("read", store, broker_conf, settings, assignments) as opened:
-            places = islice(search(opened, wanted, processes, damages), left)
+        given = ("read", store, broker_conf, settings, assignments)
+        again = partial(open_for, *given, notes=False)
+        with open_for(*given) as opened:
+            places = islice(search(opened, again, wanted, processes, damages), left)
             if count:
                 number = sum(1 for _ in places)
                 _print_count(store, number, is_single=len(stores) == 1, as_json=as_json)

@@ -97,7 +97,7 @@ def create(
     """
     check_group(group)
     with open_to_change(store, broker_conf, settings, assignments) as opened:
-        set_retry_limit(RealFileSystem(), opened.path, group, max_retries)
+        set_retry_limit(RealFileSystem.of_store(opened.path), opened.path, group, max_retries)
     if as_json:
         write_lines([{"group": group, "max_retries": max_retries}])
 
@@ -144,8 +144,9 @@ def delete(
 
     Without --topic, its entry in config/subscriptionGroup.json goes as well.
     """
-    files, forgotten = RealFileSystem(), list[str]()
+    forgotten: list[str] = []
     with open_to_change(store, broker_conf, settings, assignments) as opened:
+        files = RealFileSystem.of_store(opened.path)
         is_configured = not topics and group in retry_limits(files, opened.path)
         if group in opened.groups() or not is_configured:
             forgotten = _topics(opened, group, topics)

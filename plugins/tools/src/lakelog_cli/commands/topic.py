@@ -22,7 +22,6 @@ from lakelog_queues.consumers.names import check_topic
 
 DEFAULT_QUEUES: Final = 8
 """RocketMQ's ``defaultTopicQueueNums``."""
-_FILES: Final = RealFileSystem()
 
 
 class Permission(Enum):
@@ -64,7 +63,7 @@ def list_topics(
     store over does not know it, until 'lakelog topic create'.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:
-        configs = topics_of(_FILES, opened.path)
+        configs = topics_of(RealFileSystem(), opened.path)
         bounds = {(q.topic, q.queue_id): (q.min_offset, q.max_offset) for q in opened.queues()}
     for name, each in configs.items():
         for queue_id in range(max(each.read_queues, each.write_queues)):
@@ -117,7 +116,8 @@ def create(
                 f"queue {least - 1} of topic {topic} has messages; give {least} or more",
                 param_hint="--queues",
             )
-        set_topic(_FILES, opened.path, topic, number, permission.number)
+        files = RealFileSystem.of_store(opened.path)
+        set_topic(files, opened.path, topic, number, permission.number)
     if as_json:
         write_lines([{"topic": topic, "queues": number, "permission": permission.value}])
 
@@ -142,12 +142,12 @@ def delete(
 
 def _delete(store: Store, topic: str) -> None:
     """Queues go first: if that fails, the next attempt still knows the topic by its file."""
-    configs, queued = topics_of(_FILES, store.path), store.topics()
+    configs, queued = topics_of(RealFileSystem(), store.path), store.topics()
     check_name("topic", topic, sorted({*configs, *queued}))
     if topic in queued:
         store.delete_topic(topic)
     if topic in configs:
-        remove_topic(_FILES, store.path, topic)
+        remove_topic(RealFileSystem.of_store(store.path), store.path, topic)
 
 
 def _letters(permission: int) -> str:

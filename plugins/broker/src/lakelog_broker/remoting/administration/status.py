@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import COMMITLOG_DIR
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
@@ -36,9 +35,7 @@ class StatusRequests:
 
     def __init__(self, broker: Broker) -> None:
         self._broker, self._store = broker, broker.store
-        self._files, self._path = RealFileSystem(), Path(broker.store.path)
-        self._boot_ms = time.time_ns() // 1_000_000
-        self._first_end = broker.store.max_offset
+        self._files, self._path = broker.files, Path(broker.store.path)
 
     def handlers(self) -> Mapping[int, Handler]:
         """The requests that are served."""
@@ -68,7 +65,7 @@ class StatusRequests:
             **_WITHOUT_POOLS,
             **self._rates(),
             **self._timers(),
-            "bootTimestamp": self._boot_ms,
+            "bootTimestamp": self._broker.started_ms,
             "brokerActive": "true",
             "brokerVersion": VERSION,
             "brokerVersionDesc": "V5_3_3",
@@ -80,9 +77,9 @@ class StatusRequests:
             "consumeQueueDiskRatio": full,
             "dispatchBehindBytes": max(0, high - store.dispatched_offset),
             "earliestMessageTimeStamp": min(earliest, default=-1),
-            "putMessageSizeTotal": high - self._first_end,
+            "putMessageSizeTotal": high - self._broker.start_offset,
             "remainHowManyDataToFlush": _bytes(max(0, high - store.flushed_offset)),
-            "runtime": _duration(time.time_ns() // 1_000_000 - self._boot_ms),
+            "runtime": _duration(time.time_ns() // 1_000_000 - self._broker.started_ms),
             "startAcceptSendRequestTimeStamp": 0,
         }
         content = {"table": {name: str(value) for name, value in sorted(table.items())}}
@@ -91,7 +88,8 @@ class StatusRequests:
     def _rates(self) -> dict[str, object]:
         """Counts and rates of messages; each rate of 10 s, 1 min and 10 min."""
         traffic = self._broker.traffic
-        counts, since_s = traffic.counts(), max(1.0, time.time() - self._boot_ms / 1000)
+        grown = self._store.max_offset - self._broker.start_offset
+        counts, since_s = traffic.counts(), max(1.0, time.time() - self._broker.started_ms / 1000)
         put, got = counts.get((BROKER_PUT, ""), 0), counts.get((BROKER_GET, ""), 0)
         yesterday, today = traffic.mornings
         read = _rates(traffic.recent_rates(BROKER_GET))
@@ -108,7 +106,7 @@ class StatusRequests:
             "msgPutTotalTodayMorning": today[0],
             "msgPutTotalTodayNow": put,
             "msgPutTotalYesterdayMorning": yesterday[0],
-            "putMessageAverageSize": (self._store.max_offset - self._first_end) / max(1, put),
+            "putMessageAverageSize": grown / max(1, put),
             "putMessageTimesTotal": put,
             "putTps": _rates(traffic.recent_rates(BROKER_PUT)),
         }
