@@ -50,7 +50,7 @@ class File(Protocol):
         """The descriptor, for operations that this interface lacks."""
 
     def size(self) -> int:
-        """Its length."""
+        """Its length, in bytes."""
 
     def read_at(self, position: int, length: int) -> bytes:
         """Read at most ``length`` bytes; fewer only at the end of the file."""

@@ -38,14 +38,14 @@ class DispatchedLog:
 
 
 class Extended(Protocol):
-    """The resources of an extension for one role of a store."""
+    """The resources of a store extension, built for one role of a store."""
 
     @property
     def waits(self) -> Any:
         """The ``DispatchWait`` of the store: how far the dispatchers are, and waiting for them."""
 
     def close(self) -> None:
-        """Release them; called before the log is closed."""
+        """Release the resources; called before the log is closed."""
 
 
 class StoreExtension(Protocol):
