@@ -61,7 +61,7 @@ class AppendLock:
         """Stop further swaps; return the number of the process still inside, or 0."""
         words = self._words
         words[APPEND_PLAIN] = self._number
-        Lock().acquire(blocking=False)  # a fence: what is looked at next is so after the store
+        Lock().acquire(blocking=False)  # a fence: the next read must not pass the store
         return words[APPEND_HOLDER]
 
     def acquire(self, timeout_s: float) -> bool:
