@@ -172,7 +172,8 @@ class Preallocator:
     """Prepares the next segment and the next blocks in a thread of its own.
 
     :param fail: fails the store, from any thread
-    :ivar is_scarce: whether disk space is too scarce to allocate so many bytes ahead of need
+    :ivar is_scarce: returns whether disk space is too scarce to allocate a number of bytes ahead
+        of need
     """
 
     def __init__(self, maker: SegmentMaker, ahead: bool, fail: Fail) -> None:

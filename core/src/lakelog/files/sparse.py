@@ -51,7 +51,7 @@ def _sought(fd: int, position: int) -> int | None:
 NextData: TypeAlias = "Callable[[int], int | None]"
 """Position of the next bytes that may be non-zero, from a position on; ``None`` without any."""
 Read: TypeAlias = "Callable[[int, int], Body]"
-"""Reads from a position on, at most so many bytes."""
+"""Reads bytes, given a position and the largest length."""
 WINDOW_BYTES: Final = 4 << 20
 """The number of bytes read at once."""
 

@@ -212,7 +212,7 @@ class Appender:
         future = PutFuture()
         try:
             appended = future.appended = self._appended(message)
-        except Exception as error:  # noqa: BLE001  # of a wrong argument too: the future gives it to the caller
+        except Exception as error:  # noqa: BLE001  # for a wrong argument too: the future holds the error
             future.set_exception(error)
             return future
         end = future.end_offset = appended.end_offset

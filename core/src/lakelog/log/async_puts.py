@@ -18,7 +18,7 @@ from lakelog_interfaces.errors import ThreadNotStarted
 
 Submit: TypeAlias = "Callable[[Sequence[PutFuture]], object]"
 MAX_WAITING: Final = 65_536
-"""A caller blocks while so many messages are waiting."""
+"""The largest number of waiting messages; a further caller blocks."""
 
 
 class AsyncPutQueue:

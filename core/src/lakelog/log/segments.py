@@ -108,7 +108,7 @@ class Segments:
     def _use(self, opened: OpenSegment) -> None:
         """Make it the active segment.
 
-        No call stands between the stores, so a signal handler sees none or all of them.
+        There is no call between the stores, so a signal handler runs before or after all of them.
         """
         reserved = opened.start + opened.end // 2
         window = opened.window(self.size_bytes, reserved)

@@ -1,4 +1,4 @@
-"""Merges all sources to one :class:`Settings`: the strongest that gives a key wins."""
+"""Merges all sources to one :class:`Settings`: the strongest source of a key decides."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ synced, and need not survive a crash. An exclusive owner initialises it in place
     byte  424  inode number of the file ``abort`` that the owner wrote, and byte 432 its ctime in ns
     byte  440  copies, 24 bytes (lakelog.files.shared.copied_end)
     byte  512  why the store has failed: u64 length of a text in UTF-8, and the text
-    byte 3072  why puts are paused, likewise; length 0 means they are not. Valid only while a
+    byte 3072  why puts are paused, in the same form; length 0: they are not. Valid only while a
                process has the services
     byte 4096  the shared settings: u64 length of a text in JSON, and the text
 

@@ -114,7 +114,7 @@ def read_clean_stop(files: FileSystem, path: Path, commitlog: Path) -> CleanStop
 
 
 class CleanEnd:
-    """The end of a closed store's log, for a reader that asks repeatedly.
+    """The end of a closed store's log, for a reader that needs it repeatedly.
 
     The note is read once; the identities of the files are checked each time.
     """

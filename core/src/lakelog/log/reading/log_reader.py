@@ -66,7 +66,7 @@ class LogReader:
 
         :param is_live: returns whether another process may be appending
         :param flushed: determines the durable end; without it, the durable end is unknown
-        :param wait_flushed: waits for a durable offset, at most so many seconds
+        :param wait_flushed: waits until an offset is durable, with a timeout in seconds
         """
         self.decoder = decoder
         self.source = source
