@@ -128,8 +128,9 @@ class GroupSync:
                 nap = min(2 * nap, _LONGEST_NAP_S)
             if words[FLUSHED] >= end_offset:
                 break
-            # An unchanged sequence means that no sync has ended since the last check. The leader may
-            # have died, so another sync is requested; the sleeps grow, as a slow one may still run.
+            # An unchanged sequence means that no sync has ended since the last check. The leader
+            # may have died, so another sync is requested. The sleeps grow, since a slow sync may
+            # still be running.
             if seen == before or words[MARKED] <= words[FLUSHED]:  # no sync seems to be running
                 ask()
             before, left = seen, deadline - time.monotonic()
