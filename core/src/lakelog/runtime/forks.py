@@ -42,7 +42,10 @@ class _Imports:
         self._is_held = False
 
     def hold(self) -> None:
-        """Wait until other threads finish their imports, then block new ones; give up in time."""
+        """Wait until other threads finish their imports, then block new ones.
+
+        Gives up after :data:`IMPORT_WAIT_SECONDS`.
+        """
         end = time.monotonic() + IMPORT_WAIT_SECONDS
         while not self._take() and time.monotonic() < end:
             time.sleep(_LOOK_SECONDS)

@@ -149,7 +149,7 @@ class OwnedStore(OpenLog):
         self.checkpoint.advance()  # the log is one of its sources
 
 
-def open_owned(  # noqa: PLR0913  # what a store is made of, and two options by name
+def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by name
     directory: StoreDirectory,
     core: StoreSettings,
     strategies: Strategies,

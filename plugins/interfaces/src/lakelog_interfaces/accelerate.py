@@ -100,8 +100,8 @@ class Accelerator(RecordAccelerator, Protocol):
     ) -> PlainRecords | None:
         """The sound records at the start of a segment's file, up to the first that is not plain.
 
-        Not plain are an inner batch, a record that feeds light queues, and a record whose queue
-        offset does not follow that of its queue's last record. ``None`` if no plain record leads.
+        A record is not plain if it is an inner batch, feeds light queues, or has a queue offset
+        that does not follow that of its queue's last record. ``None`` if the first is not plain.
 
         :param descriptor: of the segment's file
         :param start: offset of the segment in the log; ``length`` is its length; both in bytes

@@ -61,5 +61,5 @@ class StoreExtension(Protocol):
     def extend(self, log: DispatchedLog) -> Extended:
         """Build the resources for ``log``: at open, after a fork, and when the role changes.
 
-        Called for every open store, so it should defer what is slow to the first use.
+        Called for every open store, so it should defer slow work to the first use.
         """

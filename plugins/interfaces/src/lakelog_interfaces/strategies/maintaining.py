@@ -139,7 +139,7 @@ class Maintenance(Protocol):
         """
 
     def look(self) -> CleaningReport | None:
-        """Report what :meth:`delete_expired` would delete now; ``None`` without a cleaner."""
+        """As :meth:`delete_expired`, but delete nothing: the report of a dry run."""
 
     def delete_expired(self) -> CleaningReport | None:
         """Delete until the cleaner chooses nothing more; ``None`` without a cleaner.

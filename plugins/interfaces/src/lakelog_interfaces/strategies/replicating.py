@@ -28,7 +28,9 @@ class CopyProgress(Protocol):
         """The end offset that enough of the connected copies have; -1 if too few are connected."""
 
     def publish(self, reachable_end: int) -> None:
-        """Store what enough of the connected copies have, -1 for too few; wake the waiters.
+        """Store the end offset that enough of the connected copies have; wake the waiters.
+
+        :param reachable_end: -1 if too few copies are connected
 
         Only the process that leads calls it.
         """
@@ -98,7 +100,7 @@ class Replicator(Protocol):
         """Begin; called once, before the first append of this process."""
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Register an append that ended at ``end_offset``; returns what its put waits for.
+        """Register an append that ended at ``end_offset``; return the outcome of its put.
 
         Called after the flush strategy's ``submit``, and before the put waits for either.
         """
