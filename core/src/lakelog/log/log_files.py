@@ -32,7 +32,7 @@ _ZEROS = bytes(1 << 20)
 
 @attrs.frozen
 class VouchedEnd:
-    """The end of the bytes of a replica that its master cannot lose; the durable end stays below.
+    """The end of the bytes of a replica that its master cannot lose: a limit of the durable end.
 
     :ivar end_offset: that end, in bytes from the start of the log
     :ivar timestamp_ms: store time of the last record before it, in ms since 1970

@@ -103,7 +103,7 @@ def examine(
 
     Raises :class:`~lakelog.errors.BadSegment` if segments are missing, if files are not segments,
     and, with ``on_damage = "refuse"``, for damage and for missing records. Raises
-    :class:`~lakelog.errors.StoreError` if all segments are missing, and
+    :class:`~lakelog.errors.StoreError` if there is no segment although other files show a log, and
     :class:`~lakelog.errors.ReadFailed`.
     """
     begun = time.monotonic()

@@ -71,10 +71,10 @@ _STOP_IT: Final = "; stop it first, as no process may have the store open meanwh
 
 @contextmanager
 def unowned(files: FileSystem, path: Path) -> Iterator[None]:
-    """Improve the ``StoreLocked`` of work that no living owner allows: name the owner and a remedy.
+    """Guard of work that a living owner forbids: its ``StoreLocked`` names the owner and a remedy.
 
-    The work takes the lock inside this guard, so that its lock is released when the owner is looked
-    up.
+    It must enclose the code that takes the lock, so that the lock is released before the owner is
+    determined.
     """
     try:
         yield
