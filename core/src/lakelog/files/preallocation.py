@@ -226,7 +226,7 @@ class Preallocator:
         return self._make(start_offset, self._maker.step_bytes)
 
     def forget_before(self, start_offset: int) -> None:
-        """Close prepared segments before ``start_offset``: other processes have filled them."""
+        """Close prepared segments before ``start_offset``, which other processes have used."""
         for start in [each for each in list(self._ready) if each < start_offset]:
             future = self._ready.get(start)
             if future is not None and future.done():  # otherwise a later call closes it

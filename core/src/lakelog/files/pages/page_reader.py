@@ -73,7 +73,7 @@ class ReaderDurableEnd:
     def end(self, log_end: Callable[[], int]) -> int | None:
         """The durable end, in bytes from the start of the log; ``None`` if unknown.
 
-        :param log_end: finds the end of the log; called only if no process has the store open
+        :param log_end: finds the end of the log
         """
         found = self._found(log_end)
         with self._lock:

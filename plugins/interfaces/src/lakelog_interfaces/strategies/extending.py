@@ -20,7 +20,7 @@ class DispatchedLog:
 
     :ivar path: the store directory
     :ivar files: all access to files goes through it
-    :ivar settings: the settings in force, an ``Effective`` set
+    :ivar settings: the settings in force, a ``lakelog.settings.effective.Settings``
     :ivar read_only: whether no file may be changed
     :ivar reader: a ``LogReader``
     :ivar dispatchers: by name, in their order
