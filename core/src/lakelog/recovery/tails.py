@@ -145,7 +145,7 @@ class PaddedSource:
         self._size_bytes = size_bytes
 
     def known_damage(self) -> Mapping[int, Damage]:
-        """The noted damage with unproved records, which stays damage; other is examined again."""
+        """The noted damage with unproved records; all other damage is examined again."""
         return {at: each for at, each in self._source.known_damage().items() if each.unproven}
 
     def starts(self) -> list[int]:

@@ -68,8 +68,8 @@ class QueueReader(Protocol):
     def units(self, queue: Queue, first: int, count: int) -> Units:
         """At most ``count`` units from queue offset ``first`` on, as stored, without a check.
 
-        Empty if ``first`` is outside the queue. A queue of batches starts with the unit that
-        contains ``first``.
+        Empty if ``first`` is outside the queue. In a queue of batches, the first unit is the one
+        that contains ``first``.
         """
 
     def kind(self, queue: Queue) -> str:

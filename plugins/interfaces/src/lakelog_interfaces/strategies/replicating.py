@@ -72,8 +72,7 @@ class ReplicatedLog(Flushable, Protocol):
         """Open the segment that starts at ``start_offset``, to read or to send from it.
 
         The file has its full length; bytes behind ``committed`` are undefined. The caller closes
-        it.
-        Raises :class:`~lakelog.errors.OffsetOutOfRange` if it was deleted, and ``OSError``.
+        it. Raises :class:`~lakelog.errors.OffsetOutOfRange` if it was deleted, and ``OSError``.
         """
 
     def wait_moved(self, durable_end: int, committed_end: int, timeout_s: float) -> bool:
