@@ -90,7 +90,7 @@ _PACKAGES = {"lakelog_doctor": "lakelog-tools", "lakelog_queues": "lakelog-queue
 former_names.install()
 
 
-if not TYPE_CHECKING:  # a name that is not there is an error of types
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
         """Import a public name on first use."""

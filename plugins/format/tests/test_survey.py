@@ -1,4 +1,4 @@
-"""What a survey adds up of a run of records is what one look at each of them adds up."""
+"""The survey of a run of records equals the sum of its records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WINDOW_BYTES = 1 << 16
 
 
 def one_after_the_other(records: list[tuple[str, int, int, int]]) -> RecordBatch:
-    """Of topics, queue ids, queue offsets and system flags."""
+    """Records from their topics, queue ids, queue offsets and system flags."""
     made: list[bytes] = []
     for topic, queue_id, queue_offset, flag in records:
         at = sum(map(len, made))
@@ -64,7 +64,7 @@ LONE_FLIPS = [0, 1, 5, 8, 9]
 
 
 def surveyed(offsets: list[int], cuts: list[int], *, joined: bool) -> QueueOffsetSurvey:
-    """Of one queue, read in parts; by several readers where joined."""
+    """The survey of one queue, read in parts; with ``joined``, of joined surveys."""
     batch = one_after_the_other([("a", 0, each, 0) for each in offsets])
     found = QueueOffsetSurvey(0, 0)
     for first, end in pairwise([0, *cuts, len(offsets)]):

@@ -56,7 +56,7 @@ class RocketmqAppendCallback:
         )
 
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
-        """Encode one message or many."""
+        """Encode one message or many; raises :class:`~lakelog.errors.IllegalMessage`."""
         batch: EncodedBatch | None = self._accelerated(messages) if self._accelerated else None
         return self.encoder.encode(messages) if batch is None else batch
 

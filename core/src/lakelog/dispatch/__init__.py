@@ -1,1 +1,1 @@
-"""Dispatches runs of records to queues and index, and waits for that."""
+"""Dispatches runs of records to queues and index, and notifies waiters."""

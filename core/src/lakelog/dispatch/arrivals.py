@@ -1,7 +1,7 @@
 """Notifies waiters that messages were dispatched, or that no more will come.
 
-A version counts the notifications. A waiter that reads the version before it looks for messages
-cannot miss one, however late it starts to wait.
+A version counts the notifications. A waiter that reads the version before it reads messages cannot
+miss a notification, however late it starts to wait.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from threading import Condition
 
 
 def always() -> bool:
-    """Every waiter is urgent, unless it says otherwise."""
+    """Return ``True``: the default of ``is_urgent``."""
     return True
 
 
 class Arrivals:
-    """The signal of an owner; thread-safe.
+    """The notifications of an owner; thread-safe.
 
     :ivar on_wait: called when a wait begins, in the waiting thread
     """
@@ -62,7 +62,7 @@ class Arrivals:
         self.notify()
 
     def wait(self, seen: int, timeout_s: float) -> int:
-        """Sleep until the version differs from ``seen``, the time is over, or it is closed.
+        """Sleep until the version differs from ``seen``, on timeout, or until :meth:`close`.
 
         :returns: the version on return
         """
@@ -78,7 +78,7 @@ class Arrivals:
             return self._version
 
     async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = always) -> None:
-        """As :meth:`wait`, in an event loop; uses no thread.
+        """As :meth:`wait` without a timeout, in an event loop; uses no thread.
 
         :param is_urgent: as in :meth:`subscribe`
         """
@@ -96,13 +96,15 @@ class Arrivals:
     def subscribe(
         self, listener: Callable[[], object], is_urgent: Callable[[], bool] = always
     ) -> Callable[[], object]:
-        """Call ``listener`` at each arrival and at the close; the result unsubscribes it.
+        """Call ``listener`` at each arrival and at the close.
 
-        It runs in the dispatching thread, so it must be quick and must not raise, as for example
+        It runs in the dispatching thread, so it must be quick and must not raise, such as
         ``loop.call_soon_threadsafe``.
 
-        :param is_urgent: asked after each round of dispatching, in its thread. While it is false,
-            messages are gathered for some tens of ms, which costs a put a fraction
+        :param is_urgent: called after each round of dispatching, in the same thread. While it
+            returns false, messages are gathered for some tens of ms before the next round, which
+            reduces the cost per put
+        :returns: a function that removes the listener
         """
         key = object()
         with self._condition:

@@ -76,7 +76,7 @@ class DispatchCursor:
         self._records += len(batch)
 
     def take_count(self) -> int:
-        """The number of records dispatched since the last call."""
+        """The number of records dispatched since the last call; resets it."""
         count, self._records = self._records, 0
         return count
 
@@ -112,7 +112,7 @@ def forget(dispatchers: Iterable[NamedDispatcher], offset: int) -> None:
 
 
 def resume(dispatchers: Iterable[NamedDispatcher], minimum: int, end: int) -> int:
-    """Have each dispatcher check its files; return the lowest offset that one of them lacks."""
+    """Have each dispatcher examine its files; return the lowest offset to dispatch from."""
     return min(
         (each.dispatcher.resume(minimum, end) for each in dispatchers),
         default=end,
@@ -120,7 +120,7 @@ def resume(dispatchers: Iterable[NamedDispatcher], minimum: int, end: int) -> in
 
 
 def forget_topic(dispatchers: Iterable[NamedDispatcher], topic: str, end_offset: int) -> None:
-    """Have each dispatcher remove ``topic``, whose records below ``end_offset`` never come back.
+    """Have each dispatcher remove ``topic``, and ignore its records below ``end_offset``.
 
     Dispatching must be paused. Raises as :meth:`~lakelog.interfaces.TopicRemover.forget_topic`.
     """

@@ -1,8 +1,8 @@
 """Follows an owner's log and dispatches new records (RocketMQ's ReputMessageService).
 
-A thread sleeps until there is more to read. After a small round it pauses, so that under load many
-records share one round. It does not pause while a reader waits for messages, unless more of them
-came during the round.
+A thread sleeps until there are new records. After a small round it pauses, so that under load many
+records share one round. It does not pause while a reader waits for messages, unless more messages
+were appended during the round.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _log = logging.getLogger("lakelog")
 GATHER_SECONDS: Final = 0.05
 """The pause after a small round, while no reader waits for messages.
 
-A round for a dozen records costs the putting threads, which share the interpreter, about as much
-time as these puts.
+A round for a dozen records takes as much time from the putting threads, which share the
+interpreter, as their puts.
 """
 GATHER_FOR_SOMEBODY_SECONDS: Final = 0.01
-"""The pause while a reader waits and more messages came during the round."""
+"""The pause if a reader waits, and more messages were appended during the round."""
 LET_IN_SECONDS: Final = 0.001
-"""The time given to a thread in :meth:`DispatchRunner.paused` to take the lock."""
+"""How long a thread in :meth:`DispatchRunner.paused` has to take the lock."""
 FEW_BYTES: Final = 1 << 18
 MORE_BYTES: Final = 1 << 20
 """Rounds below this size pause: larger ones take a third less time per record."""
@@ -69,7 +69,7 @@ class DispatchWait(Protocol):
         """Why dispatching has stopped, if it has."""
 
     def wait(self, offset: int, timeout_s: float) -> bool:
-        """Whether the log is dispatched up to ``offset`` in time."""
+        """Wait until the log is dispatched up to ``offset``; return ``False`` on timeout."""
 
 
 class DispatchRunner:
@@ -86,10 +86,11 @@ class DispatchRunner:
         sleeper: Sleeper,
         commit: Callable[[], object] | None = None,
     ) -> None:
-        """Keep the collaborators.
+        """Store the collaborators.
 
-        :param sleeper: wakes this thread for appends of other processes
-        :param commit: hands staged bytes to the page cache, for staged writers
+        :param pieces: reads the log from one offset to another
+        :param sleeper: wakes the thread for appends of other processes
+        :param commit: writes the bytes of a staged writer to the page cache
         """
         self.arrivals = Arrivals()
         self._commit = commit
@@ -151,13 +152,15 @@ class DispatchRunner:
         return Lag(behind, max(0, _now_ms() - since_ms))
 
     def wait(self, offset: int, timeout_s: float) -> bool:
-        """Whether the log is dispatched up to ``offset`` in time; staged bytes are committed first.
+        """Wait until the log is dispatched up to ``offset``; return ``False`` on timeout.
+
+        Staged bytes are committed first.
 
         Raises :class:`~lakelog.errors.DispatchStopped` and :class:`~lakelog.errors.StoreClosed`.
         """
         deadline = time.monotonic() + timeout_s
         if self._commit is not None and self.offset < offset:
-            with suppress(StoreFailed):  # what is committed can still be dispatched
+            with suppress(StoreFailed):  # bytes already committed can still be dispatched
                 self._commit()
         while True:
             seen = self.arrivals.version
@@ -172,7 +175,7 @@ class DispatchRunner:
             self.arrivals.wait(seen, left)
 
     def resume(self) -> None:
-        """Retry after a failure; raises if it fails again."""
+        """Retry after a failure; raises :class:`~lakelog.errors.DispatchStopped` if it recurs."""
         with self.paused():
             self._dispatching.failure = None
         self._round()
@@ -197,7 +200,7 @@ class DispatchRunner:
             self._lock.release()
 
     def close(self) -> None:
-        """Dispatch all that is readable now, then stop."""
+        """Dispatch the records up to the readable end, then stop."""
         self._closing = True
         self._wake.set()
         self._hurry.set()
@@ -227,7 +230,7 @@ class DispatchRunner:
         self._hurry.wait(GATHER_FOR_SOMEBODY_SECONDS if has_waiters else GATHER_SECONDS)
 
     def _sleep(self) -> None:
-        """Sleep until there is more to read: a process that moves a position wakes this thread."""
+        """Sleep until there are new records: a process that moves a position wakes this thread."""
         self._wake.clear()
         self._positions.sleeper = self._wake.set
         if not self._positions.is_shared:
@@ -277,7 +280,7 @@ class DispatchRunner:
                 return
 
     def _publish(self) -> None:
-        """Publish the offset; not while records are repeated that a former owner dispatched."""
+        """Publish the offset, unless it is below that of a former owner, and notify the waiters."""
         if self._dispatching.offset >= self._known:
             self._positions.dispatched = self._dispatching.offset
         self._positions.count_records(self._dispatching.take_count())

@@ -40,7 +40,7 @@ class Access:
     """The rights of new files and folders.
 
     :ivar others: rights of group and others on a file, as bits of its mode (``0o066`` at most)
-    :ivar group_id: their group; ``None`` is that of the process
+    :ivar group_id: group of new files and folders; ``None`` is that of the process
     """
 
     others: int = 0

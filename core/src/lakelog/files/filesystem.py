@@ -1,4 +1,4 @@
-"""The interface to the operating system's files, used for everything that a store does to a disk.
+"""Files of the operating system, as :mod:`lakelog_interfaces.files` requires, and tasks on them.
 
 Tests and the crash simulator replace :class:`RealFileSystem`. Failures are ``OSError``; those of
 the operating system name the file and the operation.
@@ -186,8 +186,8 @@ def _naming(operation: str, path: Path) -> Iterator[None]:
 def told(error: OSError, operation: str, path: Path) -> OSError:
     """A copy of the error that names the file and the operation.
 
-    Errors of descriptors lack both. Type and number stay; an error with two names gets the second
-    one, ``path``.
+    Errors of calls on a descriptor lack both. Type and number are kept. An error with two file
+    names gets one, ``path``.
     """
     why = f"cannot {operation}: {error.strerror or error}"
     return OSError(error.errno, why, str(path)) if error.errno is not None else error
@@ -242,7 +242,7 @@ def unreadable(path: Path, error: OSError) -> ReadFailed:
 
 
 def folders_in(path: Path) -> list[Path]:
-    """The folders in a folder, sorted; empty if that is missing."""
+    """The folders in a folder, sorted; empty if the folder is missing."""
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
         return sorted(Path(entry.path) for entry in entries if entry.is_dir())
     return []
@@ -271,7 +271,7 @@ def overwrite_file(files: FileSystem, path: Path, content: bytes) -> None:
 
 
 def sync_file(files: FileSystem, path: Path) -> None:
-    """Make a file durable that another process may have written."""
+    """Sync a file that another process may have written."""
     with closing(files.open(path, write=True)) as file:
         file.sync()
 
@@ -293,7 +293,7 @@ def free_name(target: Path) -> Path:
 
 
 def remove_tree(files: FileSystem, path: Path) -> None:
-    """Remove a folder and its content; does nothing if it is missing."""
+    """Remove a folder and its content durably; does nothing if it is missing."""
     with suppress(FileNotFoundError):
         _empty(files, path)
         files.remove_dir(path)

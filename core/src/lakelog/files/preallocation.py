@@ -5,8 +5,9 @@ the first step. It is synced, renamed into place, and its directory synced. So n
 file ever appears among the segments. Further blocks are allocated in steps before the log reaches
 them.
 
-If there is no space for either, or a segment cannot be opened, nothing has changed, and it is tried
-again when needed. After any other failure it is unknown what is durable: the store fails.
+If there is no space for a segment or for blocks, or a segment cannot be opened, nothing has
+changed, and the attempt is repeated when needed. After any other failure the durable state of the
+files is unknown, so the store fails.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ def _grave(*, but: frozenset[int] = frozenset()) -> Iterator[None]:
 class Blocks:
     """The allocated blocks of a segment file; accessed under the append lock.
 
-    :ivar end: position behind the last block known to be allocated
-    :ivar coming: the step being allocated by another thread; returns its end
+    :ivar end: position behind the last block known to be allocated, in bytes
+    :ivar coming: the step being allocated by another thread, if any; its result is its end
     """
 
     file: File
@@ -76,9 +77,10 @@ class SegmentMaker:
 
     :ivar directory: the folder of the segments
     :ivar temporary: a folder on the same file system
+    :ivar size_bytes: length of each segment
     :ivar step_bytes: length of the first step; later ones are up to :data:`MOST_STEPS` times that
     :ivar unit_bytes: blocks are allocated up to a multiple of this
-    :ivar turn: held while a segment is created, as another process may want the same one
+    :ivar turn: held while a segment is created, since another process may need the same one
     """
 
     files: FileSystem
@@ -99,10 +101,10 @@ class SegmentMaker:
             self.files.unlink(self.temporary / name)
 
     def make(self, start_offset: int, step_bytes: int | None = None) -> Blocks:
-        """Create a segment with blocks for one step, or open one made by another process.
+        """Create a segment with blocks for one step, or open one created by another process.
 
-        Raises ``OSError`` and then leaves nothing; :class:`MakingFailed` for failures other than
-        lack of space.
+        Raises ``OSError`` for lack of space, or if the file cannot be opened, and then leaves no
+        file; :class:`MakingFailed` for any other failure.
         """
         with self.turn:
             if self.is_there(start_offset):
@@ -140,12 +142,12 @@ class SegmentMaker:
         return self.path(start_offset).exists()
 
     def adopt(self, start_offset: int, position: int = 0) -> Blocks:
-        """Open an existing segment, to continue at ``position``; allocates nothing yet."""
+        """Open an existing segment, to continue at ``position``; allocates no blocks."""
         file = self.files.open(self.path(start_offset), write=True)
         return Blocks(file, position - position % mmap.PAGESIZE)
 
     def allocate(self, blocks: Blocks, least_end: int, step_bytes: int) -> int:
-        """Allocate up to ``least_end`` and to the end of a step; return that end.
+        """Allocate blocks up to ``least_end``, rounded up to a whole step; return their end.
 
         Raises as :meth:`make`.
         """
@@ -157,7 +159,8 @@ class SegmentMaker:
     def remove(self, start_offset: int) -> None:
         """Delete a segment durably; a missing one is no error.
 
-        Raises ``OSError`` if it still exists, :class:`MakingFailed` if that is unknown.
+        Raises ``OSError`` if it still exists, and :class:`MakingFailed` if the deletion may not be
+        durable.
         """
         with suppress(FileNotFoundError):
             self.files.unlink(self.path(start_offset))
@@ -169,7 +172,8 @@ class Preallocator:
     """Prepares the next segment and the next blocks in a thread of its own.
 
     :param fail: fails the store, from any thread
-    :ivar is_scarce: whether disk space is too scarce to allocate so many bytes ahead of need
+    :ivar is_scarce: returns whether disk space is too scarce to allocate a number of bytes ahead
+        of need
     """
 
     def __init__(self, maker: SegmentMaker, ahead: bool, fail: Fail) -> None:
@@ -188,7 +192,7 @@ class Preallocator:
         self._ready[start_offset] = done
 
     def request(self, start_offset: int) -> None:
-        """Begin to create the segment at ``start_offset``, if segments are created ahead of need.
+        """Begin to create the segment at ``start_offset``, if the settings allow that.
 
         Does nothing while :attr:`is_scarce` is true; the segment is then created when needed.
         """
@@ -212,7 +216,7 @@ class Preallocator:
         if future is not None:
             with suppress(OSError):
                 return future.result()
-        if self._maker.is_there(start_offset):  # another process has made it
+        if self._maker.is_there(start_offset):  # another process has created it
             return self._maker.adopt(start_offset)
         try:
             return self._make(start_offset)
@@ -222,7 +226,7 @@ class Preallocator:
         return self._make(start_offset, self._maker.step_bytes)
 
     def forget_before(self, start_offset: int) -> None:
-        """Close segments made ahead of need that other processes have used already."""
+        """Close prepared segments before ``start_offset``, which other processes have used."""
         for start in [each for each in list(self._ready) if each < start_offset]:
             future = self._ready.get(start)
             if future is not None and future.done():  # otherwise a later call closes it
@@ -244,7 +248,7 @@ class Preallocator:
     # --- blocks ---
 
     def request_step(self, blocks: Blocks) -> None:
-        """Begin to allocate the next step, if that is done ahead of need; steps grow.
+        """Begin to allocate the next step, if the settings allow that; steps grow.
 
         Does nothing while :attr:`is_scarce` is true.
         """
@@ -261,8 +265,9 @@ class Preallocator:
     def reach(self, blocks: Blocks, least_end: int) -> None:
         """Ensure that blocks are allocated up to ``least_end``.
 
-        If a whole step does not fit, only the needed blocks are tried. Raises ``OSError`` for lack
-        of space, after which it can be tried again; the error of ``fail`` for other failures.
+        If there is no space for a whole step, only the needed blocks are allocated. Raises
+        ``OSError`` for lack of space, and the call can then be repeated; raises the error of
+        ``fail`` for other failures.
         """
         self.settle(blocks)
         if blocks.end >= least_end:
@@ -288,7 +293,7 @@ class Preallocator:
         blocks.coming = None
 
     def close(self, is_unused: Callable[[int], bool]) -> None:
-        """Stop, and delete segments created and never used, by any process.
+        """Stop, and delete prepared segments that no process has used.
 
         :param is_unused: whether the segment that starts at an offset is unused
         """
@@ -303,5 +308,5 @@ class Preallocator:
 
 
 def _never(_bytes: int) -> bool:
-    """Disk space is not watched."""
+    """Return ``False``: disk space is not watched."""
     return False

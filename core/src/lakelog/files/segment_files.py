@@ -45,7 +45,7 @@ def hindrances(
 ) -> list[BadSegment]:
     """The problems that make a recovery impossible.
 
-    A wrong length is none, as long as the names of other segments confirm the right one.
+    A wrong length is no problem if the names of other segments confirm ``size_bytes``.
     """
     segments = segment_files(directory, listing)
     found = [_stray(directory / name) for name, _ in listing if not is_segment_name(name)]
@@ -58,7 +58,7 @@ def hindrances(
 
 
 def may_be_of_another_size(length: int, size_bytes: int) -> bool:
-    """Whether a wrong length would be right for another ``segment_size_bytes``."""
+    """Whether ``length`` is wrong, but a valid ``segment_size_bytes``."""
     return length != size_bytes and length > 0 and (length % _PAGE_BYTES == 0)
 
 

@@ -1,8 +1,8 @@
-"""Skips the zeros of a file, by asking the file system and by reading.
+"""Skips the zeros of a file, by the holes that the file system reports, and by reading.
 
-The file system knows holes and unwritten blocks, until they are read: then they are in the page
-cache and count as data (``lseek(2)``, ``SEEK_DATA``; ext4). After a crash this is true for most of
-the last segment, which its owner had mapped.
+A file system reports holes and unwritten blocks only until they are read. Then they are in the page
+cache, and count as data (``lseek(2)``, ``SEEK_DATA``; ext4). After a crash this is the case for
+most of the last segment, which its owner had mapped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def next_not_zero(fd: int, position: int) -> int | None:
 
 
 def _sought(fd: int, position: int) -> int | None:
-    """``lseek`` to data; without support of the file system, everything is data."""
+    """``lseek`` to data; if the file system does not support it, all bytes count as data."""
     try:
         return os.lseek(fd, position, os.SEEK_DATA)
     except OSError as error:
@@ -51,9 +51,9 @@ def _sought(fd: int, position: int) -> int | None:
 NextData: TypeAlias = "Callable[[int], int | None]"
 """Position of the next bytes that may be non-zero, from a position on; ``None`` without any."""
 Read: TypeAlias = "Callable[[int, int], Body]"
-"""Reads from a position on, at most so many bytes."""
+"""Reads bytes, given a position and the largest length."""
 WINDOW_BYTES: Final = 4 << 20
-"""How many bytes are read at once."""
+"""The number of bytes read at once."""
 
 
 def chunks(next_data: NextData, read: Read, begin: int, stop: int) -> Iterator[tuple[int, bytes]]:
@@ -68,9 +68,9 @@ def chunks(next_data: NextData, read: Read, begin: int, stop: int) -> Iterator[t
 
 
 def last_nonzero(next_data: NextData, read: Read, begin: int, stop: int) -> int | None:
-    """The last non-zero byte between two positions."""
+    """The position of the last non-zero byte between two positions; ``None`` without one."""
     last = None
     for position, data in chunks(next_data, read, begin, stop):
-        if data != bytes(len(data)):  # faster than to strip, and nearly all bytes are zero
+        if data != bytes(len(data)):  # faster than stripping, and nearly all bytes are zero
             last = position + len(data.rstrip(b"\x00")) - 1
     return last

@@ -1,4 +1,4 @@
-"""Puts: encode, append, wait for flush and copies, answer; without calls through pluggy."""
+"""Puts: encode, append, wait for flush and copies, return; without calls through pluggy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Answer: TypeAlias = "Callable[[PutStatus | Exception], object]"
 
 Keys: TypeAlias = "str | Sequence[str] | None"
 
-# Members of an enumeration cost a tenth of a microsecond each time in Python 3.11.
+# Access to an enum member costs a tenth of a microsecond each time in Python 3.11.
 _PUT_OK: Final = PutStatus.PUT_OK
 
 
@@ -48,9 +48,9 @@ class Appender:
         flush_failed: Blame = StrategyFailed,
         replicator_failed: Blame = StrategyFailed,
     ) -> None:
-        """Keep the collaborators.
+        """Store the collaborators.
 
-        :param flush_failed: makes the error of a put whose ``flush`` raised after the append
+        :param flush_failed: builds the error of a put whose ``flush`` raised after the append
         :param replicator_failed: the same for ``replicator``
         """
         self._log = log
@@ -61,7 +61,7 @@ class Appender:
         self._health = health
         self._of_flush = blaming_flush(flush_failed)
         self._of_replicator = blaming_replicator(replicator_failed)
-        self._putting = _putting(callback, log) if admit is None else None  # it asks nobody
+        self._putting = _putting(callback, log) if admit is None else None  # it cannot call admit
         append = log.append if self._putting is None else self._putting.append
         self._append = append if admit is None else partial(_append_admitted, log, admit)
         self.answers_at_once = _all_have("answers_at_once", flush, replicator)
@@ -76,17 +76,22 @@ class Appender:
     # --- one message ---
 
     def put(self, message: Message) -> PutResult:
-        """Append one message and wait for the strategies."""
+        """Append one message, then wait for flush and copies.
+
+        Raises :class:`~lakelog.errors.PutRefused` if the message is not in the log,
+        :class:`~lakelog.errors.StrategyFailed` if it is but a strategy failed, and
+        :class:`~lakelog.errors.StoreFailed`.
+        """
         result = self._appended(message)
         return result if self.answers_at_once else self._waited(result, message.wait_store_ok)
 
     def _appended(self, message: Message) -> PutResult:
-        """Append one message; its result, before flush and copies."""
+        """Append one message; return its result without waiting for flush and copies."""
         if self._putting is not None:
             result = self._putting.put(message)
             if isinstance(result, PutResult):
                 return result
-            if type(result) is int:  # the queue that was chosen
+            if type(result) is int:  # the chosen queue id
                 message = attrs.evolve(message, queue_id=result)
         if self._health.refusal is not None:
             raise self._health.refused()
@@ -100,7 +105,10 @@ class Appender:
     def bound(
         self, topic: str, tags: str | None, queue_id: int | None
     ) -> Callable[[Body, Keys], PutResult]:
-        """A function that puts a message of ``topic`` from body and keys: fast single puts."""
+        """Return a function that puts a message of ``topic`` from its body and keys.
+
+        It is the fastest way for single messages.
+        """
         put = None if self._putting is None else self._putting.bound(topic, tags, queue_id)
         waited = None if self.answers_at_once else self._waited
 
@@ -155,7 +163,10 @@ class Appender:
     # --- many messages ---
 
     def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
-        """Append many messages, in order, with one wait for all."""
+        """Append many messages, in order, with one wait for all; raises as :meth:`put`.
+
+        A batch larger than a segment is split, with one wait per piece.
+        """
         if self._health.refusal is not None:
             raise self._health.refused()
         if not messages:
@@ -201,7 +212,7 @@ class Appender:
         future = PutFuture()
         try:
             appended = future.appended = self._appended(message)
-        except Exception as error:  # noqa: BLE001  # of a wrong argument too: the future gives it to the caller
+        except Exception as error:  # noqa: BLE001  # for a wrong argument too: the future holds the error
             future.set_exception(error)
             return future
         end = future.end_offset = appended.end_offset
@@ -221,7 +232,7 @@ class Appender:
     def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
         """Append many messages now; the future receives the result or error of :meth:`put_batch`.
 
-        A batch that must be split is waited for.
+        If the batch must be split, this call blocks until all pieces have their outcome.
         """
         future = BatchFuture()
         try:
@@ -288,7 +299,10 @@ class Appender:
         return self._log.sync()
 
     def close(self) -> None:
-        """Append and flush the rest; raises the errors of the strategies."""
+        """Settle the asynchronous puts, refuse further ones, and close the strategies.
+
+        Raises the errors of the strategies.
+        """
         self._submitting.close()
         self._health.refuse("the store is closed")
         self._log.settle()
@@ -300,7 +314,7 @@ class Appender:
 
 
 def _not_so(_: int) -> PutStatus | None:
-    """The flush strategy has no ``wait``."""
+    """Return ``None``: the strategy has no ``wait``, or puts also wait for copies."""
 
 
 def _append_admitted(log: CommitLog, admit: Callable[[int], None], batch: EncodedBatch) -> int:
@@ -317,7 +331,7 @@ def _hand_over(batch: EncodedBatch, future: BatchFuture, outcome: PutStatus | Ex
 
 
 def _about(results: Callable[[PutStatus], Sequence[PutResult]], error: Exception) -> Exception:
-    """Return ``error``; if a strategy failed, with the messages that are in the log."""
+    """Return ``error``; a ``StrategyFailed`` gets the results of the messages in the log."""
     return error.of(results(error.status)) if isinstance(error, StrategyFailed) else error
 
 
@@ -329,7 +343,7 @@ def _putting(callback: AppendCallback, log: CommitLog) -> Putting | None:
 
 
 def _all_have(trait: str, *strategies: FlushStrategy | Replicator | None) -> bool:
-    """Whether the strategies that are used declare ``trait``."""
+    """Whether all given strategies have the attribute ``trait`` set to true."""
     return all(getattr(each, trait, False) for each in strategies if each is not None)
 
 

@@ -1,6 +1,7 @@
-"""The wait of asynchronous puts in stores whose puts wait in their own thread for sync or copies.
+"""Waits for sync and copies in place of the callers of asynchronous puts.
 
-One thread waits in place of the callers: once for all messages that were appended meanwhile.
+Used if the flush strategy has no ``submit_later``, or if puts wait for copies. One thread waits
+once for all messages that were appended during its former wait.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from lakelog_interfaces.errors import ThreadNotStarted
 
 Submit: TypeAlias = "Callable[[Sequence[PutFuture]], object]"
 MAX_WAITING: Final = 65_536
-"""A caller waits while this many messages wait before its own."""
+"""The largest number of waiting messages; a further caller blocks."""
 
 
 class AsyncPutQueue:
-    """Collects puts while earlier ones are being submitted.
+    """Collects puts while earlier ones are being submitted; thread-safe.
 
-    :param submit: submits the end of the last one, and has all settled; may block
+    :param submit: submits the end of the last put, and settles all; may block
     """
 
     def __init__(self, submit: Submit) -> None:
@@ -34,7 +35,7 @@ class AsyncPutQueue:
         self._thread: Thread | None = None
 
     def put(self, future: PutFuture) -> None:
-        """Let the thread submit an appended put; without a thread, submit it here."""
+        """Add an appended put for the thread; if none can be started, submit the put here."""
         with self._changed:
             while len(self._waiting) >= MAX_WAITING and self._is_elsewhere():
                 self._changed.wait()
@@ -52,7 +53,7 @@ class AsyncPutQueue:
         return self._thread is not None and not self._closed
 
     def _is_elsewhere(self) -> bool:
-        """Whether another thread makes room; a callback runs in that thread itself."""
+        """Whether another thread takes the waiting puts; false in a callback in that thread."""
         return not self._closed and self._thread is not None and self._thread.ident != get_ident()
 
     def _run(self) -> None:
@@ -73,7 +74,7 @@ class AsyncPutQueue:
         return burst
 
     def serve(self, _: PutFuture) -> None:
-        """Submit the collected puts: a callback waits for one of them, maybe in the thread."""
+        """Submit the collected puts here: a callback waits for one, maybe in the thread itself."""
         with self._changed:
             burst = self._take()
         if burst:

@@ -1,6 +1,6 @@
 """The commit log: appends encoded batches in the append section, and makes them durable on request.
 
-The section is held for placing and copying alone; encoding comes before it, waiting after it.
+The section is held only to place and copy a batch. Encoding comes before it, waiting after it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SYNCING: Final = 9
 """The byte that the syncing process locks."""
 _POLL_S: Final = 0.001
 
-# Members of an enumeration cost a tenth of a microsecond each time in Python 3.11.
+# Access to an enum member costs a tenth of a microsecond each time in Python 3.11.
 _PUT_OK: Final = AppendStatus.PUT_OK
 _END_OF_FILE: Final = AppendStatus.END_OF_FILE
 _REFUSALS = {
@@ -74,17 +74,22 @@ _REFUSALS = {
 
 
 class CommitLog:
-    """The log of one store, as one process appends to it.
+    """The log of one store in one process that appends to it.
 
-    :ivar positions: its positions
+    Compiled code uses the public attributes to append single messages.
+
+    :ivar positions: the positions of the log
     :ivar staged: whether bytes reach the page cache by ``commit`` only
-    :ivar copies: how far copies have the log
+    :ivar copies: the end of the log that copies have
     :ivar sleeper: wakes :meth:`wait_moved` for appends and syncs of any process
     :ivar on_synced: called when a sync of this process has moved the durable end
-    :ivar memory: the shared page; :ivar layout: the places of its words, by name
-    :ivar lock: of the append section, as the accelerator made it
-    :ivar section: the append section; :ivar segments: with the ``window`` to write to
-    :ivar table: of queue ends; :ivar health: puts are accepted while its ``refusal`` is ``None``
+    :ivar memory: the shared page
+    :ivar layout: the module with the positions of its words
+    :ivar lock: the lock of the append section; a compiled one if there is an accelerator
+    :ivar section: the append section
+    :ivar segments: the segments, with the ``window`` that compiled code may write to
+    :ivar table: the table of queue ends
+    :ivar health: puts are accepted while its ``refusal`` is ``None``
     """
 
     sleeper: Sleeper | None = None
@@ -127,7 +132,10 @@ class CommitLog:
         self.on_synced: Callable[[], None] = lambda: None
 
     def putting(self, accelerator: Accelerator, encoder: Encoder) -> Putting | None:
-        """A function of compiled code that encodes and appends a message; see ``accelerate``."""
+        """The object of compiled code that appends messages; see ``accelerate.Putting``.
+
+        ``None`` with a staged writer, or if ``accelerator`` does not support this log.
+        """
         return None if self.staged else accelerator.putting(encoder, self)
 
     def _paused(self) -> str | None:
@@ -140,7 +148,10 @@ class CommitLog:
         return None
 
     def failed(self, error: OSError | None) -> Exception:
-        """Fail the store with an error of this process, or report another process's failure."""
+        """Fail the store with an error of this process, or, given ``None``, of another process.
+
+        :returns: the error to raise
+        """
         if error is not None:
             self._page.fail(str(error))
         return self.health.fail(error or RuntimeError(self._page.failure or "unknown"))
@@ -148,7 +159,7 @@ class CommitLog:
     # --- append ---
 
     def append(self, batch: EncodedBatch) -> int:
-        """Append ``batch`` to the log; return the offset behind it.
+        """Append ``batch`` to the log; return the offset behind it, in bytes.
 
         An exception from a signal handler may be raised even though ``batch`` is in the log.
 
@@ -170,7 +181,7 @@ class CommitLog:
         except BaseException:
             if section.is_mine():
                 section.leave()
-            self.positions.moved()  # it may be in the log
+            self.positions.moved()  # the batch may be in the log
             raise
         return end
 
@@ -277,10 +288,10 @@ class CommitLog:
         An idle process would otherwise keep deleted segments on the disk.
         """
         self.section.let_go()
-        self.positions.moved()  # who waits in this process alone is to wait for all
+        self.positions.moved()  # a waiter for this process's appends must wait for those of all
         segments = self.segments
         if self.positions.appended > segments.active_offset + segments.size_bytes:
-            with suppress(LakelogError):  # the next put is told
+            with suppress(LakelogError):  # the next put raises it
                 self._inside(lambda: self._follow(self.positions.appended))
         segments.release()
 
@@ -299,8 +310,8 @@ class CommitLog:
         """Wait for an append in progress; none follows once puts are refused."""
         with suppress(StoreFailed):
             while True:
-                with suppress(PutRefused):  # somebody takes long
-                    self._inside(lambda: None)  # repairs what a signal's handler has cut short
+                with suppress(PutRefused):  # another append takes long: wait again
+                    self._inside(lambda: None)  # repairs an append that a signal interrupted
                     return
 
     # --- a replica ---
@@ -335,13 +346,13 @@ class CommitLog:
         section.finish()
 
     def vouch(self, vouched: VouchedEnd) -> None:
-        """Let no sync claim more than ``vouched`` from now on; it never goes back."""
+        """Limit the durable end to ``vouched`` for all further syncs; it must not decrease."""
         self._files.vouched = vouched
 
     def sync_received(self) -> int:
-        """On a replica, sync what nobody may vouch for, too, and claim nothing.
+        """On a replica, sync all received bytes without moving the durable end.
 
-        :returns: the end of the bytes that are durable here
+        :returns: the end of the bytes that are durable here; without a replica, the durable end
 
         Raises :class:`~lakelog.errors.StoreFailed`.
         """
@@ -354,11 +365,11 @@ class CommitLog:
 
     @property
     def syncable(self) -> int:
-        """End of the bytes that a sync makes durable: all, or those that a master vouches for."""
+        """End of the bytes that a sync makes durable; on a replica, of those vouched for."""
         vouched = self._files.vouched
         return self.positions.appended if vouched is None else vouched.end_offset
 
-    # --- durability: the log as a flush strategy sees it ---
+    # --- durability: the interface to flush strategies ---
 
     @property
     def appended(self) -> int:
@@ -371,7 +382,10 @@ class CommitLog:
         return self.positions.flushed
 
     def commit(self) -> int:
-        """Hand staged bytes to the page cache; return the end visible to other processes."""
+        """Write staged bytes to the page cache; return the end visible to other processes.
+
+        Raises :class:`~lakelog.errors.StoreFailed`.
+        """
         with self._failing():
             end = self._files.commit()
         if self.staged:
@@ -382,19 +396,23 @@ class CommitLog:
         """Make everything appended before the call durable; return the new ``flushed``.
 
         After one failure all later calls fail: bytes not durable by then never count as durable.
+        Raises :class:`~lakelog.errors.StoreFailed`.
         """
         with self._failing():
             self._sync.reach(self.syncable, math.inf)
         return self.positions.flushed
 
     def try_sync(self) -> bool:
-        """As :meth:`sync`, unless another sync is running; ``True`` if done or not needed."""
+        """As :meth:`sync`, unless another sync is running; ``True`` if done or not needed.
+
+        Raises :class:`~lakelog.errors.StoreFailed`.
+        """
         with self._failing():
             return self._sync.lead(self.syncable)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Let an ``OSError`` fail the store; call ``on_synced`` if the durable end has moved."""
+        """Fail the store on an ``OSError``; call ``on_synced`` if the durable end has moved."""
         if self.health.failure is not None:
             raise self.health.failed()
         before = self.positions.flushed
@@ -407,10 +425,15 @@ class CommitLog:
             self.on_synced()
 
     def wait_flushed(self, end_offset: int, timeout_s: float, ask: Callable[[], object]) -> bool:
-        """Wait until the log is durable up to ``end_offset``; ``False`` on timeout."""
+        """Wait until the log is durable up to ``end_offset``; ``False`` on timeout.
+
+        :param ask: see :meth:`~lakelog.interfaces.Flushable.wait_flushed`
+
+        Raises :class:`~lakelog.errors.StoreFailed`.
+        """
         return self._sync.wait(end_offset, timeout_s, ask)
 
-    # --- copies: the log as a replicator sees it ---
+    # --- copies: the interface to replicators ---
 
     @property
     def waits_for_disk(self) -> bool:
@@ -451,7 +474,7 @@ class CommitLog:
 
 
 def _append_lock(callback: AppendCallback, lock: File, page: SharedPage) -> SectionLock:
-    """The compiled one, where there is compiled code; either way excludes the other."""
+    """The lock of the append section: compiled if possible; both implementations are compatible."""
     accelerator: Accelerator | None = getattr(callback, "accelerator", None)
     if accelerator is None:
         return AppendLock(lock, APPENDING, page)

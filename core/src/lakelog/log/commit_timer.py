@@ -1,8 +1,8 @@
 """Commits the buffers of staged writers to the page cache at a fixed interval.
 
-It wraps the chosen flush strategy and follows RocketMQ (``CommitRealTimeService``): every
-``interval_ms`` it commits if enough pages are dirty or the last commit is long ago. A commit that
-moved the end wakes the strategy, if the strategy wants to be woken.
+It wraps the configured flush strategy. Source: ``CommitRealTimeService`` of RocketMQ. Every
+``interval_ms`` it commits if enough pages are dirty or the last commit is long ago. Each commit
+wakes the strategy, if the strategy is :class:`~lakelog.interfaces.Wakeable`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,17 @@ class Committing:
         self._thread: Thread | None = None
 
     def start(self, log: Flushable) -> None:
-        """Start the strategy, then the timer."""
+        """Start the strategy, then the timer.
+
+        Raises the strategy's error, and :class:`~lakelog.errors.ThreadNotStarted`.
+        """
         self._inner.start(log)
         self._thread = started(
             Thread(target=self._run, args=(log,), name="lakelog-commit-staged", daemon=True)
         )
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Submit to the strategy, which may rebind this at its start."""
+        """Submit to the strategy, which may replace its ``submit`` in ``start``."""
         return self._inner.submit(end_offset, wait)
 
     def _run(self, log: Flushable) -> None:
@@ -80,4 +83,4 @@ def is_due(rules: CommitRules, appended: int, committed: int, idle_seconds: floa
 
 
 def _nobody() -> None:
-    """Do nothing: the strategy does not want to be woken."""
+    """Do nothing: the strategy is not woken."""

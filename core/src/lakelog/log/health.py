@@ -1,4 +1,4 @@
-"""Whether a store accepts puts: refused temporarily, or until the next open."""
+"""Whether a store accepts puts, or refuses them temporarily or until the next open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Health:
     :ivar refusal: why puts are refused; ``None`` while they are accepted
     :ivar paused: why puts are refused temporarily, if they are
     :ivar failure: the error that failed the store, if any
-    :ivar elsewhere: why another process stops all puts, if one does
+    :ivar elsewhere: returns why another process stops all puts; ``None`` if none does
     """
 
     def __init__(self, path: Path, on_failure: Callable[[BaseException], None]) -> None:
@@ -41,7 +41,7 @@ class Health:
         self._listeners.insert(0, on_failure)
 
     def refuse(self, why: str) -> None:
-        """Refuse all further puts."""
+        """Refuse all further puts; the first reason is kept."""
         with self._lock:
             if not self._for_good:
                 self.refusal, self._for_good = why, True
@@ -51,7 +51,7 @@ class Health:
         self.refusal, self._for_good = why, True
 
     def pause(self, why: str) -> None:
-        """Refuse puts until :meth:`unpause`; a closed or failed store stays so."""
+        """Refuse puts until :meth:`unpause`; a closed or failed store stays closed or failed."""
         with self._lock:
             is_news, self.paused = self.paused is None, why
             if not self._for_good:
@@ -69,7 +69,7 @@ class Health:
             _LOG.info("%s: puts are accepted again", self.path)
 
     def lacks_room(self, why: str) -> None:
-        """Note that the log cannot grow; a put that needs more room tries again, or is refused."""
+        """Note that the log cannot grow; each put that needs space tries again to allocate it."""
         if not self._lacks_room:
             self._lacks_room = _tell(logging.WARNING, "%s: puts are refused: %s", self.path, why)
 
@@ -91,7 +91,7 @@ class Health:
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, why)
 
     def refused(self) -> PutRefused:
-        """The error for a refused put."""
+        """Build the error for a refused put."""
         return PutRefused(
             PutStatus.SERVICE_NOT_AVAILABLE, self.refusal or "the store accepts no puts"
         )
@@ -129,7 +129,7 @@ def _nobody() -> str | None:
 
 
 def _tell(level: int, text: str, *more: object) -> bool:
-    """Log in a thread: the log's lock is held here, and a handler may put into this store.
+    """Log in a thread: the append section is held here, and a log handler may put to this store.
 
     ``False`` if no thread can be started; the put itself raises the error then.
     """

@@ -1,4 +1,4 @@
-"""The log's files as the append section and group commit use them: repair and sync."""
+"""Repair and sync of the log's files, for the append section and for group commit."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ _ZEROS = bytes(1 << 20)
 
 @attrs.frozen
 class VouchedEnd:
-    """The end of the bytes of a replica that its master cannot lose; no sync claims more.
+    """The end of the bytes of a replica that its master cannot lose: a limit of the durable end.
 
-    :ivar timestamp_ms: store time of the last record before it
-    :ivar store: notes an end durably, before it is published
+    :ivar end_offset: that end, in bytes from the start of the log
+    :ivar timestamp_ms: store time of the last record before it, in ms since 1970
+    :ivar store: notes a new durable end in a file, before it is published
     """
 
     end_offset: int
@@ -47,7 +48,7 @@ class VouchedEnd:
 class LogFiles:
     """Implements the protocols ``RepairedLog`` and ``SyncedLog`` of ``lakelog.files.shared``.
 
-    :ivar vouched: on a replica, the most that counts as durable
+    :ivar vouched: on a replica, the limit of the durable end
     :ivar synced: on a replica, the end of the bytes that syncs of this process have covered
     """
 
@@ -63,7 +64,10 @@ class LogFiles:
     # --- repair ---
 
     def zero(self, start: int, end: int) -> None:
-        """Write zeros from ``start`` to ``end``; for a roll, over its blank record only."""
+        """Write zeros from ``start`` to ``end``; for a roll, over its blank record only.
+
+        Raises ``OSError``, also for a staged writer.
+        """
         self._check_writer()
         if end % self.segments.size_bytes == 0:
             end = start + BLANK.size
@@ -103,7 +107,7 @@ class LogFiles:
                 yield piece
 
     def _check_writer(self) -> None:
-        """Raise for a staged writer: bytes in its memory cannot be undone."""
+        """Raise ``OSError`` for a staged writer: it cannot take back bytes in its buffers."""
         if self.segments.staged:
             raise OSError(errno.EIO, "an append was interrupted; a staged writer cannot undo it")
 
@@ -115,11 +119,11 @@ class LogFiles:
         if vouched is not None:
             self._stamp_ms = vouched.timestamp_ms
             return vouched.end_offset
-        self._stamp_ms = words[LAST_TIMESTAMP]  # before the end: then a record before it has it
+        self._stamp_ms = words[LAST_TIMESTAMP]  # read first: a record before the end has this time
         return words[APPENDED]
 
     def commit(self) -> int:
-        """Hand staged bytes to the page cache; return the end visible to other processes."""
+        """Write staged bytes to the page cache; return the end visible to other processes."""
         if not self.segments.staged:
             return self.positions.appended
         with self._committing:
@@ -135,11 +139,12 @@ class LogFiles:
             self.vouched.store(end)
 
     def sync_bytes(self, start: int, end: int) -> None:
-        """Sync, and claim nothing; what is known to be synced on a replica is left out.
+        """Sync the bytes from ``start`` to ``end`` without moving the durable end.
 
-        For any thread. Raises ``OSError``.
+        On a replica, bytes that an earlier call has synced are skipped. Thread-safe. Raises
+        ``OSError``.
         """
-        with self._syncing:  # a signal's handler may interrupt a sync with one
+        with self._syncing:  # reentrant: a signal handler may sync during a sync
             start = max(start, self.synced)
             if start < end:
                 self.commit()

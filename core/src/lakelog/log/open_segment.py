@@ -53,7 +53,7 @@ class OpenSegment:
     """A segment open for writing.
 
     :ivar start: offset of its first byte
-    :ivar end: position up to which its writer has allocated blocks
+    :ivar end: position up to which its writer may write: the end of the allocated blocks
     """
 
     start: int

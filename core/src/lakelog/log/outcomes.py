@@ -1,6 +1,6 @@
-"""The outcomes that strategies return after an append, and the error for an invalid one.
+"""Checks the outcomes that strategies return after an append, and builds the error for a fault.
 
-The messages are in the log already. A bare error would mislead: a caller that puts again after
+The messages are in the log already. An ordinary error would mislead: a caller that puts again after
 an error stores them twice.
 """
 
@@ -18,7 +18,7 @@ from lakelog_interfaces.errors import StoreFailed, StrategyFailed
 from lakelog_interfaces.strategies import Outcome
 
 Blame: TypeAlias = "Callable[[str], StrategyFailed]"
-"""Makes the error that names a strategy and the fault."""
+"""Builds the error that names a strategy and the fault."""
 
 _PENDING: Final = ("done", "result", "add_done_callback")
 
@@ -28,7 +28,7 @@ class NoOutcomeError(Exception):
 
 
 def checked(given: Outcome) -> Outcome:
-    """Return ``given`` if it is an outcome; raise otherwise."""
+    """Return ``given`` if it is an outcome; raise :class:`NoOutcomeError` otherwise."""
     if type(given) is not PutStatus and not _is_pending(type(given)):
         raise NoOutcomeError(f"returned {given!r}, which is no PutStatus and no future of one")
     return given
@@ -40,7 +40,10 @@ def _is_pending(kind: type) -> bool:
 
 
 def known(given: Outcome) -> PutStatus:
-    """Wait for the status; raises the outcome's error."""
+    """Wait for the status.
+
+    Raises the error of the outcome, and :class:`NoOutcomeError` if it has no valid status.
+    """
     if type(given) is PutStatus:
         status = given
     else:
@@ -54,9 +57,11 @@ def known(given: Outcome) -> PutStatus:
 
 @attrs.frozen
 class Blaming:
-    """Makes the error for a strategy's fault.
+    """Builds the error for a strategy's fault.
 
+    :ivar blame: builds the error from its text
     :ivar status: for results of messages that lack only the strategy's guarantee
+    :ivar missing: the sentence of the error about that guarantee
     """
 
     blame: Blame

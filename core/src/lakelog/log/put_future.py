@@ -29,27 +29,27 @@ _HERE: Final = threading.local()
 
 
 def is_called_back() -> bool:
-    """Whether this code runs in a put's callback, in the thread that answers other puts too."""
+    """Whether this code runs in a callback of a put, in a thread that also settles other puts."""
     return getattr(_HERE, "calls_back", False)
 
 
 class AwaitableFuture(Future[T]):
     """A :class:`concurrent.futures.Future` that can also be awaited.
 
-    Its lock is made for those who wait in a thread. Callbacks and awaiting tasks need none: whoever
-    adds one looks at the state afterwards, and whoever settles sets the state first.
+    Its lock is created when a thread waits for it. Callbacks and awaiting tasks need no lock: the
+    code that adds one checks the state afterwards, and the code that settles sets the state first.
     """
 
-    _state = RUNNING  # its message is in the log, or refused: it cannot be cancelled
+    _state = RUNNING  # it cannot be cancelled: the message is in the log already, or refused
     _result: T | None = None
     _exception: BaseException | None = None
     _gate: threading.Condition | None = None
     _awaited: Sequence[asyncio.Future[None]] = ()
 
-    def __init__(self) -> None:  # in place of the base's, which makes the rest in advance
+    def __init__(self) -> None:  # replaces that of the base, which creates the lock in advance
         self._done_callbacks: list[Any] = []
 
-    if not TYPE_CHECKING:  # attributes of the base, as those who wait in a thread use them
+    if not TYPE_CHECKING:  # attributes of the base class, used if a thread waits
 
         @property
         def _condition(self) -> threading.Condition:
@@ -75,7 +75,7 @@ class AwaitableFuture(Future[T]):
         return self.result()
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """As in the base."""
+        """As in the base class, without a lock."""
         if self._state == FINISHED:
             super().add_done_callback(fn)  # calls it
             return
@@ -92,8 +92,8 @@ class AwaitableFuture(Future[T]):
 class PutFuture(AwaitableFuture[PutResult]):
     """The result of one message.
 
-    :ivar appended: its result if the message is in the log, without the outcome of the flush
-    :ivar end_offset, deadline: see ``AppendedPut`` of ``lakelog.interfaces``
+    :ivar appended: the result of a message in the log, before the outcome of the flush is known
+    :ivar end_offset: see :class:`~lakelog.interfaces.AppendedPut`, also for ``deadline``
     """
 
     appended: PutResult
@@ -101,7 +101,10 @@ class PutFuture(AwaitableFuture[PutResult]):
     deadline: float
 
     def result(self, timeout: float | None = None) -> PutResult:
-        """As in the base, without its lock where the result is known."""
+        """As in the base class, but without a lock if the result is known.
+
+        :param timeout: in seconds
+        """
         if self._state == FINISHED and self._exception is None:
             return cast("PutResult", self._result)
         serve: Serve | None = getattr(_HERE, "serve", None)
@@ -115,7 +118,7 @@ class BatchFuture(AwaitableFuture[Sequence[PutResult]]):
 
 
 def settle(futures: Iterable[PutFuture]) -> None:
-    """Set the result of each to ``appended``, then wake and call those who wait."""
+    """Set the result of each to ``appended``, then wake its waiters and run its callbacks."""
     awaited, called = list[Any](), list[PutFuture]()
     accelerator = current()
     if accelerator is not None:
@@ -139,7 +142,8 @@ def settle_appended(
 ) -> None:
     """Settle the futures of messages that are in the log; an event loop is woken once for all.
 
-    :param serve: called by a callback that waits for a put, in the thread that would settle it
+    :param outcome: the status of all, or the error of the flush strategy or replicator
+    :param serve: called with a put for which a callback waits, in the thread that would settle it
     """
     before, _HERE.serve = getattr(_HERE, "serve", None), serve
     try:
@@ -160,7 +164,7 @@ def settle_appended(
 
 
 def _call(futures: Iterable[AwaitableFuture[Any]]) -> None:
-    """Run the callbacks; each is removed, and so called, by one thread only."""
+    """Run the callbacks; one thread removes and calls each."""
     before, _HERE.calls_back = is_called_back(), True
     try:
         for future in futures:
@@ -179,7 +183,7 @@ def _call(futures: Iterable[AwaitableFuture[Any]]) -> None:
 
 
 def _wake(waiting: Iterable[asyncio.Future[None]]) -> None:
-    """Wake each event loop once; a closed loop has no waiters any more."""
+    """Wake each event loop once; closed loops are ignored."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for each in waiting:
         loops.setdefault(each.get_loop(), []).append(each)

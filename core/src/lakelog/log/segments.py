@@ -25,7 +25,7 @@ MOST_MAPS: Final = 64
 
 
 def _ignore(_start_offset: int) -> None:
-    """Do nothing."""
+    """Do nothing: no listener is set."""
 
 
 class Segments:
@@ -88,7 +88,7 @@ class Segments:
     def _first(self) -> OpenSegment:
         try:
             return self._new(self.active_offset)
-        except BaseException:  # Ctrl-C too: what was made must go
+        except BaseException:  # Ctrl-C too: remove the files created so far
             self._preallocator.close(lambda _: True)  # no other process has the store open
             raise
 
@@ -108,7 +108,7 @@ class Segments:
     def _use(self, opened: OpenSegment) -> None:
         """Make it the active segment.
 
-        No call stands between the stores, so a signal handler sees none or all of them.
+        There is no call between the stores, so a signal handler runs before or after all of them.
         """
         reserved = opened.start + opened.end // 2
         window = opened.window(self.size_bytes, reserved)
@@ -126,7 +126,11 @@ class Segments:
         return max(self.active_offset, end - end % self.size_bytes)
 
     def view(self, offset: int, length: int) -> memoryview:
-        """A view of at most ``length`` bytes at ``offset``, within one segment; no copy."""
+        """A view of at most ``length`` bytes at ``offset``, within one segment; no copy.
+
+        Raises :class:`~lakelog.errors.OffsetOutOfRange`, and ``OSError`` if the file cannot be
+        mapped.
+        """
         start = offset - offset % self.size_bytes
         position = offset - start
         length = min(length, self.size_bytes - position)
@@ -173,7 +177,7 @@ class Segments:
         return segment
 
     def _keep(self, start: int) -> None:
-        """Mark its map as the latest one, and close the oldest; never this one."""
+        """Mark the map of ``start`` as the latest, and drop the oldest if there are too many."""
         self._maps.pop(start, None)
         self._maps[start] = None
         if len(self._maps) > MOST_MAPS:
@@ -192,7 +196,7 @@ class Segments:
         raise deleted(start, self._positions.minimum)
 
     def prepare_next(self) -> None:
-        """Start making the next segment ahead of need."""
+        """Begin to create the next segment ahead of need."""
         self._preallocator.request(self.active_offset + self.size_bytes)
 
     def reserve(self, offset: int, end_offset: int) -> bool:
@@ -227,7 +231,10 @@ class Segments:
             self._prepared = self._new(self.active_offset + self.size_bytes, length)
 
     def roll(self) -> None:
-        """Continue in the prepared segment; safe to repeat after an interrupted roll."""
+        """Continue in the prepared segment; safe to repeat after an interrupted roll.
+
+        Raises ``ValueError`` without a prepared segment.
+        """
         opened = self._prepared
         if opened is None:
             raise ValueError("no segment was prepared")
@@ -238,8 +245,8 @@ class Segments:
     def follow(self, position: int) -> None:
         """Continue at ``position``, the end of the log, in a segment begun by another process.
 
-        If that process died before it made the segment, it is made here; raises ``OSError`` if
-        that fails.
+        If that process died before it created the segment, this process creates it; raises
+        ``OSError`` if that fails.
         """
         start = position - position % self.size_bytes
         self._let_go_of_prepared(but=start)
@@ -261,7 +268,7 @@ class Segments:
         """Make another segment the active one; idempotent."""
         start = opened.start
         with self._keeping:
-            self._maps.pop(start, None)  # it was mapped to read another process's records
+            self._maps.pop(start, None)  # it may be mapped to read records of another process
             self.open_segments[start] = opened.writer
         if self._unsynced[-1].start != start:
             self._unsynced.append(opened)
@@ -289,7 +296,7 @@ class Segments:
             file.write_at(offset - start, data)
 
     def commit(self) -> int:
-        """Hand staged bytes to the page cache, in log order; return their end."""
+        """Write staged bytes to the page cache, in log order; return the offset of their end."""
         return [each.commit() for each in list(self._unsynced)][-1]
 
     def sync(self, start: int, end: int) -> None:
@@ -308,7 +315,7 @@ class Segments:
             else:
                 sync_file(self._maker.files, self._maker.path(at))
         if any(at not in own for at in starts):
-            self._maker.files.sync_dir(self._maker.directory)  # its maker may have died before this
+            self._maker.files.sync_dir(self._maker.directory)  # its creator may have died before
         for each in sealed:
             if each.start + self.size_bytes <= end:
                 self._retire(each)
@@ -324,7 +331,7 @@ class Segments:
     def readers(self, start: int) -> int:
         """The number of maps of a sealed segment that still have views.
 
-        Its own cached map is dropped first, since a map cannot tell its holders apart.
+        The map cached here is dropped first, since it would be counted too.
         """
         if start not in self._alive:
             return 0
@@ -345,10 +352,10 @@ class Segments:
         )
 
     def retreat(self) -> int:
-        """Give up the first segment, return the new first offset; :meth:`remove` deletes the file.
+        """Exclude the first segment from the log; return the new first offset.
 
-        Held views stay valid; new ones are refused. A segment that is active or not durable is
-        never given up, since a sync may be using its file.
+        The file stays until :meth:`remove`. Existing views stay valid; new ones are refused. Raises
+        ``ValueError`` for a segment that is active or not durable, since a sync may use its file.
         """
         start = self.first_offset
         if start == self.active_offset:
@@ -360,7 +367,7 @@ class Segments:
         return self.first_offset
 
     def remove(self, start: int) -> None:
-        """Delete the file of a segment that was given up, durably; a missing file is no error.
+        """Delete the file of a segment after :meth:`retreat`, durably; a missing file is no error.
 
         Raises ``OSError`` if it cannot be deleted, and
         :class:`~lakelog.files.preallocation.MakingFailed` if the outcome is unknown.
@@ -369,7 +376,7 @@ class Segments:
 
     def _forget(self, start: int) -> None:
         with self._keeping:
-            # the sync that retired it has closed its writer
+            # Its writer is closed already, since the segment is durable.
             self.open_segments.pop(start, None)
             self._maps.pop(start, None)
             self._alive.pop(start, None)
@@ -377,7 +384,7 @@ class Segments:
     def close(self, *, keep: bool = False) -> None:
         """Close all files, and delete unused segments; a second call does nothing.
 
-        :param keep: delete none, as other processes may use them
+        :param keep: whether to delete none, since other processes may use them
         """
         self._let_go_of_prepared()
         self.window = None
@@ -391,7 +398,10 @@ class Segments:
         self._preallocator.close(lambda start: not keep and start > end)
 
     def remove_unused(self) -> None:
-        """Delete segments behind the end of the log, of any process; for a process alone."""
+        """Delete segments behind the end of the log, by whichever process they were created.
+
+        No other process may have the store open.
+        """
         maker = self._maker
         for each in reversed(segment_files(maker.directory, maker.files.list(maker.directory))):
             if each.start_offset > self._positions.appended:

@@ -33,7 +33,11 @@ from lakelog_interfaces.errors import NotAStore, ReadFailed, StoreError
 
 @attrs.frozen
 class StoreDirectory:
-    """:ivar path: the store directory; :ivar commitlog: the directory of its segments."""
+    """A store directory, which may be missing.
+
+    :ivar path: the store directory
+    :ivar commitlog: the directory of its segments
+    """
 
     files: FileSystem
     path: Path
@@ -41,7 +45,7 @@ class StoreDirectory:
 
     @classmethod
     def of(cls, files: FileSystem, path: Path, core: StoreSettings) -> StoreDirectory:
-        """The directory of a store with these settings."""
+        """The directory ``path`` of a store with these settings."""
         return cls(files, path, core.commitlog(path))
 
     def is_new(self) -> bool:
@@ -67,7 +71,7 @@ class StoreDirectory:
         return True
 
     def is_new_or_being_made(self) -> bool | None:
-        """:meth:`is_new`; ``None`` if unknown because another owner is creating the store."""
+        """As :meth:`is_new`; ``None`` if unknown because another owner is creating the store."""
         try:
             return self.is_new()
         except NotAStore:
@@ -137,10 +141,10 @@ class StoreDirectory:
             raise NotAStore("no store is here; is the path right?", path=self.path)
 
     def check_segments(self, size_bytes: int) -> None:
-        """Raise :class:`~lakelog.errors.BadSegment` if not even a recovery is possible.
+        """Raise :class:`~lakelog.errors.BadSegment` if a recovery is impossible.
 
         Causes are files that are not segments, segments of another size, and missing segments.
-        Changes nothing; recovery mends other wrong lengths.
+        Changes nothing; recovery corrects other wrong lengths.
         """
         for problem in hindrances(self.commitlog, self.files.list(self.commitlog), size_bytes):
             raise problem
@@ -169,7 +173,7 @@ def readable(error: OSError, path: Path) -> StoreError:
 
 
 def unread(error: OSError, path: Path) -> ReadFailed:
-    """The same for a failed read, which may be repeated."""
+    """As :func:`readable`, for a failed read, which may be repeated."""
     return ReadFailed(_words(error), path=error.filename or path, error=error)
 
 
@@ -194,4 +198,4 @@ _ADVICE: Final = {
     errno.ENOLCK: "check that its file system supports locks",
     errno.ENFILE: "raise the system's limit of open files",
 }
-"""What to do, by error number; empty where that depends on more."""
+"""The advice to users, by error number."""

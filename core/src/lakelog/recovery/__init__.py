@@ -1,4 +1,4 @@
-"""Recovery: determines what a log holds after a stop, and repairs what can be repaired.
+"""Recovery: determines the content and the end of a log after a stop, and repairs the log.
 
 :mod:`.examine` only reads; :mod:`.apply` makes all changes.
 """

@@ -2,14 +2,14 @@
 
 Each step is durable before the next one:
 
-1. note what is missing,
-2. copy to quarantine: the tail, and damage that contains unproved whole records,
+1. note the missing records,
+2. copy to quarantine: the tail, gaps to be filled, and damage with unproved whole records,
 3. remove files behind the end, the last one first,
 4. correct file lengths,
 5. zero the tail,
-6. sync what an unclean stop may have left unsynced,
+6. sync the segments that were read, if the stop was unclean,
 7. note the damage,
-8. lower the checkpoint.
+8. correct the checkpoint.
 
 Gaps are filled last, after queues and index have dropped their entries there, see :mod:`.gaps`.
 After an interruption at any point the next recovery finds the same end, and continues.
@@ -49,7 +49,7 @@ _UNPROVED: Final = "whole records in it are not proved; it stays in the log, as 
 
 
 def mend(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> RecoveryReport:
-    """Carry out the plan for a locked store; return the report.
+    """Carry out the plan for a locked store; return the report, with the quarantined copies.
 
     Raises :class:`~lakelog.errors.StoreError` and ``OSError``.
     """
@@ -118,12 +118,12 @@ def _correct_lengths(files: FileSystem, lengths: Iterable[Length], removed: set[
     for each in lengths:
         if each.path not in removed:
             with closing(files.open(each.path, write=True)) as file:
-                file.truncate(each.expected)  # an append allocates blocks later
+                file.truncate(each.expected)  # later appends allocate the blocks
                 file.sync()
 
 
 def _sync(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> None:
-    """Sync what was read: its writer may have died before a sync."""
+    """Sync the segments that were read: their writer may have died before a sync."""
     files = directory.files
     for each in segment_files(directory.commitlog, files.list(directory.commitlog)):
         if plan.report.start_offset < each.start_offset + size_bytes and each.start_offset < (
@@ -132,13 +132,13 @@ def _sync(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> Non
             sync_file(files, each.path)
     if directory.commitlog.is_dir():
         files.sync_dir(directory.commitlog)
-    own = directory.path / OWN_DIR  # for a tombstone, which the queues depend on from now on
+    own = directory.path / OWN_DIR  # it may hold tombstones, on which the queues depend from now on
     if own.is_dir():
         files.sync_dir(own)
 
 
 def _not_zero(position: int, data: bytes) -> Iterator[tuple[int, int]]:
-    """The non-zero pages of ``data``, as runs: writing zeros into a hole would use blocks."""
+    """The runs of non-zero pages in ``data``; writing zeros to others would fill holes."""
     start = at = position
     stop = position + len(data)
     while at < stop:
@@ -153,7 +153,7 @@ def _not_zero(position: int, data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _wipe(files: FileSystem, found: Iterable[Tail], size_bytes: int) -> None:
-    """Zero the bytes behind the end, so that no later recovery takes them for records."""
+    """Zero the bytes behind the end, so that no later recovery finds records in them."""
     for each in found:
         if each.position >= size_bytes:
             continue  # the file ends before it
@@ -168,8 +168,8 @@ def _wipe(files: FileSystem, found: Iterable[Tail], size_bytes: int) -> None:
 class BackgroundSync:
     """Syncs the segments of a locked store in its own thread, while recovery reads them.
 
-    The writer may have died before a sync, so everything found must be synced before it counts.
-    :func:`mend` does that; bytes written back by then cost it nothing.
+    The writer may have died before a sync, so all records found must be synced before they count.
+    :func:`mend` does that, and takes less time if they are synced already.
     """
 
     def __init__(self, directory: StoreDirectory, size_bytes: int) -> None:
@@ -182,7 +182,7 @@ class BackgroundSync:
     def begin(self, start_offset: int) -> None:
         """Sync each segment that ends behind ``start_offset``.
 
-        Does nothing with replaced files (tests), which need all calls in one order. If no thread
+        Does nothing with replaced files, since tests need all calls in a fixed order. If no thread
         can be started, :func:`mend` does all the work.
         """
         if type(self._directory.files) is RealFileSystem:
@@ -197,7 +197,7 @@ class BackgroundSync:
                 sync_file(files, each.path)
 
     def end(self) -> None:
-        """Wait for the last sync; raises the error of any sync."""
+        """Finish, as :meth:`leave`; raises the ``OSError`` of any sync."""
         self.leave()
         if self._running is not None:
             self._running.result()

@@ -1,8 +1,8 @@
 """Opens a store by the note of its clean stop, if nothing was written since.
 
 The note alone is not enough. The segments must be those of the note. The last record must be whole
-and end where the note says. The queues must hold what they held and reach no further. If anything
-differs, the log is read as after any other stop.
+and end at the offset of the note. The queues must have all units of their last sync, and none
+behind the end. If anything differs, the log is read as after any other stop.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ def note_clean_stop(
 ) -> None:
     """Write the note for a store whose files are closed, before ``abort`` is removed.
 
-    The note only saves time: if it cannot be written, the next open reads more.
+    The note only saves time. If it cannot be written, a warning is logged, and the next open reads
+    more.
 
-    :param next_offsets: of all queues
+    :param next_offsets: the next queue offset of every queue
     """
     files, path = directory.files, directory.path
     kept = read_kept(files, path).ends
@@ -103,7 +104,7 @@ def _is_of(stop: CleanStop, core: StoreSettings, segments: Sequence[SegmentFile]
 
 
 def _queues_agree(end_offset: int, kept: DurableQueueEnds, ends: Mapping[Queue, QueueEnd]) -> bool:
-    """Whether the queues have everything from their last sync, and nothing behind the end."""
+    """Whether the queues have all units of their last sync, and none behind the end of the log."""
     if any(queue not in ends or ends[queue].end < end for queue, end in kept.ends.items()):
         return False
     return all(each.reached <= end_offset and each.highest < end_offset for each in ends.values())
@@ -112,7 +113,10 @@ def _queues_agree(end_offset: int, kept: DurableQueueEnds, ends: Mapping[Queue, 
 def _last_record(
     directory: StoreDirectory, stop: CleanStop, kept: DurableQueueEnds
 ) -> QueueOffsetSurvey | None:
-    """The last record, if it is whole, is the last one of the queues, and zeros follow."""
+    """The survey of the last record; ``None`` if it is not whole or not that of the queues.
+
+    Only a blank record may follow it up to the end of the log.
+    """
     end, size = stop.end_offset, stop.segment_size_bytes
     if not kept.marks:
         return QueueOffsetSurvey(end, end) if end == stop.minimum else None

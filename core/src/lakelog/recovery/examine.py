@@ -1,4 +1,4 @@
-"""Determines what a log holds and what has to be done about it; changes nothing.
+"""Determines the content and the end of a log, and plans its repair; changes nothing.
 
 Bytes that are not whole records are damage if a proved record follows. Otherwise they belong to the
 tail, and the log ends before them.
@@ -52,10 +52,10 @@ _NOTHING: Final = "there is no log yet"
 
 @attrs.frozen
 class RecoveryPlan:
-    """The findings, and the actions to take.
+    """The findings of an examination, and the actions to take.
 
-    :ivar report: what would be done
-    :ivar found: what was read, and the next queue offsets
+    :ivar report: the report of a dry run
+    :ivar found: the survey of the records read, with the next queue offsets
     :ivar damage: ranges without whole records, followed by proved records
     :ivar tails: ranges to move to quarantine, in log order
     :ivar lengths: files of a wrong length
@@ -80,7 +80,7 @@ class RecoveryPlan:
 
     @property
     def minimum(self) -> int:
-        """First byte of the log."""
+        """Offset of the first byte of the log."""
         return self.report.minimum
 
     @property
@@ -101,8 +101,10 @@ def examine(
 
     :param on_unclean: called before reading, with its start offset, after an unclean stop
 
-    Raises :class:`~lakelog.errors.BadSegment` if no recovery is possible: over missing segments
-    and over files that are not segments, and over damage with ``on_damage = "refuse"``.
+    Raises :class:`~lakelog.errors.BadSegment` if segments are missing, if files are not segments,
+    and, with ``on_damage = "refuse"``, for damage and for missing records. Raises
+    :class:`~lakelog.errors.StoreError` if there is no segment although other files show a log, and
+    :class:`~lakelog.errors.ReadFailed`.
     """
     begun = time.monotonic()
     directory.check_segments(core.segment_size_bytes)
@@ -151,7 +153,7 @@ class _Reading:
 
     @property
     def cut(self) -> int | None:
-        """Where a replica differs from its master; the log ends there."""
+        """The offset from which on a replica differs from its master; the log ends there."""
         return None if self.replica is None else self.replica.cut
 
     def left_unchanged(self, begun: float) -> RecoveryPlan | None:
@@ -281,7 +283,7 @@ class _Reading:
         return start
 
     def _noted(self, start: int) -> tuple[Damage, ...]:
-        """Known damage before ``start``, assumed to be unchanged."""
+        """Known damage before ``start``, where nothing is read; it is assumed to be unchanged."""
         return noted_before(self.directory, self.size, self.segments[0].start_offset, start)
 
     def _proof(self, found: QueueOffsetSurvey, checkpoint: StoreCheckpoint) -> Proof:
@@ -299,13 +301,16 @@ class _Reading:
         )
 
     def _whole_end(self, checkpoint: StoreCheckpoint) -> int | None:
-        """The offset from which on a gap ends the log; a replica receives again what it lacks."""
+        """The offset from which on a gap ends the log; a replica then receives the rest again."""
         if self.replica is not None:
             return checkpoint.confirm_offset
         return None if self.clean else whole_end(self.directory.files, self.directory.path)
 
     def _complete_offsets(self, found: QueueOffsetSurvey, ends: Mapping[Queue, QueueEnd]) -> None:
-        """Add queue ends of messages not read or deleted; units of cut records do not count."""
+        """Raise the next offsets to the ends of the queues, for messages that were not read.
+
+        They may be deleted, or before the start of reading. Units of cut records do not count.
+        """
         files, path = self.directory.files, self.directory.path
         for queue, each in settled_ends(files, path, ends, found.end_offset).items():
             found.settle(queue, each.end, each.reached)
@@ -314,9 +319,9 @@ class _Reading:
     def _add_up(
         self, pieces: Iterator[Piece], found: QueueOffsetSurvey, proof: Proof, gaps: GapFiller
     ) -> tuple[tuple[Damage, ...], Cut | None]:
-        """Count the records of the log; damage counts only if a record follows.
+        """Count the records of the log; return the damage followed by a record, and the cut.
 
-        The second result is the cut made by the settings, if any.
+        The cut is that of ``on_damage = "truncate"``, if any.
         """
         cut = None
         damage: list[Damage] = []
@@ -360,10 +365,11 @@ def _marked(damage: Damage, refused: Sequence[int]) -> Damage:
 def _right(
     checkpoint: StoreCheckpoint, found: QueueOffsetSurvey, *, proved: bool
 ) -> StoreCheckpoint | None:
-    """A checkpoint that claims no more than was found; ``None`` if the present one does not.
+    """The checkpoint, limited to the log as found; ``None`` if it need not change.
 
-    :param proved: it then also confirms the records behind damage. They are synced before it is
-        written, but their proof (such as a queue unit) may be lost before the next recovery
+    :param proved: whether to confirm the whole log, so that the records behind damage stay proved.
+        They are synced before the checkpoint is written, but their proof, such as a queue unit, may
+        be lost before the next recovery
     """
     last_ms = found.highest_timestamp_ms
     end = found.end_offset

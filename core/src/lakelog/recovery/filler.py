@@ -53,10 +53,11 @@ _LIMITS: Final = Limits(MOST_FILLER_BYTES, MOST_FILLER_BYTES)
 class LogGap:
     """A range of one segment without a whole record, followed by a record.
 
-    :ivar offset: the first byte; :ivar end_offset: behind the last one
+    :ivar offset: offset of the first byte
+    :ivar end_offset: offset behind the last byte
     :ivar reason: the problem
-    :ivar store_timestamp_ms: store time of the record before; fillers take it, as store times
-        must not decrease
+    :ivar store_timestamp_ms: store time of the record before, in ms since 1970; that of the
+        fillers too, since store times must not decrease
     :ivar sealed: whether fillers end with ``__CRC32#``
     """
 
@@ -68,7 +69,7 @@ class LogGap:
 
     @property
     def size_bytes(self) -> int:
-        """Its length."""
+        """The length of the range."""
         return self.end_offset - self.offset
 
 
@@ -78,7 +79,7 @@ def least_filler_bytes(*, sealed: bool) -> int:
 
 
 class FillerMaker:
-    """Makes fillers in log order, with consecutive queue offsets.
+    """Builds fillers in log order, with consecutive queue offsets.
 
     :param queue: of :data:`FILLER_TOPIC`; must have no record behind the first gap
     :param next_offset: the queue offset of the first filler
@@ -137,7 +138,7 @@ class FillerMaker:
 
 
 def _sizes(total_bytes: int) -> list[int]:
-    """Split into lengths that a filler can have; equal ones after a short first one."""
+    """Split a length into those of the fillers: a short first one, then equal ones."""
     if total_bytes > _LONG_BYTES:
         return [_NOTICE_BYTES, *_even(total_bytes - _NOTICE_BYTES)]
     return [total_bytes]
@@ -173,7 +174,9 @@ class Step:
 class Filling:
     """A gap within one segment, and its replacement.
 
-    :ivar path: the segment file; :ivar start_offset: where it starts
+    :ivar path: the segment file
+    :ivar start_offset: offset of the segment's first byte
+    :ivar gap: the gap
     :ivar to_the_end: whether the gap extends to the segment's end, so that a blank can fill it
     """
 
@@ -231,7 +234,7 @@ def keep_gaps(directory: StoreDirectory, fillings: Iterable[Filling]) -> Iterato
 
 
 def fill(files: FileSystem, fillings: Iterable[Filling], fillers: FillerMaker) -> None:
-    """Write the fillers in log order; the former bytes are in quarantine."""
+    """Write the fillers in log order, and sync; the former bytes are in quarantine already."""
     for filling in fillings:
         gap = filling.gap
         with closing(files.open(filling.path, write=True)) as file:

@@ -1,8 +1,8 @@
 """Decides which gaps a recovery fills with records, so that no append follows a hole.
 
-RocketMQ cuts a log at the first bytes that are not a whole record. Here, proved records behind such
-a hole are kept, and later appends behind it are acknowledged. So fillers replace the hole, as in a
-repair. This applies to holes that the crash may have made. Bytes that were durable before and are
+RocketMQ cuts a log at the first bytes that are not a whole record. lakelog keeps proved records
+behind such a hole, and acknowledges later appends behind it. So fillers replace the hole, as in a
+repair. This applies to holes that the crash may have caused. Bytes that were durable before and are
 damaged now stay unchanged: a repair may need them, and the disk may return them later.
 """
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class GapFiller:
-    """Judges the bytes between whole records.
+    """Decides which damage between whole records is filled.
 
-    :ivar vouched: the checkpoint, which says what was durable
-    :ivar whole_end: all bytes before it were written, so that a crash made no hole there; see
+    :ivar vouched: the checkpoint, with the durable end and times
+    :ivar whole_end: all bytes before it were written, so that a crash caused no hole there; see
         :func:`~lakelog.files.pages.page_view.whole_end`; 0 if unknown
     :ivar clean: whether the store was closed cleanly; nothing is filled then
     :ivar fillings: the gaps to fill
@@ -72,7 +72,7 @@ class GapFiller:
         return found if all(each.is_possible for each in found) else ()
 
     def _is_due(self, damage: Damage, behind_ms: int) -> bool:
-        """Whether the crash, or an interrupted recovery that was filling it, may be the cause."""
+        """Whether the crash, or an interrupted recovery that filled it, may have caused it."""
         if self.clean:
             return False
         for each in read_damage(self.directory.files, self.directory.path):
@@ -88,13 +88,16 @@ def fill_gaps(
     dispatchers: Sequence[NamedDispatcher],
     start: int,
 ) -> int:
-    """Fill the gaps with records, then remove the mark for it in ``lakelog/damage.json``.
+    """Fill the gaps with records, then remove their entries from ``lakelog/damage.json``.
 
     The bytes are already in quarantine, and the checkpoint confirms the records behind them.
     Queues and index first drop, durably, their entries from the first gap on. After an
     interruption the next recovery finds the gaps in ``lakelog/damage.json`` and continues.
 
-    :param start: the offset to dispatch from; the result is that offset after filling
+    :param start: the offset from which the dispatchers need the log
+    :returns: the offset to dispatch from after filling
+
+    Raises ``OSError``, and the errors of the dispatchers.
     """
     if not plan.fillings:
         return start

@@ -2,8 +2,8 @@
 
 A power cut removes bytes that were never synced, while their queue units may remain; that is no
 loss. So after an unclean stop only the checkpoint counts, and only if lakelog wrote it. RocketMQ
-confirms unsynced bytes, and keeps that value when it cuts a log. After a clean stop of lakelog, log
-and queues agreed, so that all of them count.
+confirms unsynced bytes, and keeps that value when it cuts a log. After a clean stop of lakelog,
+log and queues agreed, so the checkpoint, the list of queue ends and the queues all count.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WORD_BYTES: Final = 8
 
 @attrs.frozen
 class DurabilityClaims:
-    """The evidence of how far a log reached.
+    """The evidence of the former end of a log.
 
     :ivar clean: whether the store was closed cleanly
     :ivar kept: lakelog's list of durable queue ends
@@ -160,7 +160,10 @@ def no_log(claims: DurabilityClaims) -> StoreError:
 def keep_missing(
     files: FileSystem, path: Path, missing: Iterable[MissingEnd], next_offsets: Mapping[Queue, int]
 ) -> None:
-    """Note durably what is missing, and the queue offsets already used."""
+    """Note durably, in ``lakelog/missing.json``, the missing records and used queue offsets.
+
+    Does nothing if nothing is missing. Raises ``OSError``.
+    """
     rows = [attrs.asdict(each) for each in missing]
     if not rows:
         return
@@ -180,7 +183,11 @@ def _content(files: FileSystem, path: Path) -> dict[str, Any]:
 
 @attrs.frozen
 class Cut:
-    """:ivar damage: where the log is cut; :ivar offsets: of proved records behind it, by run."""
+    """The cut of a log by ``on_damage = "truncate"``.
+
+    :ivar damage: the damage where the log is cut
+    :ivar offsets: by run, the offsets of the proved records behind it
+    """
 
     damage: Damage
     offsets: Sequence[NDArray[Any]]
@@ -203,7 +210,7 @@ def cut_off(
     found: QueueOffsetSurvey,
     proof: Proof,
 ) -> Cut:
-    """Read on behind the damage to report the loss; ``found`` is not changed.
+    """Read the records behind the damage to report the loss; ``found`` is not changed.
 
     :param first: the first run of proved records behind ``pending``
     """

@@ -2,7 +2,8 @@
 
 Sound means: contiguous whole records whose store times do not decrease. They need no further proof,
 and no record extends over two segments, so segments can be checked independently. Recovery itself
-reads the log from the end of the sound part on. Only compiled code lets threads work in parallel.
+reads the log from the end of the sound part on. Only compiled code runs in parallel, since it
+releases the interpreter lock.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ def sound_segments(
         running = [submitted(pool.submit, "lakelog-recovery", work) for work in works]
         for each in running:
             yield each.result()
-    except (OSError, StoreError) as error:  # recovery reads there itself, and reports it
+    except (OSError, StoreError) as error:  # recovery reads it again, and reports the error
         _LOG.debug("a segment was not read in a thread: %s", error)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def read_segment(path: Path, start: int, size_bytes: int, *, sealed: bool) -> QueueOffsetSurvey:
-    """Read the segment at ``start`` from its file as far as it is sound."""
+    """Read the segment at ``start`` from its file as far as it is sound; raises ``OSError``."""
     found = QueueOffsetSurvey(start, start)
     accelerator = accelerate.current()
     with path.open("rb", buffering=0) as file:

@@ -8,8 +8,8 @@ Later records never have an earlier store time, so store times separate the two.
 time outweighs a queue unit. It also outweighs the checkpoint if the checkpoint is older than the
 records before the gap: the log was cut since then.
 
-A gap where a killed owner's append was incomplete is not damage: only the rest of that append can
-follow it, which was never acknowledged.
+A gap where a killed owner's append was incomplete is not damage: only the rest of that append,
+which was never acknowledged, can follow it.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from lakelog_format.message import StoredMessage
 from lakelog_format.queue_survey import QueueOffsetSurvey
 
 UnitAt: TypeAlias = Callable[[Queue, int], "tuple[int, int] | None"]
-"""Offset and size of the record at a queue offset, from the queue's file."""
+"""Returns offset and size of the record at a queue offset, from the queue's file."""
 _UNFINISHED: Final = f"{BEHIND}: its owner was killed before all of this append was written"
 EndBefore: TypeAlias = Callable[[Queue, int], "int | None"]
-"""The end of a queue's files, counting only records before a log offset."""
+"""Returns the end of a queue's files, counting only records before a log offset."""
 
 
 @attrs.define
 class Proof:
     """A :class:`~lakelog.log.reading.scan.RecordFilter` for recovery.
 
-    :ivar seen: the accepted records so far; its owner adds to it
+    :ivar seen: the survey of the records accepted so far; the caller updates it
     :ivar confirmed: the log reached at least this offset, according to the checkpoint
-    :ivar confirmed_ms: store time of the last message known to the checkpoint
+    :ivar confirmed_ms: the latest store time in the checkpoint, in ms since 1970
     :ivar unit_at: looks up a unit in the queue files; ``end_before`` looks up their end
-    :ivar minimum: first byte of the log
+    :ivar minimum: offset of the first byte of the log
     :ivar whole_end: all bytes before it were written, see
         :func:`~lakelog.files.pages.page_view.whole_end`; ``None`` if unknown
     :ivar refused: offsets of whole records that do not belong to the log
@@ -61,7 +61,7 @@ class Proof:
     _behind_gap: bool = False
 
     def leading(self, batch: RecordBatch, accepted: int) -> int:
-        """Accept records up to the first that is older than the one before, and not proved."""
+        """Accept the records before the first unproved one that is older than its predecessor."""
         times = batch.store_timestamps_ms
         last = self.seen.last_timestamp_ms if not accepted else int(times[0])
         if self._is_ordered(batch, last):
@@ -79,9 +79,10 @@ class Proof:
         return int(times[0]) >= last_ms and bool((times[1:] >= times[:-1]).all())
 
     def _goes_on(self, batch: RecordBatch, at: int) -> bool:
-        """Whether an older record directly behind the last one belongs to the log (clock set back).
+        """Whether an older record directly behind the last one belongs to the log.
 
-        Behind a gap only the checkpoint proves that. Elsewhere its queue offset must continue too.
+        The clock may have been set back. The checkpoint proves such a record. Without a gap before,
+        a queue offset that continues its queue proves it too.
         """
         offset = int(batch.physical_offsets[at])
         if offset < self.confirmed:
@@ -109,11 +110,11 @@ class Proof:
         return False
 
     def is_end(self, gap_start: int) -> bool:
-        """Whether the log ends at a gap, whatever follows it."""
+        """Whether the log ends at a gap, regardless of the bytes behind it."""
         return self.whole_end is not None and gap_start >= self.whole_end
 
     def told(self, tail: Tail) -> Tail:
-        """Return ``tail`` with a more exact reason, where it is known."""
+        """Return ``tail`` with the reason, if it is the rest of an incomplete append."""
         if not self.is_end(tail.offset):
             return tail
         return attrs.evolve(tail, reason=tail.reason.replace(BEHIND, _UNFINISHED, 1))

@@ -29,9 +29,11 @@ COPYING: Final = "copying"
 def keep(files: FileSystem, path: Path, tail: Tail) -> Aside:
     """Copy bytes of a segment to the quarantine of the store directory ``path``, durably.
 
-    Bytes already there are not copied again. A copy from an interrupted recovery counts too, if
-    the segment's bytes differ only where they are zero by now. Raises
-    :class:`~lakelog.errors.StoreError` for lack of space, and then leaves no new file.
+    Bytes already in quarantine are not copied again. A copy from an interrupted recovery counts
+    too, if the segment's bytes differ only where they have been zeroed since.
+
+    Raises :class:`~lakelog.errors.StoreError` if the copy fails, such as for lack of space, and
+    then leaves no new file; ``OSError`` if the segment cannot be opened.
     """
     folder = path / OWN_DIR / QUARANTINE_DIR
     with closing(files.open(tail.path)) as source:

@@ -1,4 +1,4 @@
-"""The progress and the result of a recovery, for programs and people.
+"""The progress and the result of a recovery, for programs and users.
 
 A recovery reads the log, then completes the queues. A progress callback receives bytes done and in
 total, and starts again with each phase. If it has a method ``phase``, that receives a description

@@ -1,10 +1,10 @@
 """Chooses the segment where reading begins after a stop, and the reason.
 
-Source: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` of RocketMQ 5.3.3. RocketMQ trusts
-the queues that it finds. Here the whole log is read if the next queue offsets could be wrong
-otherwise. If lakelog noted how far queues were synced, reading begins there at the latest, since
-later records may lack units. It always begins at a whole record: zeros do not prove the end of the
-log unless the bytes before them are known.
+Source: ``CommitLog.recoverNormally`` and ``recoverAbnormally`` of RocketMQ 5.3.3. RocketMQ does not
+check the queues. lakelog reads the whole log if the next queue offsets could be wrong otherwise. If
+lakelog noted the offset up to which queues were synced, reading begins there at the latest, since
+later records may lack units. It begins at a segment whose first record is whole: zeros do not prove
+the end of the log unless the bytes before them are known.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ _OTHER_LOG: Final = "the log is not the one whose queues were synced"
 
 @attrs.frozen
 class Start:
-    """:ivar offset: the start of a segment; :ivar reason: why reading begins there."""
+    """Where reading begins.
+
+    :ivar offset: the start of a segment, in bytes from the start of the log
+    :ivar reason: why reading begins there
+    """
 
     offset: int
     reason: str
@@ -46,7 +50,7 @@ def after_clean_stop(
     path: Path,
     ends: Mapping[Queue, QueueEnd],
 ) -> Start:
-    """The last segment covered by the queues, if they have everything that was synced."""
+    """The last segment covered by the queues, or the first if the queues may lack units."""
     starts = source.starts()
     kept = read_kept(files, path)
     doubt = _doubt(path, ends, kept) or ("" if kept.ends else _NOT_KEPT)
@@ -74,7 +78,7 @@ def after_unclean_stop(
     ends: Mapping[Queue, QueueEnd],
     checkpoint: StoreCheckpoint,
 ) -> Start:
-    """The last segment whose first record is durable according to the checkpoint."""
+    """The last segment whose first record is durable according to the checkpoint, or the first."""
     starts = source.starts()
     kept = read_kept(files, path)
     doubt = _doubt(path, ends, kept)

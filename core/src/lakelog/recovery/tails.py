@@ -1,4 +1,4 @@
-"""Finds bytes that belong to no log: behind its end, and behind the end of a segment.
+"""Finds bytes that do not belong to the log: behind its end, and behind the end of a segment.
 
 A recovery reads short files as if zeros followed, and then corrects the lengths of files.
 """
@@ -26,10 +26,11 @@ SURPLUS: Final = "behind the end of its segment"
 class Tail:
     """Bytes to move to quarantine.
 
-    :ivar path: the segment file; :ivar position: where they begin in it
-    :ivar length: up to the last non-zero byte
+    :ivar path: the segment file
+    :ivar position: where they begin in the file
+    :ivar length: number of bytes up to the last non-zero one
     :ivar offset: where they begin in the log
-    :ivar reason: why they are not part of it
+    :ivar reason: why they are not part of the log
     """
 
     path: Path
@@ -101,7 +102,7 @@ def wrong_lengths(segments: Sequence[SegmentFile], size_bytes: int) -> Iterator[
 
 
 class PaddedExtent:
-    """A segment of full length, whatever the length of its file."""
+    """A segment of full length; zeros replace the bytes that its file lacks."""
 
     def __init__(self, inner: FileExtent, size_bytes: int, zeros: dict[int, int]) -> None:
         self.start = inner.start
@@ -144,7 +145,7 @@ class PaddedSource:
         self._size_bytes = size_bytes
 
     def known_damage(self) -> Mapping[int, Damage]:
-        """Noted damage that cannot be judged better now; the rest is examined anew."""
+        """The noted damage with unproved records; all other damage is examined again."""
         return {at: each for at, each in self._source.known_damage().items() if each.unproven}
 
     def starts(self) -> list[int]:

@@ -33,7 +33,12 @@ class Offered:
 
 
 def collect(plugged: Plugged) -> dict[str, Offered]:
-    """All factories of the plugins, by name; raises if one is invalid."""
+    """All factories of the plugins, by name.
+
+    Raises :class:`~lakelog.errors.PluginError` if a hook fails,
+    :class:`~lakelog.errors.BadStrategy` for an invalid factory, and
+    :class:`~lakelog.errors.DuplicateName`.
+    """
     found: dict[str, Offered] = {}
     for kind in Kind:
         for source, caller in plugged.callers(kind.value):

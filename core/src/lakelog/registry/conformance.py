@@ -36,7 +36,7 @@ def _methods(obj: object, protocol: type[Any]) -> Iterator[str]:
         function = getattr(method, "__func__", None)
         is_bound = isinstance(function, FunctionType | BuiltinFunctionType)
         # Results for plain methods, classes and functions of compiled modules are cached: all
-        # objects of a class share them. inspect parses the signatures of compiled ones each time.
+        # objects of a class share them, and inspect parses signatures of compiled code each time.
         lasts = is_bound or isinstance(getattr(method, "__self__", method), type | ModuleType)
         fits = lasts and _fits(function if is_bound else method, declared, is_bound=is_bound)
         if not fits and (problem := _method(method, declared)):
@@ -90,7 +90,7 @@ def _shown(function: Callable[..., Any]) -> str:
 
 
 def _expected(declared: Callable[..., Any]) -> str:
-    """The declaration as its caller sees it, without ``self``."""
+    """The declaration without ``self``."""
     signature = inspect.signature(declared)
     parameters = list(signature.parameters.values())[1:]
     return f"{declared.__name__}{signature.replace(parameters=parameters)}"

@@ -26,7 +26,7 @@ BUILTIN: Final = "builtin"
 DISABLE_VARIABLE: Final = "LAKELOG_DISABLE_PLUGINS"
 
 _OF_EVERY_STORE: Final = ("processes", "queues", "retention")
-"""Used even where plugins are given to ``open``: every store may have them."""
+"""Used even if plugins are given to ``open``, since every store may need them."""
 
 Blamed = TypeVar("Blamed", bound=PluginError)
 
@@ -78,7 +78,7 @@ def builtin_source() -> PluginSource:
 
 
 def given_sources(plugins: Iterable[object]) -> list[PluginSource]:
-    """Sources of the plugins passed to ``open``; those of every store if installed.
+    """Sources of the plugins passed to ``open``, and of those for every store, if installed.
 
     A plugin is named by its ``__name__``, or else by its class.
     """
@@ -104,9 +104,11 @@ def installed_sources() -> list[PluginSource]:
 
 
 def search_path() -> tuple[tuple[str, int, int, int], ...]:
-    """Where plugins are installed: each entry of ``sys.path``, and what tells changes of it.
+    """The state of each folder in ``sys.path``, which changes if a plugin is installed or removed.
 
     An installer adds or removes an entry in one of these folders, which changes its time.
+
+    :returns: for each folder its name, device, inode number, and time of change in ns since 1970
     """
     found = []
     for entry in sys.path:

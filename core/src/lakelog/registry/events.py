@@ -48,7 +48,7 @@ class Events:
         self._tell("lakelog_segment_rolled", path=path, start_offset=start_offset)
 
     def segment_deleting(self, path: Path, start_offset: int) -> str | None:
-        """Announce the deletion of a segment; returns which plugin refuses, and why, if one does.
+        """Announce the deletion of a segment; return the refusing plugin and its reason, if any.
 
         Any exception of a plugin keeps the segment: deletion cannot be undone.
         """

@@ -26,11 +26,11 @@ _MARKER: Final = f"{PROJECT}_impl"
 
 @attrs.frozen
 class Plugged:
-    """Loaded plugins by name, and those that were switched off.
+    """The loaded plugins of a store, and those that are switched off.
 
     :ivar manager: the pluggy manager for all hook calls of a store
-    :ivar sources: source of each plugin
-    :ivar off: plugins that are switched off, not imported
+    :ivar sources: the source of each loaded plugin, by name
+    :ivar off: the source of each plugin that is switched off, by name
     """
 
     manager: pluggy.PluginManager
@@ -47,7 +47,11 @@ class Plugged:
 
 
 def plug_in(sources: Iterable[PluginSource], off: Iterable[str]) -> Plugged:
-    """Load, check and register plugins; those named in ``off`` are not imported."""
+    """Load, check and register plugins; those named in ``off`` are not imported.
+
+    Raises :class:`~lakelog.errors.PluginError` if a plugin cannot be imported or registered,
+    :class:`~lakelog.errors.BadHook`, and :class:`~lakelog.errors.DuplicateName`.
+    """
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(Hooks)
     wanted: dict[str, PluginSource] = {}

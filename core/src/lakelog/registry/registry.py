@@ -52,11 +52,14 @@ class Registry:
     def load(
         cls, plugins: Sequence[object] | Registry | None, environ: Mapping[str, str]
     ) -> Registry:
-        """Load and check plugins; touches no file of a store.
+        """Load and check plugins; accesses no file of a store.
 
-        :param plugins: plugins to use beside the core's own, ``queues`` and ``retention``; ``None``
-            uses all installed ones; a registry is returned unchanged
+        :param plugins: plugins to use beside the core's own and, if installed, ``processes``,
+            ``queues`` and ``retention``; ``None`` uses all installed plugins; a registry is
+            returned unchanged
         :param environ: its ``LAKELOG_DISABLE_PLUGINS`` names plugins to switch off
+
+        Raises :class:`~lakelog.errors.PluginError`, and ``TypeError`` for a wrong argument.
         """
         if isinstance(plugins, Registry):
             return plugins
@@ -77,7 +80,7 @@ class Registry:
         return {name: each.factory.settings for name, each in self.offered.items()}
 
     def installed(self, path: Path) -> Catalog:
-        """The contributions of the plugins to the settings of the store in ``path``."""
+        """The sections, formats and inferring functions of all plugins, for the store ``path``."""
         kind = Kind.SETTINGS_FORMAT
         context = Context(path, StoreSettings(), RealFileSystem())
         formats = Formats(
@@ -103,8 +106,10 @@ class Registry:
     def make(self, kind: Kind, name: str, settings: object, context: Context) -> Any:
         """Build a strategy, and check that it implements its Protocol.
 
-        Errors of lakelog propagate with a note. Any other error becomes a
-        :class:`~lakelog.errors.PluginError` that names the plugin.
+        Errors of lakelog propagate with a note. An ``OSError`` that names a file becomes a
+        :class:`~lakelog.errors.StoreError`. Any other error becomes a
+        :class:`~lakelog.errors.PluginError` that names the plugin. Also raises
+        :class:`~lakelog.errors.MissingPlugin` and :class:`~lakelog.errors.BadStrategy`.
         """
         offered = self._offered(kind, name)
         made = _make(offered, settings, context)
@@ -114,9 +119,10 @@ class Registry:
         return made
 
     def build(self, kind: Kind, name: str | None, settings: Settings, context: Context) -> Any:
-        """Build the strategy that ``settings`` name, with its section, if they name one.
+        """Build the strategy ``name`` with its section of ``settings``; ``None`` without a name.
 
-        Raises like :meth:`make`, and :class:`~lakelog.errors.MissingPlugin`.
+        Raises like :meth:`make`, and :class:`~lakelog.errors.SettingsError` if a required section
+        is not set.
         """
         if name is None:
             return None
@@ -144,7 +150,7 @@ class Registry:
 def _installed(_path: object, off: frozenset[str]) -> Registry:
     """The registry of the installed plugins, kept for later opens of this process.
 
-    :param _path: changes with what is installed; see :func:`.search_path`
+    :param _path: the key of the cache beside ``off``; the result of :func:`.search_path`
     """
     return Registry._of(installed_sources(), off, given=False)
 

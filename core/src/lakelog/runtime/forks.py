@@ -42,7 +42,10 @@ class _Imports:
         self._is_held = False
 
     def hold(self) -> None:
-        """Wait until other threads finish their imports, and block new ones."""
+        """Wait until other threads finish their imports, then block new ones.
+
+        Gives up after :data:`IMPORT_WAIT_SECONDS`.
+        """
         end = time.monotonic() + IMPORT_WAIT_SECONDS
         while not self._take() and time.monotonic() < end:
             time.sleep(_LOOK_SECONDS)
@@ -93,7 +96,7 @@ class _Told:
 
     def _in_child(self) -> None:
         self._imports.let_go()
-        # without a lock: a thread that is gone in the child could hold it
+        # without a lock: a thread that does not exist in the child could hold it
         for each in list(self._those.values()):
             with suppress(OSError):
                 each.forked()

@@ -14,7 +14,7 @@ from typing import Final
 
 _TABLE: Final = Path(__file__).with_suffix(".txt").read_text()
 FORMER: Final = dict(line.split() for line in _TABLE.splitlines())
-"""Present name by former name; submodules moved along."""
+"""Present name by former name; submodules of a moved package have moved too."""
 
 
 class FormerNames:

@@ -1,7 +1,7 @@
 """Thread operations that are safe in a signal handler.
 
-A handler runs between any two steps of the main thread, also inside ``Event.wait``. That holds the
-lock that ``Event.set`` needs, so that ``Event.set`` in a handler could deadlock.
+A handler runs between any two steps of the main thread, also inside ``Event.wait``. ``Event.wait``
+holds the lock that ``Event.set`` needs, so ``Event.set`` in a handler could deadlock.
 """
 
 from __future__ import annotations

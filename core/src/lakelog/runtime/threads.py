@@ -37,7 +37,7 @@ def started(thread: AnyThread) -> AnyThread:
 
 
 def submitted(submit: Submit, name: str, work: Callable[[], Result]) -> Future[Result]:
-    """The future of ``work`` in an executor, which may have to start a thread for it.
+    """Submit ``work`` to an executor, which may have to start a thread; return its future.
 
     :param name: name of the thread, for the error
 

@@ -35,10 +35,10 @@ class YieldLock:
         self._lock = RLock()
         self.take = self._lock.acquire
         self.release = self._lock.release
-        self.is_mine: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # threading.Condition asks it, too: nothing public knows the holder
+        self.is_mine: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # threading.Condition calls it too; no public method returns the owner
 
     def acquire(self, timeout_seconds: float = -1) -> bool:
-        """Acquire the lock; ``False`` on timeout."""
+        """Acquire the lock; ``False`` on timeout. A negative timeout means none."""
         if self._lock.acquire(blocking=False):
             return True
         tries, start = 0, time.monotonic()

@@ -1,4 +1,4 @@
-"""Merges settings of many sources into one frozen set of values, each with its origin.
+"""Merges the settings of many sources into one frozen set of values, each with its origin.
 
 Sources, strongest first: arguments, the environment, a given file (TOML, then RocketMQ's
 ``broker.conf``), ``lakelog/lakelog.toml`` of the store directory, ``[tool.lakelog]`` of the

@@ -46,7 +46,7 @@ class Given:
     :ivar value: the value, not yet validated
     :ivar origin: the source, for display
     :ivar is_text: whether the source has no types, so that ``true`` and ``4`` are strings
-    :ivar unused: why it has no effect, for a key of another system without a counterpart
+    :ivar unused: why the value has no effect, for a key of another system without a counterpart
     """
 
     section: str
@@ -84,11 +84,11 @@ def default_of(field: attrs.Attribute[Any], instance: object = None) -> Any:
 
 @attrs.frozen
 class Catalog:
-    """What can be set, by the core and by plugins.
+    """All sections and keys of the core and of the plugins.
 
     :ivar sections: the settings class of every strategy, by name
     :ivar formats: readers of files other than TOML
-    :ivar inferring: what finds settings in the files of a store, by section
+    :ivar inferring: by section, the function that infers settings from the files of a store
     """
 
     sections: Mapping[str, type[Any]]
@@ -115,6 +115,6 @@ class Catalog:
         return [dotted(name, key) for name, cls in self.classes.items() for key in keys_of(cls)]
 
     def section_named(self, spelling: str) -> str | None:
-        """The section for a spelling with ``_`` for ``-``, in any case."""
+        """The section for a spelling in any case, with ``_`` or ``-``; ``None`` if unknown."""
         wanted = spelling.lower().replace("_", "-")
         return wanted if wanted in self.names else None

@@ -33,7 +33,10 @@ _type_hints: Final = lru_cache(maxsize=64)(get_type_hints)
 
 
 def hints_of(cls: type[Any]) -> dict[str, Any]:
-    """The types of a settings class's fields, by field name."""
+    """The types of a settings class's fields, by field name.
+
+    Raises :class:`~lakelog.errors.SettingsError` if they cannot be resolved.
+    """
     try:
         return _type_hints(cls)  # type: ignore[arg-type]  # mypy doubts that type[Any] is hashable
     except NameError as error:
@@ -114,7 +117,7 @@ def _instance(value: Any, kind: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _one_of(value: object, hints: tuple[Any, ...]) -> Any:
-    """The type of the value itself is preferred to one that it can be converted to."""
+    """Convert to the first of ``hints`` that fits; the type of ``value`` itself is tried first."""
     for hint in sorted(hints, key=lambda each: each is not type(value)):
         with suppress(ValueError, TypeError):
             return _typed(value, hint)
@@ -165,7 +168,10 @@ def from_text(text: str, hint: Any) -> object:
 
 
 def build(section: str, cls: type[Any], givens: Mapping[str, Given]) -> Any:
-    """An instance of ``cls`` with the values ``givens`` by key, and defaults for the rest."""
+    """An instance of ``cls`` with the values ``givens`` by key, and defaults for the rest.
+
+    Raises :class:`~lakelog.errors.SettingsError` for invalid or missing values.
+    """
     if not givens:
         return cls()
     hints, fields = hints_of(cls), keys_of(cls)
@@ -195,7 +201,10 @@ def _value(given: Given, hint: Any) -> object:
 
 
 def _blamed(error: Exception, cls: type[Any], values: Mapping[str, object]) -> str | None:
-    """The key that a validator names, or without which it accepts the other values."""
+    """The key with the wrong value; ``None`` if it cannot be determined.
+
+    It is the key named by the error, or else one without which the class accepts the other values.
+    """
     for word in re.findall(r"\w+", _words(error)):
         if word in values:
             return str(word)

@@ -32,7 +32,10 @@ class Settings:
     unused: Mapping[str, str] = attrs.field(factory=dict)
 
     def section(self, name: str) -> Any:
-        """The settings of the strategy ``name``, an instance of its own class."""
+        """The settings of the strategy ``name``, an instance of its own class.
+
+        Raises :class:`~lakelog.errors.SettingsError` if the section is absent.
+        """
         if name not in self.sections:
             what = f"section [{name}] is not set, or no installed plugin has it"
             raise SettingsError(f"{what}; set its keys that have no default")

@@ -1,7 +1,7 @@
 """Values inferred from a store's files: the weakest source, for keys that no other source sets.
 
-A file's name is the offset of its first byte, so the names alone determine the size even if files
-were truncated.
+The name of a file is the offset of its first byte, so the names alone determine the size of a
+segment even if files were truncated.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from lakelog_interfaces.strategies.kinds import Infer
 Listing: TypeAlias = Sequence[tuple[str, int]]
 """Names and lengths of files in one directory, in any order."""
 Chosen: TypeAlias = Mapping[str, dict[str, Given]]
-"""Values of stronger sources, by section and key; every section is there."""
+"""Values of stronger sources, by section and key; has an entry for every section."""
 
 SMALLEST_SEGMENT_BYTES: Final = 4096
 """The smallest valid setting; a smaller file was truncated."""
 
 
 def from_files(path: Path, catalog: Catalog, chosen: Chosen) -> Iterator[Given]:
-    """Sizes for keys that are known; used for those that are not set yet."""
+    """Yield the inferred values of existing keys; the caller uses them for keys not set yet."""
     looks: dict[str, Infer] = {CORE: partial(_segments, chosen), **catalog.inferring}
     for section, infer in looks.items():
         for key, value, file in infer(path):
@@ -83,7 +83,7 @@ def listing(directory: Path) -> Listing:
 
 
 def entries(directory: Path) -> list[os.DirEntry[str]]:
-    """What is in a directory; nothing if it cannot be read."""
+    """The entries of a directory; empty if it cannot be read."""
     try:
         with os.scandir(directory) as found:
             return list(found)

@@ -55,7 +55,7 @@ class ServeSettings:
 
 
 def __getattr__(name: str) -> Any:
-    """Give the settings of maintenance by their former name, with a warning."""
+    """Return ``MaintenanceSettings``, which was moved, with a ``DeprecationWarning``."""
     if name != "MaintenanceSettings":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import warnings

@@ -1,4 +1,4 @@
-"""Merges all sources to one :class:`Settings`: the strongest that gives a key wins."""
+"""Merges all sources to one :class:`Settings`: the strongest source of a key decides."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ def resolve(
     :param source: the argument ``settings=``: a mapping, an attrs object, a file or a resource
     :param broker_conf: a RocketMQ ``broker.conf``, which a plugin reads
     :param environ: the environment
-    :param cwd: the start of the search for the host's ``pyproject.toml``, and of relative names of
-        files
-    :param tolerate_missing: sections of plugins that are not installed are reported, not refused
+    :param cwd: the folder where the search for the application's ``pyproject.toml`` begins, and to
+        which file names are relative
+    :param tolerate_missing: whether sections of plugins that are not installed are reported as
+        unused, and not refused
     :returns: frozen settings with their origins
 
-    Raises :class:`~lakelog.errors.SettingsError`, and :class:`~lakelog.errors.ReadFailed` if a
-    file that may hold some cannot be looked at, and :class:`~lakelog.errors.MissingPlugin` if no
-    plugin reads the format of a file.
+    Raises :class:`~lakelog.errors.SettingsError`, :class:`~lakelog.errors.ReadFailed` if a file
+    with settings cannot be read, and :class:`~lakelog.errors.MissingPlugin` if no plugin reads the
+    format of a file.
     """
     try:
         rank, given = _given(source, cwd, installed)
@@ -92,7 +93,7 @@ def _given(source: object, cwd: Path, catalog: Catalog) -> tuple[str, Iterable[G
 
 
 def _translated(file: Path, name: str, catalog: Catalog) -> Iterator[Given]:
-    """A file of another system as a source; its values for unknown keys are unused."""
+    """Yield the values of a file of another system; those for unknown keys are marked unused."""
     origin = str(file)
     translation = catalog.formats.read(name, read_bytes(file, origin), origin)
     unused = dict(translation.unused)
@@ -134,7 +135,7 @@ def _merged(
 
 
 def _effective(catalog: Catalog, chosen: Chosen, unused: Mapping[str, str]) -> Settings:
-    """Build every section; one without complete defaults only if a key of it is set."""
+    """Build every section; a section with a required key only if one of its keys is set."""
     built = {
         name: build(name, cls, chosen[name])
         for name, cls in catalog.classes.items()

@@ -19,11 +19,11 @@ from lakelog.settings.effective import Settings
 
 PREFIX: Final = "LAKELOG_"
 NOT_SETTINGS: Final = frozenset({"LAKELOG_DISABLE_PLUGINS"})
-"""Variables that are read before the settings."""
+"""Variables with the prefix that are not settings."""
 
 
 def from_table(table: Mapping[str, Any], catalog: Catalog, origin: str) -> Iterator[Given]:
-    """Core keys at the top level, and a table or object for each section.
+    """Yield the values of a table: core keys, and a table or object for each section.
 
     ``"timed.flush_interval_ms"`` is also accepted as a key.
     """
@@ -39,9 +39,9 @@ def from_table(table: Mapping[str, Any], catalog: Catalog, origin: str) -> Itera
 
 
 def from_object(given: object, catalog: Catalog, origin: str) -> Iterator[Given]:
-    """The values of a mapping, of :class:`Settings`, or of an attrs object.
+    """Yield the values of a mapping, of :class:`Settings`, or of an attrs object.
 
-    Of another store's settings only the values that were set explicitly are taken.
+    From the :class:`Settings` of another store, only values that were set explicitly are used.
     """
     if isinstance(given, Settings):
         for name, (section, key, value) in given.values().items():
@@ -56,7 +56,7 @@ def from_object(given: object, catalog: Catalog, origin: str) -> Iterator[Given]
 
 
 def from_environment(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Given]:
-    """All variables that start with :data:`PREFIX`."""
+    """Yield the values of all variables that start with :data:`PREFIX`."""
     for name, text in sorted(environ.items()):
         if name.startswith(PREFIX) and name not in NOT_SETTINGS:
             head, is_in_section, tail = name.removeprefix(PREFIX).lower().partition("__")

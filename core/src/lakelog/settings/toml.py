@@ -87,7 +87,11 @@ def _places(module: ModuleType | None) -> list[str]:
 
 
 def from_toml(file: Traversable, catalog: Catalog, origin: str) -> Iterator[Given]:
-    """The settings of a TOML file, which must exist."""
+    """The settings of a TOML file.
+
+    Raises :class:`~lakelog.errors.SettingsError` if it cannot be read or is not TOML; so do the
+    functions below.
+    """
     return from_table(deepcopy(_parsed(read_bytes(file, origin), origin)), catalog, origin)
 
 
@@ -117,7 +121,7 @@ def from_pyproject(cwd: Path, catalog: Catalog) -> Iterator[Given]:
 
 
 def read_bytes(file: Traversable, origin: str) -> bytes:
-    """The bytes of a file or resource; ``origin`` is for the error."""
+    """The bytes of a file or resource; ``origin`` names it in the error."""
     try:
         return file.read_bytes()
     except (OSError, KeyError) as error:

@@ -99,12 +99,12 @@ def parser_for(key: str) -> Parser | None:
 
 
 def pattern_for(key: str) -> str | None:
-    """The regular expression of the strings accepted by :func:`parser_for` this key."""
+    """The regular expression of strings that a field's parser accepts; ``None`` without a unit."""
     return next((words for suffix, (_, words) in _UNITS.items() if key.endswith(suffix)), None)
 
 
 def _scaled(value: object, pattern: str, units: Mapping[str, int], base: int, accepted: str) -> int:
-    """The count of ``base`` in ``value``; a bare number already is that count."""
+    """``value`` as a multiple of ``base``; a number without a unit already is that multiple."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     parts = re.match(pattern, value) if isinstance(value, str) else None

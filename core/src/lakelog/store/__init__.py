@@ -1,1 +1,1 @@
-"""An open store: put together, opened, recovered, and handed to its user."""
+"""Opens a store: recovers its log, builds its parts, and manages its lifecycle."""

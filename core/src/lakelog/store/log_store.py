@@ -48,7 +48,7 @@ class LogStore:
         self._bind(parts)
 
     def _bind(self, parts: RoleParts) -> None:
-        """Bind ``put`` of a writing store straight to its target: saves a call per message."""
+        """Bind ``put`` of a writing store directly to the appender, to save a call per message."""
         if parts.log is None:
             self.__dict__.pop("put", None)
         else:
@@ -64,8 +64,9 @@ class LogStore:
         :returns: its position and status: ``PUT_OK``, or the guarantee that was not met in time
             although the message is in the log
 
-        Raises :class:`~lakelog.PutRefused` if the message is not in the log, and
-        :class:`~lakelog.errors.StoreFailed` if a write or sync failed.
+        Raises :class:`~lakelog.PutRefused` if the message is not in the log,
+        :class:`~lakelog.errors.StrategyFailed` if it is, but the flush strategy or the replicator
+        failed, and :class:`~lakelog.errors.StoreFailed` if a write or sync failed.
         """
         return self._current.last().puts.put(message)
 
@@ -75,6 +76,8 @@ class LogStore:
         Either all are appended or none, with one wait for all. A batch larger than the space in
         one segment is split, with one wait per part. :class:`~lakelog.PutRefused` then holds the
         results of the parts already in the log in ``accepted``.
+
+        Raises as :meth:`put`, and ``TypeError`` for anything but a sequence.
         """
         return self._current.last().puts.put_batch(_sequence(messages))
 
@@ -91,10 +94,11 @@ class LogStore:
         """Append many messages of one topic from columns: the fastest way to write.
 
         :param bodies: a list of ``bytes``, or an Arrow array of binary values or strings
-        :param queue_ids: one for all, or one per body; the same holds for ``tags`` and ``keys``
-        :param properties: the same for all
+        :param queue_ids: one value for all, or one per body; so are ``tags`` and ``keys``
+        :param properties: further properties, the same for all messages
 
-        Otherwise as :meth:`put_batch`, which also takes :class:`~lakelog.MessageColumns`.
+        Raises ``ValueError`` if the lengths differ. Otherwise as :meth:`put_batch`, which also
+        accepts :class:`~lakelog.MessageColumns`.
         """
         from lakelog_format.codec.body_column import body_column  # brings NumPy
 
@@ -107,8 +111,8 @@ class LogStore:
     ) -> Producer:
         """Return a producer, which puts messages of one topic from bodies and keys: fast in loops.
 
-        :param tags: of all its messages
-        :param queue: of all its messages; by default the store chooses a queue per message
+        :param tags: the tags of all its messages
+        :param queue: the queue id of all its messages; by default the store chooses one per message
 
         Raises :class:`~lakelog.errors.IllegalMessage`, ``ValueError`` or ``TypeError`` for values
         that no message can have.
@@ -141,7 +145,8 @@ class LogStore:
     def puts_wait(self) -> bool:
         """Whether a put may wait for a sync or for copies, by its flush strategy or replicator.
 
-        An event loop then calls :meth:`put_async`, and :meth:`put` otherwise, which is cheaper.
+        If so, code in an event loop calls :meth:`put_async`. Otherwise it calls :meth:`put`, which
+        takes less time.
         """
         return not self._current.last().puts.answers_at_once
 
@@ -195,7 +200,10 @@ class LogStore:
     def scan_pieces(
         self, start: int | None = None, end: int | None = None, *, verify: bool = True
     ) -> Iterator[Piece]:
-        """Like :meth:`scan`, by columns: record batches, blanks and damage in the log's order."""
+        """Like :meth:`scan`, by columns: record batches, blanks and damage in log order.
+
+        :param verify: whether checksums are computed; without them, damage may look like a record
+        """
         reader = self._reader
         return reader.pieces(reader.check_start(start), _end(end), verify=verify)
 
@@ -222,9 +230,9 @@ class LogStore:
     def flushed_offset(self) -> int:
         """Durable end of the log; 0 if unknown, see :attr:`is_flushed_known`.
 
-        A reader takes it from the shared page while an owner lives. After a clean stop it is the
+        A reader reads it from the shared page while an owner lives. After a clean stop it is the
         end of the log. After a crash of lakelog it is the checkpoint's offset, until a recovery has
-        run. Within one open store it never falls.
+        run. Within one open store it never decreases.
         """
         return self._known_flushed() or 0
 
@@ -233,9 +241,9 @@ class LogStore:
     def is_flushed_known(self) -> bool:
         """Whether :attr:`flushed_offset` is known.
 
-        It is unknown in a reader beside a living RocketMQ or after RocketMQ crashed. It is also
-        unknown if lakelog crashed before its first checkpoint, within 10 s of the start. A value
-        that this reader once had stays known.
+        It is unknown in a reader while RocketMQ has the store open, or after RocketMQ crashed. It
+        is also unknown if lakelog crashed before its first checkpoint, within 10 s of the start. A
+        value that this reader had before stays known.
         """
         return self._known_flushed() is not None
 
@@ -243,11 +251,11 @@ class LogStore:
     def wait_flushed(self, offset: int, timeout_ms: int = 10_000) -> bool:
         """Wait, in a non-owner process, until the log is durable up to ``offset``.
 
-        The owner wakes the waiters. ``False`` on timeout, and at once where no living owner
-        publishes its durable end: the store is closed, has crashed, or belongs to RocketMQ.
+        The owner wakes the waiters. ``False`` on timeout, and at once if no living owner publishes
+        its durable end: the store is closed, its owner crashed, or RocketMQ has it open.
 
-        Raises :class:`~lakelog.errors.StoreClosed`. Raises ``ValueError`` in the owner, which waits
-        for its puts or calls :meth:`~lakelog.Store.flush`.
+        Raises :class:`~lakelog.errors.StoreClosed`. Raises ``ValueError`` in the owner: its puts
+        wait, or it calls :meth:`~lakelog.Store.flush`.
         """
         parts, end = self._current.now(), whole("offset", offset)
         if parts.owned is not None:
@@ -258,7 +266,7 @@ class LogStore:
         parts = self._current.last()
         return parts.reader.flushed() if parts.owned is None else parts.owned.positions.flushed
 
-    # --- its role ---
+    # --- role ---
 
     @property
     def role(self) -> Role:
@@ -289,13 +297,13 @@ class LogStore:
     @property
     @reads
     def dispatch_lag(self) -> Lag:
-        """How far queues and index are behind the log."""
+        """The distance of queues and index from the end of the log."""
         return self._current.last().waits.lag
 
     @property
     @reads
     def dispatch_failure(self) -> DispatchStopped | None:
-        """The dispatcher's error if dispatching has stopped; puts go on."""
+        """The dispatcher's error if dispatching has stopped; puts continue."""
         return self._current.last().waits.failure
 
     @reads
@@ -324,7 +332,7 @@ class LogStore:
 
         It stops at the first segment that must stay, and the report gives the reason.
 
-        :param dry_run: only report what would be deleted; also allowed in a reader
+        :param dry_run: whether only to report the segments to delete; also allowed in a reader
 
         Raises :class:`~lakelog.errors.SettingsError` without a cleaner, and
         :class:`~lakelog.errors.StoreReadOnly`.
@@ -351,7 +359,7 @@ class LogStore:
 
     @property
     def is_writable(self) -> bool:
-        """True if ``put`` is accepted: not read-only, not failed, disk not full."""
+        """Whether ``put`` is accepted: not read-only, not failed, disk not full."""
         parts = self._current.last()
         log = parts.log
         return log is not None and parts.role != "replica" and log.health.takes_puts
@@ -388,7 +396,7 @@ class LogStore:
     ) -> None:
         self.close()
 
-    if not TYPE_CHECKING:  # a name that is not there is an error of types
+    if not TYPE_CHECKING:  # with it, type checkers would accept any name
 
         def __getattr__(self, name: str) -> Any:
             """Explain why a method of :class:`lakelog.Store` is missing."""

@@ -1,4 +1,4 @@
-"""Stands in for the maintenance of stores where no plugin has it: nothing is ever deleted."""
+"""The maintenance of a store if no plugin offers one: it never deletes anything."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from lakelog_interfaces.strategies import MaintainedLog, ServedLog
 
 @attrs.frozen
 class NoMaintenance:
-    """A store maintenance and its results, in one.
+    """Both a ``StoreMaintenance`` and the ``Maintenance`` that it returns.
 
-    Raises :class:`~lakelog.errors.MissingPlugin` for what only a plugin can do. A reader may have
-    a cleaner and a watcher in its settings; a store that is open for writing has none.
+    Its methods raise :class:`~lakelog.errors.MissingPlugin` for work that needs a plugin. A reader
+    may have a cleaner and a watcher in its settings; opening for writing raises for them before.
     """
 
     registry: Registry
     core: StoreSettings
 
     def maintain(self, log: MaintainedLog, served: ServedLog) -> NoMaintenance:
-        """Do nothing."""
+        """Return this object."""
         del log, served
         return self
 
     def view(self, log: MaintainedLog) -> NoMaintenance:
-        """Do nothing."""
+        """Return this object."""
         del log
         return self
 
     def disk(self) -> None:
-        """Nothing is known without a watcher."""
+        """Return ``None``; raise if the settings name a watcher."""
         if self.core.disk_watcher is not None:
             require_maintenance(self.registry)
 
     def look(self) -> None:
-        """Nothing would be deleted without a cleaner."""
+        """Return ``None``; raise if the settings name a cleaner."""
         if self.core.cleaner is not None:
             require_maintenance(self.registry)
 
     delete_expired = look
 
     def delete_unused_topics(self) -> list[str]:
-        """Name the package that can."""
+        """Raise the error that names the missing package."""
         require_maintenance(self.registry)
         return []
 

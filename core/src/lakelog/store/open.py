@@ -46,24 +46,24 @@ def open_store(  # all but the path are optional, and given by name
         needs no owner. ``replica`` receives the log of a master in place of puts. ``auto``,
         ``owner`` and ``attach`` are deprecated names of ``write``
     :param settings: a mapping, an attrs object, a TOML file, or a resource of your package
-    :param broker_conf: RocketMQ's settings file, read by lakelog-rocketmq; ``path`` beats the paths
-        in it
+    :param broker_conf: RocketMQ's settings file, read by lakelog-rocketmq; ``path`` takes
+        precedence over the paths in it
     :param plugins: plugins to use beside ``processes``, ``queues``, ``retention`` and the core's
         own, in place of the other installed ones
     :param files: replaces the operating system's files, for tests
     :param clock: replaces the clock of disk-space maintenance, for tests
-    :returns: the store, with the methods of lakelog-queues if that is installed
     :param arguments: single settings, such as ``flush="inline"`` or ``segment_size_bytes="64MiB"``
+    :returns: the store, with the methods of lakelog-queues if that is installed
 
     Raises ``TypeError`` and ``ValueError`` for invalid arguments,
     :class:`~lakelog.errors.SettingsError`, :class:`~lakelog.errors.PluginError` and
-    :class:`~lakelog.errors.StoreError`. Among the last:
+    :class:`~lakelog.errors.StoreError`. Kinds of the last are
     :class:`~lakelog.errors.StoreLocked` if another process has the store exclusively, or if this
-    one asks for that while others have it open, :class:`~lakelog.errors.ThreadNotStarted`,
-    and :class:`~lakelog.errors.ReadFailed` for a reader.
+    process requests it exclusively while others have it open,
+    :class:`~lakelog.errors.ThreadNotStarted`, and :class:`~lakelog.errors.ReadFailed` for a reader.
 
-    After an error no message has changed, and no thread, descriptor or lock is held. An empty
-    store may be left where a new one was to be created.
+    After an error no message has changed, and no thread, descriptor or lock remains. If a new store
+    was to be created, an empty one may remain.
     """
     mode = known_mode(mode)
     opening = prepare(
@@ -87,8 +87,8 @@ def open_to_serve(path: str | os.PathLike[str], **given: Any) -> Store:
 
     :param given: as for :func:`prepare`
 
-    Raises what :func:`open_store` raises, and :class:`~lakelog.errors.StoreLocked` if another
-    process keeps the services.
+    Raises as :func:`open_store`, and :class:`~lakelog.errors.StoreLocked` if another process keeps
+    the services.
     """
     opening = prepare(path, **given)
     try:
@@ -108,10 +108,13 @@ def prepare(
     tolerate_missing: bool = False,
     arguments: Mapping[str, Any],
 ) -> Opening:
-    """Load plugins and settings; the store's files are not touched yet.
+    """Load plugins and settings; changes no file of the store.
 
     :param tolerate_missing: whether to ignore settings of plugins that are not installed
-    :param arguments: single settings; the others are those of :func:`open_store`
+    :param arguments: single settings; the other parameters are those of :func:`open_store`
+
+    Raises ``TypeError``, ``ValueError``, :class:`~lakelog.errors.SettingsError`,
+    :class:`~lakelog.errors.PluginError` and :class:`~lakelog.errors.ReadFailed`.
     """
     place = _place(path)
     registry = Registry.load(plugins, os.environ)
@@ -153,7 +156,7 @@ class Opening(OpenRequest):
         return self._store(open_serving(self), "write")
 
     def for_owner(self, progress: Progress | None = None, *, full: bool = False) -> Store:
-        """Open as exclusive owner, for recovery commands.
+        """Open as the exclusive owner, for recovery commands.
 
         :param progress: receives the progress of recovery; see :mod:`lakelog.recovery.report`
         :param full: whether recovery reads the whole log

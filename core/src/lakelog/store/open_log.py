@@ -39,7 +39,8 @@ _LOG: Final = logging.getLogger("lakelog")
 class OpenLog:
     """The objects that one process needs to append.
 
-    :ivar lock: its membership in the store
+    :ivar lock: the membership of this process in the store
+    :ivar is_closed: whether the files are closed
     """
 
     directory: StoreDirectory
@@ -66,7 +67,10 @@ class OpenLog:
         return self.lock.is_alone
 
     def leave(self) -> None:
-        """Flush as the flush strategy promises, then close; the other processes continue."""
+        """Close the strategies, then the files; the other processes continue.
+
+        The flush strategy makes the remaining bytes durable.
+        """
         try:
             self.appender.close()
         finally:
@@ -88,7 +92,8 @@ class LogMaker:
     """Builds an :class:`OpenLog` from a valid shared page.
 
     :ivar undo: undoes the steps so far if opening fails
-    :ivar replica: whether no sync may claim more than was durable before
+    :ivar replica: whether the log is a replica's: no sync may then move the durable end until the
+        receiver vouches for more bytes
     """
 
     directory: StoreDirectory
@@ -143,7 +148,7 @@ class LogMaker:
         return made
 
     def make(self, segments: Segments) -> OpenLog:
-        """Build the log; start its flush strategy and replicator; create the watch thread."""
+        """Build the log, start its flush strategy and replicator, and prepare the watch thread."""
         directory, strategies, page = self.directory, self.strategies, self.page
         positions = Positions(page.words)
         table = QueueTable(directory.files, directory.path, page.words[TABLE_GENERATION])
@@ -191,7 +196,10 @@ class LogMaker:
 
 
 def lead(strategies: Strategies, undo: ExitStack) -> None:
-    """Let the replicator of this process send copies: it has the services, or is to have them."""
+    """Start sending copies, if the replicator does; for the process that gets the services.
+
+    Raises :class:`~lakelog.errors.LakelogError`, see ``LeadingReplicator``.
+    """
     replicator = strategies.replicator
     if isinstance(replicator, LeadingReplicator):
         undo.callback(quietly, replicator.stop_leading)
@@ -199,6 +207,6 @@ def lead(strategies: Strategies, undo: ExitStack) -> None:
 
 
 def quietly(undo: Callable[..., object], *arguments: object, **named: object) -> None:
-    """Run one undo step without raising: the first error says why opening failed."""
+    """Run one undo step without raising, so that the first error of opening is reported."""
     with suppress(LakelogError, OSError):
         undo(*arguments, **named)

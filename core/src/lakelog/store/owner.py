@@ -1,4 +1,4 @@
-"""Opens a directory for its owner: look, lock, look again, recover, then wire everything.
+"""Opens a directory for its owner: check, lock, check again, recover, then build the parts.
 
 An error before recovery changes nothing except empty folders. An error after that leaves a
 directory that the next open recovers.
@@ -62,7 +62,15 @@ _LOG: Final = logging.getLogger("lakelog")
 
 @attrs.define(eq=False, kw_only=True)
 class OwnedStore(OpenLog):
-    """The log of the process that has the services of its store."""
+    """The log of the process that has the services of its store.
+
+    :ivar reader: reads the log
+    :ivar reput: dispatches the log
+    :ivar checkpoint: the only writer of the store's checkpoint
+    :ivar recovery: the report of the recovery at open
+    :ivar publisher: publishes the owner's state in the shared page
+    :ivar last_record: start of the last record at open, in bytes of the log; -1 if unknown
+    """
 
     reader: LogReader
     reput: DispatchRunner
@@ -79,9 +87,9 @@ class OwnedStore(OpenLog):
     def close(self) -> None:
         """Flush, write the checkpoint, then remove ``abort``: RocketMQ's clean stop.
 
-        If other processes have the store open, they continue, and one takes the services. A failed
-        store keeps ``abort``, so that the next open recovers it; it raises
-        :class:`~lakelog.errors.StoreFailed`.
+        If other processes have the store open, they continue, and one takes the services. If the
+        store has failed, ``abort`` stays, so that the next open recovers it, and
+        :class:`~lakelog.errors.StoreFailed` is raised. Raises ``OSError``.
         """
         if self.is_closed:
             return
@@ -104,7 +112,8 @@ class OwnedStore(OpenLog):
     def give_up(self) -> None:
         """Release the services to another process; this one continues to append.
 
-        Errors are not raised here: the next process with the services rebuilds from the log.
+        Raises the errors of dispatchers and checkpoint; the services are released all the same. The
+        next process with the services dispatches again from the log.
         """
         try:
             self._end_of_dispatching().close()
@@ -140,7 +149,7 @@ class OwnedStore(OpenLog):
         self.checkpoint.advance()  # the log is one of its sources
 
 
-def open_owned(  # noqa: PLR0913  # what a store is made of, and two options by name
+def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by name
     directory: StoreDirectory,
     core: StoreSettings,
     strategies: Strategies,
@@ -154,13 +163,15 @@ def open_owned(  # noqa: PLR0913  # what a store is made of, and two options by 
 ) -> OwnedStore:
     """Take over a new or existing store in ``directory`` and recover it.
 
-    :param settings: the settings shared by all processes of the store, or under the key ``ALONE``
-        the reason why no other process may join after this returns
+    :param settings: the settings shared by all processes of the store; or, under the key ``ALONE``,
+        the reason why no other process may join
     :param progress: see :mod:`lakelog.recovery.report`
     :param full: read the whole log
     :param replica: whether its log is a copy of a master's
 
     Queues and index are complete on return, unless a dispatcher fails.
+
+    Raises :class:`~lakelog.errors.StoreError`, the errors of the strategies, and ``OSError``.
     """
     begun, alone = time.monotonic(), settings.get(ALONE)
     with ExitStack() as undo:
@@ -223,6 +234,7 @@ def with_services(
 ) -> OwnedStore:
     """Add the services to ``opened``: dispatching, publishing, checkpoint.
 
+    :param strategies: those of ``opened``, with the dispatchers
     :param start: the offset up to which the log is already dispatched
     """
     directory, positions = opened.directory, opened.positions
@@ -230,7 +242,7 @@ def with_services(
     reader = LogReader(
         ViewSource(opened.segments, read_damage(files, path)),
         OwnedBounds(positions),
-        lambda: False,  # an owner does not read what another process writes
+        lambda: False,  # the bounds exclude unfinished appends of all processes
         decoder=strategies.decoder,
     )
     reput = DispatchRunner(
@@ -274,7 +286,7 @@ def begin_services(owned: OwnedStore) -> None:
 def _take(
     directory: StoreDirectory, core: StoreSettings, undo: ExitStack, alone: str | None
 ) -> tuple[Membership, bool]:
-    """Look, lock, look again; return the lock, and whether the store is new."""
+    """Check, lock, check again; return the membership, and whether the store is new."""
     is_new = directory.is_new_or_being_made()
     if not (directory.path / LOCK_FILE).exists():
         directory.check_segments(core.segment_size_bytes)
@@ -289,14 +301,14 @@ def _take(
 
 @attrs.frozen(kw_only=True)
 class _Taking(LogMaker):
-    """Takes over a directory that was examined."""
+    """Takes over a directory after its examination."""
 
     publisher: Publisher
 
     def open(
         self, plan: RecoveryPlan, settings: Mapping[str, Any], *, is_new: bool
     ) -> tuple[OpenLog, int]:
-        """Mend, then wire the log; also return the offset to dispatch from."""
+        """Fill gaps, then build the log; also return the offset to dispatch from."""
         directory, strategies = self.directory, self.strategies
         directory.files.make_dir(directory.commitlog)
         directory.remove_mark()

@@ -1,4 +1,4 @@
-"""Puts messages of one topic without building objects: the fastest way for single messages."""
+"""Puts messages of one topic without ``Message`` objects: the fastest way for single messages."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class Producer:
 
     Thread-safe; usable as long as the store is open.
 
-    :ivar topic: of all its messages; :ivar tags: the same
-    :ivar queue: of all its messages; ``None`` lets the store choose a queue per message
+    :ivar topic: the topic of all its messages
+    :ivar tags: the tags of all its messages; ``None`` without tags
+    :ivar queue: the queue id of all its messages; ``None`` lets the store choose one per message
     """
 
     def __init__(self, topic: str, tags: str | None, queue: int | None) -> None:

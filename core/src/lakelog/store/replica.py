@@ -1,8 +1,8 @@
 """A replica: a store whose log is a copy of a master's, received in place of puts.
 
-Its receiver appends only whole, checked records, so that the log ends at one, and readers, queues
-and index work as they do beside puts. The end that counts as durable is the end that the master
-cannot lose, as the receiver says, once it is synced here; the checkpoint keeps it.
+Its receiver appends only whole, checked records, so that the log always ends at a record, and
+readers, queues and index work as in any store. Bytes count as durable once they are synced here and
+the receiver vouches that the master cannot lose them. The checkpoint stores their end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def is_replica(
 ) -> bool:
     """Whether to open the store as a replica; checks that settings and files agree.
 
-    :param wanted: by the caller; ``None`` if the settings decide
+    :param wanted: whether the caller requires a replica; ``None`` if the settings decide
     :param recovers: whether the store is opened for its recovery only
 
     Raises :class:`~lakelog.errors.SettingsError` and :class:`~lakelog.errors.StoreReadOnly`.
@@ -65,7 +65,7 @@ def is_replica(
 
 
 def end_cut(files: FileSystem, path: Path) -> None:
-    """Note that the log was cut, with queues and index; called before anything is appended."""
+    """Remove the noted cut: log, queues and index are cut; called before the first append."""
     state = read_replica(files, path)
     if state is not None and state.cut is not None:
         write_replica(files, path, attrs.evolve(state, cut=None))

@@ -1,4 +1,4 @@
-"""Builds and checks the configured strategies before any file is touched."""
+"""Builds and checks the configured strategies before any file is changed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _log = logging.getLogger("lakelog")
 class Strategies:
     """The strategies of one store.
 
-    :ivar flush_failed: makes the error of a put whose flush strategy raised after the append
+    :ivar flush_failed: builds the error of a put whose flush strategy raised after the append
     :ivar replicator_failed: the same for the replicator
     :ivar decoder: restores bodies if the append callback stores them encoded
     """
@@ -98,7 +98,8 @@ def add_services(
 def with_accelerator(registry: Registry, settings: Settings, context: Context) -> Context:
     """Return ``context`` with the accelerator that ``settings`` choose, and activate it.
 
-    An accelerator that is installed but unusable is logged. It raises only if it was named.
+    An error of an installed accelerator is logged. It is raised only if the settings name the
+    accelerator: :class:`~lakelog.errors.PluginError`.
     """
     for name in accelerator_names(registry, settings):
         try:
@@ -145,7 +146,7 @@ def make_chosen(
     """Build a cleaner or a disk watcher; ``None`` if none is configured."""
     if name is None:
         return None
-    registry.factory(kind, name)  # before the maintenance: it names the missing plugin
+    registry.factory(kind, name)  # before the maintenance: this error names the missing plugin
     require_maintenance(registry)
     return registry.build(kind, name, settings, context)
 

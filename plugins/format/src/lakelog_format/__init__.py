@@ -1,1 +1,1 @@
-"""RocketMQ's records: encodes messages to their bytes and decodes these; no files, no store."""
+"""RocketMQ's records: encodes messages to records, and decodes them; no files, no store."""

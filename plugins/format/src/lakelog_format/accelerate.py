@@ -1,8 +1,8 @@
 """The interface to compiled code that encodes and decodes records.
 
-Python is the specification, and works without it. A compiled call returns the same result as the
-Python one, or returns ``None`` without side effects. The caller then uses the Python path. So
-errors are defined once, and no result depends on the accelerator.
+The Python code is the specification, and works without compiled code. A compiled call returns the
+same result, or ``None`` without side effects. The caller then uses the Python path. So errors are
+defined once, and no result depends on the accelerator.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from lakelog_format.message import Message, StoredMessage
 
 PlainRecords: TypeAlias = "tuple[int, int, int, int, list[tuple[str, int, int, int, int, int]]]"
-"""End offset and number of some records; store times of the first and the last one, in ms; and by
-queue its topic and id, the number of its records, the queue offset of the first one, where that one
-starts, and where the last one ends.
+"""A summary of consecutive records: their end offset and number; the store times of the first and
+the last one, in ms since 1970; and a row per queue. A row has topic, queue id, number of records,
+queue offset of the first record, its start, and the end of the last record; both are offsets of the
+log in bytes.
 """
 
 
 @runtime_checkable
 class RecordAccelerator(Protocol):
-    """What compiled code does for records; one object serves a whole process."""
+    """The interface of compiled code for records; one object serves a whole process."""
 
     def encoding(self, encoder: Any) -> Callable[[Sequence[Message]], Any] | None:
         """A function that encodes messages like ``encoder``; ``None`` if unsupported.
@@ -51,7 +52,11 @@ class RecordAccelerator(Protocol):
     def message(
         self, view: memoryview, at: int, offset: int | None, *, verify: bool
     ) -> StoredMessage | None:
-        """As :func:`lakelog_format.codec.decode`; ``None`` if the record is not whole."""
+        """As :func:`lakelog_format.codec.decode`; ``None`` if the record is not whole.
+
+        :param at: start of the record in ``view``, in bytes
+        :param offset: physical offset that the record must state; ``None`` accepts any
+        """
 
     def messages(
         self,

@@ -24,7 +24,10 @@ class WrongValue(ValueError):
 
 
 def whole(name: str, value: Any, least: int | None = 0) -> int:
-    """``value`` as an integer not below ``least``."""
+    """``value`` as an integer not below ``least``.
+
+    Raises :class:`WrongType` for anything but an integer, and :class:`WrongValue`.
+    """
     if type(value) is not int:
         value = _index(name, value)
     if least is not None and value < least:
@@ -42,7 +45,7 @@ def _index(name: str, value: Any) -> int:
 
 
 def span_ms(name: str, value: Any) -> float:
-    """``value`` as a duration in ms, 0 or more."""
+    """``value`` as a duration in ms, 0 or more; raises :class:`WrongType`, :class:`WrongValue`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong_type(name, value, "a number of milliseconds")
     if not (math.isfinite(value) and value >= 0):

@@ -1,6 +1,6 @@
-"""NumPy, imported on first use: to open a store, put, get and close needs none of it.
+"""NumPy, imported on first use: opening, putting, getting and closing do not need it.
 
-``from lakelog_format.lazy import np`` stands for ``import numpy as np`` in modules that every open
+``from lakelog_format.lazy import np`` replaces ``import numpy as np`` in modules that every open
 store loads. Python 3.15 has ``lazy import`` for this (PEP 810).
 """
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
 
     class _OnFirstUse(ModuleType):
-        """Takes over all names of the module when the first one is looked up."""
+        """Imports the module at the first access, and copies all of its names."""
 
         def __getattr__(self, name: str) -> Any:
             import numpy

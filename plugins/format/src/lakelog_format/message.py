@@ -131,12 +131,16 @@ def is_shared(column: object) -> bool:
 
 @attrs.frozen(slots=True)
 class StoredMessage:
-    """A message as stored in one record of the log.
+    """A message as stored in one record of the log; the other fields are those of ``Message``.
 
+    :ivar queue_offset: number of the message in its queue, from 0
+    :ivar physical_offset: start of the record, in bytes from the start of the log
     :ivar size: length of the whole record in bytes
-    :ivar body: as stored; use :func:`lakelog_format.fields.compression.decompress` to unpack it
-    :ivar properties_bytes: the property string byte for byte
     :ivar magic: ``0xDAA320A7`` (V1) or ``0xDAA320AB`` (V2)
+    :ivar body: as stored; use :func:`lakelog_format.fields.compression.decompress` to unpack it
+    :ivar body_crc: the stated checksum of the stored body, see ``checksum.body_crc``
+    :ivar properties_bytes: the property string byte for byte
+    :ivar store_timestamp_ms: time of the append, in ms since 1970
     """
 
     topic: str

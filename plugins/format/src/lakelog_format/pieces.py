@@ -1,4 +1,4 @@
-"""What a scan yields between records: blanks, and damage with its range."""
+"""The pieces that a scan yields between runs of records: blanks, and damage with its range."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ class Blank:
 class Damage:
     """A range of bytes that is not a whole record.
 
-    :ivar offset: first byte
-    :ivar end_offset: behind the last byte; a record, a segment or nothing follows
+    :ivar offset: offset of the first byte, in bytes from the start of the log
+    :ivar end_offset: offset behind the last byte; a record, a segment or nothing follows
+    :ivar error: the failed check of the first record in the range
     :ivar path: the segment file, if known
     :ivar unproven: whether it contains whole records not proved to belong to the log
     :ivar head: its first bytes, to detect a change
-    :ivar to_fill: whether the recovery that noted it was about to fill it with records
+    :ivar to_fill: whether the recovery that noted it planned to fill it with records
     """
 
     offset: int

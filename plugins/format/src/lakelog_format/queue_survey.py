@@ -33,16 +33,16 @@ _LOG = logging.getLogger("lakelog")
 class QueueOffsetChain:
     """Checks the sequence of queue offsets in the records of one queue.
 
-    No checksum covers a stored queue offset. An offset too high for the bytes between its record
-    and the neighbours is doubted: it counts only if a second record continues from it.
+    No checksum covers a stored queue offset. An offset is doubted if the bytes since the queue's
+    last record cannot hold so many records. It counts only if a second record continues from it.
 
     :ivar next: the queue offset of the next message
     :ivar end: physical offset behind the last record not in doubt
-    :ivar alone: only one record was seen, so nothing confirms its offset
-    :ivar start: where the first record starts
+    :ivar start: physical offset of the first record
+    :ivar alone: whether only one record was read, so that no other one confirms its offset
     :ivar doubt_next: the next offset according to the last doubted record; -1 without one
-    :ivar doubt_end: physical offset behind that record
-    :ivar doubt_start: where it starts
+    :ivar doubt_end: physical offset behind the last doubted record
+    :ivar doubt_start: physical offset of the last doubted record
     """
 
     next: int
@@ -57,7 +57,10 @@ class QueueOffsetChain:
     def of(
         cls, stated: int, start: int, end: int, taken: int = 1, *, free: bool = False
     ) -> QueueOffsetChain:
-        """Start with the first record; an impossible queue offset is ignored."""
+        """Start with the first record; a negative queue offset is ignored.
+
+        Parameters as in :meth:`take`.
+        """
         if stated < 0:
             return cls(0, -_IMPOSSIBLE, start, False, _IMPOSSIBLE, end, start)
         return cls(stated + taken, end, start, not free)
@@ -65,9 +68,12 @@ class QueueOffsetChain:
     def take(
         self, stated: int, start: int, end: int, taken: int = 1, *, free: bool = False
     ) -> None:
-        """Add a record from ``start`` to ``end``.
+        """Add the record from ``start`` to ``end``, physical offsets in bytes.
 
-        :param free: no upper bound is known for its offset: it stands behind a lost inner batch
+        :param stated: the queue offset in the record
+        :param taken: number of queue offsets that the record takes
+        :param free: whether its offset has no upper bound: it is an inner batch, and a lost inner
+            batch before it may have taken any number of offsets
         """
         after = stated + taken
         if stated >= self.next and (free or explains(stated - self.next, start - self.end)):
@@ -111,15 +117,15 @@ class QueueOffsetChain:
 
 
 def explains(missing: int, gap_bytes: int) -> bool:
-    """Whether ``missing`` records can have fit into ``gap_bytes`` of the log."""
+    """Whether ``missing`` records fit into ``gap_bytes`` of the log."""
     return missing * RECORD_MIN_BYTES <= gap_bytes
 
 
 @attrs.define
 class QueueOffsetSurvey:
-    """The result of a scan.
+    """The result of a scan; offsets in bytes of the log, store times in ms since 1970.
 
-    :ivar start_offset: where it began
+    :ivar start_offset: where the scan began
     :ivar end_offset: behind the last whole record or blank
     :ivar last_timestamp_ms: store time of the last record
     :ivar next_offsets: by queue, the queue offset of the next message
@@ -127,7 +133,7 @@ class QueueOffsetSurvey:
     :ivar highest_timestamp_ms: highest store time; the clock may have been set back
     :ivar chains: by queue, the state for checking the next record
     :ivar first_timestamp_ms: store time of the first record
-    :ivar last_offset: where the last whole record starts; -1 without one
+    :ivar last_offset: start of the last whole record; -1 without one
     """
 
     start_offset: int
@@ -161,9 +167,13 @@ class QueueOffsetSurvey:
             self.next_offsets[queue] = before.next
 
     def settle(self, queue: Queue, end: int, reached: int) -> None:
-        """Compare with a queue's units: they end at ``end``, with a record before ``reached``.
+        """Compare with the files of ``queue``.
 
-        A single record with a higher offset than its queue can have reached since is rejected.
+        The offset of a single record is rejected if the bytes since ``reached`` cannot hold the
+        records up to it.
+
+        :param end: queue offset behind the last unit
+        :param reached: physical offset behind the record of that unit
         """
         chain = self.chains.get(queue)
         if chain is not None and chain.alone and not self._fits(chain, end, reached):
@@ -187,7 +197,7 @@ class QueueOffsetSurvey:
                 )
 
     def count(self, batch: RecordBatch) -> None:
-        """Add a run of records; prepared transaction messages take no queue offset."""
+        """Add a run of records; prepared and rollback messages take no queue offset."""
         self.end_offset = batch.end_offset
         times = batch.store_timestamps_ms
         if not self.records:
@@ -213,7 +223,7 @@ class QueueOffsetSurvey:
             self._count_light_queues(batch)
 
     def count_plain(self, plain: PlainRecords) -> None:
-        """Start with the records that compiled code found."""
+        """Set the result for the first records, which compiled code has read."""
         self.end_offset, self.records, self.first_timestamp_ms, last_ms, queues = plain
         self.last_timestamp_ms = last_ms
         self._raise_time(self.last_timestamp_ms)

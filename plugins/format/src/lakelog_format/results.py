@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class PutResult:
     """The result of a put whose message is in the log.
 
-    :ivar status: ``PUT_OK``, or the guarantee that was not met in time
+    :ivar status: ``PUT_OK``, or the status of the guarantee that was not met in time
     :ivar queue_offset: offset in its queue; 0 for prepared and rollback messages
     :ivar physical_offset: start of its record, in bytes from the start of the log
     :ivar size: length of its record in bytes
@@ -53,8 +53,10 @@ class BatchResult(Sequence[PutResult]):
     :ivar status: the status that all messages of the batch share
     :ivar queues: topic and queue of each message
     :ivar queue_offsets: ``int64``, one per message
-    :ivar physical_offsets: ``int64``, one per message
+    :ivar physical_offsets: ``int64``, one per message, in bytes from the start of the log
     :ivar sizes: ``int64``, record lengths in bytes
+    :ivar store_timestamp_ms: time of the append of all messages, in ms since 1970
+    :ivar store_hosts: the host in each message id
     """
 
     status: PutStatus

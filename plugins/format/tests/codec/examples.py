@@ -51,7 +51,7 @@ _LENGTH_BYTES = st.sampled_from(
 
 @st.composite
 def damaged_logs(draw: st.DrawFn) -> tuple[bytes, int]:
-    """A log with bits flipped, lengths replaced, pieces cut out or put in; and where it starts."""
+    """A log with bits flipped, lengths replaced, pieces removed or inserted; and its offset."""
     base = draw(BASES)
     messages = draw(st.lists(MESSAGES, min_size=1, max_size=4))
     log = bytearray(log_of(messages, record_crc=draw(st.booleans()), base=base))
@@ -76,7 +76,7 @@ def damaged_logs(draw: st.DrawFn) -> tuple[bytes, int]:
 
 @st.composite
 def hostile_lengths(draw: st.DrawFn) -> tuple[bytes, int]:
-    """A log with a hostile value in one of the fields that say where others stand."""
+    """A log with a wrong value in a field that determines positions of others; and its offset."""
     base = draw(BASES)
     message = draw(MESSAGES)
     record = log_of([message], base=base)

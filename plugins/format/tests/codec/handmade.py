@@ -20,7 +20,7 @@ def record(
     sys_flag: int = 0,
     queue_id: int = 0,
 ) -> bytes:
-    """One record as RocketMQ lays it out."""
+    """One record in the layout of RocketMQ."""
     name = topic.encode()
     size = RECORD_MIN_BYTES + len(name) + len(properties) + len(body)
     head = HEAD_V4.pack(
@@ -32,7 +32,7 @@ def record(
 
 
 def run(*records: bytes, start: int = 0) -> RecordBatch:
-    """Records back to back, checked as a scan checks them."""
+    """Records back to back, with the checks of a scan."""
     batch = decode_run(b"".join(records), start)
     assert len(batch) == len(records)
     return batch

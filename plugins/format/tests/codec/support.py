@@ -1,4 +1,4 @@
-"""Encoders, logs made by them, and a second, slow opinion of what a whole record is."""
+"""Encoders, logs that they write, and a second, slow implementation of all checks of a record."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def crc31(data: bytes) -> int:
 
 
 def whole_record(data: bytes, offset: int, *, checksums: bool = True) -> int | None:
-    """The length of the record at the start of ``data``, if all of it is right.
+    """The length of the record at the start of ``data``; ``None`` if a check fails.
 
     Written from the description of the format, byte by byte.
     """
@@ -104,7 +104,7 @@ def _checksums_hold(record: bytes, body: bytes, properties: bytes) -> bool:
 
 
 def whole_prefix(data: bytes, base: int, *, checksums: bool = True) -> list[int]:
-    """Where the records start that stand whole at the front of ``data``."""
+    """The starts of the whole records at the front of ``data``."""
     starts, at = [], 0
     while (size := whole_record(data[at:], base + at, checksums=checksums)) is not None:
         starts.append(at)

@@ -1,4 +1,4 @@
-"""Checksums: the fast CRC-32 is that of zlib and of crcmod, and the one that ends a record."""
+"""Checksums: the fast CRC-32 equals those of zlib and crcmod; the checksum that ends a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns make the bytes and results that messages make one by one; what is refused in both."""
+"""Columns give the same bytes, results and refusals as the same messages one by one."""
 
 from __future__ import annotations
 

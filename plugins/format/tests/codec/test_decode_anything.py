@@ -1,4 +1,4 @@
-"""Decoding never fails otherwise than it says, and never calls a record whole that is not."""
+"""Decoding raises only the documented errors, and accepts only whole records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _scalar_prefix(data: bytes, base: int, *, verify: bool) -> list[int]:
 
 
 def _check(data: bytes, base: int) -> None:
-    """Decode in the middle of bytes that would continue the run, so that overreading shows."""
+    """Decode between bytes that would continue the run, so that a read beyond the end fails."""
     around = log_of([Message("other", b"x" * 30)]) * 2
     view = memoryview(around + data + around)[len(around) : len(around) + len(data)]
     for verify in (True, False):
@@ -163,7 +163,7 @@ def test_it_ends_a_run(size: int) -> None:
         decode(_blank(size))
 
 
-# --- zeros in topic and properties: a lost sector, or text that somebody put there ---
+# --- zeros in topic and properties: a lost sector, or part of the message ---
 
 
 def _without(record: bytes, first: int, last: int) -> bytes:
@@ -183,7 +183,7 @@ def _is_whole(record: bytes, position: int) -> bool:
 
 
 def _is_whole_elsewhere(record: bytes, position: int) -> bool:
-    """In a buffer whose sectors are not those of the log."""
+    """Whether the record is whole in a buffer whose sectors are not those of the log."""
     data = memoryview(bytes(77) + record)
     try:
         checked_frame(data, 77, len(data), position)

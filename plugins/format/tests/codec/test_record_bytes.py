@@ -1,4 +1,4 @@
-"""One message, one record: every field at its byte, every layout that there is."""
+"""The record of one message: every field at its byte, in every layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is encoded comes back, by whichever path it went and is read, compressed or not."""
+"""Decoding returns what was encoded, in every path of both, compressed or not."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_wrong_data(
 ) -> None:
     packed = pack(_BODY)
     wrong = {"other": b"not packed at all", "empty": b"", "cut": packed[: len(packed) // 2]}
-    name = "ZLIB" if way is Compression.UNSET else way.name  # what no bits mean
+    name = "ZLIB" if way is Compression.UNSET else way.name  # the meaning of no bits
     with pytest.raises(ValueError, match=f"no {name} data"):
         decompress(wrong[damage], sys_flag)
 

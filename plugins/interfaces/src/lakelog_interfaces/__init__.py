@@ -1,1 +1,1 @@
-"""What a plugin of lakelog is written against: hooks, Protocols of strategies, and errors."""
+"""The interfaces that plugins of lakelog implement and use: hooks, Protocols, and errors."""

@@ -1,8 +1,8 @@
 """The interface to compiled code for work that a store does for every message.
 
-Python is the specification, and works without it. A compiled call returns the same result as the
-Python one, or returns ``None`` without side effects. The caller then uses the Python path. So
-errors are defined once, and no file or result depends on the accelerator.
+The Python code is the specification, and works without compiled code. A compiled call returns the
+same result, or ``None`` without side effects. The caller then uses the Python path. So errors are
+defined once, and no file or result depends on the accelerator.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class Accelerator(RecordAccelerator, Protocol):
         """The lock of the append section; see :mod:`lakelog.files.shared.append_lock`.
 
         :param descriptor: of the open file ``lock``
-        :param byte: what a process without compiled code locks
-        :param memory: the shared page; ``layout`` is the module that says where its words stand
+        :param byte: position in that file of the byte that a process without compiled code locks
+        :param memory: the shared page; ``layout`` is the module with the positions of its words
         """
 
     def waiters(self, timeout_s: float, joined: Callable[[int], object]) -> Any:
-        """A line of threads whose puts wait for a sync: ``Waiters`` of lakelog-flush.
+        """A queue of threads whose puts wait for a sync: ``Waiters`` of lakelog-flush.
 
         :param timeout_s: the longest wait
         :param joined: called by a thread with the end of its put, before it sleeps
@@ -77,8 +77,9 @@ class Accelerator(RecordAccelerator, Protocol):
     ) -> Iterable[Any]:
         """Settle futures as :func:`lakelog.log.put_future.settle`; return those left to Python.
 
-        :param finished: the state that they get
-        :param awaited: gets what event loops wait for; ``called`` gets the futures with callbacks
+        :param finished: the new state of the settled futures
+        :param awaited: receives the futures of event loops that wait for them
+        :param called: receives the settled futures that have callbacks
         """
 
     def putting(self, encoder: Any, log: Any) -> Putting | None:
@@ -97,12 +98,13 @@ class Accelerator(RecordAccelerator, Protocol):
     def plain_records(
         self, descriptor: int, start: int, length: int, *, sealed: bool
     ) -> PlainRecords | None:
-        """The sound records at the start of a segment's file, up to one that needs a closer look.
+        """The sound records at the start of a segment's file, up to the first that is not plain.
 
-        That is an inner batch, a record that feeds light queues, or one whose queue offset does not
-        follow that of its queue's last record. ``None`` without such records.
+        A record is not plain if it is an inner batch, feeds light queues, or has a queue offset
+        that does not follow that of its queue's last record. ``None`` if the first is not plain.
 
-        :param start: offset of the segment; ``length``: its length in bytes
+        :param descriptor: of the segment's file
+        :param start: offset of the segment in the log; ``length`` is its length; both in bytes
         :param sealed: see :meth:`read_run`
         """
 
@@ -118,7 +120,7 @@ class Accelerator(RecordAccelerator, Protocol):
     ) -> tuple[bytes, memoryview, tuple[memoryview, memoryview] | None] | None:
         """The result of ``lakelog_queues.finding.gather.sound_records``.
 
-        :param pack_bodies: whether bodies are copied too, while the check has them in the
+        :param pack_bodies: whether bodies are copied too; during the check they are in the
             processor's cache
         :returns: one byte per record, 1 if it is whole; the columns of the whole records, in the
             format of :meth:`read_run`; and ``packed_bodies`` of their ``RecordBatch``
@@ -152,7 +154,10 @@ class Accelerator(RecordAccelerator, Protocol):
     ) -> tuple[memoryview, memoryview, int, tuple[int, int], int] | None:
         """Build the entries of the records' keys for a hash-index file; changes nothing.
 
+        :param file: the map of the file; ``slots`` is its number of slots
         :param room: largest number of entries; the first one gets number ``first``
+        :param begin_ms: the begin time in the file's header, in ms since 1970
+        :param base_offset: physical offset of the first byte of ``view``
         :returns: the entries; the argument of :meth:`set_slots`; how many of these slots are empty;
             the indices of the first and the last record with keys; the number of keys of the latter
         """
@@ -163,11 +168,11 @@ class Accelerator(RecordAccelerator, Protocol):
     def follow_entries(
         self, entries: NDArray[np.uint8], first: int, last_offset: int, heads: NDArray[np.int32]
     ) -> tuple[int, int] | None:
-        """Follow sound entries of a hash-index file; ``None``, and nothing done, if one is not.
+        """Follow the entries of a hash-index file; ``None``, without effect, if one is not sound.
 
         :param entries: as in the file; ``first`` is the number of the first one
-        :param last_offset: the physical offset in the entry before
-        :param heads: for each slot the number of its newest entry before; then that of all
+        :param last_offset: the physical offset in the preceding entry
+        :param heads: by slot, the number of its newest entry; updated with these entries
         :returns: how many slots had no entry before; the physical offset in the last one
         """
 
@@ -175,8 +180,8 @@ class Accelerator(RecordAccelerator, Protocol):
 class Putting(Protocol):
     """Appends messages without waiting for the flush strategy.
 
-    A call for one message returns its result, or ``None`` if nothing was done. It returns a queue
-    id if it only chose the queue.
+    A call for one message returns its result, or ``None`` without effect. It returns a queue id if
+    it chose the queue and appended nothing.
     """
 
     def put(self, message: Message) -> PutResult | int | None:

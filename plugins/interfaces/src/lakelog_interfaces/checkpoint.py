@@ -1,7 +1,7 @@
 """StoreCheckpoint: the times up to which log, queues and index are durable.
 
-4,096 bytes: five big-endian ``i64`` and zeros. It is written in place. The five numbers are in one
-sector, so a torn write leaves the old or the new ones.
+4,096 bytes: five big-endian ``i64``, then zeros. It is written in place. The five numbers are in
+one sector, so a torn write leaves all old or all new ones. Source: ``StoreCheckpoint`` of RocketMQ.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from lakelog_interfaces.files import FileSystem, read_file
 
 @attrs.frozen
 class StoreCheckpoint:
-    """The content of ``checkpoint``.
+    """The content of ``checkpoint``: times in ms since 1970, offsets of the log in bytes.
 
     :ivar physic_timestamp_ms: store time of the last durable message of the log
     :ivar logics_timestamp_ms: store time of the last message with a durable queue unit
     :ivar index_timestamp_ms: store time of the last message in a full index file
     :ivar master_flushed_offset: on a replica, the durable end of its master
-    :ivar confirm_offset: the confirmed position
+    :ivar confirm_offset: lakelog: the durable end; RocketMQ: its confirmed offset
     """
 
     physic_timestamp_ms: int = 0
@@ -36,7 +36,10 @@ class StoreCheckpoint:
 
 
 def read_checkpoint(files: FileSystem, path: Path) -> StoreCheckpoint:
-    """The checkpoint of the store directory ``path``; all zero if missing or incomplete."""
+    """The checkpoint of the store directory ``path``; all zero if missing or incomplete.
+
+    Raises ``OSError`` if the file cannot be read.
+    """
     data = read_file(files, path / CHECKPOINT_FILE) or b""
     if len(data) < CHECKPOINT.size:
         return StoreCheckpoint()
@@ -48,12 +51,14 @@ def write_checkpoint(
 ) -> None:
     """Write and sync; everything claimed by ``checkpoint`` must be durable already.
 
-    :param is_there: whether the file was written before and its folder synced, so that both are
-        done without
+    :param is_there: whether this process has written the file before; its length is then not set
+        again, and its folder not synced again
+
+    Raises ``OSError``.
     """
     content = CHECKPOINT.pack(*attrs.astuple(checkpoint)).ljust(CHECKPOINT_BYTES, b"\x00")
     with closing(files.open(path / CHECKPOINT_FILE, write=True, create=True)) as file:
-        is_there &= file.size() == CHECKPOINT_BYTES  # nobody has removed it since
+        is_there &= file.size() == CHECKPOINT_BYTES  # not removed since
         file.write_at(0, content)
         if not is_there:
             file.truncate(CHECKPOINT_BYTES)
@@ -65,8 +70,8 @@ def write_checkpoint(
 class CheckpointKeeper:
     """The only writer of an open store's checkpoint; its numbers never decrease.
 
-    :ivar on_failure: called after a failed write or sync, which cannot be repaired; the
-        checkpoint is frozen by then
+    :ivar on_failure: called after a failed write or sync, which cannot be repaired; all further
+        changes are stopped by then, see :meth:`freeze`
     """
 
     def __init__(self, files: FileSystem, path: Path) -> None:
@@ -79,7 +84,7 @@ class CheckpointKeeper:
         self._sources: list[Callable[[], StoreCheckpoint]] = []
 
     def read(self) -> StoreCheckpoint:
-        """Read the file."""
+        """Read the file; raises ``OSError``."""
         return read_checkpoint(self._files, self._path)
 
     def freeze(self) -> None:
@@ -87,7 +92,7 @@ class CheckpointKeeper:
         self._frozen = True
 
     def ask(self, source: Callable[[], StoreCheckpoint]) -> None:
-        """Add a source, called at each advance; it must be fast, and its result already durable."""
+        """Add a source, called at each :meth:`advance`; it must be fast, its result durable."""
         self._sources.append(source)
 
     def advance(self, reached: StoreCheckpoint | None = None) -> None:
@@ -104,7 +109,10 @@ class CheckpointKeeper:
                 self._write(after)
 
     def lower_index(self, most_ms: int) -> None:
-        """Lower the index time to at most ``most_ms``: later index files are to be rebuilt."""
+        """Lower the index time to at most ``most_ms``: later index files are to be rebuilt.
+
+        Raises ``OSError`` if the file cannot be read or written.
+        """
         with self._lock:
             before = self.read()
             if before.index_timestamp_ms > most_ms and not self._frozen:

@@ -1,4 +1,4 @@
-"""The interface to the operating system's files, used for everything that a store does to a disk.
+"""The interface to the operating system's files; all access of a store to a disk goes through it.
 
 Tests and the crash simulator replace it. Failures are ``OSError``; those of the operating system
 name the file and the operation.
@@ -50,7 +50,7 @@ class File(Protocol):
         """The descriptor, for operations that this interface lacks."""
 
     def size(self) -> int:
-        """Its length."""
+        """Its length, in bytes."""
 
     def read_at(self, position: int, length: int) -> bytes:
         """Read at most ``length`` bytes; fewer only at the end of the file."""

@@ -1,4 +1,4 @@
-"""The store's own settings, which each strategy is handed."""
+"""The store's own settings, which each strategy receives in its ``Context``."""
 
 from __future__ import annotations
 

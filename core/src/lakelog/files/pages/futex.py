@@ -1,6 +1,6 @@
 """The system call ``futex`` on 32-bit words in shared memory; see futex(2).
 
-Where the call is not available, it is refused, and waiters poll.
+If the system refuses the call, waiters poll.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NUMBERS: Final = {"x86_64": 202, "aarch64": 98}
 """The number of the system call, by machine, from the kernel's tables."""
 _UNKNOWN: Final = 0xF_FFFF
-"""A number that no system has: the call is refused."""
+"""A number that no system defines, so that the call is refused."""
 _WAIT: Final = 0
 _WAKE: Final = 1
 _ALL: Final = 0x7FFF_FFFF
@@ -31,7 +31,7 @@ _NO_MORE: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
 
 @attrs.define
 class Futex:
-    """Waits at one word, and wakes its waiters.
+    """Waits for a change of one word, and wakes its waiters.
 
     Waiting releases the interpreter lock. Waking keeps it, since the call is shorter than a
     switch of threads.
@@ -45,7 +45,10 @@ class Futex:
     _kept: object
 
     def wait(self, value: int, timeout_s: float) -> bool:
-        """Sleep while the word equals ``value``; ``False`` if the system refuses the call."""
+        """Sleep until woken, if the word equals ``value``; ``False`` if the system refuses that.
+
+        May return early, for example after a signal.
+        """
         import ctypes
 
         seconds = max(timeout_s, 0.0)
@@ -71,7 +74,7 @@ def futex(memory: memoryview, at: int) -> Futex:
     """
     is_64_bit = sys.maxsize > 1 << 32
     number = _NUMBERS.get(platform.machine(), _UNKNOWN) if is_64_bit else _UNKNOWN
-    import ctypes  # takes longer to import than a store to open, and few wait
+    import ctypes  # importing it takes longer than opening a store, and few processes wait
 
     kept = ctypes.c_uint32.from_buffer(memory, at)
     return Futex(number, ctypes.addressof(kept), *_calls(), ctypes.c_long * 2, kept)

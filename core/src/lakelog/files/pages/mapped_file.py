@@ -13,7 +13,7 @@ Identity: TypeAlias = tuple[int, int]
 
 
 def identity_of(path: Path, least_bytes: int) -> Identity | None:
-    """The identity of a file under ``path``; ``None`` if it is missing or too short."""
+    """Device and inode number of the file at ``path``; ``None`` if it is missing or too short."""
     try:
         found = os.stat(path)
     except OSError:
@@ -22,7 +22,10 @@ def identity_of(path: Path, least_bytes: int) -> Identity | None:
 
 
 def open_mapped(files: FileSystem, path: Path, length: int, *, writable: bool) -> memoryview | None:
-    """Map the start of a file; ``None`` if it is shorter; raises ``OSError``, ``ValueError``."""
+    """Map the first ``length`` bytes of a file; ``None`` if it is shorter.
+
+    Raises ``OSError``, and ``ValueError`` for a length that cannot be mapped.
+    """
     with closing(files.open(path, write=writable)) as file:
         if file.size() < length:
             return None

@@ -1,4 +1,4 @@
-"""Positions of a store as a reader may trust them, while it is open elsewhere and afterwards."""
+"""The positions of a store that are valid for a reader, while it is open elsewhere and later."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class PageReader:
     def page(self) -> PageView | None:
         """The page, if a process has the store open; else ``None``.
 
-        The lock is checked at most once per millisecond, as one call may need many positions, and
-        positions of a dead process stay valid for longer than that. The state is checked each time.
+        The lock is checked at most once per millisecond, since one call may need many positions.
+        Positions of a dead process stay valid for longer. The state is checked at each call.
         """
         if time.monotonic() >= self._until:
             self._is_published = is_published(self._files, self._path)
@@ -58,7 +58,7 @@ class PageReader:
 
 
 class ReaderDurableEnd:
-    """The durable end of the log as a reader knows it; it never falls.
+    """The durable end of the log, determined by a reader; it never decreases.
 
     :param page: returns the current page, if any
     """
@@ -71,7 +71,10 @@ class ReaderDurableEnd:
         self._lock = Lock()
 
     def end(self, log_end: Callable[[], int]) -> int | None:
-        """The durable end; ``None`` if unknown."""
+        """The durable end, in bytes from the start of the log; ``None`` if unknown.
+
+        :param log_end: finds the end of the log
+        """
         found = self._found(log_end)
         with self._lock:
             if found is not None:
@@ -81,10 +84,10 @@ class ReaderDurableEnd:
     def _found(self, log_end: Callable[[], int]) -> int | None:
         """The durable end from the present sources.
 
-        After a clean stop the whole log is durable, or of a replica what its master cannot lose.
-        After a crash of lakelog, or during recovery, the checkpoint's ``confirm_offset`` is valid,
-        since it moves after syncs only; 0 means unknown. RocketMQ's ``confirm_offset`` gives no
-        such guarantee.
+        After a clean stop the whole log is durable; of a replica, only the bytes that its master
+        cannot lose. After a crash of lakelog, or during recovery, the checkpoint's
+        ``confirm_offset`` is valid, since it moves after syncs only; 0 means unknown. RocketMQ's
+        ``confirm_offset`` gives no such guarantee.
         """
         page = self._page()
         if page is not None:
@@ -110,7 +113,10 @@ class ReaderDurableEnd:
             return 0
 
     def _ran_lakelog_last(self) -> bool:
-        """Whether lakelog ran last: RocketMQ locks byte 0, writes ``abort``, and makes no page."""
+        """Whether lakelog was the last owner.
+
+        RocketMQ also locks byte 0 and writes ``abort``, but has no shared page.
+        """
         if is_owned(self._files, self._path):
             return is_published(self._files, self._path)
         page = PageView.open(self._files, self._path)

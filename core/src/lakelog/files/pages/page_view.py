@@ -1,11 +1,12 @@
-"""The shared page of a store's owner, as another process reads it.
+"""The shared page of a store's owner, read by another process.
 
-The page outlives its processes. So it counts only while one of them shares the lock on byte 2 of
-``lock``, and in one of the states :data:`BELIEVED`. A reader still checks each record.
+The file of the page stays after its processes have ended. So it is valid only while one of them has
+a shared lock on byte 2 of ``lock``, and in one of the states :data:`BELIEVED`. A reader still
+checks each record.
 
-A recovery reads one fact from the page of a killed owner, see :func:`whole_end`. The page cache
-keeps page and log if a process dies, and loses both if the machine does. The words ``PROOF`` tell
-the two cases apart, and also detect a log that another program has written since.
+A recovery reads one position from the page of a killed owner, see :func:`whole_end`. The page cache
+keeps page and log if a process dies, and loses both if the machine fails. The words ``PROOF``
+distinguish the two cases. They also detect a log that another program has written since.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ BELIEVED: Final = frozenset({OwnerState.OPEN, OwnerState.FAILED, OwnerState.CLOS
 
 
 def sign_page(words: memoryview[int], pid: int) -> None:
-    """Store the owner's identity in the page; it also writes queues and index."""
+    """Store process ``pid`` in the page, as owner and as the writer of queues and index."""
     words[OWNER_PID] = words[DISPATCHER_PID] = pid
     words[OWNER_START] = words[DISPATCHER_START] = process_start(pid) or 0
 
 
 def readable_end(words: memoryview[int] | list[int]) -> int:
-    """Where other processes stop reading.
+    """The offset, in bytes from the start of the log, at which other processes stop reading.
 
     If puts wait for durability, this is the durable end: no message that was read can vanish.
     Otherwise it is the appended end, limited to the bytes in the page cache.
@@ -70,9 +71,9 @@ NO_PROOF: Final = (0, 0, 0, 0)
 def proof_words(path: Path) -> tuple[int, ...]:
     """The words :data:`PROOF` for a log that is being written now.
 
-    No copy of the store directory ``path``, and no other run, RocketMQ's included, has the same:
-    each run writes ``abort`` anew, and a ctime cannot be set. :data:`NO_PROOF` if the kernel does
-    not provide them.
+    They are unique to this run: each run, RocketMQ's included, writes ``abort`` anew, and programs
+    cannot set a ctime. A copy of the store directory ``path`` has other words. :data:`NO_PROOF` if
+    ``abort`` is missing, or the kernel provides no boot id.
     """
     boot = _BOOT.unpack(boot_id())
     try:
@@ -162,7 +163,7 @@ class PageView:
 
     @property
     def readable(self) -> int:
-        """Where other processes stop reading."""
+        """See :func:`readable_end`."""
         return readable_end(self.words)
 
     @property

@@ -62,8 +62,10 @@ class Positions:
         durable: bool,
         staged: bool = False,
     ) -> None:
-        """Set the positions of a log from ``minimum`` to ``end``, which is durable in full.
+        """Set the positions of a log from ``minimum`` to ``end``, all of it durable.
 
+        :param dispatched: end of the part that is dispatched to queues and index
+        :param last_timestamp_ms: store time of the last record, in ms since 1970
         :param durable: whether puts and reads wait until messages are durable
         :param staged: whether bytes reach the page cache by a commit only
         """
@@ -100,15 +102,16 @@ class Positions:
 
     @property
     def readable(self) -> int:
-        """Where reads stop in an appending process."""
+        """End of the bytes that an appending process reads."""
         words = self.words
         return words[FLUSHED] if words[FLAGS] & DURABLE else words[APPENDED]
 
     @property
     def readable_elsewhere(self) -> int:
-        """Where reads stop in other processes, queues and index included.
+        """End of the bytes that other processes read, and that are dispatched.
 
-        Queues and index must not cover more than the log's files: a kill would leave them ahead.
+        Queues and index must not cover bytes that are not in the log's files yet: after a kill they
+        would be ahead of the log.
         """
         return readable_end(self.words)
 
@@ -123,7 +126,7 @@ class Positions:
 
     @property
     def flushed_timestamp_ms(self) -> int:
-        """Store time of a message that is durable with all before it; not ahead of ``flushed``."""
+        """Store time, in ms since 1970, of a record that is durable with all before it."""
         return self.words[FLUSHED_TIMESTAMP]
 
     @property

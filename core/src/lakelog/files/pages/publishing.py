@@ -1,7 +1,7 @@
-"""An owner's page while its store is open: state, heartbeat, and wake-up of waiters.
+"""Publishes an owner's state in the shared page: state, heartbeat, and wake-ups of waiters.
 
-Positions are stored by the code that moves them. At each turn of a thread the owner stores a
-heartbeat. It also advances the checkpoint to the durable end, at most ``CHECKPOINT_MS`` late.
+Positions are stored by the code that moves them. At each turn of the watch thread, the owner stores
+a heartbeat. Every ``CHECKPOINT_MS`` it also advances the checkpoint to the durable end.
 """
 
 from __future__ import annotations

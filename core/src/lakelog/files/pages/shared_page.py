@@ -4,7 +4,7 @@
 synced, and need not survive a crash. An exclusive owner initialises it in place. It consists of
 8-byte words in machine byte order, each stored atomically; offsets are bytes of the log::
 
-    byte    0  magic and version; a page of another byte order does not show it
+    byte    0  magic and version; read as another number in another byte order
     byte    8  boot id of the kernel, 16 bytes
     byte   24  length of a segment
     byte   64  append lock: u32 waited, u32 sequence (lakelog.files.shared.byte_lock)
@@ -13,6 +13,7 @@ synced, and need not survive a crash. An exclusive owner initialises it in place
     byte   96  number of the compiled code that has the append lock, and byte 104 of the plain one
                that has it or waits for the former; 0 is none (lakelog.files.shared.append_lock)
     byte  128  appended: end of the appended bytes; the commit point of each append
+    byte  136  store time of the last appended record, in ms since 1970
     byte  144  intent: start of the append in progress, and byte 152 its end; 0 is none
     byte  160  generation of the table of queue ends (lakelog.files.shared.queue_table)
     byte  192  sync lock: u32 waited, u32 sequence
@@ -30,7 +31,7 @@ synced, and need not survive a crash. An exclusive owner initialises it in place
     byte  424  inode number of the file ``abort`` that the owner wrote, and byte 432 its ctime in ns
     byte  440  copies, 24 bytes (lakelog.files.shared.copied_end)
     byte  512  why the store has failed: u64 length of a text in UTF-8, and the text
-    byte 3072  why puts are paused, likewise; length 0 means they are not. Valid only while a
+    byte 3072  why puts are paused, in the same form; length 0: they are not. Valid only while a
                process has the services
     byte 4096  the shared settings: u64 length of a text in JSON, and the text
 
@@ -78,7 +79,7 @@ TABLE_GENERATION: Final = 20
 FLUSHED: Final = 32
 MARKED: Final = 33
 FAILED: Final = 34
-"""The last three are words of group commit."""
+"""``FLUSHED``, ``MARKED`` and ``FAILED`` are words of group commit."""
 FLUSHED_TIMESTAMP: Final = 36
 MINIMUM: Final = 40
 DISPATCHED: Final = 41
@@ -99,12 +100,12 @@ PAUSED: Final = 384
 """Not 0 while the process with the services pauses puts."""
 
 STAGED: Final = 1
-"""The writer stages: ``committed`` may be below what the owner can read."""
+"""The writer is staged: ``committed`` may be below the end that the owner reads."""
 DURABLE: Final = 2
-"""Puts wait until they are durable, and readers stop there."""
+"""Puts wait until they are durable, and reads stop at the durable end."""
 
 LIFE_AT: Final = 1 << 32
-"""Offset in ``lock``: the process with number n keeps the byte at this + n locked."""
+"""Offset in ``lock``: the process with number n keeps the byte at this offset + n locked."""
 
 # Bytes.
 COPIED_AT: Final = 440
@@ -168,8 +169,9 @@ class SharedPage:
     def make(cls, files: FileSystem, path: Path) -> SharedPage:
         """Map or create the page in state ``OPENING``, for an exclusive owner.
 
-        Positions keep their values, or are 0: a reader may have read the state before, and read a
-        position now. An interrupted recovery leaves the proof of the former run.
+        Positions keep their values, and are 0 in a new page: a reader may have read the state
+        before this call, and read a position after it. The proof of the former run also stays
+        until :meth:`reset`, so that an interrupted recovery does not remove it.
 
         Raises ``OSError`` if it cannot be allocated, and then leaves no new file.
         """
@@ -187,6 +189,7 @@ class SharedPage:
     def reset(self, segment_bytes: int, settings: Mapping[str, Any]) -> None:
         """Clear locks, intents and failures of the former run, before others may join.
 
+        :param segment_bytes: length of each segment
         :param settings: the shared settings, as JSON values
 
         Raises :class:`~lakelog.errors.SettingsError` if the settings are too long.
@@ -253,7 +256,7 @@ class SharedPage:
 
     @property
     def pause(self) -> str | None:
-        """Why puts are paused; valid while a process has the services."""
+        """Why puts are paused, if they are; valid while a process has the services."""
         return _text(self.memory[_PAUSE]) or None
 
     def tell_pause(self, why: str | None) -> None:
@@ -279,7 +282,7 @@ def _text(place: memoryview) -> str:
 
 
 def boot_id() -> bytes:
-    """The kernel's boot id; zeros if it is not available, which all processes then find."""
+    """The kernel's boot id, 16 bytes; zeros, in all processes, if it is not available."""
     try:
         return bytes.fromhex(_BOOT_ID.read_text().strip().replace("-", ""))
     except (OSError, ValueError):

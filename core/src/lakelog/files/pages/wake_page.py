@@ -11,7 +11,7 @@ content need not survive. Numbers are in machine byte order::
 To wait for a position of the shared page, in any language:
 
 1. read the sequence, 2. store 1 in the flag, 3. after a full fence, read the position once more
-(x86 may reorder a load before a store), 4. if it is not reached, call
+(x86 may reorder a load before a store), 4. if the position is not reached, call
 ``futex(&sequence, FUTEX_WAIT, value of step 1, 100 ms)``, not process-private; then repeat.
 
 A process that appends readable bytes, syncs, commits staged bytes, or moves ``dispatched`` checks
@@ -116,7 +116,7 @@ class WakePage:
         self._futex.wake()
 
     def ask(self) -> int:
-        """Set the flag; return the sequence from before."""
+        """Set the flag; return the sequence read before, the argument ``seen`` of :meth:`sleep`."""
         seen = self.asked[SEQUENCE]
         self.asked[FLAG] = 1
         with self._fence:  # a full fence: the caller's next read must not pass the store
@@ -141,7 +141,7 @@ class Sleeper:
     def ask(self) -> tuple[WakePage, int] | None:
         """Set the flag; return the argument of :meth:`sleep`, to be called after one more check.
 
-        ``None`` means poll: no process would wake this one.
+        ``None`` means that no process would wake this one: the caller must poll.
         """
         if not is_published(self._files, self._path):
             return None
@@ -161,6 +161,6 @@ class Sleeper:
         return page.sleep(seen, timeout_s, longest_s)
 
     def rouse(self) -> None:
-        """Wake the sleepers, so that they notice another change."""
+        """Wake the waiters, so that they check a condition other than a position."""
         if self._page is not None:
             self._page.rouse()

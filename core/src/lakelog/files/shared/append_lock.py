@@ -52,7 +52,10 @@ class AppendLock:
         self._number = int.from_bytes(os.urandom(_NUMBER_BYTES)) | 1
 
     def take(self) -> int:
-        """See :class:`SectionLock`; on failure the byte may stay locked until :meth:`release`."""
+        """See :class:`~lakelog_interfaces.accelerate.SectionLock`.
+
+        On failure the byte may stay locked until :meth:`release`.
+        """
         if self._byte.take():
             return 1
         return self._inside()
@@ -61,11 +64,11 @@ class AppendLock:
         """Stop further swaps; return the number of the process still inside, or 0."""
         words = self._words
         words[APPEND_PLAIN] = self._number
-        Lock().acquire(blocking=False)  # a fence: what is looked at next is so after the store
+        Lock().acquire(blocking=False)  # a fence: the next read must not pass the store
         return words[APPEND_HOLDER]
 
     def acquire(self, timeout_s: float) -> bool:
-        """See :class:`SectionLock`.
+        """See :class:`~lakelog_interfaces.accelerate.SectionLock`.
 
         Raises ``OSError`` if the system does not support such locks.
         """
@@ -92,7 +95,7 @@ class AppendLock:
         return holder
 
     def release(self) -> None:
-        """See :class:`SectionLock`."""
+        """See :class:`~lakelog_interfaces.accelerate.SectionLock`."""
         if self._words[APPEND_PLAIN] == self._number:
             self._words[APPEND_PLAIN] = 0
         self._byte.release()

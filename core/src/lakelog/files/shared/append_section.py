@@ -1,4 +1,4 @@
-"""The section in which records are appended: one thread of all processes at a time.
+"""The critical section of appends: one thread of all processes at a time.
 
 The order is :meth:`AppendSection.check`, :meth:`~AppendSection.enter`,
 :meth:`~AppendSection.begin` with the end offset, write the bytes,
@@ -39,7 +39,7 @@ _IN_A_PUT: Final = "put was called inside of a put; a signal handler cannot appe
 
 
 class RepairedLog(Protocol):
-    """The log as a repair uses it; both methods are idempotent, as a repair may be interrupted."""
+    """The interface of the log to a repair; both methods are idempotent: it may be interrupted."""
 
     def zero(self, start: int, end: int) -> None:
         """Write zeros from ``start`` to ``end``; raises ``OSError``."""
@@ -56,9 +56,9 @@ class RepairedLog(Protocol):
 class AppendSection:
     """The append section in one process.
 
-    :ivar is_mine: whether this thread is in the section
-    :ivar local: the lock between threads of this process
-    :ivar keeps: whether this process has the byte locked
+    :ivar is_mine: returns whether this thread is in the section
+    :ivar local: the lock between the threads of this process
+    :ivar keeps: whether this process has the lock between processes
     """
 
     def __init__(
@@ -73,6 +73,8 @@ class AppendSection:
 
         :param fail: fails the store with an error of this process or, given ``None``, of another
             process; returns the exception to raise
+        :param lock: the lock between processes
+        :param log: repaired after an interrupted append
         :param busy_timeout_ms: limit for a single append elsewhere, after which a put is refused
         """
         self._words = page.words
@@ -141,9 +143,9 @@ class AppendSection:
         self._words[INTENT_END] = 0
 
     def leave(self) -> None:
-        """Release the section, in any state; a second call does no harm.
+        """Release the section, in any state; also after an interrupted release.
 
-        The byte is not unlocked if another process holds it.
+        A lock of another process is not affected.
         """
         if self._words[SEVERAL] or not self.keeps:
             self.keeps = False
@@ -151,7 +153,7 @@ class AppendSection:
         self.local.release()
 
     def let_go(self) -> None:
-        """Unlock a kept byte from another thread, once there are several processes."""
+        """Release a kept lock, from another thread, once several processes append."""
         with self.local:
             if self.keeps:
                 self.keeps = False

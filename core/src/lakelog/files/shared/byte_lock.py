@@ -71,7 +71,8 @@ class ByteLock:
     def __init__(self, file: File, at: int, shared: memoryview, words_at: int) -> None:
         """Prepare; nothing is locked yet.
 
-        :param at: the byte of ``file``
+        :param file: opened by this process itself, for writing
+        :param at: the position of the byte in ``file``
         :param shared: memory mapped by all processes; the 8 bytes at ``words_at``, a multiple of 4,
             belong to this lock and are 0 at first
         """
@@ -107,7 +108,10 @@ class ByteLock:
                 return True
 
     def ask(self) -> int:
-        """Set the waiting flag; return the argument of :meth:`sleep`, called after one more try."""
+        """Set the waiting flag; return the argument ``seen`` of :meth:`sleep`.
+
+        The caller tries once more to lock before it sleeps.
+        """
         seen = self._sequence[0]
         self.waited[0] = 1
         return seen

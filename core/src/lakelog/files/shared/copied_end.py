@@ -1,7 +1,7 @@
-"""The end of the log that copies elsewhere have, in the shared page, for the puts of all processes.
+"""The end of the log that copies have acknowledged, in the shared page; puts wait for it.
 
-One process, that with the services, sends the log to copies and stores both words; puts of every
-process wait. The words are in machine byte order::
+The process with the services sends the log to copies and stores the words; puts of all processes
+wait for them. The words are in machine byte order::
 
     word 0  copied     end of the bytes that enough copies have acknowledged; never decreases
     word 1  reachable  1 + the end that enough of the connected copies have; 0: too few are
@@ -26,10 +26,10 @@ _MOST: Final = 0xFFFF_FFFF
 
 
 class CopiedEnd:
-    """The words, as one process uses them; thread-safe for one process that publishes."""
+    """The words in one process. Any thread may wait; only one process may publish."""
 
     def __init__(self, shared: memoryview, at: int) -> None:
-        """Keep the place: 24 bytes of ``shared`` at ``at``, a multiple of 8."""
+        """Use the 24 bytes of ``shared`` at ``at``, a multiple of 8."""
         self._words = shared[at : at + _BYTES].cast("Q")
         self._halves = shared[at : at + _BYTES].cast("I")
         self._futex = futex(shared, at + 4 * _SEQUENCE)

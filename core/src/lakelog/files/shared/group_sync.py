@@ -34,18 +34,21 @@ _MOST: Final = 0xFFFF_FFFF
 
 
 class SyncedLog(Protocol):
-    """The log as group commit uses it."""
+    """The interface of the log to group commit."""
 
     def end_to_sync(self) -> int:
         """End of the bytes appended by all processes; the next :meth:`sync` goes up to it."""
 
     def sync(self, start: int, end: int) -> None:
-        """Make the bytes from ``start`` to ``end`` durable; raises ``OSError``."""
+        """Make the bytes from ``start`` to ``end``, offsets of the log, durable.
+
+        Raises ``OSError``.
+        """
 
     def write_again(self, start: int, end: int) -> None:
         """Read the records from ``start`` to ``end``, check them, and write the same bytes.
 
-        Raises ``OSError`` where they cannot be read or written, or are not whole.
+        Raises ``OSError`` if a record cannot be read or written, or is not whole.
         """
 
 
@@ -88,8 +91,9 @@ class GroupSync:
     def reach(self, end_offset: int, timeout_s: float) -> bool:
         """Wait until the log is durable up to ``end_offset``; sync if needed; ``False`` on timeout.
 
-        A sync by this thread is not limited by the timeout. It also returns ``False`` in a signal
-        handler that interrupted this thread in locking or unlocking. Raises what ``fail`` returns.
+        A sync by this thread is not limited by the timeout. The result is also ``False`` in a
+        signal handler that interrupted this thread in locking or unlocking. Raises the error that
+        ``fail`` returns.
         """
         words, deadline = self._words, time.monotonic() + timeout_s
         while words[FLUSHED] < end_offset:
@@ -112,6 +116,8 @@ class GroupSync:
         This thread never syncs, so that a hanging sync cannot block it beyond the timeout.
 
         :param ask: has another thread call :meth:`lead`; called again if that had no effect
+
+        Raises the error that ``fail`` returns.
         """
         words, deadline = self._words, time.monotonic() + timeout_s
         before, nap = -1, LONGEST_SLEEP_S
@@ -122,8 +128,9 @@ class GroupSync:
                 nap = min(2 * nap, _LONGEST_NAP_S)
             if words[FLUSHED] >= end_offset:
                 break
-            # An unchanged sequence means that no sync has ended since the last look. The leader may
-            # have died, so another sync is requested; the sleeps grow, as a slow one may still run.
+            # An unchanged sequence means that no sync has ended since the last check. The leader
+            # may have died, so another sync is requested. The sleeps grow, since a slow sync may
+            # still be running.
             if seen == before or words[MARKED] <= words[FLUSHED]:  # no sync seems to be running
                 ask()
             before, left = seen, deadline - time.monotonic()
@@ -133,7 +140,10 @@ class GroupSync:
         return True
 
     def lead(self, end_offset: int) -> bool:
-        """Sync for all unless another sync is running; ``True`` if done or not needed."""
+        """Sync for all unless another sync is running; ``True`` if done or not needed.
+
+        Raises the error that ``fail`` returns.
+        """
         self._check()
         return self._words[FLUSHED] >= end_offset or self._lead(end_offset)
 

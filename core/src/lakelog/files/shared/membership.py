@@ -1,13 +1,14 @@
 """The processes that have a store open for writing: each shares byte 0 of ``lock``.
 
-RocketMQ locks byte 0 exclusively (``DefaultMessageStore.start``). So it is refused while one of
-these processes lives, and refuses them while it runs.
+RocketMQ locks byte 0 exclusively (``DefaultMessageStore.start``). So RocketMQ cannot start while
+one of these processes lives, and none of them can open the store while RocketMQ runs.
 
 Joining and leaving are serialised by a lock on byte :data:`SET_UP`. A process first takes a shared
 lock on byte 0, and then tries to make it exclusive. If that succeeds, no other process has the
-store open, whatever the files say: it recovers the store before it lets others join. Otherwise an
-earlier member lives, and the shared state is valid. In the reverse order the last member could die
-between the two steps, and RocketMQ append. The kernel converts a lock in one step.
+store open, regardless of the files: the process recovers the store before others may join.
+Otherwise an earlier member lives, and the shared state is valid. In the reverse order the last
+member could die between the two steps, and RocketMQ could append. The kernel converts a lock in one
+step.
 
 ``tests/protocol/joining.py`` checks this with deaths at every step.
 """
@@ -92,8 +93,9 @@ class Membership:
     def alone(
         cls, files: FileSystem, path: Path, timeout_s: float = 1.0, why: str | None = None
     ) -> Membership:
-        """Have the store exclusively; no other process joins until :meth:`let_in`.
+        """Become the only member; no other process joins until :meth:`let_in`.
 
+        :param timeout_s: as in :meth:`join`
         :param why: why this process excludes others, for their error message
 
         Raises :class:`~lakelog.errors.StoreLocked` if another process has it open.
@@ -125,7 +127,7 @@ class Membership:
             look_s = min(2 * look_s, _LONGEST_LOOK_SECONDS)
 
     def let_in(self, *, share: bool = True) -> None:
-        """Let others join and leave; the shared state must be complete.
+        """Allow others to join and leave; the shared state must be complete.
 
         :param share: whether they may have the store open beside this process
         """
@@ -139,7 +141,7 @@ class Membership:
         self._set(PUBLISHED, fcntl.F_RDLCK)
 
     def take_services(self) -> bool:
-        """Take the services (dispatching, deletion, checkpoint); ``False`` if they are taken."""
+        """Take the services (dispatching, deletion, checkpoint); ``False`` if another has them."""
         return self._set(SERVICES, fcntl.F_WRLCK)
 
     def drop_services(self) -> None:
@@ -181,14 +183,14 @@ class Membership:
             self.forked()
 
     def forked(self) -> None:
-        """Close the copy in a forked child: the membership is its parent's."""
+        """Close the file; in a forked child, only its copy, since the parent stays a member."""
         if self._is_open:
             self._is_open = False
             self._file.close()
 
 
 def _taken(files: FileSystem, path: Path) -> StoreLocked:
-    """The error for a store in use; nobody joins or leaves now, so a lakelog page is current."""
+    """The error for a store in use; called while no process can join or leave."""
     why = None
     if is_published(files, path):
         with suppress(StoreError, OSError):

@@ -37,12 +37,15 @@ def set_lock(file: File, at: int, kind: int) -> bool:
 
 
 def unlock_all(file: File) -> None:
-    """Release all locks of this open file."""
+    """Release all locks of this open file; raises ``OSError``."""
     fcntl.fcntl(file.fileno(), fcntl.F_OFD_SETLK, FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
 
 
 def is_locked(file: File, at: int, kind: int) -> bool:
-    """Whether a lock of another open file on byte ``at`` conflicts with one of ``kind``."""
+    """Whether a lock of another open file on byte ``at`` conflicts with one of ``kind``.
+
+    Raises ``OSError`` if the system does not support such locks.
+    """
     asked = FLOCK.pack(kind, os.SEEK_SET, at, 1, 0)
     try:
         answer = fcntl.fcntl(file.fileno(), fcntl.F_OFD_GETLK, asked)

@@ -43,7 +43,7 @@ def is_followed(files: FileSystem, path: Path) -> bool:
 
 
 def is_published(files: FileSystem, path: Path) -> bool:
-    """Whether a living owner keeps the shared page; changes nothing. False for RocketMQ."""
+    """Whether a living owner publishes a valid shared page; changes nothing. False for RocketMQ."""
     return is_held(files, path, PUBLISHED)
 
 
@@ -71,9 +71,10 @@ _STOP_IT: Final = "; stop it first, as no process may have the store open meanwh
 
 @contextmanager
 def unowned(files: FileSystem, path: Path) -> Iterator[None]:
-    """Guard of work that excludes a living owner: raises ``StoreLocked`` if there is one.
+    """Guard of work that a living owner forbids: its ``StoreLocked`` names the owner and a remedy.
 
-    It must enclose the code that takes the lock, so that the lock is released when this checks.
+    It must enclose the code that takes the lock, so that the lock is released before the owner is
+    determined.
     """
     try:
         yield

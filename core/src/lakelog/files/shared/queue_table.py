@@ -51,7 +51,7 @@ _AS_IT_IS: Final = "surrogatepass"
 class QueueTable(QueueOffsets):
     """The table as mapped by one process.
 
-    :ivar generation: of the mapped file; if the page shows another one, call :meth:`reopen`
+    :ivar generation: of the mapped file; if the shared page has another one, call :meth:`reopen`
     :ivar wanted: requested queues that are missing; see :meth:`make_room`
     """
 
@@ -68,7 +68,7 @@ class QueueTable(QueueOffsets):
     def make(
         cls, files: FileSystem, path: Path, generation: int, start: Mapping[Queue, int]
     ) -> QueueTable:
-        """Write a table with the queues of ``start``; valid once the page shows its generation.
+        """Write a table with the queues of ``start``; valid once the page has its generation.
 
         Raises ``OSError``.
         """
@@ -77,7 +77,10 @@ class QueueTable(QueueOffsets):
         return cls(files, path, generation)
 
     def reopen(self, generation: int) -> None:
-        """Map the file of ``generation``, and drop cached entries of the former one."""
+        """Map the file of ``generation``, and drop cached entries of the former one.
+
+        Raises ``OSError``.
+        """
         file = self._files.open(table_path(self._path, generation), write=True)
         try:
             self._bytes = memoryview(file.map(file.size(), writable=True))

@@ -77,7 +77,7 @@ class MemberWatch:
                 _LOG.exception("%s: a turn of the watching thread failed", self._lock.path)
 
     def _sleep(self, seen: int) -> None:
-        """Sleep half a second, or while alone until another process joins."""
+        """Sleep for :data:`TURN_S`, or until another process joins."""
         if not self._futex.wait(seen & 0xFFFF_FFFF, TURN_S):
             time.sleep(TURN_S)
 

@@ -51,7 +51,7 @@ _LOOK_BYTES: Final = 4096
 
 @attrs.frozen
 class CleanStop:
-    """The content of the file; see the module.
+    """The content of the file; see the module. Offsets are in bytes of the log.
 
     :ivar segment: identity of the last segment; ``checkpoint_file`` and ``lock_file`` likewise
     :ivar require_record_crc: whether records without a record checksum counted as damage
@@ -74,7 +74,10 @@ class CleanStop:
         return self.end_offset - self.end_offset % self.segment_size_bytes
 
     def holds(self, files: FileSystem, path: Path, commitlog: Path) -> bool:
-        """Whether the store is unchanged since; reads no file except one page of the log."""
+        """Whether the store is unchanged since; reads one page of the log, and no other file.
+
+        Raises ``OSError`` if the last segment cannot be read.
+        """
         last = commitlog / segment_name(self.last_start)
         return self.is_unchanged(path, commitlog) and _is_zero(
             files, last, self.end_offset - self.last_start
@@ -111,7 +114,7 @@ def read_clean_stop(files: FileSystem, path: Path, commitlog: Path) -> CleanStop
 
 
 class CleanEnd:
-    """The end of a closed store's log, for a reader that asks repeatedly.
+    """The end of a closed store's log, for a reader that needs it repeatedly.
 
     The note is read once; the identities of the files are checked each time.
     """
@@ -124,7 +127,7 @@ class CleanEnd:
         self._stop: CleanStop | None = None
 
     def __call__(self) -> int | None:
-        """In bytes from the start of the log; ``None`` if it must be found by reading."""
+        """Return the end, in bytes from the start of the log; ``None`` if it must be searched."""
         note = identity_at(self._path / OWN_DIR / CLEAN_STOP_FILE)
         if note is None:
             return None
@@ -149,7 +152,7 @@ def _crc(row: object) -> int:
     return zlib.crc32(json.dumps(row).encode())
 
 
-def write_clean_stop(  # what is known of a log that was closed
+def write_clean_stop(  # one argument per fact in the note
     files: FileSystem,
     path: Path,
     commitlog: Path,
@@ -160,9 +163,10 @@ def write_clean_stop(  # what is known of a log that was closed
     require_record_crc: bool,
     next_offsets: Mapping[Queue, int],
 ) -> None:
-    """Note durably the state of a store closed except for ``abort``; raises ``OSError``.
+    """Note durably the state of a store, before ``abort`` is removed; raises ``OSError``.
 
-    Everything must be durable, and the files closed. Without exact file times, nothing is written.
+    All data must be durable, and the files closed. If the file system does not keep exact times, no
+    note is written.
     """
     start = end_offset - end_offset % segment_size_bytes
     file = files.open(commitlog / segment_name(start), write=True)

@@ -1,7 +1,7 @@
-"""``lakelog/queues.json``: up to where queues are durable, and the extent of each by then.
+"""``lakelog/queues.json``: the offset up to which queues are durable, and each queue's extent.
 
 It is written after each sync of all queues. At the next open, all records before the mark have
-their units, provided that every queue still holds what is listed. The list thus detects removed
+their units, provided that every queue still has its listed extent. The list thus detects removed
 folders and truncated files. Without a mark confirmed by the log, the whole log is dispatched again.
 
 ``{"queues": {"TOPIC": {"QUEUE ID": END}}, "firsts": {"TOPIC": {"QUEUE ID": FIRST}},
@@ -40,7 +40,7 @@ _LOG: Final = logging.getLogger("lakelog")
 
 @attrs.frozen
 class RecordFingerprint:
-    """A mark of how far queues are durable: the head of the last record with units before a sync.
+    """The head of the last record with units before a sync, up to which the queues are durable.
 
     The head is compared with the log before the mark is used. If the log was cut and continued with
     other records, the heads differ, and the mark does not apply.
@@ -50,7 +50,7 @@ class RecordFingerprint:
 
     @classmethod
     def of(cls, batch: RecordBatch) -> RecordFingerprint:
-        """The last record of a batch."""
+        """The mark for the last record of a batch."""
         start, _, _ = batch.head(-1)
         return cls(bytes(batch.buffer[start : start + HEAD_BYTES]))
 
@@ -61,7 +61,7 @@ class RecordFingerprint:
 
     @property
     def end(self) -> int:
-        """Where the next record starts."""
+        """End of the record, in bytes from the start of the log."""
         return self.offset + int(PLACE.unpack_from(self.head)[0])
 
 
@@ -72,7 +72,7 @@ class DurableQueueEnds:
     :ivar ends: by queue, the queue offset behind its last unit
     :ivar firsts: by queue, the queue offset of its first unit; 0 if not listed
     :ivar file_entries: units in each file of a queue, 0 if unknown
-    :ivar marks: up to which the queues are durable, latest first
+    :ivar marks: the records up to which the queues are durable, latest first
     """
 
     ends: Mapping[Queue, int] = attrs.field(factory=dict)

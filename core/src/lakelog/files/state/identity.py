@@ -19,14 +19,21 @@ _SHOWN: Final = 60
 
 @attrs.frozen
 class StoreIdentity:
-    """:ivar uuid: never changes; :ivar created_by_lakelog: whether lakelog made the directory."""
+    """The content of the file, apart from its version.
+
+    :ivar uuid: never changes
+    :ivar created_by_lakelog: whether lakelog created the directory
+    """
 
     uuid: str
     created_by_lakelog: bool
 
 
 def read_identity(files: FileSystem, path: Path) -> StoreIdentity | None:
-    """The identity of the store directory ``path``, if lakelog has ever owned it."""
+    """The identity of the store directory ``path``, if lakelog has ever owned it.
+
+    Raises :class:`~lakelog.errors.NotAStore` for a damaged file or a newer version.
+    """
     file = path / OWN_DIR / STORE_FILE
     content = read_file(files, file)
     if content is None:
@@ -55,16 +62,18 @@ def parsed(content: bytes) -> Any:
 
 
 def write_own(files: FileSystem, path: Path, name: str, content: Any, **style: Any) -> None:
-    """Write a file of JSON in the folder ``lakelog`` of the store ``path``; makes the folder.
+    """Write a JSON file durably in the folder ``lakelog`` of the store ``path``.
 
-    :param style: for ``json.dumps``
+    Creates the folder if missing.
+
+    :param style: arguments of ``json.dumps``
     """
     files.make_dir(path / OWN_DIR)
     write_file(files, path / OWN_DIR / name, json.dumps(content, **style).encode() + b"\n")
 
 
 def shown(content: bytes) -> str:
-    """The content of such a file, shortened for an error."""
+    """The content of one of lakelog's own files, shortened for an error message."""
     if not content:
         return "nothing"
     text = " ".join(content[: 4 * _SHOWN].decode(errors="replace").split())

@@ -2,7 +2,7 @@
 
 Layout: 20-byte units ``offset i64 | size i32 | tagsCode i64``. The data ends at the first unit
 whose size is not positive. If a queue does not begin at 0, the units that fill its front have the
-size ``0x7fffffff``. Batch queues have 46-byte units: see :mod:`.consumequeue.batchunits`.
+size ``0x7fffffff``. Batch queues have 46-byte units: see :mod:`lakelog_queues.units.batchunits`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def queue_ends(files: FileSystem, path: Path, limit: int = _EVERYWHERE) -> dict[
 
     :param limit: ignore units of records at or behind this log offset
 
-    Reads a few units of each queue; all units before a counted one are assumed to count.
+    Reads a few units of each queue, by binary search: all units before one that counts are assumed
+    to count too.
     """
     ends = {
         queue: _end(files, segment_files(directory, files.list(directory)), limit)
@@ -74,14 +75,14 @@ def settled_ends(
 
 
 def queue_end(files: FileSystem, path: Path, queue: Queue, limit: int) -> int | None:
-    """The counted end of one queue; ``None`` if the queue does not exist."""
+    """The end of one queue, with ``limit`` as in :func:`queue_ends`; ``None`` if it is missing."""
     directory = _directory(path, queue)
     segments = segment_files(directory, files.list(directory))
     return _end(files, segments, limit).end if segments else None
 
 
 def queue_unit(files: FileSystem, path: Path, queue: Queue, at: int) -> tuple[int, int] | None:
-    """Offset and size of the record at queue offset ``at``, if the queue has it."""
+    """Physical offset and size of the record at queue offset ``at``; ``None`` without a unit."""
     directory = _directory(path, queue)
     position = at * UNIT_BYTES
     for file in reversed(segment_files(directory, files.list(directory))):
@@ -133,9 +134,9 @@ def _batch_end(files: FileSystem, segments: list[SegmentFile], limit: int) -> Qu
 
 
 def _units(file: File, room: int, limit: int, unit_bytes: int) -> tuple[int, int]:
-    """The number of counted units at the front of a file, by binary search.
+    """The number of units at the front of a file that count, by binary search.
 
-    The second result is the highest offset seen; -1 if none was.
+    The second result is the highest physical offset in the units read; -1 if none was read.
     """
     low, high, highest = 0, room, -1
     while low < high:

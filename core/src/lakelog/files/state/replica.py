@@ -1,9 +1,9 @@
-"""``lakelog/replica.json``: the log is a copy of a master's, and nothing else may append to it.
+"""``lakelog/replica.json``: the log is a copy of a master's, and only the master may append to it.
 
 ``{"version": 1, "source": "HOST:PORT", "cut": OFFSET}``. ``source`` is the master's HA port.
 ``cut`` is mostly null. Otherwise the copy differs from its master from that offset on, and the next
-open cuts it there, before anything is received. The end of what the master cannot lose is the
-checkpoint's ``confirm_offset``; for readers of a replica it is the durable end.
+open cuts it there, before anything is received. The checkpoint's ``confirm_offset`` is the end of
+the bytes that the master cannot lose; for readers of a replica it is the durable end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ _VERSION: Final = 1
 
 @attrs.frozen
 class ReplicaState:
-    """:ivar source: the master, ``HOST:PORT``; :ivar cut: where the next open cuts the log."""
+    """The content of the file, apart from its version.
+
+    :ivar source: the master, ``HOST:PORT``
+    :ivar cut: offset at which the next open cuts the log, in bytes; ``None`` without a cut
+    """
 
     source: str
     cut: int | None = None
@@ -59,6 +63,6 @@ def write_replica(files: FileSystem, path: Path, state: ReplicaState) -> None:
 
 
 def remove_replica(files: FileSystem, path: Path) -> None:
-    """Make it a store of its own, durably; for a process that has it alone."""
+    """Turn the replica into an ordinary store, durably; no other process may have it open."""
     files.unlink(path / OWN_DIR / REPLICA_FILE)
     files.sync_dir(path / OWN_DIR)

@@ -1,4 +1,4 @@
-"""The readable range of a log: an owner's positions, or what the files show."""
+"""The readable range of a log, from an owner's positions or from the files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakelog.files.pages.positions import Positions
 from lakelog.log.reading.sources import FileSource
 
 TRUSTED_S: Final = 0.001
-"""How long bounds found in the files of a store that is open nowhere are used again."""
+"""How long bounds found in the files are used again, while no process has the store open."""
 
 
 @attrs.frozen
@@ -35,8 +35,9 @@ class OwnedBounds:
 class ReaderBounds:
     """The bounds of a reader: from a living owner's page, else from the files.
 
-    A call needs the bounds several times, and the files take eight system calls. So what they say
-    is used for a millisecond: a process that opens the store meanwhile is seen that much later.
+    A call needs the bounds several times, and reading them from the files takes eight system calls.
+    So they are used again for a millisecond. A process that opens the store is noticed that much
+    later.
 
     :ivar page: returns the current page, if any
     :ivar clean_end: returns the end noted by a clean stop, while the note is valid

@@ -4,10 +4,10 @@
 "to_fill": BOOL}]}``; see ``Damage``. Readers skip these ranges without checking them again. A
 recovery that reads a part of the log replaces the entries of that part and keeps the others.
 
-A scan skips known damage on its way. A queue unit, an index entry or a saved offset may point into
-it, where old, whole records can stand that do not belong to the log. :class:`KnownDamage` finds
-that for reads that go straight to a record. As in a scan, an entry counts only while the damaged
-bytes are unchanged.
+A scan skips known damage. But a queue unit, an index entry or a saved offset may point into it,
+where old, whole records can be that do not belong to the log. Reads of single records find such
+damage by :class:`KnownDamage`. As in a scan, an entry counts only while the damaged bytes are
+unchanged.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ def noted_before(
 def keep_damage(
     files: FileSystem, path: Path, start: int, minimum: int, found: Iterable[Damage]
 ) -> None:
-    """Replace the entries from ``start`` on, durably; an unchanged list is not written."""
+    """Replace the entries from ``start`` on, durably; an unchanged list is not written.
+
+    Entries before ``minimum``, the first byte of the log, are dropped. Raises ``OSError``.
+    """
     before = read_damage(files, path)
     known = [each for each in before if minimum < each.end_offset and each.offset < start]
     known += found
@@ -93,7 +96,7 @@ def _row(damage: Damage) -> dict[str, Any]:
 
 
 class KnownDamage:
-    """The known damage of one source; falsy if there is none."""
+    """The known damage of one source; false if there is none."""
 
     __slots__ = ("_damage", "_source")
 
@@ -117,7 +120,7 @@ class KnownDamage:
     def rest(self, offset: int, *, verify: bool) -> Damage | None:
         """The part from ``offset`` on of the damage that contains it; ``None`` if there is none.
 
-        ``None`` also for damage that begins at ``offset``: a scan from there finds it itself.
+        Also ``None`` for damage that begins at ``offset``, since a scan from there finds it.
         """
         found = self.at(offset, verify=verify)
         return attrs.evolve(found, offset=offset) if found and found.offset < offset else None

@@ -14,13 +14,20 @@ from lakelog_interfaces.strategies import AppendCallback, BodyDecoder, Kind
 
 @attrs.frozen
 class CheckedDecoder:
-    """Calls ``decode`` and checks its result."""
+    """Calls ``decode`` and checks its result.
+
+    :ivar decode: the method of the append callback
+    :ivar failed: builds the error that names the callback
+    """
 
     decode: Callable[[Sequence[StoredMessage]], Sequence[StoredMessage]]
     failed: Callable[[str], DecodeFailed]
 
     def __call__(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
-        """Return the messages with their original bodies."""
+        """Return the messages with their original bodies.
+
+        Raises :class:`~lakelog.errors.DecodeFailed`.
+        """
         if not messages:
             return messages
         try:
@@ -54,7 +61,10 @@ def _shown(messages: Sequence[StoredMessage]) -> str:
 
 
 def decoder_of(callback: AppendCallback, registry: Registry, name: str) -> CheckedDecoder | None:
-    """The decoder of an append callback; ``None`` if it stores bodies unchanged."""
+    """The decoder of an append callback; ``None`` if it stores bodies unchanged.
+
+    Raises :class:`~lakelog.errors.BadStrategy` for a ``decode`` with wrong arguments.
+    """
     if not isinstance(callback, BodyDecoder):
         return None
     problem = check_object(callback, BodyDecoder)

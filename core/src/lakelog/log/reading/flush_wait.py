@@ -19,7 +19,7 @@ _NOBODY: Final = -1
 
 
 class FlushWait:
-    """Waits for a living owner, which wakes the waiters; reads nothing of the log.
+    """Waits for the syncs of a living owner, which wakes the waiters; does not read the log.
 
     :param page: returns the current shared page, if any
     """
@@ -29,10 +29,10 @@ class FlushWait:
         self._sleeper = Sleeper(files, path)
 
     def wait(self, offset: int, timeout_s: float) -> bool:
-        """Whether the log is durable up to ``offset`` in time.
+        """Wait until the log is durable up to ``offset``; ``False`` on timeout.
 
-        ``False`` at once if no living owner publishes its positions, or it stops doing so. A waiter
-        woken by another position's move sleeps briefly before it waits again.
+        Also ``False``, at once, if no living owner publishes its positions. A waiter that was woken
+        for another position sleeps briefly before it waits again.
         """
         end, nap = time.monotonic() + timeout_s, _FIRST_NAP_S
         while True:
@@ -47,7 +47,7 @@ class FlushWait:
                 nap = min(2 * nap, _LONGEST_NAP_S)
 
     def _slept(self, asked: tuple[WakePage, int], seconds: float) -> bool:
-        """Whether the full time passed; ``False`` if woken early, or if it cannot sleep there."""
+        """Whether the full time passed; ``False`` if woken early, or if it cannot sleep."""
         begun = time.monotonic()
         slept = self._sleeper.sleep(asked, seconds, LONGEST_SLEEP_S)
         return slept and time.monotonic() - begun >= seconds

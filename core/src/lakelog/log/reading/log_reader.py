@@ -47,7 +47,9 @@ class Flushed(Protocol):
 class LogReader:
     """Reads records of one log.
 
-    :ivar source: its bytes; :ivar bounds: their readable range; :ivar known: noted damage
+    :ivar source: the bytes of the log
+    :ivar bounds: their readable range
+    :ivar known: the known damage
     :ivar decoder: restores bodies that are stored encoded
     """
 
@@ -60,7 +62,12 @@ class LogReader:
         wait_flushed: Callable[[int, float], bool] | None = None,
         decoder: Decoder | None = None,
     ) -> None:
-        """Keep the collaborators."""
+        """Store the collaborators.
+
+        :param is_live: returns whether another process may be appending
+        :param flushed: determines the durable end; without it, the durable end is unknown
+        :param wait_flushed: waits until an offset is durable, with a timeout in seconds
+        """
         self.decoder = decoder
         self.source = source
         self.known = KnownDamage(source)
@@ -89,7 +96,7 @@ class LogReader:
 
     @property
     def max_offset(self) -> int:
-        """Where reading stops: behind the last whole record."""
+        """The offset where reading stops: behind the last whole record."""
         end = self.bounds.end()
         return self._found_end() if end is None else end
 
@@ -98,7 +105,7 @@ class LogReader:
         return None if self._flushed is None else self._flushed.end(lambda: self.max_offset)
 
     def wait_flushed(self, offset: int, timeout_s: float) -> bool:
-        """Whether the log is durable up to ``offset`` in time; ``False`` at once if unknown."""
+        """Wait until the log is durable up to ``offset``; ``False`` on timeout or if unknown."""
         return self._wait_flushed is not None and self._wait_flushed(offset, timeout_s)
 
     def _found_end(self) -> int:
@@ -113,10 +120,10 @@ class LogReader:
         return end
 
     def end_now(self, start: int) -> int | None:
-        """The end offset to stop at when another process keeps appending.
+        """The present end of the log, to stop a scan that would otherwise follow the appends.
 
-        Without it the scan might never finish. ``None`` if no owner lives. If the owner publishes
-        no positions, the lengths of records are followed from ``start`` on.
+        ``None`` if no owner lives. If the owner publishes no positions, the end is found by the
+        lengths of the records from ``start`` on.
         """
         known = self.bounds.end()
         if known is not None:
@@ -130,7 +137,12 @@ class LogReader:
         return end
 
     def pieces(self, start: int | None, end: int | None, *, verify: bool = True) -> Iterator[Piece]:
-        """Runs of records, blanks and damage from ``start`` to ``end``."""
+        """Yield runs of records, blanks and damage from ``start`` to ``end``, offsets of the log.
+
+        :param verify: whether checksums are computed
+
+        Raises :class:`~lakelog.errors.OffsetOutOfRange` if segments are deleted during the scan.
+        """
         first = max(self.bounds.minimum(), start or 0)
         if self._older is not None and start is not None and start < first:
             return self._older.pieces(start, end, verify=verify)
@@ -212,7 +224,10 @@ class LogReader:
     def messages(
         self, start: int | None, end: int | None, on_damage: OnDamage | None
     ) -> Iterator[StoredMessage]:
-        """Yield every message from ``start`` to ``end``."""
+        """Yield every message from ``start`` to ``end``.
+
+        :param on_damage: called with each damaged range; without it, damage is logged
+        """
         report = on_damage or _warn
         for piece in self.pieces(start, end):
             if isinstance(piece, Damage):
@@ -221,7 +236,11 @@ class LogReader:
                 yield from (piece.message(at) for at in range(len(piece)))
 
     def look_up(self, where: int | str) -> StoredMessage:
-        """The message at an offset, or with a message id."""
+        """The message at an offset, or with a message id.
+
+        Raises :class:`~lakelog.errors.OffsetOutOfRange`, :class:`~lakelog.errors.CorruptRecord`,
+        and ``ValueError`` or ``TypeError`` for a wrong argument.
+        """
         if isinstance(where, str):
             offset = parse_message_id(where).physical_offset
         else:

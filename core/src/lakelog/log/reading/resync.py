@@ -25,7 +25,7 @@ Accepts: TypeAlias = Callable[[memoryview, int], bool]
 def find_record(
     extent: Extent, damaged: int, accepts: Accepts, *, sealed: bool = False
 ) -> int | None:
-    """The offset of the next whole record or blank of the segment behind ``damaged``.
+    """The offset of the next whole record or blank of the segment behind ``damaged``, if any.
 
     :param sealed: whether to reject records without a record checksum
     """

@@ -29,7 +29,7 @@ from lakelog_format.pieces import Blank, Damage, Piece
 from lakelog_interfaces.errors import CorruptRecord
 
 WINDOW_BYTES: Final = 4 << 20
-"""How many bytes are checked at once."""
+"""The number of bytes checked at once."""
 _HEAD_BYTES: Final = 64
 
 
@@ -64,7 +64,8 @@ def scan(
     :param judge: records that it rejects are damage
     :param sealed: whether a record without a record checksum is damage too
 
-    Bytes behind the last whole record are damage unless they are zero.
+    Bytes behind the last whole record are damage unless they are zero. Raises
+    :class:`~lakelog.errors.ReadFailed` if the bytes cannot be read.
     """
     walk = _Walk(start, end, verify, judge, source.known_damage(), sealed=sealed)
     for extent in source.extents(start):
@@ -216,7 +217,7 @@ class _Walk:
             self._bad = None
 
     def tail(self) -> Iterator[Damage]:
-        """Yield damage at the end of the log; zeros there are just its end."""
+        """Yield damage at the end of the log; zeros there are no damage."""
         if self._bad is not None and self._bad.end_offset > self._bad.offset:
             yield self._bad
 
@@ -228,7 +229,7 @@ def _missing(offset: int, behind: int) -> CorruptRecord:
 
 
 def _why(data: memoryview, offset: int, *, sealed: bool = False) -> CorruptRecord | None:
-    """The error of the record at the start of ``data``, as far as its own bytes show it."""
+    """The error of the record at the start of ``data``; ``None`` if the record itself is whole."""
     try:
         checked_frame(data, 0, len(data), offset, sealed=sealed)
     except CorruptRecord as error:

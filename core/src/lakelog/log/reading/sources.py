@@ -20,10 +20,10 @@ from lakelog_interfaces.strategies import SegmentSource
 
 
 class Extent(Protocol):
-    """One segment, as a scan reads it; positions are offsets in the log.
+    """One segment as input of a scan; positions are offsets in the log, in bytes.
 
-    :ivar start: its first byte
-    :ivar end: behind its last byte; below the segment size if it was truncated
+    :ivar start: offset of its first byte
+    :ivar end: offset behind its last byte; a truncated segment ends before its full length
     """
 
     start: int
@@ -41,7 +41,7 @@ class Extent(Protocol):
 
 
 class Source(Protocol):
-    """A log, as a scan reads it."""
+    """A log as input of a scan."""
 
     def known_damage(self) -> Mapping[int, Damage]:
         """The damage found by a recovery, by its first byte."""
@@ -82,7 +82,7 @@ class FileExtent:
             ) from error
 
     def next_data(self, offset: int) -> int | None:
-        """Ask the file system, which knows unwritten blocks; the answer is kept for these zeros."""
+        """Skip holes and zeros; the result is cached, and used again within the same zeros."""
         for asked, answer in self._zeros:
             if asked <= offset and (answer is None or offset <= answer):
                 return answer
@@ -226,7 +226,7 @@ class ViewSource:
 
 
 class NoGapSource:
-    """A log whose first segments may be deleted during a scan, which then raises an error.
+    """A log whose scan raises an error if segments are deleted before they were read.
 
     :param minimum: returns the first offset of the log
     """
@@ -236,7 +236,7 @@ class NoGapSource:
         self._minimum = minimum
 
     def known_damage(self) -> Mapping[int, Damage]:
-        """The damaged ranges given to the constructor."""
+        """The known damage of the log."""
         return self._source.known_damage()
 
     def starts(self) -> Sequence[int]:
@@ -283,7 +283,7 @@ class ArchivedExtent:
         return memoryview(self.archive.read(self.start, offset - self.start, length))
 
     def next_data(self, offset: int) -> int | None:
-        """Return ``offset``: holes are not known in an archive."""
+        """Return ``offset``: an archive does not report holes."""
         return offset
 
 
@@ -318,7 +318,10 @@ class ArchiveBackedSource:
         return [*(each for each in self.archive.starts() if not here or each < here[0]), *here]
 
     def extents(self, start: int) -> Iterator[Extent]:
-        """Yield each segment; one deleted meanwhile is in the archive, as archiving comes first."""
+        """Yield each segment; one deleted meanwhile is read from the archive.
+
+        A segment is archived before it is deleted.
+        """
         at: int | None = start
         while at is not None:
             older = self._older(at)

@@ -20,9 +20,9 @@ FORMER: Final[Mapping[str, str]] = {
 
 
 def known_mode(mode: str, stacklevel: int = 3) -> Mode:
-    """Return ``mode`` by its current name.
+    """Return ``mode`` by its current name; warn of a deprecated one.
 
-    :param stacklevel: of the warning; 3 is the caller of this function's caller
+    :param stacklevel: that of the warning; 3 is the caller of this function's caller
 
     Raises ``ValueError`` for an unknown mode.
     """

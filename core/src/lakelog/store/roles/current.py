@@ -1,4 +1,4 @@
-"""The current parts of an open store: swapped at a take-over, rebuilt after a fork."""
+"""The current parts of an open store: replaced at a take-over, rebuilt after a fork."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class RoleState:
     :ivar path: the store directory
     :ivar parts: the parts of the current role
     :ivar closed: whether the store was closed
+    :ivar on_swap: called with the parts after they were replaced, and at the close
     """
 
     def __init__(self, parts: RoleParts, again: Callable[[], RoleParts] | None) -> None:
-        """Keep the parts that opening has built.
+        """Store the parts that opening has built.
 
         :param again: builds parts in a forked child; ``None`` forbids it
         """
@@ -46,10 +47,10 @@ class RoleState:
         self.adopt(parts)
         tell_of_forks(self)
 
-    # --- what is asked ---
+    # --- access ---
 
     def now(self) -> RoleParts:
-        """The current parts; raises :class:`~lakelog.errors.StoreClosed`."""
+        """The current parts; raises :class:`~lakelog.errors.StoreClosed` if there are none."""
         if self._stale:
             self._renew()
         if self._refused:
@@ -71,7 +72,7 @@ class RoleState:
             raise StoreReadOnly(_READING, path=self.path)
         return manager
 
-    # --- what happens to it ---
+    # --- changes ---
 
     def adopt(self, parts: RoleParts) -> None:
         """Register ``parts`` to be closed with the store."""
@@ -104,7 +105,7 @@ class RoleState:
             if self.closed:
                 return
             self.closed = True
-        self.on_swap(self.parts)  # what is bound to them finds nothing where they are being closed
+        self.on_swap(self.parts)  # bound methods must not use parts that are being closed
         if self._refused or self._stale:
             return
         try:
@@ -115,7 +116,7 @@ class RoleState:
             self._events.store_closed(self.path)
 
     def _close_parts(self) -> None:
-        """Close all parts, also those added meanwhile: settling a put may cause a take-over."""
+        """Close all parts, also those added meanwhile: a put that settles may cause a take-over."""
         try:
             while self._open:
                 self._open.pop(0).close()
@@ -124,7 +125,7 @@ class RoleState:
                 each.close()
 
     def forked(self) -> None:
-        """Drop, in a forked child, the parent's parts: threads are gone, files are the parent's."""
+        """Disable, in a forked child, the parts of the parent, whose threads do not exist here."""
         self._lock = RLock()  # the parent's may be held by a thread that does not exist here
         parts, self._open = self._open, []
         self._stale = self._again is not None and not self.closed
@@ -134,7 +135,7 @@ class RoleState:
             each.forked(FORKED)
 
     def _lend_nothing(self) -> None:
-        """Unbind direct puts, which lead to the parent's parts."""
+        """Replace the parts by refusing ones, so that no bound put uses the parent's."""
         self.parts = attrs.evolve(
             self.parts,
             puts=RefusingWriter(self.path, FORKED),

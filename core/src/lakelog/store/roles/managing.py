@@ -13,7 +13,7 @@ from lakelog_interfaces.strategies import Maintenance
 VERBS: Final = ("resume_dispatch", "delete_topic")
 """The management calls; :class:`~lakelog.Store` documents their errors."""
 MAINTENANCE_VERBS: Final = ("delete_unused_topics", "delete_expired")
-"""Those that the maintenance executes."""
+"""The management calls executed by the maintenance."""
 
 
 @attrs.define(eq=False)
@@ -30,7 +30,7 @@ class Managing:
         return calls[verb](*words)
 
     def resume_dispatch(self) -> None:
-        """Resume dispatching here."""
+        """Resume dispatching in this process."""
         self.owned.reput.resume()
 
     def delete_topic(self, topic: str) -> None:

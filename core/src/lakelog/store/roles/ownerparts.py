@@ -32,13 +32,14 @@ def owner_parts(
     replica: bool | None = False,
     recovers: bool = False,
 ) -> RoleParts:
-    """Build the strategies, then take over the directory.
+    """Build the strategies, then take over the directory; raises as :func:`lakelog.open`.
 
     :param progress: receives the progress of recovery; see :mod:`lakelog.recovery.report`
     :param full: whether recovery reads the whole log
-    :param alone: why no other process may join; ``None`` lets them, if the writer allows it
-    :param replica: whether it must be a replica, or must be none; ``None`` if the settings decide
-    :param recovers: whether it is opened for its recovery only; a replica then stays one
+    :param alone: why no other process may join; ``None`` allows it, if the writer does
+    :param replica: whether the store must be a replica, or must be none; ``None`` if the settings
+        decide
+    :param recovers: whether the store is opened for its recovery only; a replica then stays one
     """
     registry, settings, path = prepared.registry, prepared.settings, prepared.path
     directory = StoreDirectory.of(prepared.files, path, settings.core)
@@ -85,7 +86,10 @@ def _filled(parts: RoleParts, owned: OwnedStore, receiver: object) -> RoleParts:
 
 
 def guard(context: Context, health: Health) -> None:
-    """Keep the checkpoint as it is once the store has failed; its own failure fails the store."""
+    """Freeze the checkpoint if the store fails; fail the store if the checkpoint cannot be written.
+
+    A checkpoint that advanced after a failed sync could confirm bytes that are not durable.
+    """
     health.also(lambda _: context.checkpoint.freeze())
     context.checkpoint.on_failure = health.fail
 
@@ -146,7 +150,7 @@ def housed(
 
 
 def _why_alone(prepared: OpenRequest, writer: Writer) -> str | None:
-    """Why no other process may join: staged buffers and fake files are not shared."""
+    """Why no other process may join, if so: staged buffers and replaced files are not shared."""
     if writer.traits.staged:
         return staging(prepared.settings.core.writer)
     if not isinstance(prepared.files, RealFileSystem):
@@ -155,5 +159,5 @@ def _why_alone(prepared: OpenRequest, writer: Writer) -> str | None:
 
 
 def staging(writer: str) -> str:
-    """The reason why no process may write beside this writer."""
+    """The reason why no other process may write beside this staged writer."""
     return f"the writer {writer!r} keeps bytes in memory that no other process sees"

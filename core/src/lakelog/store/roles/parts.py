@@ -1,4 +1,4 @@
-"""The parts of a store that depend on its role; swapped when a process takes the services.
+"""The parts of a store that depend on its role; replaced when a process takes the services.
 
 Roles: ``owner`` appends, dispatches, deletes and writes the checkpoint; ``attach`` appends and
 reads the files; ``read`` only reads them; ``replica`` is an owner whose log comes from a master.
@@ -27,11 +27,11 @@ from lakelog_interfaces.strategies import Extended, Maintenance, Requests, Share
 
 Role: TypeAlias = Literal["owner", "attach", "read", "replica"]
 Manager: TypeAlias = Callable[..., Any]
-"""Called with a management verb and its words, as ``Managing``."""
+"""Called with a management verb and its arguments, as ``Managing``."""
 
 
 class Puts(Protocol):
-    """The target of puts; an appender, called directly."""
+    """The interface of an open store to its appender; methods raise as those of ``LogStore``."""
 
     @property
     def answers_at_once(self) -> bool:
@@ -41,13 +41,13 @@ class Puts(Protocol):
         """Append one message."""
 
     def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
-        """Append many."""
+        """Append many messages."""
 
     def put_async(self, message: Message) -> PutFuture:
-        """Append one in the background."""
+        """Append one message, and wait in the background."""
 
     def put_batch_async(self, messages: Sequence[Message]) -> BatchFuture:
-        """Append many in the background."""
+        """Append many messages, and wait in the background."""
 
     def bound(
         self, topic: str, tags: str | None, queue_id: int | None
@@ -72,7 +72,7 @@ class RefusingWriter:
     sync: Callable[[], int] | None = None
 
     def put(self, *_: object) -> NoReturn:
-        """Refuse."""
+        """Raise :class:`~lakelog.errors.PutRefused`."""
         raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.why)
 
     put_batch = put_async = put_batch_async = put
@@ -87,7 +87,7 @@ class RefusingWriter:
         return self.put
 
     def flush(self) -> int:
-        """Flush, unless this is a reader."""
+        """Flush a replica; raises :class:`~lakelog.errors.StoreReadOnly` in a reader."""
         if self.sync is not None:
             return self.sync()
         raise StoreReadOnly(
@@ -100,9 +100,14 @@ class RoleParts:
     """The parts of one role.
 
     :ivar request: the input to opening, with the settings in force
+    :ivar role: the role
+    :ivar reader: reads the log
+    :ivar puts: appends, or refuses to
+    :ivar waits: the state of dispatching
+    :ivar maintenance: the maintenance of disk space
     :ivar extension: the resources of the store extension, if one is installed
-    :ivar manager: executes one of :data:`~.managing.VERBS`, or asks another process to; ``None`` in
-        a reader
+    :ivar manager: executes one of :data:`~.managing.VERBS`, or requests it from the process with
+        the services; ``None`` in a reader
     :ivar answering: serves requests of other processes
     :ivar owned: the owner's log, if this process has the services
     :ivar joined: takes the services and releases them, if other processes may have them
@@ -122,7 +127,7 @@ class RoleParts:
 
     @property
     def log(self) -> OpenLog | None:
-        """The log to which this process appends."""
+        """The log to which this process appends; ``None`` in a reader."""
         return self.owned or (None if self.joined is None else self.joined.log)
 
     def close(self) -> None:

@@ -34,7 +34,14 @@ from lakelog_interfaces.strategies import (
 
 @attrs.frozen(slots=False)
 class OpenRequest:
-    """A store about to be opened; its files are not touched yet."""
+    """A store about to be opened; none of its files is changed yet.
+
+    :ivar path: the store directory
+    :ivar settings: the settings in force
+    :ivar registry: the strategies on offer
+    :ivar files: all access to files goes through it
+    :ivar clock: replaces the clock of maintenance, for tests
+    """
 
     path: Path
     settings: Settings
@@ -72,7 +79,10 @@ class OpenRequest:
         return made
 
     def _single(self, kind: Kind) -> Any:
-        """Build the strategy of a kind of which a process uses one; ``None`` without a plugin."""
+        """Build the only strategy of a kind; ``None`` without a plugin.
+
+        Raises :class:`~lakelog.errors.PluginError` if several are installed.
+        """
         names = self.registry.names(kind)
         if len(names) > 1:
             raise PluginError(

@@ -1,4 +1,4 @@
-"""Builds the parts of a process that reads the files, and may append too."""
+"""Builds the parts of a process without the services: it reads the files, and may append too."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ from lakelog_interfaces.strategies import Kind, MaintainedLog
 def reader_parts(
     prepared: OpenRequest, appender: Appender | None = None, asking: Manager | None = None
 ) -> RoleParts:
-    """Open the files for reading; a store extension dispatches what queues and index lack.
+    """Open the files for reading; a store extension dispatches records that queues and index lack.
 
-    :param appender: of a process that appends too
+    :param appender: appends in this process; without it, the role is ``read``
     :param asking: sends requests to the process with the services; given with ``appender``
+
+    Raises :class:`~lakelog.errors.NotAStore`, and the errors of the strategies.
     """
     core = prepared.settings.core
     directory = StoreDirectory.of(prepared.files, prepared.path, core)
@@ -75,14 +77,14 @@ def reader_parts(
 
 
 class Undispatched:
-    """The dispatch state without a store extension: nothing reads queues and index here."""
+    """The dispatch state without a store extension: queues and index are not used."""
 
     offset = 0
     lag = Lag(0, 0)
     failure = None
 
     def wait(self, offset: int, _timeout_s: float) -> bool:
-        """Whether nothing was to be dispatched."""
+        """Whether ``offset`` is the start of the log: nothing is ever dispatched."""
         return offset <= 0
 
 

@@ -1,4 +1,4 @@
-"""Opens one store as its mode says, or again in a forked child."""
+"""Opens one store according to its mode, or again in a forked child."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ _NOT_INSTALLED: Final = "writing beside other processes needs lakelog-processes 
 
 
 def open_role(request: OpenRequest, mode: Mode) -> RoleParts:
-    """Open the store in ``mode``; the sharing finds out which processes have it open."""
+    """Open the store in ``mode``; a store sharing joins the processes that have it open.
+
+    Raises :class:`~lakelog.errors.StoreReadOnly` if files may not be written; otherwise as
+    :func:`lakelog.open`, with ``OSError``.
+    """
     if mode == "read":
         return reader_parts(request)
     try:
@@ -44,7 +48,7 @@ def open_role(request: OpenRequest, mode: Mode) -> RoleParts:
 
 
 def open_serving(request: OpenRequest) -> RoleParts:
-    """Open the store with its services, and keep them.
+    """Open the store, take its services, and keep them.
 
     Raises :class:`~lakelog.errors.StoreLocked` if another process keeps them, or has the
     store exclusively.
@@ -59,7 +63,7 @@ def open_serving(request: OpenRequest) -> RoleParts:
 def in_a_child(request: OpenRequest, mode: Mode) -> Callable[[], RoleParts] | None:
     """Return a function that reopens the store in a forked child, or ``None``.
 
-    A reader can always reopen: apart from locks it shares nothing with other processes.
+    A reader can always be reopened, since it takes no lock of the store.
     """
     refuses = request.settings.section(ATTACH).on_fork == "refuse"
     if mode == "replica" or (mode != "read" and refuses):
@@ -68,7 +72,7 @@ def in_a_child(request: OpenRequest, mode: Mode) -> Callable[[], RoleParts] | No
 
 
 def _why_alone(request: OpenRequest) -> str | None:
-    """Why this process admits no other; ``None`` if it does."""
+    """Why no other process may write beside this one; ``None`` if others may."""
     if request.sharing is None:
         return _NOT_INSTALLED
     return None if request.settings.section(ATTACH).listen else _NOT_LISTENING

@@ -46,7 +46,13 @@ class EncodedBatch(ABC):
     def place(
         self, position: int, remaining: int, queue_offsets: QueueOffsets, now_ms: int
     ) -> AppendStatus:
-        """Fill in queue offsets, physical offsets, store time and record checksums."""
+        """Fill in queue offsets, physical offsets, store time and record checksums.
+
+        :param position: physical offset of the batch, in bytes
+        :param remaining: bytes left in the segment
+        :param now_ms: the store time, in ms since 1970
+        :returns: ``END_OF_FILE`` if the batch does not fit into the segment
+        """
 
     @abstractmethod
     def advance(self, queue_offsets: QueueOffsets) -> None:
@@ -66,7 +72,16 @@ _END_OF_FILE: Final = AppendStatus.END_OF_FILE
 
 @attrs.define(slots=True, weakref_slot=False, eq=False)
 class EncodedRecord(EncodedBatch):
-    """One record."""
+    """One record.
+
+    :ivar queue: topic and queue id
+    :ivar queued: whether the record takes a queue offset
+    :ivar hosts: born host and store host
+    :ivar sealed: whether the record ends with a record checksum
+    :ivar queue_offset: 0 without a queue; set by :meth:`place`, as are the next two
+    :ivar physical_offset: in bytes from the start of the log
+    :ivar store_timestamp_ms: in ms since 1970
+    """
 
     buffer: bytearray
     queue: Queue
@@ -130,7 +145,7 @@ COLUMNS_FROM: Final = 48
 
 
 class Tentative(QueueOffsets):
-    """Queue offsets as they will be once the preceding pieces are written."""
+    """The queue offsets after the preceding pieces of a batch, which are not written yet."""
 
     __slots__ = ("_base",)
 
@@ -236,7 +251,10 @@ class EncodedLightQueueRecord(EncodedRecord):
     def place(
         self, position: int, remaining: int, queue_offsets: QueueOffsets, now_ms: int
     ) -> AppendStatus:
-        """Write the offsets in the light queues, then place it like any other record."""
+        """Write the offsets in the light queues, then place it like any other record.
+
+        Raises :class:`~lakelog_format.errors.PutRefused` for too many light queues.
+        """
         self._refuse_too_many(queue_offsets)
         numbers = [str(queue_offsets.next((topic, 0))) for topic in self._topics]
         properties = ended(self._properties) + encode_properties(

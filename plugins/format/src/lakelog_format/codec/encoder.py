@@ -43,7 +43,12 @@ _pack_short: Final = struct.Struct(">H").pack
 
 
 def encode_record(message: Message, encoder: Encoder) -> tuple[EncodedRecord, bytes]:
-    """The record of ``message``, and its property string."""
+    """The record of ``message``, and its property string.
+
+    Raises :class:`~lakelog_format.errors.IllegalMessage`; ``struct.error``, ``TypeError`` or
+    ``AttributeError`` for a field of a wrong type or range, which :meth:`Encoder.encode_one`
+    translates.
+    """
     body = message.body
     if type(body) is not bytes:
         body = as_body(body)
@@ -76,10 +81,12 @@ def encode_record(message: Message, encoder: Encoder) -> tuple[EncodedRecord, by
 class Encoder:
     """Encodes outside the append lock; safe to use from several threads.
 
-    :ivar store_host: host for messages that name none
+    :ivar limits: the largest body and record
+    :ivar store_host: ``address:port`` for messages that name no host
     :ivar record_crc: whether records end with a record checksum
-    :ivar own_hosts: both hosts for messages that name none
     :ivar max_light_queues: limit on the number of light queues; ``None`` disables them
+    :ivar queues: chooses the queue of messages that name none
+    :ivar own_hosts: both hosts, encoded, for messages that name none
     """
 
     limits: Limits
@@ -104,7 +111,7 @@ class Encoder:
         return EncodedRecordList([self._numbered(at, each) for at, each in enumerate(messages)])
 
     def encode_one(self, message: Message) -> EncodedRecord:
-        """The record of one message."""
+        """The record of one message; raises :class:`~lakelog_format.errors.IllegalMessage`."""
         try:
             one, properties = encode_record(message, self)
         except struct.error as error:
@@ -117,14 +124,20 @@ class Encoder:
         return one
 
     def hosts_of(self, message: Message | MessageColumns) -> HostPair:
-        """The hosts of ``message``, with the store's own host where it names none."""
+        """The hosts of ``message``, with the store's own host where it names none.
+
+        Raises :class:`~lakelog_format.errors.IllegalMessage` for an invalid host.
+        """
         born, store = message.born_host, message.store_host
         if born is store is None:
             return self.own_hosts
         return host_pair(born or self.store_host, store or self.store_host)
 
     def queue_of(self, message: Message) -> int:
-        """The queue of ``message``, or the next queue of its topic if it names none."""
+        """The queue of ``message``, or the next queue of its topic if it names none.
+
+        Raises :class:`~lakelog_format.errors.IllegalMessage` for an invalid queue id.
+        """
         queue_id = message.queue_id
         if queue_id is None:
             return self.queues.choose(message.topic)

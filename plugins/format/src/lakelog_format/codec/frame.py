@@ -3,11 +3,11 @@
 A record counts only if all of it is checked: the chain of lengths, the magic number, the body's
 checksum, and the record checksum where it is present.
 
-The body checksum cannot detect text that was lost with a disk sector, which then reads as zeros.
-The record checksum covers the whole record, but is itself text at its end. If the sector that holds
-it is lost, the record looks like one without a record checksum. But topic and properties are text
+The body checksum does not cover topic and properties, and a lost disk sector reads as zeros. The
+record checksum covers the whole record, but is itself text at its end. If the sector that holds it
+is lost, the record looks like one without a record checksum. But topic and properties are text
 without zeros. So a sector is lost if it overlaps them and all of the record's bytes in it are zero.
-Sectors are counted from the start of the log; they match those of the files where segments are a
+Sectors are counted from the start of the log; they match those of the files if segments are a
 multiple of 512 bytes long. Text that ends with a zero was copied incompletely: the process was
 killed during the copy.
 """
@@ -39,9 +39,9 @@ _SHORT: Final = Struct(">h")
 
 
 class Frame(NamedTuple):
-    """The parts of a record, in bytes from the start of the buffer.
+    """The parts of a record: positions in the buffer and lengths, both in bytes.
 
-    :ivar start: first byte of the record
+    :ivar start: position of the record's first byte
     :ivar size: length of the record
     :ivar sys_flag: its system flags, which determine the lengths of both hosts
     """
@@ -171,6 +171,8 @@ def checked_frame(
 
     :param verify: whether checksums are computed
     :param sealed: whether a record checksum is required
+
+    Raises :class:`~lakelog_format.errors.CorruptRecord` if a check fails.
     """
     frame = read_frame(data, start, end, offset)
     verify_place(data, frame, offset)
@@ -188,7 +190,11 @@ def checked_frame(
 
 
 def verify_checksums(data: memoryview, frame: Frame, offset: int) -> None:
-    """Check the checksum of the body, and the record checksum if there is one."""
+    """Check the checksum of the body, and the record checksum if there is one.
+
+    Also checks that topic and properties are not lost, see the module. Raises
+    :class:`~lakelog_format.errors.CorruptRecord`.
+    """
     (stated,) = _INT.unpack_from(data, frame.start + AT_BODY_CRC)
     found = body_crc(data[frame.body_at : frame.body_at + frame.body_length])
     if stated != found:

@@ -91,7 +91,10 @@ def misfit(message: object) -> str | None:
 def encode_topic(topic: str) -> bytes:
     """The bytes of a topic.
 
-    A topic names a directory: it must not contain ``/`` or NUL, and must not be ``.`` or ``..``.
+    A topic names a directory: it must not contain ``/`` or a character below U+0020, and must not
+    be ``.`` or ``..``. It takes 1 to 255 bytes.
+
+    Raises :class:`~lakelog_format.errors.IllegalMessage`.
     """
     try:
         data = topic.encode()
@@ -105,7 +108,7 @@ def encode_topic(topic: str) -> bytes:
 
 
 def as_body(body: object) -> Body:
-    """``body`` as contiguous bytes."""
+    """``body`` as contiguous bytes; raises :class:`~lakelog_format.errors.IllegalMessage`."""
     if isinstance(body, bytes | bytearray):
         return body
     try:

@@ -15,7 +15,10 @@ Keys = str | Sequence[str] | None
 
 
 def message_properties(tags: str | None, keys: Keys, properties: PropertiesLike | None) -> bytes:
-    """The encoded properties of one message."""
+    """The encoded properties of one message.
+
+    Raises :class:`~lakelog_format.errors.IllegalMessage` for values that a record cannot hold.
+    """
     if properties:
         return _with_more(tags, keys, properties)
     if tags is None and keys is None:

@@ -84,7 +84,7 @@ Value = TypeVar("Value")
 def _column(compute: Callable[[Any], Value]) -> cached_property[Value]:
     """A cached column that an accelerator may have filled: one of ``_LONGS`` and ``_INTS``.
 
-    What ``_unpack`` has stored under the name of a cached property counts, not what this returns.
+    ``cached_property`` returns a value that ``_unpack`` has stored, and ignores the ``None`` here.
     """
 
     @wraps(compute)
@@ -337,7 +337,8 @@ class RecordBatch:
     def message(self, at: int) -> StoredMessage:
         """One record as a message; it was checked when the batch was decoded.
 
-        Raises :class:`~lakelog_format.errors.DecodeFailed` if the original body cannot be restored.
+        Raises :class:`~lakelog_interfaces.errors.DecodeFailed` if ``decoder`` cannot restore the
+        original body.
         """
         stored = self._stored(at)
         return stored if self.decoder is None else self.decoder((stored,))[0]
@@ -347,7 +348,7 @@ class RecordBatch:
 
     @cached_property
     def decoded(self) -> Sequence[StoredMessage]:
-        """All messages, decoded at once; raises :class:`~lakelog_format.errors.DecodeFailed`."""
+        """All messages, decoded at once; raises as :meth:`message`."""
         accelerator, stored = current(), None
         if accelerator is not None:
             stored = accelerator.messages(self.buffer, self.starts, self.sizes, None, verify=False)

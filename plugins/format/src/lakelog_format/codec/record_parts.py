@@ -25,11 +25,13 @@ from lakelog_format.fields.sysflag import BORN_HOST_V6, STORE_HOST_V6
 class HostPair:
     """Born host and store host, with the layout of the head that follows from their lengths.
 
+    :ivar born: the encoded born host, 8 or 20 bytes
+    :ivar store: the encoded store host, 8 or 20 bytes
     :ivar store_host: the store host as text
     :ivar sys_flag: the bits for IPv6 hosts
     :ivar head: layout of all fields before the body
-    :ivar fixed_bytes: length of the head and of the properties' length field
-    :ivar store_time_at: position of the store time in a record
+    :ivar fixed_bytes: length of the head and of the properties' length field, in bytes
+    :ivar store_time_at: position of the store time in a record, in bytes
     """
 
     born: bytes
@@ -78,8 +80,10 @@ class TopicBlock:
 def topic_block(topic: str) -> TopicBlock:
     """The block for ``topic``; V2 if its length does not fit into a signed byte.
 
-    RocketMQ counts characters to choose V2; this counts bytes. Both agree for ASCII. Otherwise
-    RocketMQ's own record could not be read, and this one can.
+    RocketMQ counts characters to choose V2; this function counts bytes. Both agree for ASCII. If
+    only the bytes exceed the limit, RocketMQ writes a V1 record that cannot be read.
+
+    Raises :class:`~lakelog_format.errors.IllegalMessage` for an invalid topic.
     """
     data = encode_topic(topic)
     if len(data) > MAX_TOPIC_V1_BYTES:

@@ -1,4 +1,4 @@
-"""Checksums: CRC-32 on a fast path, crcmod's other polynomials, fingerprints of records.
+"""Checksums: CRC-32, the other polynomials of crcmod, and fingerprints of records.
 
 Records hold zlib's CRC-32 without its highest bit (Java's ``int`` kept positive).
 """

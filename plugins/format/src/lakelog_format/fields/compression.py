@@ -32,7 +32,8 @@ def compression(sys_flag: int) -> Compression | None:
 def decompress(body: bytes, sys_flag: int) -> bytes:
     """The decompressed body; an uncompressed one is returned unchanged.
 
-    Raises ``ValueError`` if decompression fails, and ``LakelogError`` without the library.
+    Raises ``ValueError`` if decompression fails, and :class:`~lakelog_format.errors.LakelogError`
+    if the library for the method is not installed.
     """
     way = compression(sys_flag)
     if way is None:

@@ -19,7 +19,7 @@ _ID_LENGTHS = (32, 56)
 
 @attrs.frozen
 class MessageId:
-    """The parts of an offset message id."""
+    """The parts of an offset message id: ``address:port``, and an offset of the log in bytes."""
 
     store_host: str
     physical_offset: int
@@ -27,6 +27,8 @@ class MessageId:
 
 def format_message_id(store_host: str, physical_offset: int) -> str:
     """The message id of the record at ``physical_offset``.
+
+    Raises ``ValueError`` if ``store_host`` is not ``address:port``.
 
     >>> format_message_id("127.0.0.1:10911", 185)
     '7F00000100002A9F00000000000000B9'

@@ -1,7 +1,7 @@
 """Property strings: ``name 0x01 value 0x02``, repeated, in UTF-8.
 
-Names may repeat (the last value wins), and their order has no meaning. A property string that was
-read is kept byte for byte, and never encoded again.
+Names may repeat (the last value counts), and their order has no meaning. A property string from a
+record is kept byte for byte, and never encoded again.
 """
 
 from __future__ import annotations

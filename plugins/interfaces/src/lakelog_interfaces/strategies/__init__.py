@@ -1,6 +1,6 @@
-"""What a strategy must do: one Protocol per kind, and the little that it is handed.
+"""The Protocols of strategies, one per kind, and the types of their arguments and results.
 
-A strategy gets its collaborators as arguments and never the whole store. It returns decisions;
+A strategy receives its collaborators as arguments, and never the whole store. It returns decisions;
 one place in the store acts on them. Objects are checked against their Protocol once, at open.
 """
 
@@ -113,15 +113,15 @@ PROTOCOLS: dict[Kind, type[Any]] = {
     Kind.STORE_MAINTENANCE: StoreMaintenance,
     Kind.STORE_SHARING: StoreSharing,
 }
-"""What the object of each kind must do."""
+"""The Protocol of each kind."""
 
 _FORMER = {"Pace": DeletionRate, "Situation": CleaningContext}
 
 
-if not TYPE_CHECKING:  # a name that is not there is an error of types
+if not TYPE_CHECKING:  # with it, type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
-        """Give classes by their former names, with a warning."""
+        """Return classes by their former names, with a ``DeprecationWarning``."""
         if name not in _FORMER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         import warnings

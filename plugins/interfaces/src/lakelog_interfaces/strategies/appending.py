@@ -21,7 +21,7 @@ class AppendCallback(Protocol):
     """
 
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
-        """Encode messages outside the append lock; leave fields open that depend on the position.
+        """Encode messages outside the append lock, except for fields that depend on the position.
 
         Raises :class:`~lakelog.errors.IllegalMessage`.
         """
@@ -41,6 +41,7 @@ class AppendCallback(Protocol):
 
         :param position: physical offset of the batch, in bytes
         :param remaining: bytes left in the segment
+        :param now_ms: the store time, in ms since 1970
         :returns: ``PUT_OK`` if ``batch.buffer`` is ready to be written; ``END_OF_FILE`` if it does
             not fit into this segment; another status if it fits into none
         """

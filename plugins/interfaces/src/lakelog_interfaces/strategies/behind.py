@@ -1,4 +1,4 @@
-"""Behind the append: dispatchers, what they can be asked, and followers."""
+"""The strategies behind the append: dispatchers with their optional interfaces, and followers."""
 
 from __future__ import annotations
 
@@ -14,59 +14,62 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Dispatcher(Protocol):
-    """Builds something from the log that can be rebuilt from it, such as a queue or an index.
+    """Derives files from the log, such as queues or an index, which can be rebuilt from it.
 
-    All calls but reads of what was built come from one thread.
+    All calls except reads and :meth:`flush` come from one thread. Any error stops dispatching.
 
-    :ivar directories: the folders of the store directory that hold all that it writes, and
-        nothing else; a rebuild makes them anew
+    :ivar directories: names of folders in the store directory; they hold all files of the
+        dispatcher and nothing else, and a rebuild creates them anew
     """
 
     directories: Sequence[str]
 
     def resume(self, minimum: int, end: int) -> int:
-        """Look at what is there; the offset from which the log must be dispatched (again).
+        """Examine the existing files; return the offset from which the log must be dispatched.
 
-        Called once, before the first ``dispatch``. The log holds ``minimum`` to ``end`` bytes;
-        what was built from records behind ``end`` is to be forgotten. ``end`` means that nothing
-        is missing.
+        Called once, before the first :meth:`dispatch`. Entries of records at or behind ``end`` must
+        be removed.
+
+        :param minimum: offset of the first byte of the log
+        :param end: offset behind its last byte
+        :returns: an offset of the log; ``end`` if no entry is missing
         """
 
     def dispatch(self, batch: RecordBatch) -> None:
-        """Take the next run of records, in log order.
+        """Add the entries of the next run of records, in log order.
 
-        A run may come again, whole or in part, and must then change nothing. If it raises,
-        dispatching stops; the same run comes again once that was seen to.
+        A run may be repeated, whole or in part, and must then change nothing. If this raises,
+        dispatching stops; the same run is repeated once dispatching is resumed.
         """
 
     def truncate(self, end_offset: int) -> None:
-        """Forget everything that stems from records at or behind ``end_offset``."""
+        """Remove all entries of records at or behind ``end_offset``."""
 
     def flush(self) -> None:
-        """Make durable what was dispatched before this call; may be called by another thread."""
+        """Make all entries dispatched before this call durable; may be called by any thread."""
 
     def close(self) -> None:
-        """Flush, then let go of files."""
+        """Flush, then close the files."""
 
 
 @runtime_checkable
 class QueueReader(Protocol):
-    """A dispatcher that can say which records stand in a queue; reads from any thread."""
+    """A dispatcher that finds the records of a queue; reads from any thread."""
 
     def queues(self) -> Sequence[Queue]:
-        """Every queue that is there, in no order."""
+        """Every existing queue, in no order."""
 
     def bounds(self, queue: Queue, minimum: int) -> tuple[int, int] | None:
-        """The first queue offset that is there and the next that will be, ``None`` if no queue is.
+        """The first queue offset and the one behind the last; ``None`` if the queue is missing.
 
-        :param minimum: the log's first byte; units of records before it are not there
+        :param minimum: offset of the log's first byte; units of records before it do not count
         """
 
     def units(self, queue: Queue, first: int, count: int) -> Units:
-        """At most ``count`` units from queue offset ``first`` on, as they stand, unchecked.
+        """At most ``count`` units from queue offset ``first`` on, as stored, without a check.
 
-        Empty where ``first`` is outside of the queue. In a queue of batches, from the unit that
-        holds ``first`` on.
+        Empty if ``first`` is outside the queue. In a queue of batches, the first unit is the one
+        that contains ``first``.
         """
 
     def kind(self, queue: Queue) -> str:
@@ -75,27 +78,30 @@ class QueueReader(Protocol):
 
 @runtime_checkable
 class TopicRemover(Protocol):
-    """A dispatcher that can forget a topic."""
+    """A dispatcher that can remove a topic."""
 
     def forget_topic(self, topic: str, end_offset: int) -> None:
-        """Remove what was built for ``topic``; its records below ``end_offset`` never come back.
+        """Remove all entries of ``topic``, and ignore its records below ``end_offset`` from now on.
 
-        Called between two dispatches. The dispatcher notes it durably before it removes anything.
-        Raises ``OSError`` if nothing was removed, and :class:`~lakelog.errors.StoreError` if the
-        topic is gone but files remain.
+        Called between two dispatches. The dispatcher notes the removal durably before it removes
+        anything. Raises ``OSError`` if nothing was removed, and
+        :class:`~lakelog.errors.StoreError` if the topic was removed but files remain.
         """
 
 
 @runtime_checkable
 class FrontRemover(Protocol):
-    """A dispatcher that can let go of what is older than the log."""
+    """A dispatcher that can delete files older than the log."""
 
     def remove_before(self, minimum: int) -> int:
-        """Remove the files that know of nothing but records before ``minimum``; how many.
+        """Delete the files that hold only entries of records before ``minimum``.
 
-        From the oldest on, each durably gone before the next, and never the last one, which says
-        where to go on. Called between two dispatches, once the log begins at ``minimum``; raises
-        ``OSError`` and :class:`~lakelog.errors.StoreError`, and is then asked again later.
+        The oldest file is deleted first, each durably before the next. The last file stays: it
+        shows where to continue. Called between two dispatches, once the log begins at ``minimum``.
+
+        :returns: the number of deleted files
+
+        Raises ``OSError`` and :class:`~lakelog.errors.StoreError`; the call is then repeated later.
         """
 
 
@@ -104,73 +110,78 @@ class KeyIndex(Protocol):
     """A dispatcher that finds records by key; reads from any thread."""
 
     def offsets(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Physical offsets of records that may have ``key``, the newest first, lazily.
+        """Yield the physical offsets of records that may have ``key``, the newest first.
 
-        Others may be among them: topic and key must be checked. Store times are compared as
-        exactly as the index keeps them. Raises :class:`~lakelog.errors.CorruptIndex` where the
-        index is damaged, after everything that could be found.
+        The caller checks topic and key, since records with other keys may be among them. Store
+        times are compared with the precision of the index.
+
+        :param begin_ms: earliest store time, in ms since 1970; ``end_ms`` is the latest
+
+        Raises :class:`~lakelog.errors.CorruptIndex` if the index is damaged, after all offsets that
+        could be found.
         """
 
 
 class HashFile(Protocol):
-    """One of them."""
+    """One file of a hash index."""
 
     @property
     def map(self) -> mmap:
-        """All of its bytes."""
+        """A map of the whole file."""
 
 
 HashMemory: TypeAlias = Callable[[int, int, int], list[int]]
-"""Gives offsets of records, the newest first, by the hash of a key and store times in ms."""
+"""Returns offsets of records, the newest first, by the hash of a key and two store times in ms."""
 
 HashChains: TypeAlias = tuple[tuple[HashFile, ...], HashMemory | None, int, int, int, int]
-"""Index files, the oldest first; what is in no file yet; the offsets from which on, and before
-which, both count; then the slots and entries of a file. The tuple of files is replaced, never
-changed.
+"""Index files, the oldest first; a search of entries that are in no file yet; the range of offsets
+of valid entries, as start and end; the numbers of slots and of entries of a file. The tuple of
+files is replaced, never changed.
 """
 
 
 @runtime_checkable
 class HashFiles(Protocol):
-    """A key index of RocketMQ's files, whose chains compiled code may walk."""
+    """A key index of RocketMQ's files, whose chains compiled code may follow."""
 
     def hash_files(self) -> HashChains | None:
-        """What there is; ``None`` while Python has to look."""
+        """The files and the entries in memory; ``None`` while only Python can search them."""
 
 
 @runtime_checkable
 class Follower(Protocol):
-    """Reads the log at its own pace, with its own cursor; can never hold up the queues.
+    """Reads the log with its own cursor; it cannot delay the queues.
 
-    ``lakelog serve`` runs each that the settings name in a process of its own, and starts that
-    again when it ends or hangs. So it must bear being killed at any time.
+    ``lakelog serve`` runs each follower named by the settings in a process of its own. It restarts
+    the process if it ends or hangs. So a follower must tolerate being killed at any time.
     """
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Begin to follow the log, then return."""
 
     def stop(self) -> None:
-        """Stop soon, and return when stopped."""
+        """Stop soon; return once stopped."""
 
 
 @runtime_checkable
 class WatchedFollower(Protocol):
-    """A follower that knows whether it gets on."""
+    """A follower that reports whether it makes progress."""
 
     def is_well(self) -> bool:
-        """Whether it does; if it does not for ``serve.hang_timeout_ms``, it is started again.
+        """Whether it makes progress; if not for ``serve.hang_timeout_ms``, it is restarted.
 
-        Asked now and then from another thread than those that follow; returns at once. An error
-        ends the follower, if it can never get on without a new start.
+        Called periodically, from another thread than those that follow the log. It must return at
+        once. It may raise if only a restart can help; the error ends the follower.
         """
 
 
 @runtime_checkable
 class FollowerProgram(Protocol):
-    """A follower that another program does better."""
+    """A follower that is a program of its own under ``lakelog serve``."""
 
     def command(self) -> Sequence[str]:
-        """The program and its arguments, which under ``lakelog serve`` run instead of ``start``.
+        """The program and its arguments, which ``lakelog serve`` runs instead of ``start``.
 
-        It stops on SIGTERM. It may tell ``READY=1`` and ``WATCHDOG=1`` as sd_notify(3) does.
+        The program must stop on SIGTERM. It may send ``READY=1`` and ``WATCHDOG=1``, as in
+        sd_notify(3).
         """

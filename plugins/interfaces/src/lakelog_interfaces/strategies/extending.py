@@ -20,7 +20,7 @@ class DispatchedLog:
 
     :ivar path: the store directory
     :ivar files: all access to files goes through it
-    :ivar settings: the settings in force, an ``Effective`` set
+    :ivar settings: the settings in force, a ``lakelog.settings.effective.Settings``
     :ivar read_only: whether no file may be changed
     :ivar reader: a ``LogReader``
     :ivar dispatchers: by name, in their order
@@ -38,14 +38,14 @@ class DispatchedLog:
 
 
 class Extended(Protocol):
-    """The resources of an extension for one role of a store."""
+    """The resources of a store extension, built for one role of a store."""
 
     @property
     def waits(self) -> Any:
         """The ``DispatchWait`` of the store: how far the dispatchers are, and waiting for them."""
 
     def close(self) -> None:
-        """Release them; called before the log is closed."""
+        """Release the resources; called before the log is closed."""
 
 
 class StoreExtension(Protocol):
@@ -61,5 +61,5 @@ class StoreExtension(Protocol):
     def extend(self, log: DispatchedLog) -> Extended:
         """Build the resources for ``log``: at open, after a fork, and when the role changes.
 
-        Called for every open store, so it should defer what is slow to the first use.
+        Called for every open store, so it should defer slow work to the first use.
         """

@@ -69,7 +69,7 @@ class Flushable(Protocol):
         """Write staged bytes to the page cache; returns their end offset."""
 
     def sync(self) -> int:
-        """Make durable what was appended before the call; returns the new ``flushed``.
+        """Make everything appended before the call durable; return the new ``flushed``.
 
         The result may be lower if a signal handler calls this while its thread is about to sync.
 
@@ -89,8 +89,8 @@ class Flushable(Protocol):
 
         The calling thread syncs nothing itself, so that a sync that hangs cannot block it.
 
-        :param ask: called if no thread is syncing; it makes another thread call :meth:`try_sync`,
-            and is called again if that did not sync
+        :param ask: called if no thread is syncing; it must make another thread call
+            :meth:`try_sync`, and is called again if that did not sync
 
         Raises :class:`~lakelog.errors.StoreFailed`.
         """
@@ -121,7 +121,7 @@ class FlushStrategy(Protocol):
         """Begin; called once, before the first append."""
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Register an append that ended at ``end_offset``; returns what its put waits for.
+        """Register an append that ended at ``end_offset``; return the outcome of its put.
 
         Called outside the append lock, once per put or batch. Must not wait if ``wait`` is
         ``False``.

@@ -1,4 +1,4 @@
-"""The kinds of strategies, and what every factory offers and is handed."""
+"""The kinds of strategies, their factories, and the context in which a factory is called."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 Infer: TypeAlias = Callable[[Path], Iterable[tuple[str, Any, Path]]]
-"""Keys and values that the files of a store show, each with the file that determines it."""
+"""Returns keys and values inferred from a store directory, each with the file that shows it."""
 
 
 @unique
@@ -49,18 +49,18 @@ class Kind(Enum):
 
 @attrs.frozen
 class Context:
-    """What every factory's ``make`` is handed beside its settings.
+    """The argument of every factory's ``make`` beside the strategy's own settings.
 
     :ivar path: the store directory
-    :ivar core: the store's own settings; for a settings format, which is asked before there are
-        any, their defaults
-    :ivar files: the one seam to the operating system's files
-    :ivar checkpoint: the file that says up to when things are durable
-    :ivar read_only: the store is open for reading: whatever is built stays in memory, and no file
-        may be changed or made
-    :ivar owner_follows: open for reading beside a living owner that had brought its queues up to
-        its log by then, and dispatches in the order of the log
-    :ivar accelerator: compiled code to use, if there is any
+    :ivar core: the store's own settings; their defaults for a settings format, which is called
+        before settings are read
+    :ivar files: all access to the operating system's files goes through it
+    :ivar checkpoint: the file with the store times up to which log, queues and index are durable
+    :ivar read_only: whether the store is open for reading: files must not be changed or created,
+        and everything that is built stays in memory
+    :ivar owner_follows: whether the store is open for reading beside a living owner whose queues
+        were up to date with its log at open, and which dispatches in log order
+    :ivar accelerator: compiled code to use, if available
     """
 
     path: Path
@@ -78,13 +78,13 @@ class Context:
 class Factory:
     """Offers one strategy.
 
-    :ivar kind: what it is
-    :ivar name: how settings choose it, and the name of its own section of settings
+    :ivar kind: the kind of the strategy
+    :ivar name: the strategy's name in the settings, and the name of its section
     :ivar settings: the attrs class of that section
     :ivar make: builds the strategy from its settings and a :class:`Context`
     :ivar summary: one line for ``lakelog plugins``
-    :ivar infer: returns keys of its section with the values that the files of a store show, each
-        with the file; used for keys that no source sets. It skips files that cannot be read
+    :ivar infer: infers values of the section from the files of a store directory, for keys that no
+        source sets. It must skip files that cannot be read
     """
 
     kind: Kind
@@ -97,4 +97,4 @@ class Factory:
 
 @attrs.frozen
 class NoSettings:
-    """The section of a strategy that has nothing to set."""
+    """The section of a strategy without settings."""

@@ -94,7 +94,7 @@ class MaintainedLog:
     :ivar cleaner: builds the configured cleaner; ``None`` if none is configured
     :ivar disk_watcher: the same for the disk-space watcher
     :ivar events: an ``Events``: notifies plugins of deletions and of the state of the disks
-    :ivar clock: replaces the machine's, for tests
+    :ivar clock: replaces the clock of the machine, for tests
     :ivar ask: calls a method of the :class:`Maintenance` in the process with the services, and
         returns its result as JSON values; ``None`` in that process, and in a reader
     """
@@ -128,8 +128,8 @@ class ServedLog(Protocol):
 class Maintenance(Protocol):
     """The maintenance of one open store, in its present role.
 
-    Only the process with the services deletes. Any other process asks it to, and a reader raises
-    :class:`~lakelog.errors.StoreReadOnly`.
+    Only the process with the services deletes. Any other process sends it a request, and a reader
+    raises :class:`~lakelog.errors.StoreReadOnly`.
     """
 
     def disk(self) -> DiskReport | None:
@@ -139,7 +139,7 @@ class Maintenance(Protocol):
         """
 
     def look(self) -> CleaningReport | None:
-        """Report what :meth:`delete_expired` would delete now; ``None`` without a cleaner."""
+        """As :meth:`delete_expired`, but delete nothing: the report of a dry run."""
 
     def delete_expired(self) -> CleaningReport | None:
         """Delete until the cleaner chooses nothing more; ``None`` without a cleaner.
@@ -152,15 +152,15 @@ class Maintenance(Protocol):
         """Remove the queues of topics without remaining records; return the topic names."""
 
     def close(self) -> None:
-        """Stop, at the latest after the file that is being deleted."""
+        """Stop; a deletion of a file that has begun is completed first."""
 
 
 class StoreMaintenance(Protocol):
     """Maintains open stores; a process uses at most one.
 
-    Segments go from the front, one at a time, each durably before the next. The minimum is raised
-    and published before the file is deleted. A segment stays that is not durable or not dispatched
-    yet, or that a pin or a plugin keeps.
+    Segments are deleted from the front, one at a time, each durably before the next. The minimum is
+    raised and published before the file is deleted. A segment stays while it is not durable or not
+    dispatched, or while a pin or a plugin keeps it.
     """
 
     def maintain(self, log: MaintainedLog, served: ServedLog) -> Maintenance:

@@ -1,4 +1,4 @@
-"""The replicator, which copies the log elsewhere or fills a replica, and the log as it sees it."""
+"""The replicator, which copies the log elsewhere or fills a replica, and its view of the log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class CopyProgress(Protocol):
         """The end offset that enough of the connected copies have; -1 if too few are connected."""
 
     def publish(self, reachable_end: int) -> None:
-        """Store what enough of the connected copies have, -1 for too few; wake the waiters.
+        """Store the end offset that enough of the connected copies have; wake the waiters.
+
+        :param reachable_end: -1 if too few copies are connected
 
         Only the process that leads calls it.
         """
@@ -41,7 +43,7 @@ class ReplicatedLog(Flushable, Protocol):
     """The log's interface to replicators, in each process that appends; thread-safe.
 
     :ivar copies: how far copies have the log
-    :ivar on_synced: to be set; called when a sync of this process has moved ``flushed``
+    :ivar on_synced: set by the replicator; called when a sync of this process has moved ``flushed``
     """
 
     copies: CopyProgress
@@ -51,7 +53,7 @@ class ReplicatedLog(Flushable, Protocol):
     def waits_for_disk(self) -> bool:
         """Whether the flush strategy lets puts wait until they are durable.
 
-        A replicator that copies durable bytes only then need not sync for its own waiting puts.
+        If so, a replicator that copies only durable bytes need not sync for its own waiting puts.
         """
 
     @property
@@ -69,8 +71,8 @@ class ReplicatedLog(Flushable, Protocol):
     def open_segment(self, start_offset: int) -> File:
         """Open the segment that starts at ``start_offset``, to read or to send from it.
 
-        The file has its full length; bytes behind ``committed`` mean nothing. The caller closes it.
-        Raises :class:`~lakelog.errors.OffsetOutOfRange` if it was deleted, and ``OSError``.
+        The file has its full length; bytes behind ``committed`` are undefined. The caller closes
+        it. Raises :class:`~lakelog.errors.OffsetOutOfRange` if it was deleted, and ``OSError``.
         """
 
     def wait_moved(self, durable_end: int, committed_end: int, timeout_s: float) -> bool:
@@ -97,29 +99,29 @@ class Replicator(Protocol):
         """Begin; called once, before the first append of this process."""
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Register an append that ended at ``end_offset``; returns what its put waits for.
+        """Register an append that ended at ``end_offset``; return the outcome of its put.
 
         Called after the flush strategy's ``submit``, and before the put waits for either.
         """
 
     def close(self) -> None:
-        """Let copies have what is durable, for a limited time, then stop; called once.
+        """Send the durable bytes to the copies, for a limited time, then stop; called once.
 
-        The flush strategy was closed before. Also called after a ``start`` that raised.
+        The flush strategy is closed by then. Also called after a ``start`` that raised.
         """
 
 
 @runtime_checkable
 class LeadingReplicator(Protocol):
-    """A replicator of which one process of a store sends: the one that has the services."""
+    """A replicator that sends from one process of a store only: the one with the services."""
 
     def lead(self) -> None:
         """Begin to send copies.
 
-        Called before ``start`` in the process that opens the store first, before a file of the log
-        is changed: what cannot be had, such as a port, raises
-        :class:`~lakelog.errors.LakelogError` here. Called after ``start`` at a take-over; it then
-        must not raise for that, but log it and try again.
+        The process that opens the store first calls it before ``start``, and before a file of the
+        log is changed. A missing resource, such as a port in use, then raises
+        :class:`~lakelog.errors.LakelogError`. At a take-over it is called after ``start``. It then
+        must not raise for a missing resource, but log the problem and try again.
         """
 
     def stop_leading(self) -> None:
@@ -130,23 +132,22 @@ class LeadingReplicator(Protocol):
 class ReplicaLog:
     """The log of a replica; offsets in bytes from its start. For one thread at a time.
 
-    :ivar log: its ends; ``flushed`` is the end of that which the master cannot lose, and is synced
-        here. Its own ``sync`` moves it
-    :ivar last_record: where a record starts that only few bytes follow, often the last one; -1
-        without one
+    :ivar log: the positions of the log; ``flushed`` is the end of the bytes that are synced here
+        and that the master cannot lose. ``log.sync`` moves it
+    :ivar last_record: start of a record near the end of the log, often the last one; -1 without one
     :ivar last_timestamp_ms: store time of the last record, in ms since 1970
-    :ivar view: gives at most so many bytes at an offset, within one segment; no copy
-    :ivar records: the records that start from one offset to another, in runs, in order
-    :ivar append: appends, at the end of the log, bytes with the store time of their last record, in
-        ms. These must be whole, checked records, or a blank record up to the end of a segment,
-        within one segment. Raises :class:`~lakelog.errors.PutRefused` if the log cannot grow now,
-        and :class:`~lakelog.errors.StoreFailed`
-    :ivar sync: makes all that was appended durable here, and claims nothing; returns its end.
+    :ivar view: returns bytes, given an offset and the largest length, within one segment; no copy
+    :ivar records: yields the records that start from one offset to another, in runs, in order
+    :ivar append: appends bytes at an offset, the end of the log, with the store time of their last
+        record, in ms. The bytes must be whole, checked records, or a blank record up to the end of
+        a segment, all within one segment. Raises :class:`~lakelog.errors.PutRefused` if the log
+        cannot grow now, and :class:`~lakelog.errors.StoreFailed`
+    :ivar sync: makes all appended bytes durable here without moving ``flushed``; returns their end.
         Raises :class:`~lakelog.errors.StoreFailed`
-    :ivar vouch: lets the next ``sync`` claim the bytes before an offset, where a record ends, with
-        its store time: the master cannot lose them. The offset is noted durably before it is
-        published; it never goes back
-    :ivar fail: fails the store for good; returns the error to raise
+    :ivar vouch: states that the master cannot lose the bytes before an offset, where a record ends,
+        with the store time of that record in ms. The next ``log.sync`` may then move ``flushed`` up
+        to it. The offset is noted durably before it is published, and never decreases
+    :ivar fail: fails the store until it is reopened; returns the error to raise
     """
 
     log: ReplicatedLog
@@ -164,14 +165,14 @@ class ReplicaLog:
 class Receiver(Protocol):
     """A replicator that fills a replica; the store is opened with ``mode="replica"``.
 
-    ``start`` and ``submit`` of :class:`~lakelog.interfaces.Replicator` are of no use to it.
+    ``start`` and ``submit`` of :class:`~lakelog.interfaces.Replicator` need do nothing.
     """
 
     def begin(self, commitlog: Path) -> None:
         """Note the master in ``lakelog/replica.json``; make the first segment of a new log.
 
-        The process has the store alone. A new log begins at a segment of the master, often not
-        at 0. Raises :class:`~lakelog.errors.StoreError` if the master does not say where.
+        No other process has the store open. A new log begins at a segment of the master, often not
+        at 0. Raises :class:`~lakelog.errors.StoreError` if the master does not send that offset.
 
         :param commitlog: the folder of the segments, which may not exist yet
         """

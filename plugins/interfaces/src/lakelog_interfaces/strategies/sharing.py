@@ -1,7 +1,7 @@
 """The sharing of a store: several processes have it open for writing, and one has its services.
 
 All processes append to the log by themselves; the core has the locks and the shared page. The
-sharing joins a process to them, and moves the services among them.
+sharing joins a process to the others, and moves the services among them.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class StoreSharing(Protocol):
         """
 
     def serve(self, request: Any) -> Any:
-        """As :meth:`write`, with the services, which it keeps.
+        """As :meth:`write`; this process takes the services and keeps them.
 
-        Raises :class:`~lakelog.errors.StoreLocked` if another process keeps them.
+        Also raises :class:`~lakelog.errors.StoreLocked` if another process keeps the services.
         """
 
     def settings(self, request: Any) -> Mapping[str, Any]:
         """The settings that joining processes must use, as JSON values for the shared page."""
 
     def answering(self, request: Any, manager: Any) -> Requests:
-        """Build the server of requests; a ``Managing`` executes them."""
+        """Build the server of requests; ``manager``, a ``Managing``, executes them."""

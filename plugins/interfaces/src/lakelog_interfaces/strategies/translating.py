@@ -14,7 +14,7 @@ class TranslatedValue:
 
     :ivar target: lakelog's dotted key
     :ivar value: its value, not yet validated
-    :ivar keys: the keys of the file that it comes from
+    :ivar keys: the keys of the file from which it was translated
     """
 
     target: str
@@ -52,4 +52,4 @@ class SettingsFormat(Protocol):
         """
 
     def translate_key(self, key: str) -> str | None:
-        """Lakelog's dotted key for one of the other system's keys, if any; used only for errors."""
+        """Lakelog's dotted key for a key of the other system, if any; used only for errors."""

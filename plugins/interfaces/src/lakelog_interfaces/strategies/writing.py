@@ -1,4 +1,4 @@
-"""The writer: bytes of records to segment files."""
+"""The writer, which writes the bytes of records to segment files."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class CommitRules:
-    """When the bytes of a staged writer go to the page cache, if nobody asks for it before.
+    """When the bytes of a staged writer are committed to the page cache without a request.
 
-    :ivar interval_ms: how often is looked
-    :ivar least_pages: a commit needs as many pages of 4 KiB that were touched since the last one
-    :ivar thorough_interval_ms: as long after the last commit, anything is enough
+    :ivar interval_ms: interval between two checks
+    :ivar least_pages: least number of uncommitted pages of 4 KiB for a commit
+    :ivar thorough_interval_ms: after this time without a commit, fewer pages are committed too
     """
 
     interval_ms: int = 200
@@ -26,12 +26,12 @@ class CommitRules:
 
 @attrs.frozen
 class WriterTraits:
-    """What a store must know of a writer.
+    """The properties of a writer on which the store depends.
 
     :ivar alignment_bytes: positions and lengths that reach the device are multiples of this
-    :ivar staged: written bytes reach the page cache only by ``commit``
-    :ivar zero_copy_reads: ``view`` gives memory of the file itself, and copies nothing
-    :ivar commit: when a staged writer's bytes are committed; of no use to others
+    :ivar staged: whether written bytes reach the page cache only by ``commit``
+    :ivar zero_copy_reads: whether ``view`` returns memory of the file itself, without a copy
+    :ivar commit: when the bytes of a staged writer are committed; unused by other writers
     """
 
     alignment_bytes: int = 1
@@ -45,30 +45,33 @@ class SegmentWriter(Protocol):
     """One open segment file, from its first byte to its close."""
 
     def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
-        """Put ``data`` at ``position`` bytes from the start; readable by ``view`` at once.
+        """Write ``data`` at ``position`` bytes from the start; readable by ``view`` at once.
 
-        Writes come in order and without gaps, one at a time, while other threads commit and sync.
-        The file has blocks for each, so that there is room for it.
+        Writes are in order and without gaps, one at a time, while other threads commit and sync.
+        The blocks of the file are allocated before. Raises ``OSError``, which fails the store.
         """
 
     def view(self, position: int, length: int) -> memoryview:
-        """Bytes of the segment; the view stays right after the file was deleted or closed."""
+        """A view of bytes of the segment; it stays valid after the file is deleted or closed."""
 
     def commit(self) -> int:
-        """Hand staged bytes to the page cache; the position up to which others see them."""
+        """Write staged bytes to the page cache; return the end visible to other processes.
+
+        The result is a position in the segment, in bytes. Raises ``OSError``.
+        """
 
     def sync(self) -> None:
-        """Make everything durable that was committed before this call began."""
+        """Make everything durable that was committed before this call; raises ``OSError``."""
 
     def close(self) -> None:
-        """Let go of the file; views that were given out stay right."""
+        """Close the file; existing views stay valid."""
 
 
 @runtime_checkable
 class InMemory(Protocol):
     """A segment writer whose whole segment is in memory, for compiled code that reads it.
 
-    :ivar memory: all of its bytes, read-only; what is written is there at once
+    :ivar memory: all of its bytes, read-only; includes written bytes at once
     """
 
     memory: memoryview
@@ -76,37 +79,37 @@ class InMemory(Protocol):
 
 @runtime_checkable
 class Sealable(Protocol):
-    """A segment writer that wants to hear that its segment is full."""
+    """A segment writer that is notified when its segment is full."""
 
     def seal(self) -> None:
-        """No write follows; what is committed need not be kept elsewhere any more."""
+        """Called after the last write: committed bytes need not be kept in buffers any more."""
 
 
 @runtime_checkable
 class Extendable(Protocol):
-    """A segment writer that maps the file to write: it may map only what has blocks."""
+    """A segment writer that maps the file for writing; it may map only allocated blocks."""
 
     def extend(self, position: int, end: int) -> None:
-        """The file has blocks from ``position`` to ``end``, and the next write is at ``position``.
+        """Called once blocks are allocated from ``position``, that of the next write, to ``end``.
 
-        Comes before the first write, and then between two writes whenever a write needs more; the
-        page in which ``position`` is has blocks, too. Raises ``OSError``, and is then called again.
+        Called before the first write, and again before a write that needs more blocks. The whole
+        page of ``position`` is allocated. May raise ``OSError``, and is then called again.
         """
 
 
 @runtime_checkable
 class Mapped(Protocol):
-    """A segment writer past which compiled code may write what follows in the log.
+    """A segment writer whose file compiled code may write directly, without a call of the writer.
 
-    Its ``commit`` and ``sync`` must not need to know of such bytes: they are in the page cache.
+    Its ``commit`` and ``sync`` must not depend on these bytes, which are in the page cache.
     """
 
     def writable_map(self) -> tuple[memoryview, int, int, int]:
-        """A map of what has blocks, the position of its first byte, a descriptor, and a length.
+        """A map of allocated blocks, the position of its first byte, a descriptor, and a length.
 
-        Asked for behind each ``extend``. Whoever has the map writes where the log ends, and nowhere
-        else. Records of that length in bytes, and longer ones, go to the descriptor by ``pwrite``,
-        and so may all where each is synced.
+        Called after each ``extend``. The caller writes only at the end of the log. It writes
+        records of at least this length, in bytes, to the descriptor by ``pwrite``; it may write
+        all records so if each is synced.
         """
 
 
@@ -117,8 +120,8 @@ class Writer(Protocol):
     traits: WriterTraits
 
     def open(self, file: File, size_bytes: int, position: int) -> SegmentWriter:
-        """Take over ``file``, which has its full length, with ``position`` bytes of records in it.
+        """Open a writer for ``file`` of ``size_bytes``, which holds ``position`` bytes of records.
 
-        Blocks are allocated as the log grows: see :class:`Extendable`. To map all of it for reading
-        is right, as the rest reads as zeros.
+        The writer closes the file. Blocks are allocated as the log grows, see :class:`Extendable`.
+        The whole file may be mapped for reading; bytes without blocks read as zeros.
         """
