@@ -63,13 +63,13 @@ class OwnerIndex:
     # --- what is there at open ---
 
     def resume(self, minimum: int, end: int) -> int:
-        """The offset from which records must be dispatched again; includes that of the last key.
+        """The offset from which records must be dispatched again, at most that of the last key.
 
-        Files with an implausible header, and after an unclean stop damaged files that the
-        checkpoint does not cover, are moved to ``lakelog/quarantine/`` with all later ones, and so
-        is a file of a wrong length. The missing part is built again; if keys are missing between
-        files, from the first gap on. Raises :class:`~lakelog.errors.CorruptIndex` if all files have
-        the same other length, which other settings may have caused.
+        The first bad file and all later ones are moved to ``lakelog/quarantine/``. A file is bad
+        if it has a wrong length or an implausible header. After an unclean stop, so is a damaged
+        file that the checkpoint does not cover. If keys are missing between files, all entries
+        from the first gap on are built again. Raises :class:`~lakelog.errors.CorruptIndex` if all
+        files have the same wrong length, which other settings may have caused.
         """
         self._minimum = minimum
         appender = self._appender

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("lakelog")
 _LOOK_S: Final = 0.005
 _SOON_S: Final = 5.0
-"""Seconds to release the services (queues are synced) before they are requested again."""
+"""Seconds between two requests for the services: their owner syncs its queues meanwhile."""
 
 
 @attrs.define(eq=False)
@@ -213,7 +213,7 @@ class JoinedLog:
     def close(self) -> None:
         """Leave the store; the last process closes it as its owner does.
 
-        If this process has the services, its other parts do that.
+        If this process has the services, its other parts close the store.
         """
         self._is_closing = True
         if self._thread is not None:
