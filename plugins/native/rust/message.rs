@@ -119,7 +119,7 @@ impl Unusual {
         (!is_light).then_some(made)
     }
 
-    /// A property string that is stored as it is, without a closer look; `None` for any other.
+    /// A property string that is stored without further checks; `None` for any other.
     fn plain<'py>(
         &self,
         tags: &Bound<'py, PyAny>,
@@ -253,8 +253,8 @@ pub unsafe fn body<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
     Some(std::slice::from_raw_parts(data, ffi::PyBytes_Size(object) as usize))
 }
 
-/// A plain text or nothing: `None` where it is neither. Plain texts need no closer look, neither as
-/// tags nor as keys: ASCII that can be printed, without space and `|`.
+/// A plain text, or `Some(None)` for Python's `None`; `None` for anything else. Plain texts are
+/// printable ASCII without space and `|`; they need no further check, neither as tags nor as keys.
 ///
 /// # Safety
 /// The slice lives as long as the object.
