@@ -77,7 +77,7 @@ struct Done {
 /// The result of a put; nothing was done if there is none.
 enum Put {
     Done(Done),
-    /// Nothing was done except the choice of a queue, which Python does not know yet.
+    /// Nothing was done except the choice of a queue; its number.
     Chosen(i32),
 }
 

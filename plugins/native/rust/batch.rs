@@ -421,7 +421,7 @@ impl Batch {
         unsafe { self.buffer.bind(py).as_bytes() }
     }
 
-    /// Fill in what depends on the place; each queue has its `first`.
+    /// Fill in the fields that depend on the place; each queue has its `first`.
     pub fn place_at(&mut self, py: Python<'_>, position: i64, now_ms: i64) {
         let mut next: Vec<i64> = self.queues.iter().map(|queue| queue.first).collect();
         let mut rest = unsafe { self.buffer.bind(py).as_bytes_mut() };

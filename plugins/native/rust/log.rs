@@ -209,7 +209,7 @@ fn regular(path: PathBuf) -> Option<File> {
 impl Piece {
     /// At most `length` bytes from `offset` on, fewer where there are no more.
     ///
-    /// Those of a map may change meanwhile.
+    /// The bytes of a map may change meanwhile.
     #[inline(always)]
     pub fn bytes<'a>(
         &'a self,

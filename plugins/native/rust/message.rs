@@ -173,7 +173,7 @@ impl Messages {
     pub fn read<'py>(&self, message: &Bound<'py, PyAny>, now: i64) -> Option<Read<'py>> {
         let py = message.py();
         let object = message.as_ptr();
-        // The fields of an object of exactly this class stand where the slots say. Each is held
+        // The fields of an object of exactly this class are at the offsets in `slots`. Each is held
         // from here on: Python code that runs below may put another one in its place.
         let field = |at| unsafe {
             let found = self.slots.get(object, at);

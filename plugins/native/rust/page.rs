@@ -100,7 +100,7 @@ impl Words {
 }
 
 /// The lock of the append section by a word that is swapped: see
-/// `lakelog.files.shared.append_lock`, which also says how plain Python takes part. A killed holder
+/// `lakelog.files.shared.append_lock`, which also describes the part of plain Python. A killed holder
 /// is found by the byte that it kept locked.
 #[pyclass(module = "lakelog_native", frozen)]
 pub struct AppendLock {

@@ -204,7 +204,7 @@ pub fn slice(data: &[u8], (start, size, _): Wanted) -> Option<&[u8]> {
     data.get(start..start.checked_add(size)?)
 }
 
-/// The parts of the record that fills `record`, if it is the one that is wanted.
+/// The parts of the record that fills `record`; `None` unless it is whole, and the requested one.
 #[inline(always)]
 pub fn frame(record: &[u8], wanted: Wanted, verify: bool) -> Option<(Head, Frame)> {
     let (start, _, offset) = wanted;

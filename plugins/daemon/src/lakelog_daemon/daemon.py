@@ -111,7 +111,7 @@ class Daemon:
         self._has_room = True
 
     def run(self) -> Ending:
-        """Serve; raises what opening a store raises. Main thread only."""
+        """Serve; raises the errors of opening a store. Main thread only."""
         with closing(self._loop), ending_by(signal.SIGTERM):
             try:
                 store = self._plan.open()

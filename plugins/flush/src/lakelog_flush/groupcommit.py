@@ -184,7 +184,7 @@ class GroupCommit:
         except StoreFailed as error:
             waiter.finish(error)
             return
-        except BaseException:  # Ctrl-C: the caller may ask for the status again
+        except BaseException:  # Ctrl-C: the caller may request the status again
             self._join(waiter)
             raise
         waiter.finish(_PUT_OK if in_time else _TIMEOUT)

@@ -1,4 +1,4 @@
-"""One index file as a reader sees it, through a read-only map."""
+"""Reads one index file, through a read-only map."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class OwnerIndex:
     def _directory(self) -> Path:
         return self._context.path / INDEX_DIR
 
-    # --- what is there at open ---
+    # --- existing files at open ---
 
     def resume(self, minimum: int, end: int) -> int:
         """The offset from which records must be dispatched again, at most that of the last key.

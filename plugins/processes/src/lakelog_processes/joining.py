@@ -229,7 +229,7 @@ class JoinedLog:
             log.lock.take_services()
             parts = serving_parts(self.prepared, log)
         except BaseException:
-            log.leave()  # the next open recovers what is missing
+            log.leave()  # the next open recovers the store
             raise
         parts.close()
 

@@ -240,7 +240,7 @@ class Store(LogStore):
 
     @reads
     def queues(self, topic: str | None = None) -> list[QueueInfo]:
-        """Every queue, or those of one topic: its kind and where it begins and ends."""
+        """All queues, or the queues of one topic: kind, first and next queue offset of each."""
         return self._find.lists.infos(topic)
 
     @reads

@@ -8,7 +8,7 @@
         assert [each.body for each in again.scan()] == [b"one espresso"]
 
 pytest finds it once ``lakelog-testing`` is installed. It is a package of its own because pytest
-imports it in every run, before it can be told to rewrite the checks of the contract kits.
+imports it in every run, before a project can register the contract kits for rewritten checks.
 """
 
 from __future__ import annotations

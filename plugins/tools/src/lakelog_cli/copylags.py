@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 STATUS_FILE: Final = "replication.json"
 SLAVE_PINS: Final = "ha-"
-"""Pins whose names begin so are those of slaves."""
+"""Prefix of the names of the pins of slaves."""
 _COUNTED_BYTES: Final = 16 << 20
 _SAMPLE_BYTES: Final = 1 << 20
 NO_LAG: Final[Mapping[str, float]] = {"bytes": 0, "messages": 0, "seconds": 0.0}

@@ -1,4 +1,4 @@
-"""States what each command prints with ``--json``: a class for each kind of object, and its schema.
+"""States the output of commands with ``--json``: a class for each kind of object, and its schema.
 
 A class is a ``TypedDict`` or an attrs class. Its ``:ivar`` lines describe the fields.
 """

@@ -131,7 +131,8 @@ def promote(path: str | os.PathLike[str], **options: Any) -> RecoveryReport:
     are those of :func:`recover`. The logs of the two differ from then on, if the former master
     appends too.
 
-    Raises what :func:`recover` raises, and :class:`~lakelog.errors.StoreError` if it is no replica.
+    Raises the errors of :func:`recover`, and :class:`~lakelog.errors.StoreError` for any other
+    store.
     """
     with _of_replica(path):
         pass

@@ -125,7 +125,7 @@ class TombstoneFile:
         self._alone = alone
         self._files = files
         self._path = path
-        self._file = os.fspath(_file(path))  # asked of for every look-up
+        self._file = os.fspath(_file(path))  # used by every look-up
         self._stamp: object = None
         self._known = dict(known or {})
         if known is None:

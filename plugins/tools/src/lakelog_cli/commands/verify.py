@@ -39,7 +39,7 @@ class Findings:
 
     :ivar record_bytes: length of all records together
     :ivar end_offset: behind the last record or blank
-    :ivar segment_problems: how many names and lengths of segments are wrong
+    :ivar segment_problems: number of wrong names and lengths of segments
     """
 
     segment_problems: int
@@ -145,7 +145,7 @@ def _checkpoint(path: Path, found: Findings) -> Iterator[Problem]:
 
 
 def begin_checking(store: Store, *, queues: bool, index: bool) -> Checking | None:
-    """Begin a comparison of queues or index with the log, if any is wanted."""
+    """Begin a comparison of queues or index with the log; ``None`` if neither is requested."""
     return Checking.of(store, queues=queues, index=index) if queues or index else None
 
 
@@ -156,7 +156,7 @@ def findings_of(
     processes: int | None = None,
     segments: SegmentCounts | None = None,
 ) -> Findings:
-    """Read the whole log, report problems, and sum up; ``segments`` counts what each holds."""
+    """Read the whole log, report problems, and sum up; ``segments`` counts the records of each."""
     directory, size = directory_of(store), store.settings.core.segment_size_bytes
     wrong = problems(directory.commitlog, directory.files.list(directory.commitlog), size)
     for problem in wrong:
