@@ -1,4 +1,4 @@
-"""What a ``serve`` costs that has nothing to do, and what its status file says of that."""
+"""The cost of an idle ``serve``, and the figures in its status file."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def put_until_refused(store: Store) -> PutRefused:
 
 @contextmanager
 def soon(seconds: float = 20) -> Iterator[float]:
-    """Give a deadline."""
+    """Yield a deadline by ``time.monotonic``."""
     yield time.monotonic() + seconds
 
 

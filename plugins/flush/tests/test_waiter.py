@@ -1,4 +1,4 @@
-"""Parts of group commit: threads that wait, late puts, and how long a sync waits for more."""
+"""Parts of group commit: threads that wait, late puts, and waits of a sync for more puts."""
 
 from __future__ import annotations
 

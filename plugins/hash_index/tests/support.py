@@ -28,7 +28,7 @@ SMALL = HashIndexSettings(slots=3, entries=6)
 
 @attrs.frozen
 class Rec:
-    """What matters of a record to an index."""
+    """The parts of a record that an index uses."""
 
     properties: bytes = b""
     topic: str = "t"
@@ -93,7 +93,7 @@ def reader(path: Path, settings: HashIndexSettings = SMALL) -> ReaderIndex:
 
 
 def resumed(index: Any, batch: RecordBatch, minimum: int = 0) -> Any:
-    """Resume, and dispatch what that asks for."""
+    """Resume, and dispatch the records from the returned offset on."""
     start = index.resume(minimum, batch.end_offset)
     index.dispatch(batch[int((batch.physical_offsets < start).sum()) :])
     return index

@@ -1,4 +1,4 @@
-"""What the index does with the disk: files, damage, crashes, full disks, and time."""
+"""The index on the disk: files, damage, crashes, full disks, and times."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_full_disk_stops_the_dispatch_and_loses_nothing(tmp_path: Path, left: 
 
 
 def until_damage(index: Any) -> tuple[list[int], CorruptIndex]:
-    """What a look-up finds before it raises."""
+    """The offsets that a look-up yields before it raises, and the error."""
     found: list[int] = []
     with pytest.raises(CorruptIndex) as error:
         found.extend(index.offsets("t", "all", *FOREVER))
@@ -204,7 +204,7 @@ def until_damage(index: Any) -> tuple[list[int], CorruptIndex]:
 def test_damage_ends_the_walk_of_its_file_and_is_told_at_the_end(
     tmp_path: Path, position: int, data: bytes, what: str
 ) -> None:
-    """The reader takes what the damaged header hides from the log; the owner builds it again."""
+    """The reader takes the missing keys from the log; the owner builds the file again."""
     batch = built(tmp_path, RECS, ONE_SLOT)
     damaged = index_paths(tmp_path)[1]
     poke(damaged, position, data)
@@ -219,7 +219,7 @@ def test_damage_ends_the_walk_of_its_file_and_is_told_at_the_end(
     if position < HEADER.size and position != 32:
         assert found == offsets[::-1]
     index.close()
-    if position >= HEADER.size:  # what is not in the header is looked at after a crash only
+    if position >= HEADER.size:  # the rest of a file is checked only after a crash
         (tmp_path / "abort").touch()
         CheckpointKeeper(RealFileSystem(), tmp_path).lower_index(0)
     resumed(owner(tmp_path, ONE_SLOT), batch).close()
@@ -253,7 +253,7 @@ def test_a_lost_file_is_found_and_completed(tmp_path: Path, lost: int, left: str
 def test_the_checkpoint_vouches_for_no_file_that_is_to_be_made_anew(
     tmp_path: Path, lost: int
 ) -> None:
-    """Else a second crash would leave a file that nobody synced, and nobody would check."""
+    """Otherwise a second crash would leave a file that is neither synced nor checked."""
     batch = built(tmp_path, RECS)
     kept = IndexFile(RealFileSystem(), index_paths(tmp_path)[lost - 1], SMALL.shape).header()
     vouch(tmp_path, RECS[-1].time_ms)
@@ -326,7 +326,7 @@ def test_after_a_crash_a_torn_file_is_built_again(tmp_path: Path) -> None:
 
 
 def test_after_a_crash_the_checkpoint_decides_which_files_are_checked(tmp_path: Path) -> None:
-    """Of those before the last: the checkpoint vouches for full ones that were synced."""
+    """This concerns full files: the checkpoint covers those that were synced."""
     batch = built(tmp_path, RECS)
     (tmp_path / "abort").touch()
     (tmp_path / "checkpoint").unlink()
@@ -421,7 +421,7 @@ def test_the_only_file_is_built_again_where_it_was_cut(tmp_path: Path, length: i
     assert [each.read_bytes() for each in index_paths(tmp_path)] == [whole]
 
 
-# --- files whose records the log has no more go from the front ---
+# --- files whose records were deleted from the log are removed from the front ---
 
 
 IN_A_STORE: dict[str, Any] = {

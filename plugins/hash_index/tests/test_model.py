@@ -55,7 +55,7 @@ class IndexMachine(RuleBasedStateMachine):
         again=st.integers(0, 3),
     )
     def dispatch(self, many: list[tuple[list[str], int]], again: int) -> None:
-        """New records, with some of those before them."""
+        """Dispatch new records, together with some that were dispatched before."""
         known = len(self.recs)
         for keys, later_ms in many:
             time_ms = later_ms + (self.recs[-1][0].time_ms if self.recs else NOW_MS)
@@ -81,7 +81,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule()
     def read(self) -> None:
-        """By somebody who changes nothing."""
+        """Read by a reader, which changes no file."""
         write_log(self.path, self.batch())
         self.index.flush()  # the checkpoint moves while full files are synced
         before = snapshot(self.path)

@@ -16,12 +16,12 @@ NATIVE = Native()
 
 
 def with_native(call: Callable[[], Result]) -> Result:
-    """What ``call`` gives with the accelerator."""
+    """The result of ``call`` with the accelerator."""
     return _using(NATIVE, call)
 
 
 def both(call: Callable[[], Result]) -> tuple[Result, Result]:
-    """What ``call`` gives with the accelerator, and without."""
+    """The results of ``call`` with and without the accelerator."""
     return _using(NATIVE, call), _using(None, call)
 
 

@@ -45,7 +45,7 @@ def test_a_lock_that_is_held_is_not_had_in_time(
     assert not holder.take()
     assert waiter.take()
     assert not waiter.acquire(0.01)
-    waiter.release()  # what it does not hold
+    waiter.release()  # without holding it
     assert not waiter.acquire(0)
     holder.release()
     holder.release()

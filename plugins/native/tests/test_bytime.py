@@ -73,7 +73,7 @@ def check(store: Store, *asked: Any) -> int:
 
 
 def rewritten(store: Store, times: list[int]) -> list[int]:
-    """Where the records of queue 0 stand, which say other times now."""
+    """Write other store times into the records of queue 0; return their offsets."""
     units = store.queue_units("t", 0, 0, PUTS)
     offsets = [int(each) for each in units.offsets]
     for at, (offset, ms) in enumerate(zip(offsets, times, strict=True)):

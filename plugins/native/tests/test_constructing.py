@@ -25,7 +25,7 @@ assert Native.seam  # loads the extension
 
 
 class Named(Message):
-    """A subclass with an ``__init__`` of its own."""
+    """A subclass with its own ``__init__``."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__("named", body, tags="own")

@@ -76,7 +76,7 @@ def following(count: int) -> list[Numbered]:
 
 
 def written(make: Callable[[Path], object]) -> dict[str, bytes]:
-    """The files that ``make`` leaves, but for those that hold the time; names are times, too."""
+    """The files that ``make`` leaves, except files with times; index files by number, not time."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "store"
         path.mkdir()

@@ -1,4 +1,4 @@
-"""Gets by compiled code: what plain Python gives, of whole logs and queues and of damaged ones."""
+"""Gets by compiled code have the results of plain Python, in whole and in damaged stores."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def fields(message: StoredMessage) -> list[tuple[type, Any]]:
 
 
 def outcome(getter: QueueGetter, *given: Any, **named: Any) -> object:
-    """What a getter gives as messages, and as records with and without checksums."""
+    """The results of a getter as messages, and as records with and without checksums."""
     return messages(getter, *given, **named), *(
         records(getter, *given, **named, verify=verify) for verify in (True, False)
     )
@@ -154,7 +154,7 @@ def known(ways: Ways) -> None:
         ways.plain.get("t", 0, offset, 1)
 
 
-# --- what is plain ---
+# --- plain calls ---
 
 
 def test_a_plain_call_is_answered_and_all_else_left_to_python(ways: Ways) -> None:
@@ -305,7 +305,7 @@ def test_a_file_of_units_that_was_cut_short(ways: Ways) -> None:
     ways.both("t", 0, 10, 10)
 
 
-# --- what comes and goes ---
+# --- files and segments that come and go ---
 
 
 def test_a_file_that_was_closed_meanwhile(ways: Ways) -> None:
@@ -380,7 +380,7 @@ def test_more_bytes_than_a_call_gives_are_left_to_python(ways: Ways) -> None:
         assert (NATIVE.lookups(parts).get("t", 0, 0, 3) is not None) == is_answered
 
 
-# --- others who read ---
+# --- other readers ---
 
 READ = """
 import pickle, sys, lakelog

@@ -1,4 +1,4 @@
-"""Look-ups of who has no services: compiled code reads files, and finds what plain Python does."""
+"""Look-ups without the services: compiled code reads files, with the results of plain Python."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def stopped(path: Path) -> Path:
 
 
 def answers(store: Store) -> list[Any]:
-    """What all look-ups give, or raise."""
+    """The results of all look-ups, or their errors."""
     calls: list[Any] = [
         lambda: [store.get("t", 0, at, 40) for at in (0, 50, 110)],
         lambda: [store.query("t", f"k{at}") for at in (0, 100, 298)],
@@ -214,7 +214,7 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 
 class Callback:
-    """Called to refresh; keeps what calls it."""
+    """Called to refresh; keeps its caller alive."""
 
     kept: Any = None
 

@@ -1,4 +1,4 @@
-"""Gets by tags, in every role: compiled code and plain Python give the same."""
+"""Gets by tags, in every role: compiled code and plain Python have the same results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What processes of one store agree on: plugins, their versions, and settings of sections."""
+"""The agreement of the processes of a store: plugins, their versions, settings of sections."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_first_party_plugin_that_was_left_out_is_named(tmp_path: Path) -> None
 
 
 def test_all_dispatch_and_clean_alike(tmp_path: Path) -> None:
-    """Who has the services next does what the first one did."""
+    """The next process with the services dispatches and cleans like the first one."""
     given = {"plugins": None, "dispatchers": ["consume-queue"], "cleaner": "retention"}
     with (
         open_small(tmp_path, **given, retention={"max_segments": 5}),

@@ -101,7 +101,7 @@ def test_readers_go_on(tmp_path: Path) -> None:
 
 
 def test_a_consumer_of_before_is_woken(tmp_path: Path) -> None:
-    """What it waited for before knows nothing of the queues that this process keeps now."""
+    """Its former signal is not set for the queues that this process dispatches now."""
     with an_owner(tmp_path) as owner, open_small(tmp_path) as store, ThreadPoolExecutor() as pool:
         owner.ask("put", "a", 1)
         consumer = store.consumer("g", "t", [0], start="earliest")
@@ -119,7 +119,7 @@ def test_a_consumer_of_before_is_woken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("round_", range(4))
 def test_an_iterator_of_before_goes_over(tmp_path: Path, round_: int) -> None:
-    """It does not depend on what it was made with, even where that sees nothing new any more."""
+    """It does not depend on the parts it was made with, which find no new messages any more."""
     with an_owner(tmp_path) as owner, open_small(tmp_path) as store, ThreadPoolExecutor() as pool:
         owner.ask("put", "a", 1)
         following = store.read("t", 0, follow=True)

@@ -1,4 +1,4 @@
-"""Pins: written at once and durably, read whatever stands there, and held by what they need."""
+"""Pins: written atomically and durably, read whatever the file has, and the segments they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues over a folder of a test, and what a reader finds in them."""
+"""Queues over a folder of a test, and their content for a reader."""
 
 from __future__ import annotations
 

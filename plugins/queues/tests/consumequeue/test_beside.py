@@ -74,7 +74,7 @@ def log_reader(path: Path) -> LogReader:
 
 
 def missing(reader: LogReader, made: ConsumeQueues, end: int) -> list[str]:
-    """Which queues do not hold exactly what the log says, up to ``end``."""
+    """The queues that differ from the log up to ``end``, in words."""
     expected: dict[tuple[str, int], list[int]] = defaultdict(list)
     for piece in reader.pieces(0, end):
         if isinstance(piece, RecordBatch):

@@ -97,7 +97,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
         attrs.evolve(ConsumeQueueSettings(), **wrong)
 
 
-# --- sizes told by the files of queues ---
+# --- sizes by the lengths of queue files ---
 
 
 def _write(folder: Path, *files: tuple[int, int]) -> None:

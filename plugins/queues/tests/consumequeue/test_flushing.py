@@ -1,4 +1,4 @@
-"""What is durable when, and what the checkpoint says of it."""
+"""The durability of queues over time, and the times in the checkpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import until
 
 
 class Watched(SeenFiles):
-    """Fails where a test says so, or does something before the next sync of a file."""
+    """Fails on request of a test, or calls a function before the next sync of a file."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Watched(SeenFiles):
 
     @property
     def folders(self) -> list[Path]:
-        """Those that were synced."""
+        """The folders that were synced."""
         return [path for call, path in self.seen if call == "sync_dir"]
 
 

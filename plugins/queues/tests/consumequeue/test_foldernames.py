@@ -90,7 +90,7 @@ def _batch(log: bytes) -> RecordBatch:
 
 
 def _of_version_2(topic: str) -> bytes:
-    """A record whose topic is as long as two bytes can say."""
+    """A record with a length of the topic in two bytes."""
     raw = record("", b"", b"x")
     raw = raw[:4] + struct.pack(">I", MAGIC_V2 & 0xFFFFFFFF) + raw[8:-3]
     raw += len(topic).to_bytes(2, "big") + topic.encode() + bytes(2)

@@ -1,4 +1,4 @@
-"""What becomes of queues on disk: places, damage, restarts, truncation, and what comes again."""
+"""Queues on disk: places, damage, restarts, truncation, and records dispatched again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def stored(store: Path, count: int = 25, first: int = 0) -> None:
 
 
 def held(folder: Path) -> int:
-    """How many descriptors of files in ``folder`` are open; those of other tests do not count."""
+    """Number of open descriptors of files in ``folder``, without those of other tests."""
     return len(open_in(folder))
 
 

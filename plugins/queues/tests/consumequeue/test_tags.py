@@ -1,4 +1,4 @@
-"""Tags codes agree with Java's hash of what a dictionary of properties says."""
+"""Tags codes are Java's hash of the tags in a dictionary of properties."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ STEPS = st.lists(
 
 @attrs.define
 class Group:
-    """A group over queues in memory, and what its members hold.
+    """A group over queues in memory, and the messages that its members have.
 
     :ivar until: when each message may be handed out again, in ms
     """
@@ -72,7 +72,7 @@ class Group:
             )
             self.members[number] = GroupConsumer(options, access)
             self.held[number] = []
-        self.members[number]._turn_at = 0.0  # sees the others at once
+        self.members[number]._turn_at = 0.0  # checks the other members at once
         return self.members[number]
 
     def get(

@@ -29,7 +29,7 @@ class QueuesInMemory:
         self._kind = kind
 
     def take_in(self, store: Store) -> None:
-        """Look at the whole log again."""
+        """Read the whole log again."""
         self.of.clear()
         for each in store.scan():
             if is_queued(each.sys_flag):

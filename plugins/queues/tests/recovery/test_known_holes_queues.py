@@ -1,7 +1,7 @@
-"""What RocketMQ's users met when queues and log did not agree; each test is named after an issue.
+"""Reports of RocketMQ's users about queues that did not agree with the log; one test per issue.
 
-Numbers are those of apache/rocketmq's issues. Each test brings about the disorder that the issue
-tells of, or its like, and shows that all messages of the log are found, and no others.
+Numbers refer to apache/rocketmq's issues. Each test creates the fault that the issue
+describes, or a similar one, and shows that all messages of the log are found, and no others.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def test_467_a_message_that_was_not_dispatched_before_the_crash_is_missing_after
 
 
 def test_678_the_checkpoint_claims_units_that_nobody_synced(tmp_path: Path) -> None:
-    """There the index moved the time of queues, and recovery began behind what was lost."""
+    """There the index advanced the time of queues, and recovery began after the lost units."""
     results = synced_then_crashed(tmp_path, 40)
     late = 9_000_000_000_000
     write_checkpoint(FILES, tmp_path, StoreCheckpoint(late, late, late))
@@ -167,7 +167,7 @@ def test_2571_queues_reach_further_than_the_log(tmp_path: Path, left: str, end: 
 def test_10108_the_last_file_of_a_queue_is_empty(
     tmp_path: Path, length: int, left: str, listed: bool
 ) -> None:
-    """There the store did not start (9728 too): its file had no unit to look at."""
+    """There the store did not start (9728 too): its file had no unit to read."""
     results = synced_then_crashed(tmp_path, 60, 100) if listed else crashed(tmp_path, 100)
     if left == "clean":
         (tmp_path / "abort").unlink()
@@ -183,7 +183,7 @@ def test_10108_the_last_file_of_a_queue_is_empty(
         assert_all_found(store, results)
 
 
-# --- what else a disk or an operator does to queues ---
+# --- other faults of disks and operators ---
 
 
 @pytest.mark.parametrize("left", ["clean", "abort"])
@@ -241,7 +241,7 @@ def test_one_file_of_a_wrong_length_is_set_aside_and_built_again(
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_only_file_of_a_wrong_length(tmp_path: Path, kept: bool) -> None:
-    """Where lakelog has kept that the setting is right, it was damaged; else nobody can know."""
+    """It counts as damaged if lakelog has recorded the setting; otherwise this is not known."""
     results = crashed(tmp_path, 10) if not kept else synced_then_crashed(tmp_path, 5, 10)
     file = queue_file(tmp_path, 0)
     file.write_bytes(file.read_bytes()[:-UNIT_BYTES])
@@ -335,7 +335,7 @@ def test_a_topic_that_rocketmq_deleted_and_made_again_keeps_its_queue(tmp_path: 
     (tmp_path / "lakelog" / "queues.json").unlink()
     with opened(tmp_path) as store:
         assert store.queue_units("t", 0, 0, FAR).offsets.tolist() == fresh
-    # Without its queue nobody can tell them apart: all are found, the new ones behind the old.
+    # Without its queue they cannot be distinguished: all are found, the new ones after the old.
     for path in (tmp_path / "consumequeue" / "t" / "0").iterdir():
         path.unlink()
     with opened(tmp_path) as store:

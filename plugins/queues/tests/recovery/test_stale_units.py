@@ -1,6 +1,6 @@
 """Units, keys and offsets that lead to old records which nothing proves: no read serves them.
 
-Behind a gap stand two old, whole records, whose units nobody removed, and behind them one that the
+After a gap there are two old, whole records, whose units still exist, and after these one that the
 checkpoint or its age proves. The first reader to be asked is the owner, the second another process.
 """
 
@@ -28,7 +28,7 @@ PROVED_MS = 9_000_000_000_000
 
 @attrs.frozen
 class Stale:
-    """``found`` is what a read has to give; ``hidden`` is whole, old, and has units."""
+    """Reads must return ``found``; records of ``hidden`` are whole, old, and have units."""
 
     path: Path
     found: list[PutResult]
@@ -149,7 +149,7 @@ def test_a_scan_from_one_of_them_begins_with_damage(
 
 
 def test_what_was_written_there_since_is_read(stale: Stale) -> None:
-    """Somebody cut the log at the damage, and went on: the list says nothing about that."""
+    """Another program cut the log at the damage, and continued: the list does not cover that."""
     torn, end = stale.damage
     other = stale.path.parent / "other"
     with open_small(other) as store:

@@ -33,7 +33,7 @@ FEW = {"consume-queue": {"file_entries": 16}}
 
 @attrs.define(eq=False)
 class Keeping(SurplusCleaner):
-    """It notes what it was asked."""
+    """A cleaner that records the arguments of its calls."""
 
     asked: list[tuple[list[SegmentInfo], CleaningContext]] = attrs.field(factory=list)
 
@@ -46,7 +46,7 @@ class Keeping(SurplusCleaner):
 
 @attrs.define(eq=False)
 class Telling:
-    """A watcher that says what a test has set."""
+    """A watcher that reports the state set by a test."""
 
     state: DiskState = DiskState.OK
     reason: str = ""
@@ -102,7 +102,7 @@ class House:
         return self.watcher
 
     def open(self, path: Path, **more: Any) -> Store:
-        """Open a store with this cleaner; no watcher unless named, and no rounds by itself."""
+        """Open a store with this cleaner; no watcher unless given, and no periodic rounds."""
         maintenance = {"first_round_ms": NEVER_MS, **more.pop("maintenance", {})}
         given = {
             "plugins": [self],
@@ -122,7 +122,7 @@ class House:
 
 
 def fill(store: Store, count: int) -> list[PutResult]:
-    """Put some messages of 400 bytes, and let the queues know them."""
+    """Put some messages of 400 bytes, and wait until they are dispatched."""
     results = _fill(store, count)
     assert store.wait_dispatched()
     return results

@@ -148,7 +148,7 @@ def test_a_reader_that_was_there_before_sees_what_is_left(tmp_path: Path) -> Non
 
 
 def test_the_next_open_finds_nothing_odd(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """After a clean stop, and after a crash, nothing is dispatched again, and nobody complains."""
+    """After a clean stop, and after a crash, nothing is dispatched again, and nothing is logged."""
     house, place = House(Keeping(keep=1)), tmp_path / "store"
     with house.open(place, **QUEUES) as store:
         put(store, 200)
@@ -201,7 +201,7 @@ def test_topics_of_which_nothing_is_left_go_if_that_is_set(tmp_path: Path, wante
 def test_a_topic_that_is_put_to_meanwhile_is_not_buried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What queues do not know yet is behind the tombstone, although it is in the log."""
+    """Records that are not dispatched yet are after the tombstone, although they are in the log."""
     house = House(Keeping(remove_empty_queues=True))
     with house.open(tmp_path, **FEW) as store:
         put(store, 20, ("old",))

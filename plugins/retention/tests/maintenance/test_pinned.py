@@ -1,4 +1,4 @@
-"""What pins hold whose log is another one by now: all of it, and that is told once."""
+"""Pins of another log hold all segments; a log line says so once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_pin_behind_the_end_of_the_log_holds_everything(
 
 
 def test_a_pin_of_a_log_that_went_on_otherwise_holds_everything(tmp_path: Path) -> None:
-    """It was cut below the pin, and has grown past it since: the position alone says nothing."""
+    """It was cut below the pin, and has grown past it since: the position does not show that."""
     house = House()
     with house.open(tmp_path) as store:
         put = fill(store, 160)

@@ -196,7 +196,7 @@ def read_all(store: Store) -> None:
 
 
 def test_readers_and_deletions_and_puts_at_once(tmp_path: Path) -> None:
-    """Nobody crashes, and who reads from the minimum on misses nothing behind it."""
+    """No thread fails, and a reader from the minimum on misses no message."""
     house = House(Keeping(keep=3))
     with house.filled(tmp_path, 100, flush="inline", **FEW) as store:
         stop = threading.Event()
@@ -219,7 +219,7 @@ def test_readers_and_deletions_and_puts_at_once(tmp_path: Path) -> None:
         assert store.min_offset > 10 * SEGMENT
 
 
-# --- what goes wrong ---
+# --- failures ---
 
 
 class Stubborn(RealFileSystem):

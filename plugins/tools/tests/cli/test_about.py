@@ -1,4 +1,4 @@
-"""What the program says about itself: help, plugins, settings, and what it lacks."""
+"""The program's output about itself: help, plugins, settings, and missing packages."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from plugins.tools.tests.cli.conftest import Run
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """Give a store with 40 orders in two queues, tagged by turns, and one other message."""
+    """A store with 40 orders in two queues, tagged by turns, and one other message."""
     messages = [
         Message("orders", b"%d" % n, tags="even" if n % 4 < 2 else "odd", queue_id=n % 2)
         for n in range(40)

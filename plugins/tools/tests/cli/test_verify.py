@@ -1,4 +1,4 @@
-"""``lakelog verify --queues --index`` compares what is built from the log with the log."""
+"""``lakelog verify --queues --index`` compares queues and index with the log."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_a_wrong_unit_in_a_store_that_crashed_is_a_problem(lakelog: Run, crashed
 
 
 def test_records_that_were_durable_once_are_missed(lakelog: Run, store: Path) -> None:
-    """The crash did not take them: queues and checkpoint know that they were synced."""
+    """The crash is not the cause: queues and checkpoint show that they were synced."""
     log = store / "commitlog" / f"{0:020}"
     log.write_bytes(log.read_bytes()[:98].ljust(log.stat().st_size, b"\x00"))
     (store / "abort").touch()

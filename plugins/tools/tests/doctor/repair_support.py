@@ -1,4 +1,4 @@
-"""Stores to damage and to repair, and what is in them afterwards."""
+"""Stores to damage and to repair, and their contents afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def repair_small(path: Path, **more: Any) -> RepairReport:
 
 
 def read(path: Path) -> tuple[list[tuple[int, bytes]], list[Damage]]:
-    """Every message but fillers by its place, and what is damaged."""
+    """Offset and body of every message except fillers, and the damage."""
     with lakelog.open(path, mode="read", plugins=[], segment_size_bytes=SEGMENT) as store:
         found = [
             (each.physical_offset, bytes(each.body))

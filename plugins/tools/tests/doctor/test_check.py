@@ -1,4 +1,4 @@
-"""What is built from the log is compared with it: what is wrong is found, what is right is not."""
+"""Queues and index are compared with the log: all faults are reported, and nothing else."""
 
 from __future__ import annotations
 
