@@ -1,4 +1,4 @@
-"""Segments go in whole and proved, and come back as they were; else they stay in the log."""
+"""Archived segments are whole and verified, and read back unchanged; others stay in the log."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_line_that_was_never_finished_counts_as_none(place: ArchiveFolder, seg
 
 
 class Changing(ArchiveFolder):
-    """Stores other bytes than it is given."""
+    """Stores bytes that differ from the given ones."""
 
     def copy_in(self, source: Path, name: str) -> None:
         super().copy_in(source, name)
@@ -174,7 +174,7 @@ def test_what_ends_half_way_is_begun_anew(
 
 
 def test_it_is_a_segment_source() -> None:
-    lazy = LazyArchive.__new__(LazyArchive)  # without settings: only its methods are looked at
+    lazy = LazyArchive.__new__(LazyArchive)  # without settings: only its methods are compared
     assert check_object(lazy, SegmentSource) is None
 
 

@@ -1,4 +1,4 @@
-"""Prometheus reads a store's numbers, from the program and from any other process."""
+"""The metrics of a store, read in the program and in any other process."""
 
 from __future__ import annotations
 

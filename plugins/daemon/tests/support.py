@@ -77,7 +77,7 @@ class Serving:
         return rows[0] if rows else {}
 
     def running(self, name: str, restarts: int = 0) -> int:
-        """Wait until a service runs, and was started again so often; its process."""
+        """Wait until a service runs and has had ``restarts`` restarts; return its process id."""
 
         def pid() -> Any:
             row = self.row(name)
@@ -95,7 +95,7 @@ class Serving:
         return [line["event"] for line in self.log() if "event" in line]
 
     def said(self, event: str) -> dict[str, Any]:
-        """Wait for something in its log."""
+        """Wait for an event in its log; return its line."""
 
         def line() -> Any:
             return next((each for each in self.log() if each.get("event") == event), None)
@@ -104,7 +104,7 @@ class Serving:
         return found
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal, and wait; the exit code."""
+        """Send a signal, wait for the end, and return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(SECONDS)
 
@@ -113,7 +113,7 @@ class Serving:
 def serving(
     path: Path, *more: str, environ: Mapping[str, str] | None = None, settings: tuple[str, ...] = ()
 ) -> Iterator[Serving]:
-    """Serve the store in ``path / "store"``; it is killed in the end, if it is still there."""
+    """Serve the store in ``path / "store"``; it is killed at the end, if it still runs."""
     log = path / "log"
     with subprocess.Popen(
         command(path, "--log-format", "json", "--log-file", str(log), *more, settings=settings),

@@ -1,4 +1,4 @@
-"""``serve`` with producers and readers in other processes: whatever falls, puts go on."""
+"""``serve`` with producers and readers in other processes: puts continue whichever process ends."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
 
 
 class FailingLog(RealFileSystem):
-    """All segments of the log fail once ``fail`` was called."""
+    """All writes to segments of the log fail once ``fail`` was called."""
 
     def __init__(self) -> None:
         self.segments: list[FaultyFile] = []

@@ -77,7 +77,7 @@ def written_by(segment: Path) -> list[int]:
 
 
 def put_until_refused(store: Store) -> PutRefused:
-    """The exception raised in the end."""
+    """Put until a put is refused; return the exception."""
     for body in bodies(1000):
         try:
             store.put(Message("orders", body))

@@ -41,7 +41,7 @@ class Rec:
 
 
 def record(offset: int, rec: Rec) -> bytes:
-    """An IPv4 V1 record with a body of one byte."""
+    """A record of version 1 with IPv4 hosts and a body of one byte."""
     topic = rec.topic.encode()
     size = HEAD_V4.size + 1 + 1 + len(topic) + 2 + len(rec.properties)
     head = HEAD_V4.pack(
@@ -65,7 +65,7 @@ def batch_of(recs: Iterable[Rec], base_offset: int = 0) -> RecordBatch:
 
 
 def write_log(path: Path, batch: RecordBatch) -> None:
-    """The one segment of a store."""
+    """Write the log of a store, of one segment."""
     (path / "commitlog").mkdir(parents=True, exist_ok=True)
     content = bytes(batch.buffer).ljust(SEGMENT_BYTES, b"\x00")
     (path / "commitlog" / segment_name(0)).write_bytes(content)

@@ -116,7 +116,7 @@ def test_the_first_entry_of_a_file_has_the_time_of_the_header(tmp_path: Path) ->
 
 
 def test_a_record_of_many_files_that_was_cut_is_completed(tmp_path: Path) -> None:
-    """As after a full disk: keys that are there do not come again, the others do."""
+    """As after a full disk: existing keys are not added again, missing ones are."""
     batch = batch_of([Rec.keyed(" ".join(f"k{at % 6}" for at in range(17)))])
     resumed(owner(tmp_path / "whole"), batch).close()
     resumed(owner(tmp_path / "cut"), batch).close()
@@ -151,7 +151,7 @@ class FillingFile(RealFile):
 
 @attrs.frozen
 class FullDisk(RealFileSystem):
-    """The index stands on a disk without space."""
+    """The files of the index are on a full disk."""
 
     left: list[int]
 
@@ -264,7 +264,7 @@ def test_the_checkpoint_vouches_for_no_file_that_is_to_be_made_anew(
 
 
 def test_the_checkpoint_vouches_for_no_file_that_was_cut(tmp_path: Path) -> None:
-    """It was full at a time of a message that the log has lost."""
+    """The file became full with a message that the log has lost."""
     batch = built(tmp_path, RECS[:5])
     index = owner(tmp_path)
     index.resume(0, int(batch.physical_offsets[4]))
@@ -275,7 +275,7 @@ def test_the_checkpoint_vouches_for_no_file_that_was_cut(tmp_path: Path) -> None
 def test_damage_in_the_log_between_two_files_is_no_gap(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else the index would be built again from there at each open."""
+    """Otherwise the index would be built again from there at each open."""
     recs = [Rec.keyed("a b c d e"), Rec.keyed("lost"), Rec(), Rec.keyed("f"), Rec()]
     batch = batch_of(recs)
     write_log(tmp_path, batch)
@@ -306,7 +306,7 @@ def test_records_without_keys_between_files_are_no_gap(
 
 
 def torn(path: Path, at: int, number: int) -> None:
-    """An entry that never reached the disk."""
+    """Zero an entry, as if it had never reached the disk."""
     poke(index_paths(path)[at], SMALL.shape.entry_at(number), bytes(ENTRY.size))
 
 
@@ -338,7 +338,7 @@ def test_after_a_crash_the_checkpoint_decides_which_files_are_checked(tmp_path: 
 
 
 def test_slots_ahead_of_the_header_are_set_back_after_a_crash(tmp_path: Path) -> None:
-    """The header stayed as it was before the last record; entries and slots did not."""
+    """Entries and slots of the last record reached the disk, and its header did not."""
     batch = built(tmp_path, RECS[:7])
     last = index_paths(tmp_path)[-1]
     header = last.read_bytes()[: HEADER.size]

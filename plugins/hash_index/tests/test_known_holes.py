@@ -62,7 +62,7 @@ def assert_all_found(path: Path, offsets: list[int]) -> None:
 def test_3868_an_index_file_that_is_younger_than_the_checkpoint_loses_what_it_held(
     tmp_path: Path, number: int
 ) -> None:
-    """Here: the file was deleted by such a restart, and its older records are indexed again."""
+    """Here such a restart deleted the file, and its older records are indexed again."""
     offsets = crashed(tmp_path)
     index_files(tmp_path)[number].unlink()
     assert_all_found(tmp_path, offsets)

@@ -1,4 +1,4 @@
-"""Whatever comes in whatever order, a dictionary agrees, and the files keep their rules."""
+"""After operations in any order, the index agrees with a dictionary, and its files are sound."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(lost=st.integers(0, 5), abort=st.booleans())
     def reopen(self, lost: int, abort: bool) -> None:
-        """Cleanly or not; the log may have lost its tail meanwhile."""
+        """Close and reopen, cleanly or not; the log may have lost its tail meanwhile."""
         self.index.close()
         self.recs = self.recs[: max(len(self.recs) - lost, 0)]
         write_log(self.path, self.batch())
@@ -135,7 +135,7 @@ TestWithIndex = WithIndex.TestCase
 TestWithIndex.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
 
 
-# --- looks from other threads, and through other opens, while it grows ---
+# --- look-ups in other threads and other opens while the index grows ---
 
 
 MANY = HashIndexSettings(slots=7, entries=300)

@@ -57,7 +57,7 @@ def store(
     more = {"consume-queue": {"file_entries": entries}}
     with in_role(role, path, fill, **SETTINGS, **more) as store:
         assert len(list((path / "commitlog").iterdir())) > 3
-        store.offset_by_time("t", 0, BASE_MS)  # chooses how it searches by the accelerator of now
+        store.offset_by_time("t", 0, BASE_MS)  # binds the search to the present accelerator
         yield store
 
 

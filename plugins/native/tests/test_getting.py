@@ -49,7 +49,7 @@ UNIT_BYTES = 20
 class Ways:
     """Two getters over the same queues and the same log.
 
-    :ivar positions: bounds of that log, the tests' own
+    :ivar positions: bounds of that log, which tests may change
     """
 
     store: lakelog.Store
@@ -128,7 +128,7 @@ def store(tmp_path: Path) -> Iterator[lakelog.Store]:
 
 
 def put(store: lakelog.Store, count: int) -> None:
-    """Messages of two queues in turn, that differ in much."""
+    """Put different messages into two queues in turn."""
     for number in range(count):
         message = Message(
             *("t", b"%06d" % number + b"." * (number * 7 % 200)),
@@ -149,7 +149,7 @@ def ways(store: lakelog.Store) -> Ways:
 
 
 def known(ways: Ways) -> None:
-    """Let Python look once: only then is known where the queue begins, and its files are open."""
+    """Read once by Python, which then knows the start of the queue and has its files open."""
     for offset in range(0, COUNT // 2, ENTRIES):
         ways.plain.get("t", 0, offset, 1)
 
@@ -246,7 +246,7 @@ def test_what_a_log_says_otherwise_is_left_to_python(ways: Ways) -> None:
 
 @contextmanager
 def changed(file: Path, at: int, data: bytes) -> Iterator[None]:
-    """Other bytes in a file, for a while."""
+    """Change bytes of a file within the block."""
     with file.open("r+b", buffering=0) as opened:
         before = os.pread(opened.fileno(), len(data), at)
         os.pwrite(opened.fileno(), data, at)

@@ -289,7 +289,7 @@ with lakelog.open(path, mode=mode, segment_size_bytes=1 << 14, flush="none") as 
 
 @pytest.mark.parametrize("mode", ["read", "write"])
 def test_beside_one_that_appends(mode: str, tmp_path: Path) -> None:
-    """Another process, and threads of this one, while messages come."""
+    """Queries of another process, and of threads of this one, during puts."""
     with filled(tmp_path / "s") as store:
         place = store.put(Message("t", b"", properties={"UNIQ_KEY": "unique-7b"})).physical_offset
         command = [sys.executable, "-c", BESIDE, str(store.path), mode, "20"]

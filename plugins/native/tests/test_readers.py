@@ -45,7 +45,7 @@ EACH_EXAMPLE = settings(suppress_health_check=[HealthCheck.function_scoped_fixtu
 
 @attrs.frozen
 class Ways:
-    """Both ways of one reader, and where the messages of a queue stand."""
+    """Both ways of one reader, and the offsets of the messages of a queue."""
 
     store: Store
     plain: QueueGetter
@@ -158,7 +158,7 @@ def test_files_that_somebody_changed(tmp_path: Path, folder: str, change: str) -
 
 
 def test_one_segment_at_most_is_held_between_calls_and_none_once_closed(tmp_path: Path) -> None:
-    """The disk space of the others that retention deletes must come free."""
+    """The disk space of other segments must be freed when retention deletes them."""
     path = stopped(tmp_path / "s")
     with lakelog.open(path, mode="read", **SETTINGS) as store:
         assert all(answers(store))
@@ -189,7 +189,7 @@ def held(folder: Path) -> list[str]:
     for each in Path("/proc/self/fd").iterdir():
         try:
             links.append(str(each.readlink()))
-        except OSError:  # of this very listing
+        except OSError:  # the descriptor of this listing
             continue
     paths = [each.split(maxsplit=5)[-1] for each in maps] + links
     return [each for each in paths if each.startswith(f"{folder}/")]

@@ -101,7 +101,7 @@ def test_one_that_is_not_plain(odd: Message) -> None:
 
 
 def test_it_reads_plain_records_itself(tmp_path: Path) -> None:
-    """More than one window of them, up to the length of the segment, whatever follows."""
+    """More than one window of records, up to the end of the segment, whatever follows."""
     log = log_of(PLAIN * 700)
     path = tmp_path / "segment"
     path.write_bytes(log + log[:100])

@@ -44,7 +44,7 @@ class Crowded:
         self.wait = self._line.wait
 
     def set_crowded(self, is_crowded: bool) -> None:
-        """It stays."""
+        """Ignore the value: the line stays crowded."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._line, name)

@@ -77,7 +77,7 @@ def installed(place: Path, version: str | None) -> str:
 
 @pytest.fixture
 def install(place: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """For processes that start from then on; without it, as the first process has it."""
+    """Install a version for processes that start later; by default that of the first process."""
     former = {each: installed(place, each) for each in (None, "1.2.3", "1.2.4", "1.3.0")}
 
     def at(version: str | None) -> None:
@@ -220,7 +220,7 @@ def settings_of(path: Path, **given: Any) -> tuple[Registry, Settings]:
 
 
 def test_every_section_comes_out_as_it_went_in(tmp_path: Path) -> None:
-    """Through JSON: lists for tuples, whole numbers for fractions, and units in names."""
+    """Sections pass through JSON: lists for tuples, integers for floats, and units in names."""
     given: dict[str, Any] = {
         "cleaner": "retention",
         "disk_watcher": "psutil",

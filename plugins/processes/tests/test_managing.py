@@ -76,7 +76,7 @@ def test_a_topic_is_deleted_for_all(tmp_path: Path) -> None:
 
 
 def test_what_is_put_meanwhile_is_there_once_or_deleted(tmp_path: Path) -> None:
-    """Behind each answer nothing of before is there, and nothing of later is missing."""
+    """After each answer, no earlier message is in a queue, and no later one is missing."""
     with ExitStack() as opened:
         owner = opened.enter_context(open_small(tmp_path))
         asker = opened.enter_context(open_small(tmp_path, **NEVER))
@@ -172,7 +172,7 @@ def test_what_one_that_closes_has_not_begun_the_next_one_does(
         closing = threading.Event()
 
         def late(_: asking.Answering) -> None:
-            """It finds the request when it is closing already."""
+            """Find the request only while closing."""
             closing.set()
 
         with monkeypatch.context() as patched:

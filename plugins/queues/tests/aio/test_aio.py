@@ -1,4 +1,4 @@
-"""A store in an event loop: verbs, order, cancellation, groups, and a loop that never stops."""
+"""A store in an event loop: methods, order, cancellation, groups; the loop is never blocked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SMALL: dict[str, Any] = {
 
 
 def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run a test in a loop that notes callbacks which took long."""
+    """Run a test in a loop that logs slow callbacks."""
 
     @wraps(test)
     def run(**given: Any) -> None:

@@ -1,4 +1,4 @@
-"""Topics that cannot name a folder stop nothing, and escape from nowhere; topics of batches."""
+"""Topics that cannot name a folder stop no dispatch, and create no folder; topics of batches."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_light_queues_are_names_too(tmp_path: Path) -> None:
 
 
 def _batch(log: bytes) -> RecordBatch:
-    """Records as a scan hands them over, whatever their topics are."""
+    """Records as a scan returns them, whatever their topics are."""
     starts, at = [], 0
     while at < len(log):
         starts.append(at)

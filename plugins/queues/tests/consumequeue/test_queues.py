@@ -115,8 +115,8 @@ def test_the_first_offset_follows_the_log(tmp_path: Path) -> None:
     ("stated", "taken"),
     [
         ([0, 1, 2], [0, 1, 2]),
-        ([0, 1, 5, 6], [0, 1, 2, 3]),  # more are missing than fit in between: at the end
-        ([0, 1, 1, 2], [0, 1, 2, 3]),  # the place is taken: everything can be found all the same
+        ([0, 1, 5, 6], [0, 1, 2, 3]),  # more are missing than fit in between: placed at the end
+        ([0, 1, 1, 2], [0, 1, 2, 3]),  # the place is taken: placed at the end, and found
         ([3, 4, 1, 5], [0, 1, 2, 3]),
         ([0, 1, 0, 3], [0, 1, 2, 3]),
     ],
@@ -188,7 +188,7 @@ def test_light_queues(
 @pytest.mark.parametrize(
     ("at", "data", "end"),
     [
-        (0, b"\xff" * 8, 22),  # with its neighbour: which of two is wrong is not known
+        (0, b"\xff" * 8, 22),  # its neighbour too: it is not known which of the two is wrong
         (0, bytes(8), 22),
         (0, (9_999).to_bytes(8, "big"), 23),
         (8, bytes(4), 23),

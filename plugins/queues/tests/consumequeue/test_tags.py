@@ -28,7 +28,7 @@ def reference_hash(text: str) -> int:
 
 
 def reference_code(properties: str) -> int:
-    """As RocketMQ takes a property string apart: a piece without a name or value is passed over."""
+    """As RocketMQ parses a property string: a piece without a name or value is skipped."""
     code = 0
     for piece in properties.split("\x02"):
         name, _, value = piece.partition("\x01")

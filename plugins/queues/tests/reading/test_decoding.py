@@ -1,4 +1,4 @@
-"""Bodies that an append callback stores otherwise come back as they were put, by every way."""
+"""Bodies that an append callback changes are restored by all ways of reading."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from lakelog.interfaces import Factory, Kind
 from lakelog.message import StoredMessage
 
 COUNT: Final = 700
-"""More than are read one by one."""
+"""More messages than are read one by one."""
 BODIES: Final = [b"%04d " % at * 100 if at % 3 else b"%04d" % at for at in range(COUNT)]
-"""Some of them so short that they are stored as they are."""
+"""Bodies; some are so short that they are stored unchanged."""
 GIVEN: Final[dict[str, Any]] = {
     "plugins": None,
     "append": "compress",

@@ -351,7 +351,7 @@ HOLE = 5000
 
 
 class HoledQueues(QueuesInMemory):
-    """The first 20 units, a hole, then the others; a read in the hole goes on behind it."""
+    """The first 20 units, a hole, then the others; a read in the hole continues after it."""
 
     def take_in(self, store: Store) -> None:
         super().take_in(store)

@@ -98,7 +98,7 @@ def test_without_an_index(store: Store) -> None:
             call("t", "a")
 
 
-# --- which queues there are, in Java's order ---
+# --- the list of queues, in Java's order ---
 
 
 def test_queues_in_the_order_of_utf16() -> None:

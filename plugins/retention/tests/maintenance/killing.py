@@ -30,7 +30,7 @@ MESSAGES = 200
 
 
 class Killing(SeenFiles):
-    """Kills its process before the change of a number, once it is armed."""
+    """Kills its process before the change with a given number, once it is armed."""
 
     armed = False
 
@@ -46,7 +46,7 @@ class Killing(SeenFiles):
 
     @property
     def changes(self) -> list[str]:
-        """All that were made."""
+        """All changes so far."""
         return [f"{call} {path.parent.name}/{path.name}" for call, path in self.seen]
 
 

@@ -1,4 +1,4 @@
-"""A store that keeps house by a test's own cleaner, watcher and clock."""
+"""A store whose maintenance uses the cleaner, watcher and clock of a test."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Telling:
 
 @attrs.define(eq=False)
 class House:
-    """Everything that a test can turn; also the plugin that offers it."""
+    """The cleaner, watcher and clock that a test controls; also the plugin that offers them."""
 
     cleaner: Any = attrs.field(factory=Keeping)
     watcher: Telling = attrs.field(factory=Telling)
@@ -115,7 +115,7 @@ class House:
 
     @contextmanager
     def filled(self, path: Path, count: int = 160, **more: Any) -> Iterator[Store]:
-        """Open a store so, and put some messages."""
+        """Open a store by :meth:`open`, and put some messages."""
         with self.open(path, **more) as store:
             fill(store, count)
             yield store

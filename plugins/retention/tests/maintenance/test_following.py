@@ -1,4 +1,4 @@
-"""Queues and index follow the log's minimum, and stay as right as they were."""
+"""Queues and index follow the minimum of the log, and stay correct."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_a_queue_file_that_stays_is_told_and_does_no_harm(
 
 
 class Picky(House):
-    """Offers a dispatcher, too, that finds no room on its disk while ``no_room`` is set."""
+    """Also offers a dispatcher, whose disk is full while ``no_room`` is set."""
 
     directories: Sequence[str] = ()
     no_room = True
@@ -269,7 +269,7 @@ class Picky(House):
 def test_queues_go_on_by_themselves_once_their_disk_has_room(
     state: DiskState, tmp_path: Path
 ) -> None:
-    """While puts are refused, too: nothing may be deleted that was not dispatched."""
+    """Also while puts are refused: no record may be deleted before it is dispatched."""
     house = Picky(Keeping(keep=99))
     given: dict[str, Any] = {
         "disk_watcher": "mine-too",

@@ -28,7 +28,7 @@ def fingerprint(store: Store, put: PutResult) -> Fingerprint:
 
 
 def pinned(store: Store, put: PutResult, now_ms: int) -> Pin:
-    """A follower that has all up to that put."""
+    """The pin of a follower that has read all messages up to that put."""
     return Pin("lake", put.end_offset, now_ms, fingerprint=fingerprint(store, put))
 
 

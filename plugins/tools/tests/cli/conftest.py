@@ -1,4 +1,4 @@
-"""Runs commands as a user types them: in this process, or in a process of their own."""
+"""Runs commands as a user types them: in this process, or in a separate one."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ SEGMENT = "segment_size_bytes=64KiB"
 
 
 def spoil_second(lakelog: Run, store: Path) -> int:
-    """Change the body of the second message; where its record is."""
+    """Change the body of the second message; return the offset of its record."""
     row = json.loads(lakelog("scan", store, "--json").stdout.splitlines()[1])
     with next((store / "commitlog").iterdir()).open("r+b") as file:
         file.seek(row["physical_offset"] + 88)

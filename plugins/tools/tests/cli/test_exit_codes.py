@@ -84,7 +84,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def damage(store: Path) -> None:
-    """One bit of the first body."""
+    """Flip one bit of the first body."""
     with (store / "commitlog" / f"{0:020}").open("r+b") as file:
         file.seek(BODY_AT)
         file.write(b"C")

@@ -211,7 +211,7 @@ def test_stats(lakelog: Run, shop: Path) -> None:
 
 
 def test_stats_tell_how_much_is_in_quarantine(lakelog: Run, shop: Path) -> None:
-    """The list of it is no entry."""
+    """The file that lists its content does not count."""
     folder = shop / "lakelog" / "quarantine"
     folder.mkdir()
     (folder / f"{0:020d}-7-0011223344556677.bytes").write_bytes(b"1234567")

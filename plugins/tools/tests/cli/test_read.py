@@ -210,7 +210,7 @@ def test_ctrl_c_ends_quietly_and_cleanly(tmp_path: Path, lakelog: Run) -> None:
         process.stdin.flush()
         assert process.stdout.read(1)
         process.send_signal(signal.SIGINT)
-        process.wait(30)  # with its stdin open: the end of that would be a way to end, too
+        process.wait(30)  # its stdin is open: the end of stdin would end it, too
         process.stdin.close()
         assert b"Traceback" not in (process.stderr.read() if process.stderr else b"")
     assert process.returncode == 130

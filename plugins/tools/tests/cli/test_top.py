@@ -57,7 +57,7 @@ class Screen:
             self.shown += os.read(self.terminal, 65536).decode(errors="replace")
 
     def ended(self) -> int:
-        """Read until the program has ended; its exit code."""
+        """Read until the program has ended; return its exit code."""
         while self.program.poll() is None:
             if select.select([self.terminal], [], [], 0.05)[0]:
                 self.shown += os.read(self.terminal, 65536).decode(errors="replace")

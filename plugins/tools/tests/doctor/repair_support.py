@@ -47,7 +47,7 @@ def write(path: Path, offset: int, data: bytes) -> None:
 
 
 def sound(path: Path) -> bool:
-    """Nothing is wrong: not in the log, its files, its queues, and it was closed cleanly."""
+    """Whether log, files and queues have no fault, and the store was closed cleanly."""
     wrong = list(check(path, index=False, plugins=[], segment_size_bytes=SEGMENT))
     whole = all(each.stat().st_size == SEGMENT for each in segments(path))
     return not wrong and not read(path)[1] and whole and not (path / "abort").exists()

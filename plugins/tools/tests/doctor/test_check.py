@@ -110,7 +110,7 @@ def test_units_that_are_gone_are_one_problem(store: Path) -> None:
 
 
 def test_a_unit_that_was_cut_out_is_missed_once(store: Path) -> None:
-    """The others moved up: each is of the right record, but one is missing, and all misplaced."""
+    """Later units moved up: each is of a record, but one is missing, and all are misplaced."""
     path = queue_file(store, 3)
     data = path.read_bytes()
     path.write_bytes(data[: 2 * UNIT.size] + data[3 * UNIT.size :] + bytes(UNIT.size))

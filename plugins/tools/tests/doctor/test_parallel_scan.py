@@ -67,7 +67,7 @@ def found(store: Store, parts: Iterable[Part]) -> Found:
 
 
 def spoil(path: Path, chance: random.Random) -> None:
-    """Damage in one to four places: bytes, stretches over borders, files cut, files missing."""
+    """Damage one to four places: single bytes, ranges across borders, cut files, missing files."""
     files = segments(path)[:-1]
     log = bytearray().join(each.read_bytes() for each in files)
     for _ in range(chance.randrange(1, 4)):

@@ -58,7 +58,7 @@ def log_of(path: Path) -> dict[str, str]:
 
 
 def spoil(path: Path) -> None:
-    """Leave folders that hold something else."""
+    """Add a queue whose units belong to no record."""
     folder = path / "consumequeue" / "ghost" / "0"
     folder.mkdir(parents=True)
     (folder / "00000000000000000000").write_bytes(UNIT.pack(77, 7, 7) * 10)
@@ -152,7 +152,7 @@ def test_a_folder_that_stands_elsewhere_is_refused(store: Path, tmp_path: Path) 
 
 
 class Failing:
-    """A dispatcher that writes, and then cannot go on."""
+    """A dispatcher that writes, and then fails."""
 
     directories: Sequence[str] = ("made",)
 

@@ -37,7 +37,7 @@ def unit(path: Path, number: int) -> tuple[int, int]:
 
 
 def one_by_one(store: Store) -> list[int]:
-    """Queue offsets as they are got, one message at a time; each step goes on."""
+    """Queue offsets by gets of one message each; checks that each call advances."""
     found, at = [], 0
     for _ in range(COUNT + 10):
         result = store.get("t", 0, at, 1)
