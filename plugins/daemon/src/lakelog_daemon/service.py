@@ -177,7 +177,7 @@ class Service:
                 return
 
     def stop(self) -> None:
-        """Ask it to stop, and never restart it."""
+        """Send SIGTERM, and never restart it."""
         if self._timer is not None:
             self._timer.cancel()
         if self._child is None:
@@ -308,7 +308,7 @@ class Supervisor:
             each.look()
 
     async def stop(self, timeout_seconds: float, hurry: asyncio.Event) -> bool:
-        """Ask all to stop, and wait; returns whether none had to be killed.
+        """Send SIGTERM to all, and wait; returns whether none had to be killed.
 
         :param hurry: once it is set, services are killed without further waiting
         """

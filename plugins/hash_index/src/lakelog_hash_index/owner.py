@@ -63,7 +63,9 @@ class OwnerIndex:
     # --- existing files at open ---
 
     def resume(self, minimum: int, end: int) -> int:
-        """The offset from which records must be dispatched again, at most that of the last key.
+        """The offset from which records must be dispatched again.
+
+        It is that of the last record with entries, or the recorded progress behind it.
 
         The first bad file and all later ones are moved to ``lakelog/quarantine/``. A file is bad
         if it has a wrong length or an implausible header. After an unclean stop, so is a damaged
