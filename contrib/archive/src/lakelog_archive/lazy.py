@@ -45,7 +45,10 @@ class LazyArchive:
         return [] if archive is None else archive.starts()
 
     def read(self, start: int, position: int, length: int) -> bytes:
-        """Read a range of an archived segment; see :meth:`lakelog_archive.archive.Archive.read`."""
+        """Read a range of an archived segment; see :meth:`lakelog_archive.archive.Archive.read`.
+
+        Raises :class:`~lakelog_archive.errors.ArchiveError` also if the store has no UUID.
+        """
         archive = self._found()
         if archive is None:
             raise ArchiveError("nothing of it was archived", path=self.context.path)

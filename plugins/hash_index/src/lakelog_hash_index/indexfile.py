@@ -30,7 +30,7 @@ class IndexFile:
 
     @cached_property
     def map(self) -> mmap:
-        """All of its bytes, read-only."""
+        """All of its bytes, read-only; raises :class:`~lakelog.errors.ReadFailed`."""
         try:
             file = self._files.open(self.path)
             try:

@@ -69,6 +69,10 @@ class JoinedLog:
         """Open the log, and let other processes join.
 
         :param lock: a membership that keeps others from joining; released on failure
+
+        Raises :class:`~lakelog.errors.StoreLocked` for a staged writer,
+        :class:`~lakelog.errors.StoreError` if the settings in the shared page are damaged, and the
+        errors of :func:`~lakelog_processes.agreeing.agreed`.
         """
         files, path, registry = prepared.files, prepared.path, prepared.registry
         try:

@@ -110,7 +110,10 @@ def write_pin(files: FileSystem, path: Path, pin: Pin) -> None:
 
 
 def remove_pin(files: FileSystem, path: Path, name: str) -> bool:
-    """Remove a pin durably, even an unreadable one; ``False`` if there is none."""
+    """Remove a pin durably, even an unreadable one; ``False`` if there is none.
+
+    Raises :class:`~lakelog.errors.StoreError` for a folder in place of the pin, and ``OSError``.
+    """
     file = pin_file(path, name)
     try:
         files.unlink(file)

@@ -64,7 +64,7 @@ class FakeReplicatedLog(FakeLog):
         (self.folder / segment_name(first)).unlink()
 
     def open_segment(self, start_offset: int) -> File:
-        """Open a segment's file."""
+        """Open a segment's file; raises ``OffsetOutOfRange`` for a deleted one."""
         if start_offset >= self.minimum:
             with suppress(FileNotFoundError):
                 return RealFileSystem().open(self.folder / segment_name(start_offset))

@@ -151,7 +151,10 @@ class GroupConsumer:
                 return []
 
     def fetch(self, max_messages: int) -> list[Delivery]:
-        """:meth:`poll` without waiting; continues past messages that tags or the filter exclude."""
+        """As :meth:`poll`, without waiting; raises the same errors.
+
+        Continues past messages that tags or the filter exclude.
+        """
         while True:
             with self._fetching:
                 if self._closed:

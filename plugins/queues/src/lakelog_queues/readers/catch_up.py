@@ -198,7 +198,10 @@ class ReaderWait:
         return None
 
     def wait(self, offset: int, timeout_s: float) -> bool:
-        """Check repeatedly whether the log is dispatched up to ``offset``; ``False`` on timeout."""
+        """Check repeatedly whether the log is dispatched up to ``offset``; ``False`` on timeout.
+
+        Raises :class:`~lakelog.errors.StoreClosed` if the store is closed meanwhile.
+        """
         deadline = time.monotonic() + timeout_s
         while self.offset < offset:
             if self.arrivals.closed:
