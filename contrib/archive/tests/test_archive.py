@@ -1,4 +1,4 @@
-"""Segments go in whole and proved, and come back as they were; else they stay in the log."""
+"""Archived segments are whole and verified, and read back unchanged; others stay in the log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIZE = 64 << 10
 
 @pytest.fixture(params=["local", "memory"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ArchiveFolder]:
-    """A folder on a disk, and one of a system that knows neither renames nor syncs."""
+    """A folder on a disk, and a folder of a system without renames and syncs."""
     url = str(tmp_path / "archive") if request.param == "local" else f"memory://{uuid4().hex}"
     made = place_at(url)
     yield made
@@ -93,7 +93,7 @@ def test_a_line_that_was_never_finished_counts_as_none(place: ArchiveFolder, seg
 
 
 class Changing(ArchiveFolder):
-    """Stores other bytes than it is given."""
+    """Stores bytes that differ from the given ones."""
 
     def copy_in(self, source: Path, name: str) -> None:
         super().copy_in(source, name)
@@ -113,7 +113,7 @@ def test_what_does_not_come_back_the_same_is_not_archived(
 
 @pytest.fixture
 def done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is synced and read back from now on, in its order."""
+    """The names of files and folders that are synced or read back from now on, in order."""
     found: list[str] = []
     fsync, sha256 = os.fsync, ArchiveFolder.sha256
 
@@ -149,7 +149,7 @@ def test_the_order_is_copied_proved_and_then_written_down(
 def test_a_folder_that_is_there_is_made_durable_all_the_same(
     tmp_path: Path, segment: Path, done: list[str]
 ) -> None:
-    """Whoever made it may have been killed before it synced what it stands in."""
+    """Its creator may have been killed before it synced the parent folders."""
     for name in ("commitlog", "manifest"):
         (tmp_path / "old" / "uuid" / name).mkdir(parents=True)
     Archive(place_at(str(tmp_path / "old" / "uuid"))).keep(segment, SIZE)
@@ -174,7 +174,7 @@ def test_what_ends_half_way_is_begun_anew(
 
 
 def test_it_is_a_segment_source() -> None:
-    lazy = LazyArchive.__new__(LazyArchive)  # without settings: only its methods are looked at
+    lazy = LazyArchive.__new__(LazyArchive)  # without settings: only its methods are compared
     assert check_object(lazy, SegmentSource) is None
 
 

@@ -1,4 +1,4 @@
-"""A store whose old segments are archived: what was deleted is read as if it were still there."""
+"""A store whose old segments are archived: deleted messages are read as before."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def before(store: Path) -> list[Any]:
-    """What the store held."""
+    """The messages of the store before segments were archived."""
     with lakelog.open(store.with_name("before"), mode="read", segment_size_bytes=SEGMENT) as old:
         return list(old.scan())
 
@@ -141,7 +141,7 @@ def test_bad_settings_are_refused_before_anything_is_made(tmp_path: Path) -> Non
 
 
 def test_a_dispatcher_goes_on_from_the_archive(tmp_path: Path) -> None:
-    """Its position stands below what the log still holds, and nothing is missing."""
+    """Its position is before the start of the log, and no message is missing."""
     path = tmp_path / "s"
     with archived(path) as owner:
         fill(owner)

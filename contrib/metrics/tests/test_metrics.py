@@ -1,4 +1,4 @@
-"""Prometheus reads a store's numbers, from the program and from any other process."""
+"""The metrics of a store, read in the program and in any other process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TestPlugin(PluginContract):
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[lakelog.Store]:
-    """Give an open store with messages of two topics, and a group that lags."""
+    """An open store with messages of two topics, and a group that lags."""
     with lakelog.open(tmp_path / "shop", segment_size_bytes="1MiB") as opened:
         for number in range(10):
             opened.put(lakelog.Message("orders", b"x" * number, queue_id=number % 2))

@@ -26,14 +26,14 @@ def _provider() -> None:
 
 @pytest.fixture
 def spans() -> InMemorySpanExporter:
-    """Give the exporter, without spans of other tests."""
+    """The exporter, without spans of other tests."""
     _EXPORTER.clear()
     return _EXPORTER
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[lakelog.Store]:
-    """Give an open store."""
+    """An open store."""
     with lakelog.open(
         tmp_path / "shop", segment_size_bytes="1MiB", dispatchers=["consume-queue"]
     ) as opened:

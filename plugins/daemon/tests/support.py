@@ -1,4 +1,4 @@
-"""A ``lakelog serve`` in a process of its own, as a user runs it."""
+"""A ``lakelog serve`` in a separate process, as a user runs it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import attrs
 from tests.support.waiting import until
 
 SECONDS: Final = 60.0
-"""How long anything may take here before a test fails."""
+"""Time limit for expected events, in seconds."""
 QUICK: Final = (
     "segment_size_bytes=64KiB",
     "preallocate=false",
@@ -64,7 +64,7 @@ class Serving:
     log_file: Path
 
     def status(self) -> dict[str, Any]:
-        """What it says now; nothing if it has said nothing."""
+        """Its present status; empty if it has written none."""
         try:
             said: dict[str, Any] = json.loads((self.store / "lakelog/serve.json").read_bytes())
         except FileNotFoundError:
@@ -72,12 +72,12 @@ class Serving:
         return said if said["pid"] == self.process.pid else {}
 
     def row(self, name: str) -> dict[str, Any]:
-        """What it says of a process."""
+        """The row of a process in its status; empty if there is none."""
         rows = [row for row in self.status().get("processes", ()) if row["name"] == name]
         return rows[0] if rows else {}
 
     def running(self, name: str, restarts: int = 0) -> int:
-        """Wait until a service runs, and was started again so often; its process."""
+        """Wait until a service runs and has had ``restarts`` restarts; return its process id."""
 
         def pid() -> Any:
             row = self.row(name)
@@ -91,11 +91,11 @@ class Serving:
         return [json.loads(line) for line in self.log_file.read_text().splitlines()]
 
     def events(self) -> list[str]:
-        """What happened, by its log."""
+        """The events in its log, in order."""
         return [line["event"] for line in self.log() if "event" in line]
 
     def said(self, event: str) -> dict[str, Any]:
-        """Wait for something in its log."""
+        """Wait for an event in its log; return its line."""
 
         def line() -> Any:
             return next((each for each in self.log() if each.get("event") == event), None)
@@ -104,7 +104,7 @@ class Serving:
         return found
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal, and wait; the exit code."""
+        """Send a signal, wait for the end, and return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(SECONDS)
 
@@ -113,7 +113,7 @@ class Serving:
 def serving(
     path: Path, *more: str, environ: Mapping[str, str] | None = None, settings: tuple[str, ...] = ()
 ) -> Iterator[Serving]:
-    """Serve the store in ``path / "store"``; it is killed in the end, if it is still there."""
+    """Serve the store in ``path / "store"``; it is killed at the end, if it still runs."""
     log = path / "log"
     with subprocess.Popen(
         command(path, "--log-format", "json", "--log-file", str(log), *more, settings=settings),
@@ -140,7 +140,7 @@ def command(path: Path, *more: str, settings: tuple[str, ...] = ()) -> list[str]
 
 
 def clean_environ() -> dict[str, str]:
-    """Ours without what would change a store."""
+    """The environment of this process, without the variable of a service manager."""
     return {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
 
 

@@ -1,4 +1,4 @@
-"""``serve`` with producers and readers in other processes: whatever falls, puts go on."""
+"""``serve`` with producers and readers in other processes: puts continue whichever process ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def put(store: lakelog.Store, first: int, count: int = 20) -> None:
 
 
 def bodies(path: Path, count: int) -> list[bytes]:
-    """Wait for the messages in a queue, as a reader beside the owner sees it."""
+    """Wait for ``count`` messages in a queue, and return their bodies, by a reader."""
     with lakelog.open(path, mode="read", segment_size_bytes="64KiB") as reader:
         until(lambda: reader.queue_bounds("t", 0) == (0, count))
         found = reader.get("t", 0, 0, count)

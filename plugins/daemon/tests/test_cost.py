@@ -1,4 +1,4 @@
-"""What a ``serve`` costs that has nothing to do, and what its status file says of that."""
+"""The cost of an idle ``serve``, and the figures in its status file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_an_idle_serve_costs_little(tmp_path: Path) -> None:
 
 
 def cost(serve: Serving, seconds: float) -> tuple[float, float]:
-    """Memory by its share (PSS) in MiB, and processor time in per cent of a core, of all."""
+    """Memory as PSS in MiB, and CPU time in per cent of a core; the sum of all its processes."""
     owner = psutil.Process(serve.process.pid)
     family = [owner, *owner.children(recursive=True)]
     time.sleep(3)

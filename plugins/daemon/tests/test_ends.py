@@ -30,7 +30,7 @@ def log(tmp_path: Path) -> LogWriter:
 
 @attrs.frozen
 class Opened(ServePlan):
-    """A plan whose store something becomes of."""
+    """A plan that opens its store by a function of the test."""
 
     _open: Callable[[], Store] = attrs.field(kw_only=True)
 

@@ -1,4 +1,4 @@
-"""Followers of the settings, which ``serve`` runs as programs of their own."""
+"""Followers of the settings, which ``serve`` runs as separate programs."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_all_that_have_it_open_are_named(tmp_path: Path) -> None:
 
 
 def test_who_cannot_be_seen_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes of another user, and of another container."""
+    """Hidden processes are those of another user, and of another container."""
     opened = members._opened
 
     def refused(pid: int) -> Any:

@@ -1,4 +1,4 @@
-"""``lakelog serve`` in processes of its own: services, signals, stops, files."""
+"""``lakelog serve`` in separate processes: services, signals, stops, files."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_a_killed_serve_leaves_is_ended_and_written_over(tmp_path: Path) ->
         until(lambda: serve.row("held")["pid"])
         serve.process.kill()
         serve.process.wait(SECONDS)
-        until(lambda: not is_there(idle))  # Linux told it
+        until(lambda: not is_there(idle))  # Linux sent SIGTERM
         assert is_there(held)
         assert (serve.store / "lakelog/serve.pid").read_text() == f"{serve.process.pid}\n"
     (serve.store / "lakelog/serve.json.tmp").write_bytes(b"half")

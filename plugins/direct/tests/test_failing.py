@@ -23,7 +23,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
 
 
 class FailingLog(RealFileSystem):
-    """All segments of the log fail once ``fail`` was called."""
+    """All writes to segments of the log fail once ``fail`` was called."""
 
     def __init__(self) -> None:
         self.segments: list[FaultyFile] = []
@@ -54,7 +54,7 @@ def opened(path: Path, writer: str, files: FailingLog, flush: str) -> Store:
 
 
 def put_all(store: Store, count: int) -> int:
-    """Put until puts are refused; returns how many were accepted, whatever their results."""
+    """Put until puts are refused; returns the number of accepted puts, whatever their results."""
     for taken in range(count):
         try:
             store.put(Message("orders", b"%04d" % taken * 20))

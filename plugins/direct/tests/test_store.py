@@ -77,7 +77,7 @@ def written_by(segment: Path) -> list[int]:
 
 
 def put_until_refused(store: Store) -> PutRefused:
-    """The exception raised in the end."""
+    """Put until a put is refused; return the exception."""
     for body in bodies(1000):
         try:
             store.put(Message("orders", body))
@@ -88,7 +88,7 @@ def put_until_refused(store: Store) -> PutRefused:
 
 @contextmanager
 def soon(seconds: float = 20) -> Iterator[float]:
-    """Give a deadline."""
+    """Yield a deadline by ``time.monotonic``."""
     yield time.monotonic() + seconds
 
 

@@ -1,4 +1,4 @@
-"""Files that record what a sync covers, and that a test can slow down, stall and break."""
+"""Files that record the bytes that syncs cover, and that a test can slow down, stall and break."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class TestPlugin(PluginContract):
 PAGE = 4096
 PATIENCE_SECONDS = 20.0
 SOON_SECONDS = 0.1
-"""Wait before checking that something did not happen; it does not on a busy machine either."""
+"""Wait before a check that something did not happen; a busy machine cannot make it fail."""
 
 
 def flushed_within(log: FakeLog, seconds: float) -> bool:

@@ -52,7 +52,7 @@ def message(body_bytes: int = 100) -> Message:
 
 def test_64_waiting_producers_share_syncs_that_cover_each_put(disk: Disk, tmp_path: Path) -> None:
     producers, puts = 64, 100
-    disk.sync_seconds = 0.001  # as on a disk; in memory no put would have another to share with
+    disk.sync_seconds = 0.001  # as on a disk: in memory, no two puts would share a sync
 
     with open_on(disk, tmp_path / "s", segment_size_bytes=4 << 20) as store:
 
@@ -189,7 +189,7 @@ def test_asynchronous_puts_and_batches_keep_the_order_of_the_calls(
 def test_a_callback_waits_for_an_asynchronous_put(
     disk: Disk, tmp_path: Path, timeout_ms: int
 ) -> None:
-    """In the thread that syncs, and in the one that ends late puts."""
+    """The callback runs in the syncing thread, and in the thread that times out puts."""
     statuses, hangs = Queue[PutStatus](), timeout_ms == 50
     section = {"group-commit": {"sync_flush_timeout_ms": timeout_ms}}
     with open_on(disk, tmp_path / "s", **section) as store:

@@ -1,4 +1,4 @@
-"""Parts of group commit: threads that wait, late puts, and how long a sync waits for more."""
+"""Parts of group commit: threads that wait, late puts, and waits of a sync for more puts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def asleep(pool: ThreadPoolExecutor, waiters: list[Waiter]) -> list[Future[PutSt
 
 @contextmanager
 def ended(rousing: Rousing) -> Iterator[Rousing]:
-    """A failing test must not hang: its pool waits for its threads."""
+    """Wake all threads at the end: the pool waits for them, and a failing test must not hang."""
     try:
         yield rousing
     finally:
@@ -157,7 +157,7 @@ def test_puts_that_come_back_share_each_sync_instead_of_every_other_one() -> Non
 
 
 def syncs_for(threads: int, puts: int) -> int:
-    """On a slow disk."""
+    """The number of syncs of these puts on a slow disk."""
     log = FakeLog()
     log.sync_seconds = 0.03
     flush = GroupCommit(GroupCommitSettings())

@@ -28,7 +28,7 @@ SMALL = HashIndexSettings(slots=3, entries=6)
 
 @attrs.frozen
 class Rec:
-    """What matters of a record to an index."""
+    """The parts of a record that an index uses."""
 
     properties: bytes = b""
     topic: str = "t"
@@ -41,7 +41,7 @@ class Rec:
 
 
 def record(offset: int, rec: Rec) -> bytes:
-    """An IPv4 V1 record with a body of one byte."""
+    """A record of version 1 with IPv4 hosts and a body of one byte."""
     topic = rec.topic.encode()
     size = HEAD_V4.size + 1 + 1 + len(topic) + 2 + len(rec.properties)
     head = HEAD_V4.pack(
@@ -65,7 +65,7 @@ def batch_of(recs: Iterable[Rec], base_offset: int = 0) -> RecordBatch:
 
 
 def write_log(path: Path, batch: RecordBatch) -> None:
-    """The one segment of a store."""
+    """Write the log of a store, of one segment."""
     (path / "commitlog").mkdir(parents=True, exist_ok=True)
     content = bytes(batch.buffer).ljust(SEGMENT_BYTES, b"\x00")
     (path / "commitlog" / segment_name(0)).write_bytes(content)
@@ -93,7 +93,7 @@ def reader(path: Path, settings: HashIndexSettings = SMALL) -> ReaderIndex:
 
 
 def resumed(index: Any, batch: RecordBatch, minimum: int = 0) -> Any:
-    """Resume, and dispatch what that asks for."""
+    """Resume, and dispatch the records from the returned offset on."""
     start = index.resume(minimum, batch.end_offset)
     index.dispatch(batch[int((batch.physical_offsets < start).sum()) :])
     return index

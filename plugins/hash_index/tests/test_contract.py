@@ -46,7 +46,7 @@ def test_sizes_that_no_file_can_have(slots: int, entries: int, what: str) -> Non
         HashIndexSettings(slots=slots, entries=entries)
 
 
-# --- sizes told by the files of an index ---
+# --- sizes by the lengths of index files ---
 
 
 def test_the_index() -> None:

@@ -1,4 +1,4 @@
-"""What the index does with the disk: files, damage, crashes, full disks, and time."""
+"""The index on the disk: files, damage, crashes, full disks, and times."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_the_first_entry_of_a_file_has_the_time_of_the_header(tmp_path: Path) ->
 
 
 def test_a_record_of_many_files_that_was_cut_is_completed(tmp_path: Path) -> None:
-    """As after a full disk: keys that are there do not come again, the others do."""
+    """As after a full disk: existing keys are not added again, missing ones are."""
     batch = batch_of([Rec.keyed(" ".join(f"k{at % 6}" for at in range(17)))])
     resumed(owner(tmp_path / "whole"), batch).close()
     resumed(owner(tmp_path / "cut"), batch).close()
@@ -151,7 +151,7 @@ class FillingFile(RealFile):
 
 @attrs.frozen
 class FullDisk(RealFileSystem):
-    """The index stands on a disk without space."""
+    """The files of the index are on a full disk."""
 
     left: list[int]
 
@@ -180,7 +180,7 @@ def test_a_full_disk_stops_the_dispatch_and_loses_nothing(tmp_path: Path, left: 
 
 
 def until_damage(index: Any) -> tuple[list[int], CorruptIndex]:
-    """What a look-up finds before it raises."""
+    """The offsets that a look-up yields before it raises, and the error."""
     found: list[int] = []
     with pytest.raises(CorruptIndex) as error:
         found.extend(index.offsets("t", "all", *FOREVER))
@@ -204,7 +204,7 @@ def until_damage(index: Any) -> tuple[list[int], CorruptIndex]:
 def test_damage_ends_the_walk_of_its_file_and_is_told_at_the_end(
     tmp_path: Path, position: int, data: bytes, what: str
 ) -> None:
-    """The reader takes what the damaged header hides from the log; the owner builds it again."""
+    """The reader takes the missing keys from the log; the owner builds the file again."""
     batch = built(tmp_path, RECS, ONE_SLOT)
     damaged = index_paths(tmp_path)[1]
     poke(damaged, position, data)
@@ -219,7 +219,7 @@ def test_damage_ends_the_walk_of_its_file_and_is_told_at_the_end(
     if position < HEADER.size and position != 32:
         assert found == offsets[::-1]
     index.close()
-    if position >= HEADER.size:  # what is not in the header is looked at after a crash only
+    if position >= HEADER.size:  # the rest of a file is checked only after a crash
         (tmp_path / "abort").touch()
         CheckpointKeeper(RealFileSystem(), tmp_path).lower_index(0)
     resumed(owner(tmp_path, ONE_SLOT), batch).close()
@@ -253,7 +253,7 @@ def test_a_lost_file_is_found_and_completed(tmp_path: Path, lost: int, left: str
 def test_the_checkpoint_vouches_for_no_file_that_is_to_be_made_anew(
     tmp_path: Path, lost: int
 ) -> None:
-    """Else a second crash would leave a file that nobody synced, and nobody would check."""
+    """Otherwise a second crash would leave a file that is neither synced nor checked."""
     batch = built(tmp_path, RECS)
     kept = IndexFile(RealFileSystem(), index_paths(tmp_path)[lost - 1], SMALL.shape).header()
     vouch(tmp_path, RECS[-1].time_ms)
@@ -264,7 +264,7 @@ def test_the_checkpoint_vouches_for_no_file_that_is_to_be_made_anew(
 
 
 def test_the_checkpoint_vouches_for_no_file_that_was_cut(tmp_path: Path) -> None:
-    """It was full at a time of a message that the log has lost."""
+    """The file became full with a message that the log has lost."""
     batch = built(tmp_path, RECS[:5])
     index = owner(tmp_path)
     index.resume(0, int(batch.physical_offsets[4]))
@@ -275,7 +275,7 @@ def test_the_checkpoint_vouches_for_no_file_that_was_cut(tmp_path: Path) -> None
 def test_damage_in_the_log_between_two_files_is_no_gap(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else the index would be built again from there at each open."""
+    """Otherwise the index would be built again from there at each open."""
     recs = [Rec.keyed("a b c d e"), Rec.keyed("lost"), Rec(), Rec.keyed("f"), Rec()]
     batch = batch_of(recs)
     write_log(tmp_path, batch)
@@ -306,7 +306,7 @@ def test_records_without_keys_between_files_are_no_gap(
 
 
 def torn(path: Path, at: int, number: int) -> None:
-    """An entry that never reached the disk."""
+    """Zero an entry, as if it had never reached the disk."""
     poke(index_paths(path)[at], SMALL.shape.entry_at(number), bytes(ENTRY.size))
 
 
@@ -326,7 +326,7 @@ def test_after_a_crash_a_torn_file_is_built_again(tmp_path: Path) -> None:
 
 
 def test_after_a_crash_the_checkpoint_decides_which_files_are_checked(tmp_path: Path) -> None:
-    """Of those before the last: the checkpoint vouches for full ones that were synced."""
+    """This concerns full files: the checkpoint covers those that were synced."""
     batch = built(tmp_path, RECS)
     (tmp_path / "abort").touch()
     (tmp_path / "checkpoint").unlink()
@@ -338,7 +338,7 @@ def test_after_a_crash_the_checkpoint_decides_which_files_are_checked(tmp_path: 
 
 
 def test_slots_ahead_of_the_header_are_set_back_after_a_crash(tmp_path: Path) -> None:
-    """The header stayed as it was before the last record; entries and slots did not."""
+    """Entries and slots of the last record reached the disk, and its header did not."""
     batch = built(tmp_path, RECS[:7])
     last = index_paths(tmp_path)[-1]
     header = last.read_bytes()[: HEADER.size]
@@ -421,7 +421,7 @@ def test_the_only_file_is_built_again_where_it_was_cut(tmp_path: Path, length: i
     assert [each.read_bytes() for each in index_paths(tmp_path)] == [whole]
 
 
-# --- files whose records the log has no more go from the front ---
+# --- files whose records were deleted from the log are removed from the front ---
 
 
 IN_A_STORE: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Hashes and keys of many records at once are those that a plain loop finds."""
+"""Hashes and keys of many records at once equal the results of a plain loop."""
 
 from __future__ import annotations
 

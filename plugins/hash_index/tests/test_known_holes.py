@@ -1,8 +1,8 @@
-"""What RocketMQ's users met when their index and the log did not agree.
+"""Reports of RocketMQ's users about an index that did not agree with the log.
 
-Numbers are those of apache/rocketmq's issues. There, an unclean restart deletes every index file
-whose last entry is younger than the checkpoint's time of the index, and indexes again only what
-stands behind the segment with which recovery begins.
+Numbers refer to apache/rocketmq's issues. There, an unclean restart deletes every index file
+whose last entry is younger than the checkpoint's time of the index, and indexes again only the
+records after the segment with which recovery begins.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def assert_all_found(path: Path, offsets: list[int]) -> None:
 def test_3868_an_index_file_that_is_younger_than_the_checkpoint_loses_what_it_held(
     tmp_path: Path, number: int
 ) -> None:
-    """Here: the file was deleted by such a restart, and its older records are indexed again."""
+    """Here such a restart deleted the file, and its older records are indexed again."""
     offsets = crashed(tmp_path)
     index_files(tmp_path)[number].unlink()
     assert_all_found(tmp_path, offsets)
@@ -103,7 +103,7 @@ def test_the_index_reaches_further_than_the_log(tmp_path: Path, left: str) -> No
 
 
 def test_a_second_crash_while_the_index_is_built_again(tmp_path: Path) -> None:
-    """Full files that were made anew are not vouched for by what was said of the old ones."""
+    """The checkpoint of the old full files does not cover files that were created again."""
     offsets = crashed(tmp_path)
     second = index_files(tmp_path)[1]
     second.unlink()
@@ -118,7 +118,7 @@ def test_a_second_crash_while_the_index_is_built_again(tmp_path: Path) -> None:
 
 
 def test_units_and_keys_of_a_damaged_record_are_no_problems(tmp_path: Path) -> None:
-    """What leads into damage of the log is no problem of queues and index."""
+    """Units and keys that lead into damage of the log are not reported."""
     hurt = crashed(tmp_path)[100]
     overwrite(tmp_path, hurt + 100, b"?")
     report = lakelog.recover(

@@ -1,4 +1,4 @@
-"""Whatever comes in whatever order, a dictionary agrees, and the files keep their rules."""
+"""After operations in any order, the index agrees with a dictionary, and its files are sound."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class IndexMachine(RuleBasedStateMachine):
         again=st.integers(0, 3),
     )
     def dispatch(self, many: list[tuple[list[str], int]], again: int) -> None:
-        """New records, with some of those before them."""
+        """Dispatch new records, together with some that were dispatched before."""
         known = len(self.recs)
         for keys, later_ms in many:
             time_ms = later_ms + (self.recs[-1][0].time_ms if self.recs else NOW_MS)
@@ -70,7 +70,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(lost=st.integers(0, 5), abort=st.booleans())
     def reopen(self, lost: int, abort: bool) -> None:
-        """Cleanly or not; the log may have lost its tail meanwhile."""
+        """Close and reopen, cleanly or not; the log may have lost its tail meanwhile."""
         self.index.close()
         self.recs = self.recs[: max(len(self.recs) - lost, 0)]
         write_log(self.path, self.batch())
@@ -81,7 +81,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule()
     def read(self) -> None:
-        """By somebody who changes nothing."""
+        """Read by a reader, which changes no file."""
         write_log(self.path, self.batch())
         self.index.flush()  # the checkpoint moves while full files are synced
         before = snapshot(self.path)
@@ -135,7 +135,7 @@ TestWithIndex = WithIndex.TestCase
 TestWithIndex.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
 
 
-# --- looks from other threads, and through other opens, while it grows ---
+# --- look-ups in other threads and other opens while the index grows ---
 
 
 MANY = HashIndexSettings(slots=7, entries=300)

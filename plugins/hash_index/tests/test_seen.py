@@ -1,4 +1,4 @@
-"""How far a log without keys was looked through is known at the next open of the same log."""
+"""The progress through a log without keys is known at the next open of the same log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def note(path: Path) -> Path:
 
 
 def dispatched(path: Path, batch: RecordBatch, portion: int = 10) -> OwnerIndex:
-    """An owner of a log of ``batch``, whose index was brought up to its end by portions."""
+    """An owner of a log of ``batch``, whose index has received all of it in portions."""
     write_log(path, batch)
     index = owner(path)
     start = index.resume(0, batch.end_offset)
@@ -105,7 +105,7 @@ def test_with_keys_nothing_is_noted(tmp_path: Path) -> None:
     assert not note(tmp_path).exists()
 
 
-# --- what is not believed ---
+# --- records of the progress that do not count ---
 
 
 def test_another_log_is_read(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ struct Done {
 /// The result of a put; nothing was done if there is none.
 enum Put {
     Done(Done),
-    /// Nothing was done except the choice of a queue, which Python does not know yet.
+    /// Nothing was done except the choice of a queue; its number.
     Chosen(i32),
 }
 
@@ -143,7 +143,7 @@ impl Putter {
     /// the queue chosen for it, if Python must put it there.
     fn put(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let Ok(state) = self.state.try_lock() else {
-            return Ok(None); // a signal's handler puts, in the middle of this
+            return Ok(None); // a signal handler puts while another put is under way
         };
         let Some(mut read) = self.messages.read(message, now_ms()) else {
             return Ok(None);
@@ -177,7 +177,8 @@ impl Putter {
         Ok(end)
     }
 
-    /// An object that puts messages of one topic from body and keys; `None` if it never could.
+    /// A function that puts messages of one topic from body and keys; `None` if Python must put
+    /// them.
     fn bound(
         slf: Bound<'_, Self>,
         topic: &Bound<'_, PyAny>,
@@ -390,7 +391,8 @@ impl Putter {
         done
     }
 
-    /// The local lock is held, which excludes other threads of this process.
+    /// As `in_section`, with the section taken: its local lock excludes other threads of this
+    /// process.
     #[inline(always)]
     fn alone<T>(
         &self,
@@ -556,7 +558,8 @@ impl Putter {
         }
     }
 
-    /// What holds the memory to write to, once `state` has its window; `None` without one.
+    /// Set the window of `state`; returns the tuple that keeps its memory alive, `None` without
+    /// one.
     #[inline(always)]
     fn window<'py>(
         &self,
@@ -574,7 +577,8 @@ impl Putter {
         Ok(Some(found))
     }
 
-    /// Whether this has the current table of queue ends.
+    /// Set the table of queue ends of `state`; `false` if Python must follow the current table
+    /// first.
     #[inline(always)]
     fn with_table(&self, py: Python<'_>, state: &mut State) -> PyResult<bool> {
         let wanted = self.words.get(self.places.table_generation);

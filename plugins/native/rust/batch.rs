@@ -318,7 +318,8 @@ impl BatchEncoder {
     }
 }
 
-/// A new `bytearray`, each byte of which the caller writes: to zero them before costs a tenth of a put.
+/// A new `bytearray`, each byte of which the caller writes: to zero them before costs a tenth of a
+/// put.
 fn unwritten(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyByteArray>> {
     let length = ffi::Py_ssize_t::try_from(length)?;
     unsafe {
@@ -327,7 +328,7 @@ fn unwritten(py: Python<'_>, length: usize) -> PyResult<Bound<'_, PyByteArray>> 
     }
 }
 
-/// Which of `pairs` are the hosts of a message.
+/// The index in `pairs` of the hosts of a message; new hosts are added.
 #[inline(always)]
 fn pair_of(pairs: &mut Vec<Arc<HostPair>>, read: &Read<'_>) -> PyResult<usize> {
     let Some(pair) = &read.hosts else {
@@ -420,7 +421,7 @@ impl Batch {
         unsafe { self.buffer.bind(py).as_bytes() }
     }
 
-    /// Fill in what depends on the place; each queue has its `first`.
+    /// Fill in the fields that depend on the place; each queue has its `first`.
     pub fn place_at(&mut self, py: Python<'_>, position: i64, now_ms: i64) {
         let mut next: Vec<i64> = self.queues.iter().map(|queue| queue.first).collect();
         let mut rest = unsafe { self.buffer.bind(py).as_bytes_mut() };

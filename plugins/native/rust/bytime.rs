@@ -58,7 +58,7 @@ struct Search<'a, 'py> {
     units: Option<Units<'py>>,
     /// Units that were read, from a queue offset on.
     held: Option<(i64, Vec<Unit>)>,
-    /// A segment, and where it starts.
+    /// The offset at which a segment starts, and the segment.
     piece: Option<(i64, Piece)>,
 }
 
@@ -115,7 +115,8 @@ impl Search<'_, '_> {
     }
 }
 
-/// Whether the lower boundary is asked for, and the time; `None` where Python says what is wrong.
+/// Whether the lower boundary is requested, and the time in ms; `None` if Python must raise an
+/// error.
 fn asked(
     topic: &Bound<'_, PyAny>,
     queue: &Bound<'_, PyAny>,

@@ -52,7 +52,7 @@ fn items<'py>(value: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
 
 enum Bodies<'py> {
     Objects(Vec<Bound<'py, PyAny>>),
-    /// A `BodyColumn`: one buffer, and where each body starts in it.
+    /// A `BodyColumn`: one buffer, and the position of each body in it.
     Buffer(PyBuffer<u8>, Vec<usize>),
 }
 
@@ -83,7 +83,7 @@ impl<'py> Bodies<'py> {
         }
     }
 
-    /// The body, and its owner if these columns are not; `None` if it is not a body.
+    /// A body, and its owner unless these columns own it; `None` if the value is not a body.
     #[inline(always)]
     fn get(&self, at: usize) -> Option<(&'static [u8], Option<PyBuffer<u8>>)> {
         match self {
@@ -191,7 +191,7 @@ impl<'py> Columns<'py> {
         if !queue.is_none() {
             fields.queue = unsafe { queue_id(queue.as_ptr())? };
         }
-        // What the slices are of is held by the columns, or by the message.
+        // The columns or the message hold the objects to which the slices belong.
         fields.properties = unsafe {
             match (&self.same, text(tags.as_ptr()), text(keys.as_ptr())) {
                 (Some(same), ..) => Properties::Encoded(message::held(same.as_bytes())),
@@ -212,7 +212,7 @@ impl<'py> Columns<'py> {
 }
 
 /// # Safety
-/// Only in that it calls what takes objects, which these are.
+/// The called functions take pointers to objects; `numbers` holds these objects.
 unsafe fn shared(numbers: &[Bound<'_, PyAny>; 6], now: i64) -> Option<(Fields<'static>, bool)> {
     let [flag, sys_flag, born, reconsumed, prepared, wait] = numbers;
     let fields = Fields {

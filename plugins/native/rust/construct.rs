@@ -1,9 +1,10 @@
-//! Constructs objects of a slotted attrs class without a frame of `__init__`, for calls of the class.
+//! Constructs objects of a slotted attrs class without a frame of `__init__`, for calls of the
+//! class.
 //!
-//! CPython calls a class through the word `tp_vectorcall` of the class, where there is one. Otherwise
-//! it packs the arguments into a tuple and a dict, and unpacks both for `__init__`, at a cost
-//! of two thirds of a call. Subclasses do not inherit the word, and calls that raise are left to
-//! `type.__call__`. A `__init__` that is replaced afterwards is not called.
+//! CPython calls a class through the word `tp_vectorcall` of the class, where there is one.
+//! Otherwise it packs the arguments into a tuple and a dict, and unpacks both for `__init__`, at a
+//! cost of two thirds of a call. Subclasses do not inherit the word, and calls that raise are left
+//! to `type.__call__`. A `__init__` that is replaced afterwards is not called.
 
 use std::os::raw::c_void;
 use std::ptr::null_mut;
@@ -25,7 +26,8 @@ const LAYOUT_KNOWN_BELOW: (u8, u8) = (3, 15);
 
 type Call = unsafe extern "C" fn(*mut PyObject, *mut PyObject, *mut PyObject) -> *mut PyObject;
 
-/// How to construct the class. It is never freed, as the class may be called until the process ends.
+/// How to construct the class. It is never freed, as the class may be called until the process
+/// ends.
 struct Constructor {
     slots: Slots,
     names: Vec<Py<PyAny>>,

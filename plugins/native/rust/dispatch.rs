@@ -66,7 +66,7 @@ pub fn hash_on(before: i32, text: &[u8]) -> i32 {
     if all < 0x80 {
         return value;
     }
-    let copy = text.to_vec(); // the bytes may change while they are looked at
+    let copy = text.to_vec(); // the bytes may change while they are read
     String::from_utf8_lossy(&copy)
         .encode_utf16()
         .fold(before, |value, unit| value.wrapping_mul(31).wrapping_add(unit as i32))
@@ -94,7 +94,7 @@ pub struct Group {
     pub topic: Vec<u8>,
     pub queue_id: i32,
     pub count: usize,
-    /// The queue offset that the first record states, and the last.
+    /// The queue offsets that the first and the last record state.
     pub first: i64,
     last: i64,
     /// Whether the queue offsets are consecutive.
@@ -113,7 +113,8 @@ impl Group {
         self.count += 1;
     }
 
-    /// Add a record if its queue offset follows, or is the first and possible; whether it does.
+    /// Add a record if its queue offset follows the last, or is a possible first one; returns
+    /// whether.
     #[inline(always)]
     pub fn add_next(&mut self, stated: i64) -> bool {
         let follows = match self.count {
@@ -134,7 +135,7 @@ struct Units {
     groups: Vec<Group>,
 }
 
-/// The queues of records, in the order in which they come.
+/// The queues of records, in the order of their first records.
 #[derive(Default)]
 pub struct Groups {
     topics: HashMap<Vec<u8>, usize>,
@@ -145,7 +146,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// The number of a queue in `found`, where it is put if it is new.
+    /// The number of a queue in `found`; a new queue is added.
     #[inline(always)]
     pub fn number(&mut self, topic: &[u8], queue_id: i32) -> usize {
         let last = self.found.get(self.last);
@@ -213,7 +214,7 @@ type QueueGroup = (String, i32, usize, Option<i64>);
 
 /// As ``queue_groups``: the number of each record, and its unit, by queue; and the queues.
 #[pyfunction]
-#[allow(clippy::type_complexity)] // what Python sees is a triple
+#[allow(clippy::type_complexity)] // Python gets a triple
 pub fn queue_units<'py>(
     py: Python<'py>,
     view: PyBuffer<u8>,

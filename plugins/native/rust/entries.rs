@@ -53,11 +53,11 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// Follow existing entries in their order, of which the first has number `first`: set the newest of
-/// each slot in `heads`.
+/// Follow existing entries in their order: set `heads` to the newest entry of each slot. The first
+/// entry has the number `first`.
 ///
-/// Returns how many slots had none before, and the offset of the last entry; `None` if one is not
-/// sound, and then `heads` is as before.
+/// Returns the number of slots that were empty before, and the physical offset in the last entry;
+/// `None` if an entry is not sound, with `heads` unchanged.
 fn follow(data: &[u8], first: i32, last_offset: i64, heads: &mut [i32]) -> Option<(usize, i64)> {
     let mut followed: Vec<(u32, i32)> = Vec::with_capacity(data.len() / ENTRY_BYTES);
     let (mut opened, mut last) = (0, last_offset);
@@ -108,7 +108,7 @@ pub fn follow_entries(
 struct Place {
     /// The number that the next entry takes.
     first: i32,
-    /// How many more fit.
+    /// The number of entries that still fit.
     room: usize,
     begin_ms: i64,
 }
@@ -164,7 +164,7 @@ fn entries_of(
     if order.len() > place.room {
         return None;
     }
-    order.sort_unstable(); // by slot: neighbours in the file are looked at together
+    order.sort_unstable(); // by slot: neighbours in the file are read together
     found.heads.reserve(order.len() * HEAD_BYTES);
     for same in order.chunk_by(|one, next| one >> 32 == next >> 32) {
         let slot = (same[0] >> 32) as usize;
@@ -182,11 +182,12 @@ fn entries_of(
     Some(found)
 }
 
-/// The entries of records, the slots to set once they are written, how many of these were empty,
-/// the numbers of the first and the last record that have keys, and how many keys the last has.
+/// The entries of records, the slots to set once these are written, the number of these slots that
+/// were empty, the numbers of the first and the last record with keys, and the last one's number of
+/// keys.
 type Made<'py> = (Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, usize, (usize, usize), usize);
 
-/// As ``IndexFileWriter.put``, for keys of records: what is to be written. Changes nothing.
+/// The entries that ``IndexFileWriter.put`` would write for the keys of records. Changes nothing.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)] // the file's shape and header, and a batch
 pub fn index_entries<'py>(

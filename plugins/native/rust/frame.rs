@@ -72,8 +72,8 @@ impl Head {
     }
 }
 
-/// The store time by the head of a record, as `lakelog_format/codec/frame.py`; `None` if it does not say that
-/// a record of `size` bytes stands at `offset`.
+/// The store time in ms by the head of a record, as `lakelog_format/codec/frame.py`; `None` if the
+/// head does not state a record of `size` bytes at `offset`.
 pub fn stated_time(head: &Head, offset: i64, size: i32) -> Option<i64> {
     let is_meant = head.size() == size
         && size >= RECORD_MIN_BYTES as i32
@@ -189,7 +189,7 @@ impl Frame {
 
 #[inline(always)]
 fn has_zero(text: &[u8]) -> bool {
-    // Without an early end, so that it is done by whole vectors: nearly all texts have none.
+    // Without an early end, so that the compiler uses vectors: nearly all texts have no zero.
     text.iter().fold(false, |found, &byte| found | (byte == 0))
 }
 

@@ -5,14 +5,14 @@ use pyo3::types::{PyList, PyString};
 
 use crate::names;
 
-/// Give the futures their results. One that has a lock, since somebody waits for it in a thread, is
-/// left to Python.
+/// Set the results of futures. A future with a lock, which a waiting thread has made, is left to
+/// Python.
 ///
-/// No Python code runs between the look at a future's lock and the change of its state, so nobody
-/// can make the lock in between.
+/// No Python code runs between the check for a lock and the change of the state, so no lock can be
+/// made in between.
 ///
-/// Returns the futures that are left; adds to `awaited` what event loops await, and to `called` the
-/// futures with callbacks.
+/// Returns the futures that are left to Python. Adds to `awaited` the futures of event loops, and
+/// to `called` the futures with callbacks.
 #[pyfunction]
 pub fn settle<'py>(
     futures: &Bound<'py, PyAny>,

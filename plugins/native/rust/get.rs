@@ -1,6 +1,6 @@
 //! A plain `get` or `get_records` of a queue: bounds, units, records and result in one call, as
-//! `lakelog_queues/finding/shortway.py`, and by tags as `lakelog_queues/finding/selection.py`. Whatever is not
-//! plain is left to Python.
+//! `lakelog_queues/finding/shortway.py`, and by tags as `lakelog_queues/finding/selection.py`.
+//! Whatever is not plain is left to Python.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -23,7 +23,7 @@ struct Asked<'py> {
     most: i64,
 }
 
-/// Bounds of a queue, where to go on, and the units that are wanted.
+/// Bounds of a queue, the next offset, and the requested units.
 struct Found {
     first: i64,
     end: i64,
@@ -57,7 +57,7 @@ impl Filter {
         unit.tags_code < i32::MIN as i64 || self.hashes.contains(&(unit.tags_code as i32))
     }
 
-    /// Whether one of the tags certainly is the message's.
+    /// Whether the message certainly has one of the tags.
     fn has(&self, properties: &[u8]) -> bool {
         let mut found =
             properties.split(|&byte| byte == 2).filter_map(|each| each.strip_prefix(b"TAGS\x01"));
@@ -101,7 +101,8 @@ pub fn get(
     parts.result(py, &found, messages).map(Some)
 }
 
-/// Records as stored, `most_bytes` or one of them; `None` to leave it to Python.
+/// Records as stored, at least one and otherwise at most `most_bytes`; `None` to leave it to
+/// Python.
 pub fn records<'py>(
     parts: &Parts,
     queue: [&Bound<'py, PyAny>; 2],
@@ -186,7 +187,7 @@ impl Parts {
             if !unit.is_between(bounds) {
                 return Ok(None);
             }
-            // The next one is too much, whether it is wanted or not.
+            // The unit is compared with the limits before its tags are checked, as in Python.
             let is_beyond = total + unit.size as i64 > most_bytes;
             is_full = wanted.len() as i64 == asked.most || (is_beyond && !wanted.is_empty());
             if is_full {
@@ -213,7 +214,7 @@ impl Parts {
         Ok(are_whole.then_some(messages))
     }
 
-    /// Read units that lie in one segment together; whether `take` took all.
+    /// Read units that lie in one segment together; returns whether `take` accepted all.
     fn each_run(
         &self,
         py: Python<'_>,

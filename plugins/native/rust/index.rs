@@ -10,7 +10,7 @@ const ROUNDED_MS: i64 = 999;
 /// Longer chains are left to Python, whose callers may stop early.
 const MOST_ENTRIES: usize = 4096;
 
-/// Have the first bytes brought into the processor's caches, all lines of them at once.
+/// Prefetch the first `bytes` bytes into the processor's caches, all cache lines at once.
 #[inline(always)]
 pub fn fetch(data: &[u8], bytes: usize) {
     for line in data[..bytes.min(data.len())].chunks(LINE_BYTES) {

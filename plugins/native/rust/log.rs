@@ -1,6 +1,6 @@
-//! The log for look-ups: the offsets between which it can be read, and its bytes.
-//! An owner reads its segments in memory. Other processes read files, whose bytes are not trusted,
-//! by `pread`: a map of one that is cut short ends the process. As `lakelog/log/reading/sources.py` and
+//! The log for look-ups: the offsets between which it can be read, and its bytes. An owner reads
+//! its segments in memory. Other processes read files, whose bytes are not trusted, by `pread`: a
+//! map of one that is cut short ends the process. As `lakelog/log/reading/sources.py` and
 //! `lakelog/log/reading/bounds.py`.
 
 use std::fs::{File, OpenOptions};
@@ -23,7 +23,7 @@ use crate::run::{answer, given, octets};
 const GUARDED: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 const STANDARD_ERROR: i32 = 2;
 
-/// How long an open file is used again, as `lakelog.log.reading.bounds.TRUSTED_S`.
+/// Longest time for which an open file is used again, as `lakelog.log.reading.bounds.TRUSTED_S`.
 const TRUSTED: Duration = Duration::from_millis(1);
 
 /// The first byte in the log, and the end of reads.
@@ -56,7 +56,7 @@ struct Recent {
 }
 
 impl Log {
-    /// Of `LookupParts`.
+    /// The log of `LookupParts`.
     pub fn of(parts: &Bound<'_, PyAny>) -> PyResult<Log> {
         let log = parts.getattr("log")?;
         let segment_bytes: NonZero<i64> = log.getattr("segment_bytes")?.extract()?;
@@ -114,7 +114,7 @@ impl Log {
         }
     }
 
-    /// Where the segment of an offset starts.
+    /// The offset at which the segment of an offset starts.
     pub fn start(&self, offset: i64) -> i64 {
         offset - offset.rem_euclid(self.segment_bytes)
     }
@@ -194,7 +194,7 @@ fn viewed(
     let Some(view) = answer(py, view)? else {
         return Ok(None);
     };
-    // Or it was closed, and may have read elsewhere.
+    // If the segment was closed meanwhile, the view may be of another file.
     let is_open = find().is_some_and(|again| again.is(&segment));
     Ok(if is_open { PyBuffer::get(&view).ok() } else { None })
 }
@@ -209,7 +209,7 @@ fn regular(path: PathBuf) -> Option<File> {
 impl Piece {
     /// At most `length` bytes from `offset` on, fewer where there are no more.
     ///
-    /// Those of a map may change meanwhile.
+    /// The bytes of a map may change meanwhile.
     #[inline(always)]
     pub fn bytes<'a>(
         &'a self,
@@ -235,7 +235,8 @@ impl Piece {
     }
 }
 
-/// What of a log its owner reads, by the page; as `lakelog.log.reading.bounds.OwnedBounds`.
+/// The bounds between which an owner reads its log, by the page; as
+/// `lakelog.log.reading.bounds.OwnedBounds`.
 struct Page {
     words: Words,
     minimum: usize,

@@ -157,8 +157,8 @@ impl Lookups {
 }
 
 impl Parts {
-    /// Bring a reader's queues and index up to date; where the log can be read. `None` where Python
-    /// has to say why not.
+    /// Bring a reader's queues and index up to date; returns the bounds of reads. `None` if Python
+    /// must raise an error.
     pub fn begin(&self, py: Python<'_>) -> PyResult<Option<Bounds>> {
         if let Some(refresh) = &self.refresh {
             if given(py, refresh.bind(py).call0())?.is_none() {

@@ -119,7 +119,7 @@ impl Unusual {
         (!is_light).then_some(made)
     }
 
-    /// A property string that is stored as it is, without a closer look; `None` for any other.
+    /// A property string that is stored without further checks; `None` for any other.
     fn plain<'py>(
         &self,
         tags: &Bound<'py, PyAny>,
@@ -173,7 +173,7 @@ impl Messages {
     pub fn read<'py>(&self, message: &Bound<'py, PyAny>, now: i64) -> Option<Read<'py>> {
         let py = message.py();
         let object = message.as_ptr();
-        // The fields of an object of exactly this class stand where the slots say. Each is held
+        // The fields of an object of exactly this class are at the offsets in `slots`. Each is held
         // from here on: Python code that runs below may put another one in its place.
         let field = |at| unsafe {
             let found = self.slots.get(object, at);
@@ -253,8 +253,8 @@ pub unsafe fn body<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
     Some(std::slice::from_raw_parts(data, ffi::PyBytes_Size(object) as usize))
 }
 
-/// A plain text or nothing: `None` where it is neither. Plain texts need no closer look, neither as
-/// tags nor as keys: ASCII that can be printed, without space and `|`.
+/// A plain text, or `Some(None)` for Python's `None`; `None` for anything else. Plain texts are
+/// printable ASCII without space and `|`; they need no further check, neither as tags nor as keys.
 ///
 /// # Safety
 /// The slice lives as long as the object.

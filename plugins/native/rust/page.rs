@@ -99,8 +99,9 @@ impl Words {
     }
 }
 
-/// The lock of the append section by a word that is swapped: see `lakelog.files.shared.append_lock`, which
-/// also says how plain Python takes part. A killed holder is found by the byte that it kept locked.
+/// The lock of the append section by a word that is swapped: see
+/// `lakelog.files.shared.append_lock`, which also describes the part of plain Python. A killed holder
+/// is found by the byte that it kept locked.
 #[pyclass(module = "lakelog_native", frozen)]
 pub struct AppendLock {
     words: Words,
@@ -144,7 +145,7 @@ impl AppendLock {
         Err(std::io::Error::last_os_error().into())
     }
 
-    /// 0 where it did, as the plain way has it.
+    /// Take the lock without waiting; returns 0 if it was taken, as `append_lock` of plain Python.
     #[pyo3(name = "take")]
     fn take_it(&self) -> u64 {
         !self.take() as u64
@@ -181,15 +182,15 @@ impl AppendLock {
         self.words.word(self.plain).load(Ordering::SeqCst)
     }
 
-    /// Whether it was free.
+    /// Take the lock without waiting; returns whether it was free.
     #[inline(always)]
     fn take(&self) -> bool {
         self.plain() == 0 && self.words.get(self.holder) == 0 && self.take_from(0)
     }
 
-    /// Swap first, then check: plain Python stores first, then checks, and continues if both happened.
-    /// It may remove the number of a dead process after this one's was swapped in, and have left
-    /// before this check: so the number is checked last.
+    /// Swap first, then check: plain Python stores first, then checks, and continues if both
+    /// happened. It may remove the number of a dead process after this one's was swapped in, and
+    /// have left before this check: so the number is checked last.
     #[inline(always)]
     fn take_from(&self, holder: u64) -> bool {
         if !self.swap(holder, self.number) {
@@ -202,7 +203,7 @@ impl AppendLock {
         true
     }
 
-    /// Wait for it, for so long.
+    /// Take the lock, waiting for `most` at most; returns whether it was taken.
     ///
     /// # Errors
     /// The error of a signal handler; the lock is not held then.
@@ -236,7 +237,7 @@ impl AppendLock {
             py.detach(|| sleep(sequence, seen));
             py.check_signals()?;
             if self.take() || self.take_from_dead(before) {
-                waited.store(1, Ordering::SeqCst); // whoever woke us took it for all
+                waited.store(1, Ordering::SeqCst); // the waking release cleared it for all
                 return Ok(true);
             }
         }
@@ -246,7 +247,7 @@ impl AppendLock {
     fn take_from_dead(&self, before: (u64, u64)) -> bool {
         let (holder, plain) = before;
         if plain != 0 && self.plain() == plain && self.set(libc::F_WRLCK, self.byte) {
-            self.words.set(self.plain, 0); // who has the byte is alone with this word
+            self.words.set(self.plain, 0); // only the holder of the byte changes this word
             self.set(libc::F_UNLCK, self.byte);
         }
         holder != 0

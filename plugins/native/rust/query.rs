@@ -31,7 +31,7 @@ struct Search<'a> {
     most: usize,
     bounds: Bounds,
     buried: i64,
-    /// Between these offsets the index counts.
+    /// Offsets from the index count only between these.
     minimum: i64,
     limit: i64,
     last: i64,
@@ -82,7 +82,7 @@ impl Parts {
         let shape = (slots, entries);
         let mut newest = files.iter().next_back().and_then(|file| map_of(&file));
         if let Some(file) = newest.as_ref().and_then(|map| file_of(map, shape)) {
-            file.fetch_slot(&search.wanted); // it comes while Python is called
+            file.fetch_slot(&search.wanted); // it is loaded while Python is called
         }
         let (Some(buried), Some(others)) = (self.buried(topic)?, search.others(&memory)?) else {
             return Ok(None);
@@ -122,7 +122,8 @@ impl Parts {
         Ok(Some(()))
     }
 
-    /// Check one offset from the index; ends the search if enough is found, or to leave it to Python.
+    /// Check one offset from the index; ends the search if enough is found, or to leave it to
+    /// Python.
     fn visit(
         &self,
         py: Python<'_>,
@@ -271,7 +272,7 @@ fn text<'a>(object: &'a Bound<'_, PyAny>) -> Option<&'a str> {
     object.cast_exact::<PyString>().ok()?.to_str().ok().filter(|text| !text.is_empty())
 }
 
-/// A time that Python takes, too: see `time_ms` of `lakelog_queues/arguments.py`.
+/// A time in ms that Python accepts, too: see `time_ms` of `lakelog_queues/arguments.py`.
 pub fn time_ms(object: &Bound<'_, PyAny>) -> Option<i64> {
     let value = unsafe { long(object.as_ptr())? };
     let is_meant = value == FOREVER_MS
@@ -280,7 +281,7 @@ pub fn time_ms(object: &Bound<'_, PyAny>) -> Option<i64> {
     is_meant.then_some(value)
 }
 
-/// Whether it is the unique key, or one of the keys; `None` if they are not UTF-8.
+/// Whether `key` is the unique key, or one of the keys; `None` if the properties are not UTF-8.
 fn has_key(properties: &[u8], key: &[u8]) -> Option<bool> {
     if !properties.is_ascii() {
         std::str::from_utf8(properties).ok()?;

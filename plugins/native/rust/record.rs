@@ -1,4 +1,5 @@
-//! One record as RocketMQ lays it out; all integers big-endian. See `lakelog_format/fields/layout.py`.
+//! One record as RocketMQ lays it out; all integers big-endian. See
+//! `lakelog_format/fields/layout.py`.
 
 pub const BLANK_BYTES: usize = 8;
 const AT_QUEUE_ID: usize = 12;
@@ -64,7 +65,7 @@ impl Fields<'_> {
     }
 }
 
-/// Whether another property could not follow.
+/// Whether `text` does not end with the separator that another property needs before it.
 fn is_unended(text: &[u8]) -> bool {
     text.last().is_some_and(|&last| last != 2)
 }

@@ -14,7 +14,7 @@ pub const ALONE_BYTES: usize = 32 << 10;
 const LONGS: usize = 13;
 const INTS: usize = 7;
 const LINE_BYTES: usize = 64;
-/// So many records later is the one to load meanwhile, and no more of it than this.
+/// Distance in records to the record that is prefetched, and the most bytes of it.
 const AHEAD: usize = 4;
 const MOST_AHEAD_BYTES: usize = 4096;
 
@@ -32,7 +32,7 @@ pub fn octets(buffer: &PyBuffer<u8>) -> Option<&[u8]> {
     Some(unsafe { std::slice::from_raw_parts(buffer.buf_ptr() as *const u8, buffer.len_bytes()) })
 }
 
-/// What `RecordBatch` has of each record, in the order of its `LONGS` and `INTS`.
+/// The columns of a `RecordBatch`, in the order of its `LONGS` and `INTS`.
 struct Columns {
     longs: [Vec<i64>; LONGS],
     ints: [Vec<i32>; INTS],
@@ -107,8 +107,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// The parts of the record at the start of `data`, if it is whole and says that it stands at
-    /// `offset`.
+    /// The parts of the record at the start of `data`, if it is whole and states `offset`.
     #[inline(always)]
     pub fn frame(self, head: &Head, data: &[u8], offset: i64) -> Option<Frame> {
         let size = usize::try_from(head.size()).ok()?;
@@ -173,7 +172,7 @@ type Bodies<'py> = (Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>);
 /// A record at a given place: its start in the buffer, its offset and length.
 type Pointed = (i64, i64, i32);
 
-/// What `sound_records` returns of some records.
+/// The result of `sound_records`, except for the bodies.
 struct Checked {
     /// A byte each, 1 if the record is whole.
     good: Vec<u8>,
@@ -213,8 +212,8 @@ impl Packed {
     }
 }
 
-/// Start to load a record that is checked soon. The records of one queue are apart in the log, so the
-/// processor does not foresee them.
+/// Prefetch a record that is checked soon. The records of one queue are apart in the log, so the
+/// processor does not prefetch them by itself.
 #[inline(always)]
 fn prefetch(data: &[u8], start: i64, size: i32) {
     let from = usize::try_from(start).unwrap_or(usize::MAX).min(data.len());
@@ -230,7 +229,7 @@ fn prefetch(data: &[u8], start: i64, size: i32) {
     }
 }
 
-/// `None` where not all of one record stands in the buffer.
+/// `None` if a record extends past the buffer.
 fn check(data: &[u8], pointed: &[Pointed], verify: bool, pack: bool) -> Option<Checked> {
     let checks = Checks { verify, sealed: false };
     let mut good = Vec::with_capacity(pointed.len());
@@ -280,7 +279,7 @@ pub fn given<'py>(
     }
 }
 
-/// A number, if it has no more than 64 bits.
+/// An integer; `None` if it does not fit in 64 bits, or if it is of another type.
 pub fn long(value: &Bound<'_, PyAny>) -> Option<i64> {
     value.extract().ok()
 }
@@ -290,9 +289,10 @@ pub fn numbers<T: pyo3::buffer::Element>(column: &Bound<'_, PyAny>) -> Option<Ve
     PyBuffer::get(column).ok()?.to_vec(column.py()).ok()
 }
 
-/// As ``sound_records``: a byte for each record, the columns of those that are whole, and their bodies.
+/// As ``sound_records``: a byte for each record, the columns of those that are whole, and their
+/// bodies.
 #[pyfunction]
-#[allow(clippy::type_complexity)] // what Python sees is a tuple
+#[allow(clippy::type_complexity)] // Python gets a tuple
 pub fn sound_records<'py>(
     py: Python<'py>,
     view: PyBuffer<u8>,

@@ -62,7 +62,8 @@ extern "C" {
     ) -> *const libc::c_char;
 }
 
-/// `address:port`, as `lakelog.format.hosts.decode_host` writes it, by the same function of the C library.
+/// `address:port`, as `decode_host` of `lakelog_format/fields/hosts.py`, by the same function of
+/// the C library.
 fn host(raw: &[u8]) -> Option<String> {
     let (address, port) = raw.split_at(raw.len().checked_sub(4)?);
     let port = i32::from_be_bytes(port.try_into().ok()?);
@@ -203,7 +204,7 @@ pub fn slice(data: &[u8], (start, size, _): Wanted) -> Option<&[u8]> {
     data.get(start..start.checked_add(size)?)
 }
 
-/// The parts of the record that fills `record`, if it is the one that is wanted.
+/// The parts of the record that fills `record`; `None` unless it is whole, and the requested one.
 #[inline(always)]
 pub fn frame(record: &[u8], wanted: Wanted, verify: bool) -> Option<(Head, Frame)> {
     let (start, _, offset) = wanted;
@@ -219,7 +220,7 @@ pub fn frame(record: &[u8], wanted: Wanted, verify: bool) -> Option<(Head, Frame
     (!verify || frame.holds(&head, record, offset.unwrap_or(start))).then_some((head, frame))
 }
 
-/// What the record before had, as objects: most values of a call come again.
+/// The values of the previous record, as objects: most values of a call repeat.
 #[derive(Default)]
 struct Before {
     copy: Vec<u8>,
@@ -252,7 +253,7 @@ impl Before {
 }
 
 impl Decoder {
-    /// Add the messages of some records to `found`; whether all are whole.
+    /// Add the messages of some records to `found`; returns whether all are whole.
     pub fn add(
         &self,
         py: Python<'_>,
@@ -300,7 +301,7 @@ impl Decoder {
         Ok(made)
     }
 
-    /// Whether something holds of the property string of a message that this made.
+    /// Whether `holds` is true for the property string of a message that this decoder made.
     pub fn properties_are(
         &self,
         message: &Bound<'_, PyAny>,
@@ -390,7 +391,7 @@ impl Decoder {
         }
     }
 
-    /// Topic, born host and store host as objects; `None` where one cannot be had.
+    /// Topic, born host and store host as objects; `None` if one cannot be decoded.
     fn texts(
         &self,
         py: Python<'_>,

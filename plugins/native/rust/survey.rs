@@ -1,9 +1,9 @@
 //! Reads the plain records at the start of a segment from its file, in one pass and without the
 //! interpreter lock: as `lakelog/recovery/parallel.py` and `lakelog_format/queue_survey.py`.
 //!
-//! It ends before the first record that is not whole, or that Python has to judge: one that is
-//! older than the one before it, an inner batch, one that feeds light queues, one whose queue
-//! offset does not follow.
+//! It ends before the first record that is not whole, or that Python must check: a record with an
+//! earlier store time than its predecessor, an inner batch, a record that feeds light queues, or
+//! one whose queue offset does not follow.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -30,12 +30,12 @@ struct Survey {
     first_ms: i64,
     last_ms: i64,
     groups: Groups,
-    /// By the number of a group, where its first record starts, and where its last one ends.
+    /// By the number of a group, the start of its first record and the end of its last one.
     places: Vec<(i64, i64)>,
 }
 
 impl Survey {
-    /// Add the record that starts at the end; whether it is plain.
+    /// Add the record that starts at the end; returns whether it is plain.
     #[inline(always)]
     fn add(&mut self, head: &Head, frame: &Frame, record: &[u8]) -> bool {
         let time_ms = head.long(frame.stored_at);
@@ -67,7 +67,8 @@ impl Survey {
         true
     }
 
-    /// Add the plain records at the start of `data`; whether all were, up to one that is cut off.
+    /// Add the plain records at the start of `data`; returns whether all but a last, partial one
+    /// were.
     fn follow(&mut self, data: &[u8], checks: Checks) -> bool {
         let mut rest = data;
         while rest.len() >= RECORD_MIN_BYTES {
@@ -107,8 +108,8 @@ fn contains(text: &[u8], name: &[u8]) -> bool {
     text.iter().enumerate().any(|(at, &byte)| byte == name[0] && text[at..].starts_with(name))
 }
 
-/// Topic and queue id, the number of records, the queue offset of the first one, where it starts,
-/// and where the last one ends.
+/// Topic and queue id, the number of records, the queue offset and the start of the first record,
+/// and the end of the last one.
 type Queue = (String, i32, usize, i64, i64, i64);
 
 /// The end of the records, their number, the store times of the first and the last one in ms, and

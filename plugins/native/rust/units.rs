@@ -48,7 +48,8 @@ pub struct UnitMap {
     length: usize,
 }
 
-// Memory that nothing here writes to; it is let go with the object, which no thread holds then.
+// The memory is never written here. It is unmapped with the object, when no thread holds the
+// object.
 unsafe impl Send for UnitMap {}
 unsafe impl Sync for UnitMap {}
 
@@ -72,7 +73,7 @@ impl Drop for UnitMap {
     }
 }
 
-/// Units of one queue that follow one another, for the length of a call: `PlainUnits`.
+/// Consecutive units of one queue, for the length of a call: `PlainUnits`.
 pub struct Units<'py> {
     first: i64,
     position: usize,
@@ -88,7 +89,7 @@ enum Source<'py> {
 }
 
 impl<'py> Units<'py> {
-    /// Those from queue offset `first` on; `None` if they cannot be read.
+    /// Units from queue offset `first` on; `None` if they cannot be read.
     pub fn of(
         first: i64,
         source: Bound<'py, PyAny>,
@@ -103,12 +104,12 @@ impl<'py> Units<'py> {
         self.first <= start && start - self.first <= self.room - count
     }
 
-    /// How many there are at most from its first one on.
+    /// The largest possible number of units from the first one on.
     pub fn room(&self) -> i64 {
         self.room
     }
 
-    /// `count` units from `start` on, one for each, or fewer; `None` where there are none.
+    /// `count` units from queue offset `start` on; `None` if they cannot be read.
     pub fn read(&self, start: i64, count: i64) -> Option<Vec<Unit>> {
         if count < 1 || !self.holds(start, count) {
             return None;
@@ -129,7 +130,7 @@ impl<'py> Units<'py> {
         }
     }
 
-    /// One that is in memory.
+    /// The unit of queue offset `at`; `None` if it is not in memory.
     #[inline(always)]
     pub fn one(&self, at: i64) -> Option<Unit> {
         let within = usize::try_from(at.checked_sub(self.first)?).ok()?.checked_mul(UNIT_BYTES)?;
@@ -142,17 +143,17 @@ impl<'py> Units<'py> {
         Unit::of(data.get(position..)?).filter(|_| self.holds(at, 1))
     }
 
-    /// Whether reading one by one costs no call of the system.
+    /// Whether reading units one by one needs no system call.
     pub fn are_in_memory(&self) -> bool {
         !matches!(self.source, Source::File(..))
     }
 }
 
 impl<'py> Source<'py> {
-    /// Of a `CachedFile`, or bytes.
+    /// The source in a `CachedFile`, or in bytes.
     ///
-    /// A file that is shorter than its map was truncated by another process: an access past its end would
-    /// kill the process.
+    /// A file that is shorter than its map was truncated by another process: an access past its end
+    /// would kill the process.
     fn of(source: Bound<'py, PyAny>) -> Option<Source<'py>> {
         let py = source.py();
         let Ok(own) = source.getattr(names::OWN_MAP.get(py)) else {

@@ -1,12 +1,12 @@
 //! Threads whose puts wait for a sync, woken one after another.
 //!
 //! Threads that are woken together compete for the interpreter lock: each sleeps again, for that
-//! lock, and a put costs several changes of threads. So a thread wakes the next one as it comes back
-//! to wait for its next put. If it does not come back within `PATIENCE`, the others do not wait for
-//! that: for some syncs, each thread wakes the next one at once.
+//! lock, and a put costs several thread switches. So a thread wakes the next one when it waits for
+//! its next put. If it does not return within `PATIENCE`, the others no longer depend on it: for
+//! some syncs, each thread wakes the next one at once.
 //!
-//! Only one of them can run at a time, so the next one is woken on the processor of the thread that
-//! wakes it, and is about to sleep. That takes a microsecond; to wake an idle processor takes ten.
+//! Only one of them can run at a time. So the next thread is woken on the processor of the thread
+//! that wakes it, which is about to sleep. That takes 1 us; waking an idle processor takes 10 us.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,9 +18,9 @@ use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
 const RELAXED: Ordering = Ordering::Relaxed;
-/// How long the threads wait for the one that was woken last.
+/// Longest wait for the return of the thread that was woken last.
 const PATIENCE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 500_000 };
-/// Most syncs after which it is tried again whether threads come back.
+/// Largest number of syncs in which each thread wakes the next one at once.
 const MOST_HASTY: u32 = 64;
 /// A sleep ends now and then, for signals whose handlers run in this thread.
 const LONGEST_SLEEP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -36,15 +36,15 @@ struct Waiter {
 
 #[derive(Default)]
 struct State {
-    /// In the order in which they came.
+    /// Waiters without an answer, in order of arrival.
     waiting: VecDeque<Arc<Waiter>>,
-    /// They have an answer, and sleep.
+    /// Waiters with an answer whose threads still sleep.
     asleep: VecDeque<Arc<Waiter>>,
-    /// Some of them are awake, and the others will be.
+    /// Whether threads with an answer are being woken.
     are_waking: bool,
     /// Syncs for which each thread wakes the next one at once.
     hasty: u32,
-    /// How often in succession a thread did not come back, as a power of two.
+    /// Number of times in succession that a thread did not return, as a power of two.
     failures: u32,
     is_crowded: bool,
 }
@@ -56,7 +56,7 @@ pub struct Waiters {
     joined: Py<PyAny>,
     /// Incremented for each thread that is woken.
     steps: AtomicU32,
-    /// Threads that answer, and must not wait for themselves.
+    /// Identifiers of the threads that answer, and so must not wait themselves.
     own: [AtomicU64; 2],
 }
 
@@ -155,7 +155,7 @@ impl Waiters {
         while self.step() {}
     }
 
-    /// Wait until all that have an answer are awake; see to it that they wake one another.
+    /// Wait until all threads with an answer are awake; if one does not return, wake the next.
     fn oversee(&self, py: Python<'_>) {
         py.detach(|| loop {
             let steps = self.steps.load(Ordering::Acquire);
@@ -174,21 +174,21 @@ impl Waiters {
         !self.state().waiting.is_empty()
     }
 
-    /// Until the first one has waited too long, in seconds; `None` if nobody waits.
+    /// Seconds until the first put times out; `None` if no put waits.
     fn seconds_left(&self) -> Option<f64> {
         let state = self.state();
         let first = state.waiting.front()?;
         Some(first.deadline.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
-    /// Whether several threads put at the same time, as far as the last sync shows.
+    /// Set whether several threads put at the same time, according to the last sync.
     fn set_crowded(&self, is_crowded: bool) {
         self.state().is_crowded = is_crowded;
     }
 }
 
 impl Waiters {
-    /// Nothing in here calls Python while it holds this.
+    /// The locked state; no code calls Python while it holds this lock.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|dead| dead.into_inner())
     }
@@ -210,7 +210,7 @@ impl Waiters {
         }
     }
 
-    /// Wake the next one; whether there was one.
+    /// Wake the next thread; returns whether there was one.
     fn step(&self) -> bool {
         let mut state = self.state();
         let next = state.asleep.pop_front();
@@ -229,7 +229,7 @@ impl Waiters {
         next.is_some()
     }
 
-    /// An exception ends its wait.
+    /// Remove a waiter whose wait an exception has ended.
     fn leave(&self, waiter: &Arc<Waiter>) {
         let mut state = self.state();
         state.waiting.retain(|each| !Arc::ptr_eq(each, waiter));
@@ -243,7 +243,7 @@ impl Waiters {
 }
 
 impl State {
-    /// The thread that was woken last has not come back: do not wait for that for some syncs.
+    /// Note that the thread woken last has not returned: for some syncs, do not depend on returns.
     fn be_hasty(&mut self) {
         if self.hasty == 0 {
             self.failures = (2 * self.failures).clamp(1, MOST_HASTY);

@@ -7,9 +7,9 @@ use crate::record::BLANK_BYTES;
 
 const PAGE: usize = 4096;
 const AHEAD: usize = 192 << 10;
-/// What other processes may append between two appends of this one.
+/// Number of bytes that other processes may append between two appends of this one.
 const MARGIN: usize = 64 << 10;
-/// Other threads run while as many bytes are written.
+/// From this number of bytes on, the interpreter lock is released during a write.
 const LONG_BYTES: usize = 64 << 10;
 
 /// The part of the active segment that can be written; see `Segments.window`.
@@ -19,7 +19,7 @@ pub struct Window {
     segment: i64,
     segment_end: i64,
     reserved: i64,
-    /// Where in memory the byte at `mapped_from` of the log is; 0 if nothing is mapped.
+    /// Memory address of the byte at `mapped_from` of the log; 0 if nothing is mapped.
     address: usize,
     mapped_from: i64,
     mapped_to: i64,
@@ -32,7 +32,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// From what `lakelog.log.open_segment.Window` says.
+    /// Convert a `lakelog.log.open_segment.Window`.
     pub fn of(found: &Bound<'_, PyTuple>, number: i64) -> PyResult<Window> {
         let long = |at| found.get_item(at)?.extract::<i64>();
         let memory = found.get_item(4)?;
@@ -117,13 +117,13 @@ impl Window {
         Ok(())
     }
 
-    /// Make the pages writable that the next append writes to, outside of the section. Where the
-    /// log ends now is not looked at: that would take the page's words from who appends. So this
-    /// begins behind the window's first record.
+    /// Make the pages writable that the next append writes to, outside of the section. The end of
+    /// the log is not read: that would take the cache line of the page from an appending process.
+    /// So this begins behind this process's last record in the window.
     ///
-    /// A crash finds what it would have found: the map has allocated blocks only, which read as zeros,
-    /// and touching them writes no other byte. The segment may be full by now, or deleted: then this
-    /// makes pages dirty that hold what is on disk. Pages behind the end of a file are refused.
+    /// A crash leaves the same bytes as without it: the map has allocated blocks only, which read
+    /// as zeros, and touching them writes no other byte. If the segment is full by now, or deleted,
+    /// the touched pages keep the bytes on disk. Pages behind the end of a file are refused.
     #[inline(always)]
     pub fn warm(&mut self, size: i64) {
         let end = self.written + size as usize + MARGIN;

@@ -16,12 +16,12 @@ NATIVE = Native()
 
 
 def with_native(call: Callable[[], Result]) -> Result:
-    """What ``call`` gives with the accelerator."""
+    """The result of ``call`` with the accelerator."""
     return _using(NATIVE, call)
 
 
 def both(call: Callable[[], Result]) -> tuple[Result, Result]:
-    """What ``call`` gives with the accelerator, and without."""
+    """The results of ``call`` with and without the accelerator."""
     return _using(NATIVE, call), _using(None, call)
 
 
@@ -41,7 +41,7 @@ ROLES: Final = ("owner", "reader", "early reader", "reader alone")
 def in_role(
     role: str, path: Path, fill: Callable[[Store], object], **settings: Any
 ) -> Iterator[Store]:
-    """An owner; or a reader beside one, also from before it filled the store, or without one."""
+    """A store as owner, as reader alone, or as reader beside an owner, before or after its puts."""
     with lakelog.open(path, **settings) as owner:
         if role == "early reader":
             place = owner.put(Message("other", b"", queue_id=0))

@@ -45,7 +45,7 @@ def test_a_lock_that_is_held_is_not_had_in_time(
     assert not holder.take()
     assert waiter.take()
     assert not waiter.acquire(0.01)
-    waiter.release()  # what it does not hold
+    waiter.release()  # without holding it
     assert not waiter.acquire(0)
     holder.release()
     holder.release()
@@ -80,5 +80,5 @@ def _dies_inside(path: Path, lock: MakeLock) -> None:
 
 @pytest.mark.parametrize("kills", [24, *[pytest.param(75, marks=pytest.mark.slow)] * 4])
 def test_processes_of_both_ways_that_are_killed_at_random(tmp_path: Path, kills: int) -> None:
-    """Of more the records would not fit into the log."""
+    """The number is limited by the log, into which all records must fit."""
     kill_at_random(tmp_path, kills, [native, AppendLock, native, AppendLock])

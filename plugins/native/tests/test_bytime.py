@@ -57,7 +57,7 @@ def store(
     more = {"consume-queue": {"file_entries": entries}}
     with in_role(role, path, fill, **SETTINGS, **more) as store:
         assert len(list((path / "commitlog").iterdir())) > 3
-        store.offset_by_time("t", 0, BASE_MS)  # chooses how it searches by the accelerator of now
+        store.offset_by_time("t", 0, BASE_MS)  # binds the search to the present accelerator
         yield store
 
 
@@ -73,7 +73,7 @@ def check(store: Store, *asked: Any) -> int:
 
 
 def rewritten(store: Store, times: list[int]) -> list[int]:
-    """Where the records of queue 0 stand, which say other times now."""
+    """Write other store times into the records of queue 0; return their offsets."""
     units = store.queue_units("t", 0, 0, PUTS)
     offsets = [int(each) for each in units.offsets]
     for at, (offset, ms) in enumerate(zip(offsets, times, strict=True)):

@@ -25,7 +25,7 @@ assert Native.seam  # loads the extension
 
 
 class Named(Message):
-    """A subclass with an ``__init__`` of its own."""
+    """A subclass with its own ``__init__``."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__("named", body, tags="own")
@@ -111,7 +111,7 @@ def test_it_holds_each_value_once() -> None:
 
 def test_a_cycle_is_collected() -> None:
     class Properties(dict[str, Any]):
-        """Can be watched, unlike a dict."""
+        """A dict that accepts weak references."""
 
     properties = Properties()
     properties["self"] = Message("t", b"", properties=properties)
@@ -122,6 +122,6 @@ def test_a_cycle_is_collected() -> None:
 
 
 def test_other_classes_are_refused() -> None:
-    """Once it serves one class; and never one that is called natively already."""
+    """A second class is refused; a class that is called natively already stays unchanged."""
     _native.construct_natively(int, [])  # type: ignore[arg-type]  # changes nothing
     assert int("5") == 5

@@ -70,13 +70,13 @@ def batch_of(numbered: Sequence[Numbered], base_offset: int = 0) -> RecordBatch:
 
 
 def following(count: int) -> list[Numbered]:
-    """So many that the interpreter lock is given up; they follow one another in two queues."""
+    """Enough records for the release of the interpreter lock, consecutive in two queues."""
     recs = [Rec.keyed("a b", time_ms=NOW_MS + at * 400) for at in range(count)]
     return [Numbered(rec, at % 2, at // 2) for at, rec in enumerate(recs)]
 
 
 def written(make: Callable[[Path], object]) -> dict[str, bytes]:
-    """The files that ``make`` leaves, but for those that hold the time; names are times, too."""
+    """The files that ``make`` leaves, except files with times; index files by number, not time."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "store"
         path.mkdir()
@@ -146,14 +146,14 @@ def test_messages(put: list[Message]) -> None:
 
 
 def test_units_that_follow_one_another_are_written_as_they_are_found() -> None:
-    """Else the test of the files would compare Python with itself."""
+    """Otherwise the test of the files would compare Python with itself."""
     grouping, batch = Grouping((), False, {}), batch_of(following(4))
     native, plain = both(lambda: [type(each).__name__ for each in grouping.packed(batch)])
     assert (native, plain) == (["PackedUnits"] * 2, ["QueueUnits"] * 2)
 
 
 def test_entries_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, where the file has room."""
+    """Entries are written by one call if the file has room."""
     batch, done = batch_of(following(4)), []
     put_keys = IndexFileWriter.put_keys
 

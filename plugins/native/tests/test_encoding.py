@@ -84,7 +84,7 @@ CORES = st.builds(
 def outcome(
     callback: RocketmqAppendCallback, offsets: QueueOffsets, messages: Any, remaining: int
 ) -> Any:
-    """All that can be seen of one batch."""
+    """The observable results of one batch."""
     try:
         batch = callback.encode(messages)
     except IllegalMessage as error:
@@ -195,7 +195,7 @@ def test_columns_give_the_same(
             topic, bodies_of(bodies, kind), born_timestamp_ms=5, **given_columns, **shared
         )
     except (TypeError, ValueError):
-        return  # refused before it comes here
+        return  # refused before this
     plain, native = RocketmqAppendCallback.of(core), RocketmqAppendCallback.of(core, Native())
     expected = outcome(plain, QueueOffsets(), columns, 1 << 20)
     assert outcome(native, QueueOffsets(), columns, 1 << 20) == expected

@@ -1,4 +1,4 @@
-"""Futures that compiled code settles, also while others begin to wait for them."""
+"""Futures that compiled code settles, also while other threads begin to wait for them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def _result(future: PutFuture) -> PutResult:
 
 @pytest.fixture
 def _restless() -> Iterator[None]:
-    """Threads take turns as often as they can."""
+    """Let threads switch as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

@@ -1,4 +1,4 @@
-"""Gets by compiled code: what plain Python gives, of whole logs and queues and of damaged ones."""
+"""Gets by compiled code have the results of plain Python, in whole and in damaged stores."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ UNIT_BYTES = 20
 class Ways:
     """Two getters over the same queues and the same log.
 
-    :ivar positions: bounds of that log, the tests' own
+    :ivar positions: bounds of that log, which tests may change
     """
 
     store: lakelog.Store
@@ -89,7 +89,7 @@ def fields(message: StoredMessage) -> list[tuple[type, Any]]:
 
 
 def outcome(getter: QueueGetter, *given: Any, **named: Any) -> object:
-    """What a getter gives as messages, and as records with and without checksums."""
+    """The results of a getter as messages, and as records with and without checksums."""
     return messages(getter, *given, **named), *(
         records(getter, *given, **named, verify=verify) for verify in (True, False)
     )
@@ -128,7 +128,7 @@ def store(tmp_path: Path) -> Iterator[lakelog.Store]:
 
 
 def put(store: lakelog.Store, count: int) -> None:
-    """Messages of two queues in turn, that differ in much."""
+    """Put different messages into two queues in turn."""
     for number in range(count):
         message = Message(
             *("t", b"%06d" % number + b"." * (number * 7 % 200)),
@@ -149,12 +149,12 @@ def ways(store: lakelog.Store) -> Ways:
 
 
 def known(ways: Ways) -> None:
-    """Let Python look once: only then is known where the queue begins, and its files are open."""
+    """Read once by Python, which then knows the start of the queue and has its files open."""
     for offset in range(0, COUNT // 2, ENTRIES):
         ways.plain.get("t", 0, offset, 1)
 
 
-# --- what is plain ---
+# --- plain calls ---
 
 
 def test_a_plain_call_is_answered_and_all_else_left_to_python(ways: Ways) -> None:
@@ -246,7 +246,7 @@ def test_what_a_log_says_otherwise_is_left_to_python(ways: Ways) -> None:
 
 @contextmanager
 def changed(file: Path, at: int, data: bytes) -> Iterator[None]:
-    """Other bytes in a file, for a while."""
+    """Change bytes of a file within the block."""
     with file.open("r+b", buffering=0) as opened:
         before = os.pread(opened.fileno(), len(data), at)
         os.pwrite(opened.fileno(), data, at)
@@ -305,7 +305,7 @@ def test_a_file_of_units_that_was_cut_short(ways: Ways) -> None:
     ways.both("t", 0, 10, 10)
 
 
-# --- what comes and goes ---
+# --- files and segments that come and go ---
 
 
 def test_a_file_that_was_closed_meanwhile(ways: Ways) -> None:
@@ -380,7 +380,7 @@ def test_more_bytes_than_a_call_gives_are_left_to_python(ways: Ways) -> None:
         assert (NATIVE.lookups(parts).get("t", 0, 0, 3) is not None) == is_answered
 
 
-# --- others who read ---
+# --- other readers ---
 
 READ = """
 import pickle, sys, lakelog

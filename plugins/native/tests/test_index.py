@@ -57,7 +57,7 @@ def cut(content: bytes, count: int) -> bytes:
 
 @pytest.fixture(autouse=True, params=[7, 1 << 18])
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many entries are followed at once: several times, or once."""
+    """Number of entries that are followed at once: few, or all."""
     found: int = request.param
     monkeypatch.setattr(examining, "_CHUNK", found)
     monkeypatch.setattr(filewriter, "_CHUNK", found)

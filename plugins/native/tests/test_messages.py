@@ -88,7 +88,7 @@ def test_hosts_are_written_alike(host: str) -> None:
 
 
 def test_many_topics_and_hosts() -> None:
-    """More than are kept as objects."""
+    """There are more than the cache of objects holds."""
     put = [Message(f"t{at}", b"", born_host=f"10.0.0.{at}:{at}") for at in range(100)] * 2
     log = log_of(put)
     native, plain = both(lambda: list(decode_run(log).decoded))

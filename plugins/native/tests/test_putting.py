@@ -27,7 +27,7 @@ PUTS = 400
 
 
 def native_puts(store: lakelog.Store) -> Any:
-    """What puts one message by compiled code in ``store``."""
+    """The object that puts one message by compiled code in ``store``."""
     return store._current.last().puts._putting  # type: ignore[attr-defined]  # an appender's
 
 
@@ -122,7 +122,7 @@ def test_a_batch_is_appended_by_compiled_code_unless_a_queue_is_new(tmp_path: Pa
 
 
 class Failing(NoFlush):
-    """A flush strategy that is asked, and fails."""
+    """A flush strategy whose ``submit`` fails."""
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
         raise OSError("the strategy's own affair")
@@ -156,7 +156,7 @@ def test_what_cannot_be_put_is_left_to_python(tmp_path: Path) -> None:
         for message in (
             Message("t", b"x", properties={"a": "\x01"}, queue_id=0),
             Message("t", b"x", tags="a||b", queue_id=0),
-            Message("t", "text", queue_id=0),  # type: ignore[arg-type]  # what the test is about
+            Message("t", "text", queue_id=0),  # type: ignore[arg-type]  # the subject of the test
             Message("t", b"x", queue_id=-1),
             Message("a/b", b"x", queue_id=0),
         ):
@@ -190,7 +190,7 @@ def test_unusual_messages_are_put(tmp_path: Path) -> None:
 
 
 def write_calls() -> int:
-    """How many calls of this process have written to files so far, as Linux counts them."""
+    """Number of writing system calls of this process so far, by Linux's count."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("syscw"))
 
@@ -210,7 +210,7 @@ def test_puts_go_through_the_map_as_the_writer_says(
 
 
 def touched_bytes(file: Path) -> int:
-    """How much of its writable maps this process has touched."""
+    """Number of bytes of writable maps of ``file`` that this process has touched."""
     lines, is_its = Path("/proc/self/smaps").read_text().splitlines(), False
     found = 0
     for line in lines:

@@ -46,12 +46,12 @@ FIELDS = [
         for more in (0, 3, 4, 11, 12, 15, 16, 19)
     ),
 ]
-"""First and last bytes of what stands in an index file."""
+"""First and last bytes of the fields in an index file."""
 FOUND = (None, None, DEFAULT_MESSAGES)
 
 
 def filled(path: Path) -> Store:
-    """A store with what :func:`fill` puts."""
+    """A store with the messages of :func:`fill`."""
     store = lakelog.open(path, **SETTINGS)
     fill(store)
     return store
@@ -63,7 +63,7 @@ def fill(store: Store) -> None:
         topic, keys = TOPICS[at % 3], [KEYS[at % 4], KEYS[at * 7 % 4]]
         more = {"UNIQ_KEY": f"unique-{at}"} if at % 3 else None
         store.put(Message(topic, bytes(500 + at), keys=keys, properties=more, queue_id=0))
-    store.put(Message("t", bytes(5000), keys="k"))  # longer than what is looked at first
+    store.put(Message("t", bytes(5000), keys="k"))  # longer than the first read
     assert store.wait_dispatched()
     store.delete_topic("gone")
     store.put(Message("gone", b"again", keys=["Aa", "k"]))
@@ -80,7 +80,7 @@ def store(
         assert len(segments_of(store)) > 3
         for topic in TOPICS:
             for key in KEYS:
-                store.query(topic, key)  # maps what is not mapped yet
+                store.query(topic, key)  # maps the files
         yield store
 
 
@@ -104,7 +104,7 @@ class Said(logging.Handler):
 
 
 def outcome(query: Callable[..., Any], *asked: Any) -> tuple[object, list[str]]:
-    """What comes of a query, and what is logged."""
+    """The result of a query, or its error, and the lines of the log."""
     said, logger = Said(), logging.getLogger("lakelog")
     logger.addHandler(said)
     try:
@@ -289,7 +289,7 @@ with lakelog.open(path, mode=mode, segment_size_bytes=1 << 14, flush="none") as 
 
 @pytest.mark.parametrize("mode", ["read", "write"])
 def test_beside_one_that_appends(mode: str, tmp_path: Path) -> None:
-    """Another process, and threads of this one, while messages come."""
+    """Queries of another process, and of threads of this one, during puts."""
     with filled(tmp_path / "s") as store:
         place = store.put(Message("t", b"", properties={"UNIQ_KEY": "unique-7b"})).physical_offset
         command = [sys.executable, "-c", BESIDE, str(store.path), mode, "20"]
@@ -307,7 +307,7 @@ def test_beside_one_that_appends(mode: str, tmp_path: Path) -> None:
 
 
 def append_all(store: Store, name: str) -> None:
-    """What was put and dispatched is found."""
+    """Put messages, and check that each is found once it is dispatched."""
     for at in range(300):
         key = f"{name}{at}"
         put = store.put(Message("t", bytes(100), keys=[key, "k"]))

@@ -1,4 +1,4 @@
-"""Look-ups of who has no services: compiled code reads files, and finds what plain Python does."""
+"""Look-ups without the services: compiled code reads files, with the results of plain Python."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EACH_EXAMPLE = settings(suppress_health_check=[HealthCheck.function_scoped_fixtu
 
 @attrs.frozen
 class Ways:
-    """Both ways of one reader, and where the messages of a queue stand."""
+    """Both ways of one reader, and the offsets of the messages of a queue."""
 
     store: Store
     plain: QueueGetter
@@ -120,7 +120,7 @@ def stopped(path: Path) -> Path:
 
 
 def answers(store: Store) -> list[Any]:
-    """What all look-ups give, or raise."""
+    """The results of all look-ups, or their errors."""
     calls: list[Any] = [
         lambda: [store.get("t", 0, at, 40) for at in (0, 50, 110)],
         lambda: [store.query("t", f"k{at}") for at in (0, 100, 298)],
@@ -158,7 +158,7 @@ def test_files_that_somebody_changed(tmp_path: Path, folder: str, change: str) -
 
 
 def test_one_segment_at_most_is_held_between_calls_and_none_once_closed(tmp_path: Path) -> None:
-    """The disk space of the others that retention deletes must come free."""
+    """The disk space of other segments must be freed when retention deletes them."""
     path = stopped(tmp_path / "s")
     with lakelog.open(path, mode="read", **SETTINGS) as store:
         assert all(answers(store))
@@ -189,7 +189,7 @@ def held(folder: Path) -> list[str]:
     for each in Path("/proc/self/fd").iterdir():
         try:
             links.append(str(each.readlink()))
-        except OSError:  # of this very listing
+        except OSError:  # the descriptor of this listing
             continue
     paths = [each.split(maxsplit=5)[-1] for each in maps] + links
     return [each for each in paths if each.startswith(f"{folder}/")]
@@ -214,7 +214,7 @@ def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 
 class Callback:
-    """Called to refresh; keeps what calls it."""
+    """Called to refresh; keeps its caller alive."""
 
     kept: Any = None
 

@@ -1,4 +1,4 @@
-"""Runs of records, and records that something pointed to: both ways find the same."""
+"""Runs of records, and records at given places: both ways have the same results."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_pointed_records(log: tuple[bytes, int], verify: bool, data: st.DataObje
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("position", [0, 100, 400, 511, 2**40 + 7])
 def test_zeros_in_the_text(position: int, sealed: bool) -> None:
-    """Lost sectors, and zeros that are meant."""
+    """Zeros of lost sectors, and zeros that are part of the text."""
     message = Message("orders", b"body", tags="a", properties={"long": "x" * 1200})
     good = record_of(message, record_crc=sealed, position=position)
     border = 512 - position % 512
@@ -119,7 +119,7 @@ def test_every_byte(sealed: bool) -> None:
 
 
 def test_a_large_run_is_read_without_the_interpreter_lock() -> None:
-    """Its bytes are enough for it; the results do not show which way was taken."""
+    """Its length is sufficient; the results do not show whether the lock was released."""
     log = log_of([Message("orders", b"x" * at, tags="tag") for at in range(900)])
     native, plain = both(lambda: columns(decode_run(log)))
     assert len(log) > 64 << 10

@@ -50,7 +50,7 @@ LOGS = st.one_of(
 
 
 def told(found: QueueOffsetSurvey) -> dict[str, Any]:
-    """What counts of it: a chain keeps its first record only while that is alone."""
+    """The parts to compare: a chain keeps its first record only while it has no other."""
     chains = {
         queue: (each.next, each.end, each.alone, each.alone and each.start, each.doubt_next)
         for queue, each in found.chains.items()
@@ -65,7 +65,7 @@ def told(found: QueueOffsetSurvey) -> dict[str, Any]:
 
 
 def read(log: bytes, base: int, *, sealed: bool = False, size: int = SIZE) -> tuple[Any, Any]:
-    """What both ways say of a segment with these bytes."""
+    """The results of both ways for a segment with these bytes."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(log)
         file.flush()
@@ -101,7 +101,7 @@ def test_one_that_is_not_plain(odd: Message) -> None:
 
 
 def test_it_reads_plain_records_itself(tmp_path: Path) -> None:
-    """More than one window of them, up to the length of the segment, whatever follows."""
+    """More than one window of records, up to the end of the segment, whatever follows."""
     log = log_of(PLAIN * 700)
     path = tmp_path / "segment"
     path.write_bytes(log + log[:100])

@@ -1,4 +1,4 @@
-"""Gets by tags, in every role: compiled code and plain Python give the same."""
+"""Gets by tags, in every role: compiled code and plain Python have the same results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TAGS = ("a", "b", "Aa", "BB", "\u00fc", "rare", "none")
 
 
 def fill(store: Store) -> None:
-    """A queue of two files; one tag is all there is at its end, and another comes once."""
+    """A queue of two files; its end has a single tag, and another tag occurs once."""
     for at in range(PUTS):
         tags = TAGS[at % 5] if at < PUTS - 50 else "b"
         store.put(Message("t", bytes(at % 90), tags="rare" if at == 900 else tags, queue_id=0))

@@ -1,4 +1,4 @@
-"""Group commit with compiled waits: the same contract, and what a thread is like afterwards."""
+"""Group commit with compiled waits: the same contract, and the state of threads afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 20.0
 class Crowded:
     """A compiled line that each put joins, also the only one.
 
-    :ivar joined: how many have
+    :ivar joined: number of puts that have joined it
     """
 
     def __init__(self, timeout_s: float, joined: Callable[[int], object]) -> None:
@@ -44,7 +44,7 @@ class Crowded:
         self.wait = self._line.wait
 
     def set_crowded(self, is_crowded: bool) -> None:
-        """It stays."""
+        """Ignore the value: the line stays crowded."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._line, name)

@@ -1,4 +1,4 @@
-"""What processes of one store agree on: plugins, their versions, and settings of sections."""
+"""The agreement of the processes of a store: plugins, their versions, settings of sections."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def installed(place: Path, version: str | None) -> str:
 
 @pytest.fixture
 def install(place: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """For processes that start from then on; without it, as the first process has it."""
+    """Install a version for processes that start later; by default that of the first process."""
     former = {each: installed(place, each) for each in (None, "1.2.3", "1.2.4", "1.3.0")}
 
     def at(version: str | None) -> None:
@@ -145,7 +145,7 @@ def test_a_first_party_plugin_that_was_left_out_is_named(tmp_path: Path) -> None
 
 
 def test_all_dispatch_and_clean_alike(tmp_path: Path) -> None:
-    """Who has the services next does what the first one did."""
+    """The next process with the services dispatches and cleans like the first one."""
     given = {"plugins": None, "dispatchers": ["consume-queue"], "cleaner": "retention"}
     with (
         open_small(tmp_path, **given, retention={"max_segments": 5}),
@@ -220,7 +220,7 @@ def settings_of(path: Path, **given: Any) -> tuple[Registry, Settings]:
 
 
 def test_every_section_comes_out_as_it_went_in(tmp_path: Path) -> None:
-    """Through JSON: lists for tuples, whole numbers for fractions, and units in names."""
+    """Sections pass through JSON: lists for tuples, integers for floats, and units in names."""
     given: dict[str, Any] = {
         "cleaner": "retention",
         "disk_watcher": "psutil",

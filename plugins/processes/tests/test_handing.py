@@ -1,4 +1,4 @@
-"""``lakelog serve`` beside processes that append: it gets the services from whoever has them."""
+"""``lakelog serve`` beside processes that append: it gets the services from their present owner."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_one_that_serves_keeps_them(tmp_path: Path) -> None:
 
 
 def test_puts_and_reads_go_on_meanwhile(tmp_path: Path) -> None:
-    """Nobody who reads or waits in the process that gives them up hears of it."""
+    """Readers and waiters in the process that releases the services are not disturbed."""
     over, failures, puts = threading.Event(), list[BaseException](), [0]
 
     def again_and_again(work: Any) -> None:
@@ -131,7 +131,7 @@ def test_puts_and_reads_go_on_meanwhile(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_closed_when_it_is_asked(tmp_path: Path) -> None:
-    """It gives them up by closing, or before; either way the next one has them."""
+    """It releases the services by closing, or before; either way the next process gets them."""
     a_store(tmp_path, 3)
     for _ in range(3):
         store = open_small(tmp_path)

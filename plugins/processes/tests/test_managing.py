@@ -1,4 +1,4 @@
-"""What the process with the services does for all, asked for by a process that has none of them."""
+"""Calls that the process with the services executes, requested by another process."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_topic_is_deleted_for_all(tmp_path: Path) -> None:
 
 
 def test_what_is_put_meanwhile_is_there_once_or_deleted(tmp_path: Path) -> None:
-    """Behind each answer nothing of before is there, and nothing of later is missing."""
+    """After each answer, no earlier message is in a queue, and no later one is missing."""
     with ExitStack() as opened:
         owner = opened.enter_context(open_small(tmp_path))
         asker = opened.enter_context(open_small(tmp_path, **NEVER))
@@ -132,7 +132,7 @@ def test_unused_topics_are_named(tmp_path: Path) -> None:
 def test_one_waits_for_what_another_has_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long that takes, while who does it lives."""
+    """It waits without a limit while the serving process lives."""
     looked, waited = list[bool](), threading.Event()
 
     class Slow(Keeping):
@@ -172,7 +172,7 @@ def test_what_one_that_closes_has_not_begun_the_next_one_does(
         closing = threading.Event()
 
         def late(_: asking.Answering) -> None:
-            """It finds the request when it is closing already."""
+            """Find the request only while closing."""
             closing.set()
 
         with monkeypatch.context() as patched:
@@ -232,7 +232,7 @@ def test_files_that_are_left_are_told(tmp_path: Path, monkeypatch: pytest.Monkey
                 store.delete_topic("t")
         assert caught.value.path == "consumequeue/t"
         assert store.topics() == []
-        store.delete_topic("t")  # as its message says
+        store.delete_topic("t")  # as the message advises
 
 
 def test_what_fails_there_by_chance_is_told(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_who_has_the_services_is_held(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_next", [False, True])
 def test_the_next_one_does_what_a_dead_one_has_begun(tmp_path: Path, is_next: bool) -> None:
-    """Killed between the tombstone and the queues; the next one may be who has asked."""
+    """Killed between tombstone and queues; the next one may be the process that requested it."""
     with a_worker(tmp_path, SERVE) as owner:
         owner.hear()
         owner.ask("put", "a", 2)

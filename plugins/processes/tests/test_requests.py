@@ -1,4 +1,4 @@
-"""Requests to the process with the services, and deaths of those who ask and who answer."""
+"""Requests to the process with the services, and deaths of clients and of serving processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ask(path: Path) -> SentRequest:
 
 
 def answer_all(path: Path, result: Any) -> list[Any]:
-    """What was asked for."""
+    """Answer all requests; return their contents."""
     found = []
     for each in asked(FILES, path):
         found.append(each.what)
@@ -62,7 +62,7 @@ def test_nothing_is_done_for_who_gave_up(tmp_path: Path) -> None:
 
 
 def test_one_that_is_taken_for_a_dead_ones_is_made_anew(tmp_path: Path) -> None:
-    """Between the making of its file and the lock on it nobody can tell it from a dead one's."""
+    """Until its file is locked, it does not differ from the file of a dead client."""
     met: list[Any] = []
 
     class Met(RealFileSystem):

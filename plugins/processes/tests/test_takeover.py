@@ -1,4 +1,4 @@
-"""The services of a store: one process has them, and another one when that is gone."""
+"""The services of a store: one process has them, and after its end another one."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def test_another_process_has_them_next(tmp_path: Path, ended: str) -> None:
 
 
 def test_who_holds_them_still_keeps_them(tmp_path: Path) -> None:
-    """One that is stopped, and wakes up, finds no second writer of queues."""
+    """A process that was stopped by a signal and continues finds no second writer of queues."""
     with an_owner(tmp_path) as owner, open_small(tmp_path) as store:
         hold(owner.process.pid)
         for n in range(20):
             store.put(Message("t", b"b %d" % n, queue_id=0))
-        time.sleep(1.2)  # two turns of the thread that would have them
+        time.sleep(1.2)  # two rounds of the thread that would take them
         assert not has_services(store)
         assert len(bodies(store)) == 20
         let_run(owner)
@@ -94,14 +94,14 @@ def test_readers_go_on(tmp_path: Path) -> None:
         store.put(Message("t", b"b", queue_id=0))
         assert bytes(next(following).body) == b"b"
         until(lambda: has_services(store))
-        assert store.wait_dispatched()  # the iterator was quicker: it completes for itself
+        assert store.wait_dispatched()  # the iterator may be faster: it dispatches for itself
         assert [bytes(each.body) for each in consumer.poll(10)] == [b"a 0", b"a 1", b"b"]
         consumer.commit()
         assert store.groups() == {"g": {"t": {0: 3}}}
 
 
 def test_a_consumer_of_before_is_woken(tmp_path: Path) -> None:
-    """What it waited for before knows nothing of the queues that this process keeps now."""
+    """Its former signal is not set for the queues that this process dispatches now."""
     with an_owner(tmp_path) as owner, open_small(tmp_path) as store, ThreadPoolExecutor() as pool:
         owner.ask("put", "a", 1)
         consumer = store.consumer("g", "t", [0], start="earliest")
@@ -119,7 +119,7 @@ def test_a_consumer_of_before_is_woken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("round_", range(4))
 def test_an_iterator_of_before_goes_over(tmp_path: Path, round_: int) -> None:
-    """It does not depend on what it was made with, even where that sees nothing new any more."""
+    """It does not depend on the parts it was made with, which find no new messages any more."""
     with an_owner(tmp_path) as owner, open_small(tmp_path) as store, ThreadPoolExecutor() as pool:
         owner.ask("put", "a", 1)
         following = store.read("t", 0, follow=True)
@@ -200,7 +200,7 @@ def test_who_may_not_have_them_appends_all_the_same(tmp_path: Path) -> None:
 
 
 def test_an_owner_comes_back_beside_those_who_go_on(tmp_path: Path) -> None:
-    """As a daemon does that is started again."""
+    """As a restarted daemon does."""
     with an_owner(tmp_path) as owner, open_small(tmp_path, attach={"take_over": False}) as store:
         owner.kill()
         store.put(Message("t", b"0", queue_id=0))

@@ -1,4 +1,4 @@
-"""The plugin ``queues``: how a store gets its queue methods, and lacks them without it."""
+"""The plugin ``queues``: a store has its methods with it, and lacks them without."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class TestPlugin(PluginContract):
     plugin = plugin
 
 
-# --- how a store gets its maintenance, and what it says without it ---
+# --- the maintenance of a store, and the error without it ---
 
 
 OFF = r"'maintenance' is installed: the plugin 'retention' is switched off"
@@ -140,4 +140,4 @@ def test_the_class_of_its_settings_is_there_by_its_former_name_with_a_warning() 
     with pytest.warns(DeprecationWarning, match="is lakelog_retention"):
         assert lakelog.settings.model.MaintenanceSettings is MaintenanceSettings
     with pytest.raises(AttributeError):
-        lakelog.settings.model.Nothing  # noqa: B018  # the look is what raises
+        lakelog.settings.model.Nothing  # noqa: B018  # the access raises

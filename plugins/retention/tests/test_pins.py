@@ -1,4 +1,4 @@
-"""Pins: written at once and durably, read whatever stands there, and held by what they need."""
+"""Pins: written atomically and durably, read whatever the file has, and the segments they hold."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_its_removal_is_durable(tmp_path: Path) -> None:
 
 
 def pin_json(**more: Any) -> bytes:
-    """A pin's file, with something wrong in it."""
+    """The content of a pin's file, with the given members changed."""
     good = {"version": 1, "position": 5, "time_ms": 0, "destination": ""}
     return json.dumps({**good, **more}).encode()
 

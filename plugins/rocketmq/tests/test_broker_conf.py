@@ -1,4 +1,4 @@
-"""RocketMQ's broker.conf: what is taken over, what is reported, what is wrong."""
+"""RocketMQ's broker.conf: keys that are used, keys that are reported, and errors."""
 
 from __future__ import annotations
 

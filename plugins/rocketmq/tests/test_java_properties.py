@@ -1,4 +1,4 @@
-"""The properties format; the odd cases were compared with java.util.Properties itself."""
+"""The properties format; unusual cases were compared with java.util.Properties."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ class Forgetting(Sound):
 
 
 class Reusing(Sound):
-    """Gives the same memory to every reader."""
+    """Returns views of the same memory to every reader."""
 
     class segment(Segment):
         memory = bytearray(1 << 16)

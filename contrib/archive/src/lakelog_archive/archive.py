@@ -24,7 +24,12 @@ MANIFEST_DIR: Final = "manifest"
 
 @attrs.frozen
 class _Block:
-    """The bytes fetched last."""
+    """The range of a segment that was fetched last.
+
+    :ivar start: offset of the segment in the log
+    :ivar position: first byte of the range, from the start of the segment
+    :ivar data: the bytes
+    """
 
     start: int
     position: int
@@ -53,8 +58,9 @@ class Archive:
     def keep(self, path: Path, start: int) -> ManifestEntry:
         """Store the sealed segment ``path``; on return the copy is verified and durable.
 
-        Raises :class:`~lakelog_archive.errors.NotTheSame` if another segment is there, and any
-        error of the folder.
+        Raises :class:`~lakelog_archive.errors.NotTheSame` if another segment is there,
+        :class:`~lakelog_archive.errors.ArchiveError` if the copy differs when it is read back, and
+        any error of the folder.
         """
         name, line = segment_name(start), ManifestEntry(start, *sha256_of(path))
         known = self.line(start)
@@ -78,7 +84,12 @@ class Archive:
         return [int(name) for name in names if len(name) == SEGMENT_NAME_DIGITS and name.isdigit()]
 
     def read(self, start: int, position: int, length: int) -> bytes:
-        """Bytes of a segment; raises :class:`~lakelog_archive.errors.ArchiveError`."""
+        """Read a range of the segment that starts at the offset ``start``.
+
+        :param position: first byte, from the start of the segment
+        :param length: number of bytes
+        Raises :class:`~lakelog_archive.errors.ArchiveError` if it cannot be read.
+        """
         part = self._last.part(start, position, length)
         if part is None:
             data = self._fetched(start, position, max(length, self.read_bytes))

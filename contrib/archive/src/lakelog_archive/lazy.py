@@ -30,7 +30,10 @@ class LazyArchive:
         return self.context.core.commitlog(self.context.path)
 
     def keep(self, path: Path, start: int) -> None:
-        """Store a segment; see :meth:`lakelog_archive.archive.Archive.keep`."""
+        """Store a segment; see :meth:`lakelog_archive.archive.Archive.keep`.
+
+        Raises :class:`~lakelog_archive.errors.ArchiveError` also if the store has no UUID.
+        """
         archive = self._found()
         if archive is None:
             raise ArchiveError("it has no UUID to archive it under", path=self.context.path)
@@ -42,7 +45,10 @@ class LazyArchive:
         return [] if archive is None else archive.starts()
 
     def read(self, start: int, position: int, length: int) -> bytes:
-        """Bytes of an archived segment."""
+        """Read a range of an archived segment; see :meth:`lakelog_archive.archive.Archive.read`.
+
+        Raises :class:`~lakelog_archive.errors.ArchiveError` also if the store has no UUID.
+        """
         archive = self._found()
         if archive is None:
             raise ArchiveError("nothing of it was archived", path=self.context.path)

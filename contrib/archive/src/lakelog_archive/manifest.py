@@ -18,7 +18,12 @@ _SHA256: Final = re.compile("[0-9a-f]{64}")
 
 @attrs.frozen
 class ManifestEntry:
-    """:ivar start: offset of its first byte; :ivar size: in bytes; :ivar sha256: in hex."""
+    """The entry of one segment.
+
+    :ivar start: offset of its first byte in the log
+    :ivar size: length in bytes
+    :ivar sha256: checksum of all its bytes, in hex
+    """
 
     start: int
     size: int

@@ -62,7 +62,7 @@ class ArchiveFolder:
         return bytes(self.fs.cat_file(self.path(name), start=position, end=position + length))
 
     def copy_in(self, source: Path, name: str) -> None:
-        """Copy a file there; durable on return."""
+        """Copy the local file ``source`` to ``name``; durable on return."""
         self._make_folder(name)
         with source.open("rb") as data, self.fs.open(self.path(name), "wb") as file:
             while chunk := data.read(_CHUNK_BYTES):
@@ -83,7 +83,7 @@ class ArchiveFolder:
         _sync_path(os.path.dirname(self.path(name)))
 
     def sha256(self, name: str) -> tuple[int, str]:
-        """Length and checksum of a file, read back from there."""
+        """Length in bytes and SHA-256 in hex of a file of the folder; raises its read errors."""
         with self.fs.open(self.path(name), "rb") as file:
             return _digest(file)
 
@@ -93,7 +93,10 @@ class ArchiveFolder:
         return "file" in ((protocol,) if isinstance(protocol, str) else protocol)
 
     def _make_folder(self, name: str) -> None:
-        """Sync existing folders too: a killed process may have created them without a sync."""
+        """Create the folder of a file, durably on a local disk.
+
+        Existing folders are synced too: a killed process may have created them without a sync.
+        """
         folder = self.path(name).rpartition("/")[0]
         if folder in self._durable:
             return
@@ -115,7 +118,7 @@ class ArchiveFolder:
 
 
 def sha256_of(path: Path) -> tuple[int, str]:
-    """Length and checksum of a local file."""
+    """Length in bytes and SHA-256 in hex of a local file."""
     with path.open("rb") as file:
         return _digest(file)
 

@@ -1,8 +1,8 @@
-"""Reads the numbers of a store when Prometheus asks for them.
+"""Reads the metrics of a store at each scrape of Prometheus.
 
 Positions, lags, processes and disks are those of ``lakelog top``: they come from the shared page
 and the status file, so any process may collect them, beside any owner. Messages and groups come
-from the queues, by a store that is opened for reading.
+from the queues, which a reader of the store serves.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class StoreCollector(Collector):
         self._lock = Lock()  # two servers may be scraped at once
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: names are checked by each collection, so that no store is read to register."""
+        """Nothing: each collection checks the names, so that registering reads no store."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics as they are now; ``lakelog_up`` alone if no process has the store open."""
+        """The present metrics; without an owner only ``lakelog_up``, and those of the queues."""
         with self._lock:
             view = self._view()
             yield self._gauge("up", "whether a process has the store open", float(view is not None))
@@ -58,7 +58,7 @@ class StoreCollector(Collector):
             yield from self._of_queues()
 
     def close(self) -> None:
-        """Close what was opened for reading."""
+        """Close the reader of the store, if one was opened."""
         with self._lock:
             reader, self._reader = self._reader, None
         if reader is not None:
@@ -114,7 +114,7 @@ class StoreCollector(Collector):
             yield counter
 
     def _lags(self, lags: Mapping[str, Any]) -> Metric:
-        """How far each reader of the log is behind its end."""
+        """The lag of each reader behind the end of the log, in bytes."""
         found = self._labelled(GaugeMetricFamily, "lag_bytes", "bytes behind the log", "what")
         for what, key in _LAGS.items():
             found.add_metric([self._name, what], lags[key])
@@ -123,7 +123,7 @@ class StoreCollector(Collector):
         return found
 
     def _of_queues(self) -> Iterator[Metric]:
-        """Messages by topic, and what each consumer group has not acknowledged."""
+        """Messages by topic, and unacknowledged messages by consumer group."""
         try:
             if self._reader is None:
                 self._reader = lakelog.open(self._path, mode="read", **self._opening)

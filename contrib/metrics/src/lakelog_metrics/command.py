@@ -30,7 +30,7 @@ def metrics(
     printed on stderr.
     """
     for store in stores:
-        if not store.is_dir():  # a store that is not made yet would be down for ever, by a typo
+        if not store.is_dir():  # a mistyped path would be reported as down for ever
             raise NotAStore("no store is here; is the path right?", path=store)
     if once:
         typer.echo(_printed(stores), nl=False)

@@ -42,7 +42,7 @@ class MetricsSettings:
 
 @attrs.define(eq=False)
 class MetricsFollower:
-    """Serves the metrics of stores by HTTP until it is stopped; a request reads them.
+    """Serves the metrics of stores by HTTP until it is stopped; each request reads them anew.
 
     :ivar port: the bound port, once started
     """

@@ -1,6 +1,6 @@
 """OpenTelemetry spans of messages: where they are put, dispatched, landed and handled.
 
-The context travels in the message, as the W3C property ``traceparent``, as with RocketMQ's own
+The context is the W3C property ``traceparent`` of the message, as with RocketMQ's own
 instrumented clients. Names and attributes are those of OpenTelemetry's semantic conventions for
 messaging.
 """

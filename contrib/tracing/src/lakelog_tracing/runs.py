@@ -33,8 +33,8 @@ _NS_IN_MS: Final = 1_000_000
 class TracingDispatcher:
     """Makes a span of each run of records: from the put of its first message to its dispatch.
 
-    Named last in ``dispatchers``, its end is when queues and index have the run, too. It builds
-    nothing, so after a stop it goes on at the end of the log.
+    If it is named last in ``dispatchers``, a span ends when queues and index have the run, too.
+    It writes no files, so after a restart it continues at the end of the log.
 
     :ivar directories: none
     """

@@ -1,4 +1,4 @@
-"""Processes of services: one with its output and notifications, and those of a former ``serve``."""
+"""The process of a service, with its output and notifications; leftovers of a former ``serve``."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _kill_unwatched(process: subprocess.Popen[bytes]) -> None:
 
 
 def _environ(store: Path, address: str, hang_seconds: float) -> dict[str, str]:
-    """Our environment, without the variables that our own service manager set for us."""
+    """The environment of this process, without the variables of its own service manager."""
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     watchdog = {notify.WATCHDOG_US: str(round(hang_seconds * 1e6))} if hang_seconds else {}
     return kept | watchdog | {notify.SOCKET: address, SERVES: str(store)}

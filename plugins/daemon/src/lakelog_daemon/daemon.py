@@ -71,11 +71,11 @@ class FolderSettings(Protocol):
     """Settings of a replicator by which a folder may hold several stores, in place of one."""
 
     def runner(self, plan: ServePlan, log: LogWriter, late_code: int) -> Runner | None:
-        """Make what serves the folder; ``None`` if the folder is one store."""
+        """Make the runner of the folder; ``None`` if the folder is one store."""
 
 
 def runner_of(plan: ServePlan, log: LogWriter, late_code: int) -> Runner:
-    """What serves the folder of ``plan``.
+    """Make the runner of the folder of ``plan``.
 
     :param late_code: exit code of a stop that exceeds its timeout
 
@@ -111,7 +111,7 @@ class Daemon:
         self._has_room = True
 
     def run(self) -> Ending:
-        """Serve; raises what opening a store raises. Main thread only."""
+        """Serve; raises the errors of opening a store. Main thread only."""
         with closing(self._loop), ending_by(signal.SIGTERM):
             try:
                 store = self._plan.open()

@@ -1,4 +1,4 @@
-"""An exclusive lock on a file, for work of which a folder has one process at a time."""
+"""An exclusive lock on a file, for work that one process at a time may do in a folder."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def make(opening: Opening, name: str) -> Follower:
 
 
 def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
-    """Run the follower until ``stop`` is set; raises the error with which ``is_well`` ends it."""
+    """Run the follower until ``stop`` is set; raises the errors of its methods."""
     if isinstance(follower, FollowerProgram):
         _become(follower.command())
     follower.start()

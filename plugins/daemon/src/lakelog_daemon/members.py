@@ -26,9 +26,9 @@ _GONE: Final = " (deleted)"
 class Members:
     """The result of one inspection.
 
-    :ivar rows: for each process: ``pid``, its program's ``name``, how often it ``opens`` the store,
-        and the services that it ``does``, according to its locks
-    :ivar not_seen: how many more times the store is open; ``None`` if Linux does not show it
+    :ivar rows: for each process: ``pid``, its program's ``name``, ``opens`` (how many times it has
+        the store open), and ``does`` (the services that it runs, according to its locks)
+    :ivar not_seen: number of further opens by hidden processes; ``None`` if Linux does not show it
     :ivar deleted: for each process: ``pid``, ``name``, and the ``files`` and ``bytes`` that are
         deleted, but stay on disk until it closes them
     :ivar unreadable: number of processes whose open files Linux does not show

@@ -100,7 +100,7 @@ class NotifyReceiver:
 
 
 Ear = NotifyReceiver
-"""Former name."""
+"""Former name of :class:`NotifyReceiver`."""
 
 
 def _is_ours(notes: list[tuple[int, int, bytes]]) -> bool:

@@ -46,12 +46,15 @@ def heartbeat_ms(page: PageView) -> int:
 
 
 def appender(page: PageView) -> tuple[int, int] | None:
-    """Process id of the last appender beside others, and its start: ms, monotonic clock."""
+    """The last appender: process id, and start of its append in ms of the monotonic clock.
+
+    ``None`` while a single process has the store open.
+    """
     words = page.words
     return (words[APPENDER_PID], words[APPENDER_SINCE]) if words[SEVERAL] else None
 
 
 def append_life(page: PageView) -> int | None:
-    """The byte of ``lock`` that compiled code inside of the append section keeps locked."""
+    """The byte of ``lock`` that compiled code in the append section has locked, if any."""
     holder = page.words[APPEND_HOLDER]
     return LIFE_AT + holder if holder else None

@@ -85,7 +85,8 @@ def follower(name: str, path: Path, given: Mapping[str, Any]) -> Spec:
 def landing(to: str | None, table: str | None) -> dict[str, Any]:
     """The settings that land a store in tables while it is served; none without ``to``.
 
-    :param to: ``KIND:PATH``; :param table: ``NAMESPACE.TABLE``
+    :param to: ``KIND:PATH``
+    :param table: ``NAMESPACE.TABLE``
 
     Raises :class:`~lakelog.errors.SettingsError`.
     """
@@ -100,7 +101,7 @@ def landing(to: str | None, table: str | None) -> dict[str, Any]:
 
 
 def check_names(specs: Iterable[Spec]) -> tuple[Spec, ...]:
-    """Return ``specs``, or raise if a name repeats."""
+    """Return ``specs``; raises :class:`~lakelog.errors.SettingsError` if a name repeats."""
     found: dict[str, Spec] = {}
     for each in specs:
         if each.name in found:

@@ -143,7 +143,7 @@ def _name(found: ProcessSample) -> str:
 
 
 def _percent(former: tuple[float, float] | None, now: float, cpu_seconds: float) -> float | None:
-    """Percentage of one core; not negative, since an ended child takes its CPU time away."""
+    """Percentage of one core, at least 0: the sum loses the CPU time of a child that ended."""
     if former is None or now <= former[0]:
         return None
     return round(max(0.0, (cpu_seconds - former[1]) / (now - former[0]) * 100), 2)

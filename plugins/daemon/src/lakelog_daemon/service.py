@@ -39,7 +39,7 @@ _LONGEST_STATUS: Final = 200
 SETTLING_SECONDS: Final = 1.0
 """Shortest time, in seconds, before a restarted service is reported as ``ok``."""
 _REAP_SECONDS: Final = 2.0
-"""How long a killed process may take to end, in seconds; one blocked by a disk takes longer."""
+"""Longest wait for killed services to end, in seconds; one blocked by a disk takes longer."""
 
 
 @unique
@@ -81,8 +81,8 @@ class Record:
     """The history of a service.
 
     :ivar restarts: number of restarts
-    :ivar hangs: how often it was killed because it hung
-    :ivar last_exit: how it last ended, in words
+    :ivar hangs: number of times that it was killed because it hung
+    :ivar last_exit: its last end, in words
     :ivar is_ready: whether it sent ``READY=1`` since its start
     :ivar said: its last ``STATUS=``
     :ivar settled: time from which it is reported as ``ok``
@@ -152,7 +152,7 @@ class Service:
         self._log(logging.INFO, "started", f"runs as process {child.pid}")
 
     def become(self, spec: Spec) -> None:
-        """Run another program from now on; the present one is asked to stop."""
+        """Run another program from now on; the present one gets SIGTERM."""
         self.spec = spec
         if self._child is not None and self.state is ServiceState.RUNNING:
             self._child.send(signal.SIGTERM)
@@ -177,7 +177,7 @@ class Service:
                 return
 
     def stop(self) -> None:
-        """Ask it to stop, and never restart it."""
+        """Send SIGTERM, and never restart it."""
         if self._timer is not None:
             self._timer.cancel()
         if self._child is None:
@@ -308,7 +308,7 @@ class Supervisor:
             each.look()
 
     async def stop(self, timeout_seconds: float, hurry: asyncio.Event) -> bool:
-        """Ask all to stop, and wait; returns whether none had to be killed.
+        """Send SIGTERM to all, and wait; returns whether none had to be killed.
 
         :param hurry: once it is set, services are killed without further waiting
         """

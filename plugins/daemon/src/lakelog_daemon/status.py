@@ -86,7 +86,7 @@ class Served(Protocol):
 
     @property
     def dispatch_lag(self) -> Lag:
-        """How far queues and index lag behind the log."""
+        """The lag of queues and index behind the log."""
 
     @property
     def dispatch_failure(self) -> Exception | None:
@@ -98,7 +98,7 @@ class Served(Protocol):
 
     @property
     def role(self) -> str:
-        """What it is to its process: a replica takes no puts, and is well all the same."""
+        """The role of the store in its process: a replica takes no puts, which is no problem."""
 
 
 @attrs.define
@@ -166,7 +166,7 @@ class StatusReporter:
 
 
 def follower_lags(files: FileSystem, path: Path, flushed: int) -> dict[str, int]:
-    """How far each follower's pin is behind the durable end, in bytes."""
+    """The lag of each follower's pin behind the durable end, in bytes."""
     return {each.name: max(0, flushed - each.position) for each in read_pins(files, path)}
 
 

@@ -68,7 +68,7 @@ class Watcher:
         broker_conf: str | os.PathLike[str] | None = None,
         **arguments: Any,
     ) -> Watcher:
-        """Watch the store in ``path``; settings say where its parts are, as in an open."""
+        """Watch the store in ``path``; the settings give the places of its parts, as in an open."""
         place = Path(os.path.abspath(path))
         opening = prepare(
             place,
@@ -95,9 +95,10 @@ class Watcher:
         Without ``serve`` there are no followers. Problems are then a missing heartbeat, or services
         that no process runs. If RocketMQ owns the store, there are no positions either.
 
-        Of a folder of copies of several masters, the view is its status.
+        For a folder with the copies of several masters, the view is the status of that folder.
 
-        Raises :class:`~lakelog.errors.NoOwner` and :class:`~lakelog.errors.NotAStore`.
+        Raises :class:`~lakelog.errors.NoOwner` if no process has the store open, and
+        :class:`~lakelog.errors.NotAStore` if there is no such directory.
         """
         if not self.path.is_dir():
             raise NotAStore("no store is here; is the path right?", path=self.path)

@@ -39,7 +39,7 @@ class Chunk:
         self._lock = Lock()
 
     def write_out(self, file: File, target: int, spare: mmap.mmap) -> None:
-        """Write new bytes up to ``target``; after one failure every call fails.
+        """Write new bytes up to ``target``; raises ``OSError``, after one failure in every call.
 
         :param spare: scratch memory for small writes and incomplete blocks; used by one caller at a
             time

@@ -188,7 +188,11 @@ def _check_place(settings: DirectSettings, context: Context) -> None:
 
 
 def make(settings: DirectSettings, context: Context) -> DirectWriter:
-    """Build the writer from its section."""
+    """Build the writer from its section.
+
+    Raises :class:`~lakelog.errors.SettingsError` unless segments consist of whole blocks, and
+    :class:`~lakelog.errors.StoreError` without O_DIRECT.
+    """
     size = context.core.segment_size_bytes
     if size % settings.block_bytes:
         raise SettingsError(

@@ -67,7 +67,7 @@ class StagedSegmentWriter:
         self._sealed = True
 
     def commit(self) -> int:
-        """Write new bytes to the page cache; after one failure every commit fails."""
+        """Write new bytes to the page cache; raises ``OSError``; after one failure always."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure
@@ -130,7 +130,7 @@ class StagedWriter:
 
 
 def make(settings: StagedSettings, context: Context) -> StagedWriter:
-    """Build the writer from its section."""
+    """Build the writer from its section; raises ``SettingsError`` for a replica."""
     if settings.replica:
         raise SettingsError(
             "a replica (brokerRole=SLAVE) must not be staged: it would count as copied what dies "

@@ -32,7 +32,7 @@ class Gathering:
         self._mean_seconds += (seconds - self._mean_seconds) * _WEIGHT
 
     def patience_seconds(self) -> float:
-        """How long to wait now, in seconds; 0 is not to wait."""
+        """Seconds to wait now; 0 if a wait does not pay off."""
         if self._mean_seconds < SLOW_SECONDS:
             return 0.0
         if self._skipped < self._skip:

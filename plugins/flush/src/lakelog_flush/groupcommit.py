@@ -53,13 +53,13 @@ class Waiters(Protocol):
         """
 
     def set_own(self, flusher: int, watcher: int) -> None:
-        """Set the threads that answer, and must not wait for themselves."""
+        """Set the identifiers of the threads that answer, and so must not wait themselves."""
 
     def answer(self, flushed: int, answer: PutStatus) -> int:
         """Answer the puts that end at or before ``flushed``, and begin to wake their threads."""
 
     def answer_late(self, answer: PutStatus) -> int:
-        """Answer the puts whose time is over; return their number."""
+        """Answer the puts that have timed out; return their number."""
 
     def answer_all(self, make: Callable[[], PutStatus | Exception]) -> None:
         """Answer all puts, each with an answer of its own."""
@@ -74,10 +74,10 @@ class Waiters(Protocol):
         """Whether any put waits."""
 
     def seconds_left(self) -> float | None:
-        """Until the time of the first put is over."""
+        """Seconds until the first put times out; ``None`` if no put waits."""
 
     def set_crowded(self, is_crowded: bool) -> None:
-        """Whether the next puts join the line."""
+        """Set whether the next puts join the line."""
 
 
 class GroupCommit:
@@ -184,7 +184,7 @@ class GroupCommit:
         except StoreFailed as error:
             waiter.finish(error)
             return
-        except BaseException:  # Ctrl-C: the caller may ask for the status again
+        except BaseException:  # Ctrl-C: the caller may request the status again
             self._join(waiter)
             raise
         waiter.finish(_PUT_OK if in_time else _TIMEOUT)
@@ -216,7 +216,7 @@ class GroupCommit:
             self._native.wake_all()
 
     def _serve_here(self, put: Waiter | AppendedPut) -> None:
-        """Serve a put made by a callback in one of our own threads, which would block itself."""
+        """Serve a put made by a callback in a thread of this strategy, which would block itself."""
         log, here = self._log, get_ident()
         while here == self._flusher and log is not None and not put.done():
             self._answer(log.sync())

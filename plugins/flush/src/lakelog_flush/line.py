@@ -1,4 +1,4 @@
-"""The puts that wait, in the order in which they came; all wait equally long at most."""
+"""The waiting puts, in order of arrival; all have the same time limit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ W = TypeVar("W", Waiter, AppendedPut)
 
 
 class Line(Generic[W]):
-    """Anybody joins without a lock; whoever takes a waiter out is the one to answer it.
+    """A queue of waiting puts.
 
-    :ivar timeout_seconds: how long each waits at most
-    :ivar waiting: in their order; to be looked at
+    Any thread appends to ``waiting`` without a lock. The thread that removes a put by a ``take``
+    method must answer it.
+
+    :ivar timeout_seconds: longest wait of each put
+    :ivar waiting: the puts in order of arrival
     """
 
     def __init__(self, timeout_seconds: float) -> None:
@@ -26,9 +29,9 @@ class Line(Generic[W]):
         self._taking = Lock()
 
     def take_covered(self, flushed: int) -> list[W]:
-        """Those at the front whose bytes are durable.
+        """Remove and return the puts at the front that end at or before offset ``flushed``.
 
-        One behind another that is not has to wait for the next sync, which comes at once.
+        A durable put behind one that is not durable waits for the next sync, which follows at once.
         """
         taken, waiting = list[W](), self.waiting
         with self._taking:
@@ -37,12 +40,12 @@ class Line(Generic[W]):
         return taken
 
     def take_late(self, now: float) -> list[W]:
-        """Those whose time is over."""
+        """Remove and return the puts whose deadline is not after ``now`` (``time.monotonic``)."""
         with self._taking:
             return self._take(lambda waiter: waiter.deadline <= now)
 
     def take_all(self) -> list[W]:
-        """Everyone."""
+        """Remove and return all puts."""
         with self._taking:
             return self._take(lambda _: True)
 
@@ -53,7 +56,7 @@ class Line(Generic[W]):
         return taken
 
     def seconds_left(self, now: float) -> float:
-        """Until the first one's time is over; nobody who joins later is sooner."""
+        """Seconds until the first deadline, the earliest of all; without puts, the whole limit."""
         with self._taking:
             if self.waiting:
                 return self.waiting[0].deadline - now

@@ -1,4 +1,4 @@
-"""Logs how many puts were not durable in time, at most one line per second."""
+"""Logs the number of puts that were not durable in time, at most one line per second."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _NOWHERE: Final = -1
 
 
 class IndexAppender:
-    """Appends, cuts and syncs; all calls except :meth:`flush` and :attr:`files` are of one thread.
+    """Appends, cuts and syncs; one thread makes all calls except :meth:`flush` and :attr:`files`.
 
     The progress of the index follows from its entries: the offset of the last one, and the number
     of entries of that record. A record that is dispatched again adds only its missing keys.
@@ -71,7 +71,7 @@ class IndexAppender:
     def append(self, batch: RecordBatch) -> None:
         """Add the keys of a run of records, in log order; raises ``OSError``.
 
-        After an error the keys written so far are there, and the same run may be dispatched again.
+        After an error the keys written so far stay, and the same run may be dispatched again.
         """
         if len(batch) and batch.base_offset + batch.head(0)[0] < self._last_offset:
             known = (batch.base_offset + batch.starts).searchsorted(self._last_offset)

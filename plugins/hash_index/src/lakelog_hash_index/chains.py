@@ -37,8 +37,10 @@ def follow(
 ) -> tuple[int, int] | None:
     """Set ``heads`` to the newest of ``entries``, if compiled code finds that all are sound.
 
-    :param first: the number of the first one; ``last_offset``: the physical offset before it
-    :returns: the number of slots that were empty, and the last physical offset
+    :param first: the number of the first entry
+    :param last_offset: the physical offset in the entry before it
+    :returns: the number of slots that were empty, and the last physical offset; ``None`` if an
+        entry is not sound, or without compiled code
     """
     accelerator = current()
     if accelerator is None:

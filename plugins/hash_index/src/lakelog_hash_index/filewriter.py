@@ -31,7 +31,7 @@ _CHUNK: Final = 1 << 18
 
 
 class IndexFileWriter:
-    """Appends entries; all calls except :meth:`sync` are of one thread."""
+    """Appends entries; one thread makes all calls except :meth:`sync`."""
 
     def __init__(self, seen: IndexFile, file: File) -> None:
         self.seen = seen

@@ -1,4 +1,4 @@
-"""One index file as a reader sees it, through a read-only map."""
+"""Reads one index file, through a read-only map."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class IndexFile:
 
     @cached_property
     def map(self) -> mmap:
-        """All of its bytes, read-only."""
+        """All of its bytes, read-only; raises :class:`~lakelog.errors.ReadFailed`."""
         try:
             file = self._files.open(self.path)
             try:

@@ -60,16 +60,18 @@ class OwnerIndex:
     def _directory(self) -> Path:
         return self._context.path / INDEX_DIR
 
-    # --- what is there at open ---
+    # --- existing files at open ---
 
     def resume(self, minimum: int, end: int) -> int:
-        """The offset from which records must be dispatched again; includes that of the last key.
+        """The offset from which records must be dispatched again.
 
-        Files with an implausible header, and after an unclean stop damaged files that the
-        checkpoint does not cover, are moved to ``lakelog/quarantine/`` with all later ones, and so
-        is a file of a wrong length. The missing part is built again; if keys are missing between
-        files, from the first gap on. Raises :class:`~lakelog.errors.CorruptIndex` if all files have
-        the same other length, which other settings may have caused.
+        It is that of the last record with entries, or the recorded progress behind it.
+
+        The first bad file and all later ones are moved to ``lakelog/quarantine/``. A file is bad
+        if it has a wrong length or an implausible header. After an unclean stop, so is a damaged
+        file that the checkpoint does not cover. If keys are missing between files, all entries
+        from the first gap on are built again. Raises :class:`~lakelog.errors.CorruptIndex` if all
+        files have the same wrong length, which other settings may have caused.
         """
         self._minimum = minimum
         appender = self._appender

@@ -163,7 +163,7 @@ class ReaderIndex:
             self._memory.truncate(end_offset)
 
     def flush(self) -> None:
-        """Nothing to do: there are no own files."""
+        """Nothing to do: a reader writes no files."""
 
     def close(self) -> None:
         """Release the files and the memory."""

@@ -1,4 +1,4 @@
-"""Periodically records how far a log is indexed while records have no keys."""
+"""Periodically records the progress of an index while records have no keys."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Seeing:
             forget_seen(self._context.files, self._context.path)
 
     def passed(self, batch: RecordBatch, appender: IndexAppender) -> None:
-        """The keys of ``batch`` are in the index; raises ``OSError``."""
+        """Note that the keys of ``batch`` are in the index; raises ``OSError``."""
         start, size, _ = batch.head(-1)
         self._last = (batch.base_offset + start, size)
         self._note_behind(appender, EVERY_BYTES)
 
     def cut(self, end_offset: int) -> None:
-        """The log was cut at ``end_offset``; raises ``OSError``."""
+        """Note that the log was cut at ``end_offset``; raises ``OSError``."""
         self._last = None
         if self._noted > end_offset:
             self.begin(None)
@@ -59,7 +59,7 @@ class Seeing:
         self._note_behind(appender, AT_THE_END_BYTES)
 
     def _note_behind(self, appender: IndexAppender, least_bytes: int) -> None:
-        """Record progress after so many bytes without keys; raises ``OSError`` of a failed sync.
+        """Record progress after ``least_bytes`` without keys; raises ``OSError`` of a failed sync.
 
         After a failed sync nothing is recorded any more: dirty pages may never reach the disk.
         """

@@ -161,7 +161,7 @@ def _section(registry: Registry, settings: Settings, name: str, said: Mapping[st
 
 
 def _built(cls: type[Any], stated: Mapping[str, Any], hidden: Mapping[str, Any]) -> Any:
-    """:param stated: JSON values; keys that only another version has are ignored."""
+    """Build a section from the JSON values ``stated``; keys of another version are ignored."""
     hints, fields = hints_of(cls), keys_of(cls)
     values = {
         key: convert(value, hints[fields[key].name], "")

@@ -1,7 +1,7 @@
 """Requests to the process with the services, and the answers in that process.
 
 A client writes a request (see ``requests``), wakes the watch threads of all processes, and
-waits. It waits as long as the process that serves the request shows signs of life.
+waits. Its time limit begins anew whenever the heartbeat of the serving process advances.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lakelog_processes.requests import ReceivedRequest, SentRequest, asked, is_a
 _LOG: Final = logging.getLogger("lakelog")
 _LOOK_S: Final = 0.005
 _ANNOUNCED: Final = 10
-"""Wake the watch threads again every so many polls: a wake-up may have come too early."""
+"""Number of polls after which the watch threads are woken again: a wake-up may come too early."""
 HAND_OVER: Final = "hand_over"
 """The request to release the services; the manager of the store executes all others."""
 _RESULT: Final = "result"
@@ -46,7 +46,8 @@ class Asking:
     def __init__(self, files: FileSystem, log: OpenLog, timeout_ms: int) -> None:
         """Keep the collaborators.
 
-        :param timeout_ms: limit for the start of a request, and for silence while it is served
+        :param timeout_ms: limit for the start of a request, and for the time between two
+            heartbeats while it is served
 
         """
         self._files = files
@@ -165,7 +166,7 @@ class Answering:
             return  # closing here: the next process with the services serves it
         except OSError as error:
             request.answer({_ERROR: _packed(readable(error, self._path))})
-        except Exception as error:  # noqa: BLE001  # a plugin's too: it is the asker's
+        except Exception as error:  # noqa: BLE001  # of a plugin too: the client raises it
             request.answer({_ERROR: _packed(error)})
         else:
             said = attrs.asdict(result) if attrs.has(type(result)) else result

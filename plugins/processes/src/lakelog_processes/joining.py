@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("lakelog")
 _LOOK_S: Final = 0.005
 _SOON_S: Final = 5.0
-"""Seconds to release the services (queues are synced) before they are requested again."""
+"""Seconds between two requests for the services: their owner syncs its queues meanwhile."""
 
 
 @attrs.define(eq=False)
@@ -69,6 +69,10 @@ class JoinedLog:
         """Open the log, and let other processes join.
 
         :param lock: a membership that keeps others from joining; released on failure
+
+        Raises :class:`~lakelog.errors.StoreLocked` for a staged writer,
+        :class:`~lakelog.errors.StoreError` if the settings in the shared page are damaged, and the
+        errors of :func:`~lakelog_processes.agreeing.agreed`.
         """
         files, path, registry = prepared.files, prepared.path, prepared.registry
         try:
@@ -213,7 +217,7 @@ class JoinedLog:
     def close(self) -> None:
         """Leave the store; the last process closes it as its owner does.
 
-        If this process has the services, its other parts do that.
+        If this process has the services, its other parts close the store.
         """
         self._is_closing = True
         if self._thread is not None:
@@ -229,7 +233,7 @@ class JoinedLog:
             log.lock.take_services()
             parts = serving_parts(self.prepared, log)
         except BaseException:
-            log.leave()  # the next open recovers what is missing
+            log.leave()  # the next open recovers the store
             raise
         parts.close()
 

@@ -42,7 +42,7 @@ class SentRequest:
             raise
 
     def takers(self) -> int:
-        """How many processes have begun to serve it."""
+        """Number of processes that have begun to serve it."""
         return sum(TAKEN in each for each in _lines(self._file)[1:])
 
     def answer(self) -> dict[str, Any] | None:
@@ -139,7 +139,7 @@ def _is_dead(files: FileSystem, file: File) -> bool:
     """Whether its client is gone; the file is removed then."""
     if not set_lock(file, 0, fcntl.F_WRLCK):
         return False
-    # Under the lock: a client that is creating the file notices, and starts again.
+    # Under the lock: a client that is just creating the file finds it unlinked, and starts again.
     _remove(files, file)
     return True
 
@@ -150,7 +150,7 @@ def _remove(files: FileSystem, file: File) -> None:
 
 
 def _locked(files: FileSystem, folder: Path) -> File:
-    """A new file, locked before it could be taken for that of a dead client."""
+    """A new file, locked by this client; one that was removed as a dead client's is replaced."""
     while True:
         file = files.open(folder / f"{_PREFIX}{os.urandom(8).hex()}", write=True, create=True)
         try:

@@ -36,7 +36,7 @@ _SHARED: Final = (
     *("cleaner", "disk_watcher", "archive"),
 )
 _DIGEST_BYTES: Final = 4
-"""Long enough to tell two values apart, too short to recover a secret."""
+"""Long enough to distinguish two values, too short to recover a secret."""
 
 
 def told(registry: Registry, settings: Settings) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def parted(section: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def digest(value: object, salt: str) -> str:
-    """A short hash that tells ``value`` from others without revealing it."""
+    """A short hash in hex that distinguishes ``value`` from others without revealing it."""
     from hashlib import blake2b  # slow to import
 
     made = blake2b(digest_size=_DIGEST_BYTES, salt=bytes.fromhex(salt))

@@ -17,7 +17,8 @@ _MICROSECONDS_FROM: Final = 10**14
 def time_ms(name: str, value: Any) -> int:
     """``value`` as a time in ms since 1970, from 0 to :data:`FOREVER_MS`.
 
-    Refuses values that can only be seconds, microseconds or nanoseconds.
+    Raises ``TypeError`` for another type, and ``ValueError`` for a value that can only be seconds,
+    microseconds or nanoseconds.
     """
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise wrong_type(name, value, "milliseconds since 1970, as int(time.time() * 1000)")
@@ -34,7 +35,7 @@ def time_ms(name: str, value: Any) -> int:
 
 
 def text(name: str, value: Any, example: str) -> str:
-    """``value``, if it is a non-empty ``str``."""
+    """``value``, if it is a non-empty ``str``; else raises ``TypeError`` or ``ValueError``."""
     if not isinstance(value, str):
         raise wrong_type(name, value, f"a str such as {example!r}")
     if not value:

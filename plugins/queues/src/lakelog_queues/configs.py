@@ -1,4 +1,8 @@
-"""Topics and groups in RocketMQ's files of ``config/``, changed by one process at a time."""
+"""Topics and groups in RocketMQ's files of ``config/``, changed by one process at a time.
+
+All functions that change a file raise :class:`~lakelog.errors.CorruptConfig` if it cannot be
+parsed, and :class:`~lakelog.errors.StoreError` if it cannot be read or written.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +53,8 @@ def topics_of(files: FileSystem, path: Path) -> dict[str, TopicConfig]:
 def set_topic(files: FileSystem, path: Path, topic: str, queues: int, permission: int) -> None:
     """Add a topic to ``config/topics.json``, or change it; durable on return.
 
+    :param queues: number of queues for reading and for writing
     :param permission: sum of 4 (read) and 2 (write)
-
-    All functions that change a file raise :class:`~lakelog.errors.CorruptConfig` if it cannot be
-    parsed, and :class:`~lakelog.errors.StoreError` if it cannot be read or written.
     """
     _change_topic(
         files,

@@ -25,7 +25,7 @@ class QueueParts:
     """Finds messages in one role of a store.
 
     :ivar offsets: the committed offsets of consumer groups
-    :ivar waits: how far the dispatchers are, and waiting for them
+    :ivar waits: the progress of the dispatchers, and waits for it
     """
 
     log: DispatchedLog
@@ -35,7 +35,7 @@ class QueueParts:
 
     @cached_property
     def finder(self) -> Finder:
-        """The finder of messages, built at the first query, as most writers make none."""
+        """The finder of messages, built at the first query, since most writers run none."""
         from lakelog_queues.finding.finder import Finder
 
         log, entries = self.log, self.log.settings.section("consume-queue").file_entries

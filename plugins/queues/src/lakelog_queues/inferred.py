@@ -1,4 +1,4 @@
-"""Settings of queues that their files show."""
+"""Infers settings of queues from the lengths of their files."""
 
 from __future__ import annotations
 

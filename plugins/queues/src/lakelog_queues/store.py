@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 class Store(LogStore):
     """An open store; made by :func:`lakelog.open`, closed by :meth:`close` or ``with``.
 
-    Thread-safe. The finder is built at the first query. All methods that
-    read raise :class:`~lakelog.errors.ReadFailed` where a file cannot be read.
+    Thread-safe. The finder is built at the first query. All methods that read raise
+    :class:`~lakelog.errors.ReadFailed` if a file cannot be read.
     """
 
     _lookups: Lookups = NO_LOOKUPS
@@ -107,8 +107,11 @@ class Store(LogStore):
 
         :param max_bytes: limit for the size of their records; one message is always returned
         :param tags: ``"TagA || TagB"``; ``None`` and ``"*"`` match all
-        :param wait_ms: how long to wait for a message at the end of the queue
+        :param wait_ms: longest wait for a message at the end of the queue
         :returns: the messages, RocketMQ's status, and the next offset to read
+
+        Raises ``TypeError`` for arguments of a wrong type, and ``ValueError`` for a queue id below
+        0, ``max_messages`` below 1, or ``tags`` without a tag.
         """
         if type(wait_ms) is int and not wait_ms:
             getter = self._find.getter
@@ -237,7 +240,7 @@ class Store(LogStore):
 
     @reads
     def queues(self, topic: str | None = None) -> list[QueueInfo]:
-        """Every queue, or those of one topic: its kind and where it begins and ends."""
+        """All queues, or the queues of one topic: kind, first and next queue offset of each."""
         return self._find.lists.infos(topic)
 
     @reads
@@ -277,6 +280,8 @@ class Store(LogStore):
         """The queue offset for a store time in ms since 1970.
 
         ``lower`` is the first message at or after it, ``upper`` the last one at or before it.
+
+        Raises ``ValueError`` for an unknown boundary, and for a time that is not in milliseconds.
         """
         found = self._lookups.offset_by_time(topic, queue_id, timestamp_ms, boundary)
         if found is not None:
@@ -306,7 +311,11 @@ class Store(LogStore):
     ) -> list[StoredMessage]:
         """Messages with a key or a unique key (``UNIQ_KEY``), newest first.
 
-        Raises :class:`~lakelog.errors.MissingIndex` without a key index.
+        :param since_ms: earliest store time, in ms since 1970
+        :param until_ms: latest store time, inclusive
+
+        Raises :class:`~lakelog.errors.MissingIndex` without a key index, and ``ValueError`` for a
+        key with a space or for times that are not in milliseconds.
         """
         found = self._lookups.query(topic, key, since_ms, until_ms, max_messages)
         if found is not None:
@@ -349,6 +358,9 @@ class Store(LogStore):
         :param queue_ids: the queues to read; ``None`` is all of the topic
         :param start: where a new group begins: ``latest``, ``earliest`` or a time
         :param commit: ``explicit``, or ``batch``: each poll commits the messages of the one before
+
+        Raises :class:`~lakelog.errors.SettingsError` for an invalid value, and
+        :class:`~lakelog.errors.StoreReadOnly` for ``batch`` in a store opened for reading.
         """
         from lakelog_queues.consumers.consumer import Consumer
 
@@ -379,12 +391,16 @@ class Store(LogStore):
         :param filter: an SQL92 expression over properties, such as ``"a > 5 AND region = 'eu'"``
         :param start: where a new group begins: ``latest``, ``earliest`` or a time
         :param orderly: hand out the messages of each queue one after the other
-        :param broadcast: the name of a consumer that gets every message and shares with nobody
+        :param broadcast: the name of a consumer that gets every message, and shares no queue
         :param invisible_ms: time within which a message is to be acknowledged
         :param max_attempts: hand-outs after which a message goes to ``%DLQ%group``; ``None`` is the
             limit of the group, 17 by default; with ``orderly`` and ``broadcast`` it is none
         :param commit_interval_ms: interval at which the group's offsets are committed
         :param idle_ms: a member that has not polled for so long gets no queues
+
+        Raises :class:`~lakelog.errors.StoreReadOnly` in a store opened for reading, and
+        :class:`~lakelog.errors.SettingsError` for an invalid value, or if a living member has
+        another subscription.
         """
         from lakelog_queues.groups.consumer import GroupAccess, GroupConsumer
         from lakelog_queues.groups.options import GroupOptions

@@ -1,4 +1,4 @@
-"""A store in an event loop: verbs, order, cancellation, groups, and a loop that never stops."""
+"""A store in an event loop: methods, order, cancellation, groups; the loop is never blocked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SMALL: dict[str, Any] = {
 
 
 def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run a test in a loop that notes callbacks which took long."""
+    """Run a test in a loop that logs slow callbacks."""
 
     @wraps(test)
     def run(**given: Any) -> None:
@@ -49,7 +49,7 @@ def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 @pytest.fixture(autouse=True)
 def loop_never_stops(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """No callback of any test here may be slow: asyncio's debug mode says which is."""
+    """No callback of any test here may be slow: asyncio's debug mode logs slow ones."""
     with caplog.at_level(logging.WARNING, "asyncio"):
         yield
     slow = [each.getMessage() for each in caplog.records if each.name == "asyncio"]
@@ -100,7 +100,7 @@ async def test_many_tasks_put_at_once(tmp_path: Path, mode: str, flush: str) -> 
 
 
 def test_puts_go_on_while_the_other_process_closes(tmp_path: Path) -> None:
-    """Nobody waits for a successor, and none is lost."""
+    """No put waits for a successor, and none is lost."""
     other = open_small(tmp_path)
 
     async def work() -> None:

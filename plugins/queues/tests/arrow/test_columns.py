@@ -1,4 +1,4 @@
-"""Arrow columns say what the messages say, one by one."""
+"""Arrow columns have the values of the messages, one by one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MESSAGES = st.builds(
 
 
 def row_of(message: StoredMessage) -> dict[str, Any]:
-    """What a row must say, by the scalar path."""
+    """The expected row, by the scalar path."""
     return {
         "topic": message.topic,
         "queue_id": message.queue_id,
@@ -161,7 +161,7 @@ def test_times_that_microseconds_cannot_hold_are_cut() -> None:
     assert made.to_pylist() == [(2**63 - 1) // 1000 * 1000]
 
 
-# --- property strings in one table give the values that each of them gives ---
+# --- property strings in one table have the values of each string alone ---
 
 
 ROWS = st.integers(1, 14).flatmap(

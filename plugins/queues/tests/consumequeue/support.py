@@ -1,4 +1,4 @@
-"""Queues over a folder of a test, and what a reader finds in them."""
+"""Queues over a folder of a test, and their content for a reader."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def queues(
 
 
 def keep_log(path: Path, *batches: RecordBatch) -> None:
-    """Put records into a log's first segment, and make the folder in which marks are kept."""
+    """Write records into the first segment of a log, and create the folder of the marks."""
     (path / OWN_DIR).mkdir(parents=True, exist_ok=True)
     (path / COMMITLOG_DIR).mkdir(exist_ok=True)
     segment = path / COMMITLOG_DIR / segment_name(0)

@@ -72,7 +72,7 @@ def on_disk(folder: Path) -> dict[str, bytes]:
 
 
 def more(rows: list[Row], sizes: list[tuple[int, int]]) -> list[Row]:
-    """Rows that follow, with a gap of a byte between records of the log."""
+    """Further rows, with a gap of a byte between the records of the log."""
     found = list(rows)
     for size, count in sizes:
         offset = found[-1][0] + found[-1][1] + 1 if found else 3
@@ -105,7 +105,7 @@ def test_files_and_answers_are_those_of_a_plain_model(
         for step in steps:
             if isinstance(step, list):
                 new = more(rows, step)
-                append(queue, rows[-3:] + new)  # a run that comes again in part
+                append(queue, rows[-3:] + new)  # a run of which a part is dispatched again
                 rows += new
             elif step == "again":
                 append(queue, rows)

@@ -74,7 +74,7 @@ def log_reader(path: Path) -> LogReader:
 
 
 def missing(reader: LogReader, made: ConsumeQueues, end: int) -> list[str]:
-    """Which queues do not hold exactly what the log says, up to ``end``."""
+    """The queues that differ from the log up to ``end``, in words."""
     expected: dict[tuple[str, int], list[int]] = defaultdict(list)
     for piece in reader.pieces(0, end):
         if isinstance(piece, RecordBatch):
@@ -127,7 +127,7 @@ def test_a_reader_beside_an_owner_reads_the_end_of_the_log_only(
     dispatched.clear()
     with lakelog.open(tmp_path, mode="read", **SETTINGS) as store:
         assert sum(info.max_offset for info in store.queues()) == COUNT
-    assert sum(dispatched) > COUNT * 4000  # of an owner that crashed, nothing is known
+    assert sum(dispatched) > COUNT * 4000  # after a crash of the owner, the whole log is dispatched
 
 
 def test_an_owner_that_is_not_done_with_its_queues_does_not_say_so(

@@ -1,4 +1,4 @@
-"""The queues keep the contract of dispatchers; how a store comes to them, and their settings."""
+"""The queues keep the contract of dispatchers; how a store gets them, and their settings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_they_can_be_read(tmp_path: Path) -> None:
     assert check_object(queues(tmp_path), QueueReader) is None
 
 
-# --- how a store comes to them ---
+# --- how a store gets them ---
 
 
 FILES = RealFileSystem()
@@ -69,7 +69,7 @@ def test_what_is_asked_for_depends_on_what_was_synced(
     if not kept:  # as in a store that only RocketMQ wrote
         (tmp_path / "lakelog" / "queues.json").unlink()
     again = made(tmp_path)
-    (tmp_path / "abort").touch()  # as an owner does before it lets its dispatchers look
+    (tmp_path / "abort").touch()  # as an owner does before its dispatchers resume
     assert again.resume(0, 2000) == start
     again.close()
 
@@ -97,7 +97,7 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
         attrs.evolve(ConsumeQueueSettings(), **wrong)
 
 
-# --- sizes told by the files of queues ---
+# --- sizes by the lengths of queue files ---
 
 
 def _write(folder: Path, *files: tuple[int, int]) -> None:

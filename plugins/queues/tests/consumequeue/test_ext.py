@@ -40,7 +40,7 @@ def longs(values: object) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def expected_files(units: list[tuple[int, int]]) -> dict[str, bytes]:
-    """What RocketMQ's rules make of units appended one after another."""
+    """The files of these units by RocketMQ's rules."""
     found: dict[str, bytes] = {}
     for at in range(0, len(units), 5):
         data = b"".join(HEAD.pack(20, *unit, 0) for unit in units[at : at + 5])

@@ -1,4 +1,4 @@
-"""What is durable when, and what the checkpoint says of it."""
+"""The durability of queues over time, and the times in the checkpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import until
 
 
 class Watched(SeenFiles):
-    """Fails where a test says so, or does something before the next sync of a file."""
+    """Fails on request of a test, or calls a function before the next sync of a file."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Watched(SeenFiles):
 
     @property
     def folders(self) -> list[Path]:
-        """Those that were synced."""
+        """The folders that were synced."""
         return [path for call, path in self.seen if call == "sync_dir"]
 
 
@@ -59,7 +59,7 @@ def logics_ms(path: Path) -> int:
 
 
 def test_files_that_are_cut_off_are_durably_gone(tmp_path: Path, files: Watched) -> None:
-    """A power cut must not bring units of a record back that the log has lost."""
+    """After a power cut, units of records that the log has lost must not return."""
     made = queues(tmp_path, files=files)
     made.dispatch(plain("t", range(25)))
     made.truncate(2000)
@@ -139,7 +139,7 @@ def test_a_failed_sync_is_remembered_and_moves_no_checkpoint(
         made.flush()
     with pytest.raises(StoreFailed):
         made.dispatch(plain("t", range(5, 6), 1000))
-    with pytest.raises(StoreFailed):  # so that the stop is no clean one
+    with pytest.raises(StoreFailed):  # then the stop is not clean
         made.close()
     assert (files.synced, logics_ms(tmp_path)) == ([], 0)
 
@@ -160,7 +160,7 @@ def test_the_clock_flushes_too(tmp_path: Path, thorough_ms: int, moved: bool) ->
     made.close()
 
 
-@pytest.mark.parametrize("interval_ms", [1, 3_600_000])  # much of it does not wait for the clock
+@pytest.mark.parametrize("interval_ms", [1, 3_600_000])  # enough bytes are due at once
 @pytest.mark.parametrize(("thorough_bytes", "moved"), [(100, True), (1 << 20, False)])
 def test_much_that_was_dispatched_is_flushed_before_its_time(
     tmp_path: Path, thorough_bytes: int, moved: bool, interval_ms: int
@@ -201,7 +201,7 @@ def test_few_changed_pages_can_wait(tmp_path: Path, files: Watched) -> None:
 def test_what_is_dispatched_during_a_sync_is_not_taken_for_durable(
     tmp_path: Path, files: Watched
 ) -> None:
-    """Its file may have been synced before: list and checkpoint follow with the next sync."""
+    """Its file may have been synced before; list and checkpoint cover it after the next sync."""
     (tmp_path / OWN_DIR).mkdir()
     made = queues(tmp_path, files=files)
     made.dispatch(plain("t", range(5)))

@@ -1,4 +1,4 @@
-"""Topics that cannot name a folder stop nothing, and escape from nowhere; topics of batches."""
+"""Topics that cannot name a folder stop no dispatch, and create no folder; topics of batches."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_light_queues_are_names_too(tmp_path: Path) -> None:
 
 
 def _batch(log: bytes) -> RecordBatch:
-    """Records as a scan hands them over, whatever their topics are."""
+    """Records as a scan returns them, whatever their topics are."""
     starts, at = [], 0
     while at < len(log):
         starts.append(at)
@@ -90,7 +90,7 @@ def _batch(log: bytes) -> RecordBatch:
 
 
 def _of_version_2(topic: str) -> bytes:
-    """A record whose topic is as long as two bytes can say."""
+    """A record with a length of the topic in two bytes."""
     raw = record("", b"", b"x")
     raw = raw[:4] + struct.pack(">I", MAGIC_V2 & 0xFFFFFFFF) + raw[8:-3]
     raw += len(topic).to_bytes(2, "big") + topic.encode() + bytes(2)

@@ -1,4 +1,4 @@
-"""What becomes of queues on disk: places, damage, restarts, truncation, and what comes again."""
+"""Queues on disk: places, damage, restarts, truncation, and records dispatched again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def stored(store: Path, count: int = 25, first: int = 0) -> None:
 
 
 def held(folder: Path) -> int:
-    """How many descriptors of files in ``folder`` are open; those of other tests do not count."""
+    """Number of open descriptors of files in ``folder``, without those of other tests."""
     return len(open_in(folder))
 
 
@@ -115,8 +115,8 @@ def test_the_first_offset_follows_the_log(tmp_path: Path) -> None:
     ("stated", "taken"),
     [
         ([0, 1, 2], [0, 1, 2]),
-        ([0, 1, 5, 6], [0, 1, 2, 3]),  # more are missing than fit in between: at the end
-        ([0, 1, 1, 2], [0, 1, 2, 3]),  # the place is taken: everything can be found all the same
+        ([0, 1, 5, 6], [0, 1, 2, 3]),  # more are missing than fit in between: placed at the end
+        ([0, 1, 1, 2], [0, 1, 2, 3]),  # the place is taken: placed at the end, and found
         ([3, 4, 1, 5], [0, 1, 2, 3]),
         ([0, 1, 0, 3], [0, 1, 2, 3]),
     ],
@@ -188,7 +188,7 @@ def test_light_queues(
 @pytest.mark.parametrize(
     ("at", "data", "end"),
     [
-        (0, b"\xff" * 8, 22),  # with its neighbour: which of two is wrong is not known
+        (0, b"\xff" * 8, 22),  # its neighbour too: it is not known which of the two is wrong
         (0, bytes(8), 22),
         (0, (9_999).to_bytes(8, "big"), 23),
         (8, bytes(4), 23),

@@ -1,4 +1,4 @@
-"""A store that is open for reading: what files lack stands in memory, and no file changes."""
+"""A store open for reading: missing units are in memory, and no file changes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_units_behind_the_end_of_the_log_are_not_seen(tmp_path: Path) -> None:
     owned(tmp_path, 25).close()
     before = files_of(tmp_path)
     reader = queues(tmp_path, read_only=True)
-    assert reader.resume(0, 2200) == 0  # somebody is writing: nothing in the last batch is sure
+    assert reader.resume(0, 2200) == 0  # an owner may be writing: the last batch may be incomplete
     assert offsets(reader) == [200 * at for at in range(11)]
     reader.dispatch(plain("t", range(11, 13), 2200))
     assert offsets(reader) == [200 * at for at in range(13)]

@@ -1,4 +1,4 @@
-"""Places of lost records lead to the record that a repair put in the place of damage."""
+"""Units of lost records lead to the record that a repair put in place of the damage."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def both(offset: int, size: int, number: int) -> RecordBatch:
 
 
 def mended(path: Path, lost: int, *, minimum: int = 0) -> ConsumeQueues:
-    """Five records, one in the place of as many as were lost, then three."""
+    """Five records, one in place of all ``lost`` ones, then three."""
     made = opened(path, minimum=minimum)
     made.dispatch(plain("t", range(5)))
     made.dispatch(replacement(1000, lost * 200))
@@ -50,7 +50,7 @@ def mended(path: Path, lost: int, *, minimum: int = 0) -> ConsumeQueues:
 
 
 def raw(path: Path, first: int, count: int) -> list[tuple[int, int, int]]:
-    """Units as they stand in the files, which have ten each."""
+    """Units as in the files, which have ten units each."""
     files = sorted((path / "consumequeue" / "t" / "0").iterdir())
     data = b"".join(each.read_bytes() for each in files)[first * 20 : (first + count) * 20]
     found: list[tuple[int, int, int]] = np.frombuffer(data, ">i8,>i4,>i8").tolist()
@@ -97,7 +97,7 @@ def test_both_in_one_run(tmp_path: Path) -> None:
 
 
 def test_a_crash_forgets_no_more_than_others_do(tmp_path: Path) -> None:
-    """Several units of one record are in the order of the log: none is built again."""
+    """Several units of one record count as ordered: none is built again."""
     made = mended(tmp_path, 7)
     made.close()
     again = queues(tmp_path, clean=False)
@@ -107,7 +107,7 @@ def test_a_crash_forgets_no_more_than_others_do(tmp_path: Path) -> None:
 
 
 def test_a_crash_left_the_first_ones_only(tmp_path: Path) -> None:
-    """The record behind takes the place that it states, and not the one behind these."""
+    """The next record takes the place that it states, and not the one after these units."""
     made = mended(tmp_path, 25)
     before = raw(tmp_path, 0, 33)
     made.close()
@@ -219,14 +219,14 @@ def test_one_that_leads_to_another_length_is_wrong(tmp_path: Path) -> None:
     assert len(problems(tmp_path, *log)) == 1
 
 
-# --- places of records that nothing was put in the place of: fillers stand there ---
+# --- places of lost records without a replacement: they have fillers ---
 
 
 LOST = bytes(8) + b"\x7f\xff\xff\xff" + bytes(8)
 
 
 def holed(path: Path, lost: int = 2000, *, read_only: bool = False) -> ConsumeQueues:
-    """Five records, then as many lost ones, then three."""
+    """Five records, then ``lost`` lost ones, then three."""
     made = queues(path, read_only=read_only)
     made.resume(0, 0)
     made.dispatch(plain("t", range(5)))

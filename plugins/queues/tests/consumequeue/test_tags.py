@@ -1,4 +1,4 @@
-"""Tags codes agree with Java's hash of what a dictionary of properties says."""
+"""Tags codes are Java's hash of the tags in a dictionary of properties."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reference_hash(text: str) -> int:
 
 
 def reference_code(properties: str) -> int:
-    """As RocketMQ takes a property string apart: a piece without a name or value is passed over."""
+    """As RocketMQ parses a property string: a piece without a name or value is skipped."""
     code = 0
     for piece in properties.split("\x02"):
         name, _, value = piece.partition("\x01")

@@ -1,4 +1,4 @@
-"""Queues in memory, with the answers that a store would give."""
+"""Queues in memory, with the results of a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer reads, in which order, and what it remembers."""
+"""The messages that a consumer reads, their order, and its committed offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The offsets of all groups, from many threads, at once durable or a little later."""
+"""The offsets of all groups, committed by many threads, durable at once or at an interval."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Members in processes of their own, which note each step in one file.
+"""Members in separate processes, which record each step in one file.
 
 Each line is one ``write`` to a file opened with ``O_APPEND``, so that the file has one order of all
-processes. A step is noted before the call that makes it, except for a message that was taken.
+processes. A step is recorded before its call, except for a message that was taken.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Step:
 
 
 class Notes:
-    """The file, as one process writes it."""
+    """Writes the file, in one process."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)

@@ -51,7 +51,7 @@ def drain(*consumers: GroupConsumer, count: int, most: int = 8) -> list[Delivery
 
 @attrs.define
 class Clock:
-    """A clock of groups that moves only when told."""
+    """A clock of groups that only a test advances."""
 
     ms: int = 1_000_000
 

@@ -54,7 +54,7 @@ def a_round(path: Path, seed: int, *, members: int, kills: int, messages: int, *
 
 
 def check_end(path: Path, options: dict[str, Any], messages: int) -> None:
-    """Whoever comes last finds no more than what the dead had in their hands, and commits all."""
+    """The last member gets only messages that dead members had, and commits all."""
     with open_store(path) as store, store.subscribe("g", "t", **options) as last:
         topics = ["t", "%RETRY%g"]
 

@@ -14,7 +14,7 @@ from plugins.queues.tests.groups.support import Clock, fill, open_store
 
 
 def hand_outs(store: Store, max_attempts: int | None = None) -> int:
-    """How often a message that fails each time is handed out, before it is a dead letter."""
+    """Number of hand-outs of a message that always fails, before it is a dead letter."""
     count, clock = 0, Clock()
     with store.subscribe("g", "t", start="earliest", max_attempts=max_attempts) as member:
         clock.set_for(member)

@@ -1,4 +1,4 @@
-"""Any order of polls, outcomes, time-outs, joins, leaves and deaths keeps a group's promises."""
+"""Any order of polls, outcomes, time-outs, joins, leaves and deaths keeps the guarantees."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ STEPS = st.lists(
 
 @attrs.define
 class Group:
-    """A group over queues in memory, and what its members hold.
+    """A group over queues in memory, and the messages that its members have.
 
-    :ivar until: when each message may be handed out again, in ms
+    :ivar until: time in ms from which each message may be handed out again
     """
 
     path: Path
@@ -61,7 +61,7 @@ class Group:
         return a_table(self.path)
 
     def member(self, number: int) -> GroupConsumer:
-        """The member of this number; it joins if it is not there."""
+        """The member of this number; it joins if it is not a member yet."""
         if number not in self.members:
             options = GroupOptions.of(
                 *("g", "T"), start="earliest", orderly=self.orderly, invisible_ms=INVISIBLE_MS
@@ -72,7 +72,7 @@ class Group:
             )
             self.members[number] = GroupConsumer(options, access)
             self.held[number] = []
-        self.members[number]._turn_at = 0.0  # sees the others at once
+        self.members[number]._turn_at = 0.0  # checks the other members at once
         return self.members[number]
 
     def get(
@@ -126,7 +126,7 @@ class Group:
                     self.until[place] = 0
 
     def kill(self, number: int, _: int) -> None:
-        """As the end of its process: locks and connection are gone, and nothing else happens."""
+        """End a member like a kill: its locks and its connection end, and nothing else happens."""
         if number in self.members:
             dead = self.members.pop(number)
             dead._closed = True
@@ -143,7 +143,7 @@ class Group:
             assert {(queue, offset) for offset in range(at)} <= self.acknowledged
 
     def finish(self) -> None:
-        """One member that lives on gets all that is left."""
+        """A remaining member gets all remaining messages."""
         for number in range(1, MEMBERS):
             self.kill(number, 0)
         for _ in range(100):

@@ -1,4 +1,4 @@
-"""Queues in memory over a real store: where its records are, found by scanning it."""
+"""Queues in memory over a real store, with the places of its records by a scan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Unit = tuple[int, int, int, int, int]
 
 
 class QueuesInMemory:
-    """A :class:`~lakelog.interfaces.QueueReader` over lists of units, which tests may spoil."""
+    """A :class:`~lakelog.interfaces.QueueReader` over lists of units, which tests may change."""
 
     def __init__(self, kind: str = "SimpleCQ") -> None:
         self.of: dict[Queue, list[Unit]] = {}
@@ -29,7 +29,7 @@ class QueuesInMemory:
         self._kind = kind
 
     def take_in(self, store: Store) -> None:
-        """Look at the whole log again."""
+        """Read the whole log again."""
         self.of.clear()
         for each in store.scan():
             if is_queued(each.sys_flag):
@@ -77,7 +77,7 @@ def log_of_store(store: Store) -> LogReader:
 
 
 def put_numbered(store: Store, count: int, topic: str = "t", **more: object) -> None:
-    """Messages of about 300 bytes whose bodies start with their number."""
+    """Put messages of about 300 bytes whose bodies start with their number."""
     messages = [
         Message(topic, b"%06d" % number + b"." * 150, queue_id=0, **more)  # type: ignore[arg-type]  # any field by name
         for number in range(count)

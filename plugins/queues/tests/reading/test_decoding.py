@@ -1,4 +1,4 @@
-"""Bodies that an append callback stores otherwise come back as they were put, by every way."""
+"""Bodies that an append callback changes are restored by all ways of reading."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from lakelog.interfaces import Factory, Kind
 from lakelog.message import StoredMessage
 
 COUNT: Final = 700
-"""More than are read one by one."""
+"""More messages than are read one by one."""
 BODIES: Final = [b"%04d " % at * 100 if at % 3 else b"%04d" % at for at in range(COUNT)]
-"""Some of them so short that they are stored as they are."""
+"""Bodies; some are so short that they are stored unchanged."""
 GIVEN: Final[dict[str, Any]] = {
     "plugins": None,
     "append": "compress",
@@ -47,7 +47,7 @@ def offers(make: Callable[[Any, Any], Any], name: str = "compress") -> Any:
 
 
 def opened(path: Path, *more: object, **given: Any) -> Store:
-    """With what is installed, which finds messages by key, and our callback."""
+    """Open a store with the installed plugins, the key index and the callback of these tests."""
     import lakelog_hash_index.plugin as index
 
     return lakelog.open(path, **{**GIVEN, "plugins": [index, *(more or (compressing,))], **given})
@@ -210,11 +210,11 @@ def test_verify_recovery_and_rebuild_look_at_the_stored_bytes(tmp_path: Path) ->
         assert len(store.query("t", "k", max_messages=COUNT)) == COUNT
 
 
-# --- what a callback does wrong ----------------------------------------------------------------
+# --- faults of a callback ----------------------------------------------------------------------
 
 
 def wrong(answer: Callable[[Sequence[StoredMessage]], Any]) -> Any:
-    """A plugin whose callback decodes so."""
+    """A plugin whose callback decodes by ``answer``."""
 
     def make(settings: Any, context: Any) -> Compressing:
         made = Compressing(settings, context)
@@ -229,7 +229,7 @@ def refusing(messages: Sequence[StoredMessage]) -> Any:
 
 
 def nothing(messages: Sequence[StoredMessage]) -> Any:
-    """Gives none back."""
+    """Return no message."""
 
 
 def halved(messages: Sequence[StoredMessage]) -> Any:

@@ -21,7 +21,7 @@ from plugins.queues.tests.reading.support import QueuesInMemory, getter_of
 
 
 class Live:
-    """A store whose queues are dispatched when it is told so."""
+    """A store whose queues are dispatched on request of a test."""
 
     def __init__(self, store: Store, *, polled: bool) -> None:
         self.queues, self.store, self.count = QueuesInMemory(), store, 0

@@ -89,7 +89,7 @@ def test_what_is_gone_is_being_removed(
         minimum = left.min_offset
         gone = sum(unit[1] < minimum for unit in queues.of["t", 0])
         assert 0 < gone < COUNT
-        late = QueueGetter(queues, left._reader, lambda: 0)  # it went after the bounds were asked
+        late = QueueGetter(queues, left._reader, lambda: 0)  # deleted after the bounds were read
         assert numbers(late.get("t", 0, 0)) == list(range(gone, gone + 32))
         del queues.of["t", 0][gone:]
         assert told(late.get("t", 0, 3)) == (S.MESSAGE_WAS_REMOVING, gone, 0, gone)
@@ -307,7 +307,7 @@ def test_a_damaged_record_is_passed_over(
 
 
 class OfBatches(QueuesInMemory):
-    """Gives what a queue of batches gives: from the unit that holds an offset on."""
+    """Reads like a queue of batches: from the unit that holds an offset on."""
 
     def units(self, queue: tuple[str, int], first: int, count: int) -> Units:
         starts = [unit[0] for unit in self.of[queue] if unit[0] <= first]
@@ -343,7 +343,7 @@ def test_columns_equal_messages(getter: QueueGetter, offset: int, count: int, mo
     assert (columns.min_offset, columns.max_offset) == (messages.min_offset, messages.max_offset)
 
 
-# --- a queue with empty places in its middle, more of them than one call looks at ---
+# --- a queue with empty places in its middle, more of them than one call examines ---
 
 
 QUEUE = ("t", 0)
@@ -351,7 +351,7 @@ HOLE = 5000
 
 
 class HoledQueues(QueuesInMemory):
-    """The first 20 units, a hole, then the others; a read in the hole goes on behind it."""
+    """The first 20 units, a hole, then the others; a read in the hole continues after it."""
 
     def take_in(self, store: Store) -> None:
         super().take_in(store)

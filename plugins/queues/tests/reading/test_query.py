@@ -1,4 +1,4 @@
-"""Messages by key, where what an index points to is checked; and the list of queues."""
+"""Messages by key, with the check of the index's results; and the list of queues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plugins.queues.tests.reading.support import QueuesInMemory, log_of_store
 
 
 class Index:
-    """Points to given places for every key, then fails if told to."""
+    """Yields given offsets for every key; then fails if it is broken."""
 
     def __init__(self, offsets: Sequence[int], *, broken: bool = False) -> None:
         self._offsets = offsets
@@ -98,7 +98,7 @@ def test_without_an_index(store: Store) -> None:
             call("t", "a")
 
 
-# --- which queues there are, in Java's order ---
+# --- the list of queues, in Java's order ---
 
 
 def test_queues_in_the_order_of_utf16() -> None:

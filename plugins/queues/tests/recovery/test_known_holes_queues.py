@@ -1,7 +1,7 @@
-"""What RocketMQ's users met when queues and log did not agree; each test is named after an issue.
+"""Reports of RocketMQ's users about queues that did not agree with the log; one test per issue.
 
-Numbers are those of apache/rocketmq's issues. Each test brings about the disorder that the issue
-tells of, or its like, and shows that all messages of the log are found, and no others.
+Numbers refer to apache/rocketmq's issues. Each test creates the fault that the issue
+describes, or a similar one, and shows that all messages of the log are found, and no others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def opened(path: Path, **more: Any) -> Store:
 
 
 def crashed(path: Path, count: int = COUNT) -> list[PutResult]:
-    """A store in which nothing of the queues was synced by lakelog when its owner died."""
+    """A store whose owner died before lakelog had synced any queue."""
     with opened(path) as store:
         results = fill(store, count)
     (path / "lakelog" / "queues.json").unlink()
@@ -65,7 +65,7 @@ def queue_file(path: Path, number: int) -> Path:
 
 
 def lose_units(path: Path, first: int) -> None:
-    """Units from ``first`` on never reached the disk."""
+    """Remove units from ``first`` on, as if they had never reached the disk."""
     for file in sorted(queue_file(path, 0).parent.iterdir()):
         kept = max(0, first * UNIT_BYTES - int(file.name))
         if kept < FILE_BYTES:
@@ -73,7 +73,7 @@ def lose_units(path: Path, first: int) -> None:
 
 
 def cut_log(path: Path, offset: int) -> None:
-    """The log from ``offset`` on never reached the disk."""
+    """Cut the log at ``offset``, as if the rest had never reached the disk."""
     for segment in sorted((path / "commitlog").iterdir()):
         kept = max(0, offset - int(segment.name))
         if kept < SEGMENT:
@@ -81,7 +81,7 @@ def cut_log(path: Path, offset: int) -> None:
 
 
 def assert_all_found(store: Store, results: list[PutResult]) -> None:
-    """Each message at the queue offset that its record states, and none besides."""
+    """Check that each message is at the queue offset in its record, and that no others exist."""
     assert store.queue_bounds("t", 0) == (0, results[-1].queue_offset + 1)
     units = store.queue_units("t", 0, 0, FAR)
     assert units.offsets.tolist() == [each.physical_offset for each in results]
@@ -96,7 +96,7 @@ def assert_all_found(store: Store, results: list[PutResult]) -> None:
 def test_467_a_message_that_was_not_dispatched_before_the_crash_is_missing_afterwards(
     tmp_path: Path, first: int, synced: int
 ) -> None:
-    """There the units of later messages also stood at other places than their records stated."""
+    """There the units of later messages also were at places that their records did not state."""
     results = synced_then_crashed(tmp_path, synced) if synced else crashed(tmp_path)
     lose_units(tmp_path, first)
     with opened(tmp_path) as store:
@@ -107,7 +107,7 @@ def test_467_a_message_that_was_not_dispatched_before_the_crash_is_missing_after
 
 
 def test_678_the_checkpoint_claims_units_that_nobody_synced(tmp_path: Path) -> None:
-    """There the index moved the time of queues, and recovery began behind what was lost."""
+    """There the index advanced the time of queues, and recovery began after the lost units."""
     results = synced_then_crashed(tmp_path, 40)
     late = 9_000_000_000_000
     write_checkpoint(FILES, tmp_path, StoreCheckpoint(late, late, late))
@@ -134,7 +134,7 @@ def test_1434_the_last_messages_of_a_segment_were_not_dispatched(tmp_path: Path)
 def test_495_units_of_a_log_that_was_cut_come_back_after_a_second_crash(
     tmp_path: Path, new: int
 ) -> None:
-    """There truncation moved a position only: behind new units, the old ones stood again."""
+    """There truncation only moved a position: after new units, the old ones were valid again."""
     results = crashed(tmp_path)
     cut_log(tmp_path, results[50].physical_offset)
     with opened(tmp_path) as store:
@@ -167,7 +167,7 @@ def test_2571_queues_reach_further_than_the_log(tmp_path: Path, left: str, end: 
 def test_10108_the_last_file_of_a_queue_is_empty(
     tmp_path: Path, length: int, left: str, listed: bool
 ) -> None:
-    """There the store did not start (9728 too): its file had no unit to look at."""
+    """There the store did not start (9728 too): its file had no unit to read."""
     results = synced_then_crashed(tmp_path, 60, 100) if listed else crashed(tmp_path, 100)
     if left == "clean":
         (tmp_path / "abort").unlink()
@@ -183,7 +183,7 @@ def test_10108_the_last_file_of_a_queue_is_empty(
         assert_all_found(store, results)
 
 
-# --- what else a disk or an operator does to queues ---
+# --- other faults of disks and operators ---
 
 
 @pytest.mark.parametrize("left", ["clean", "abort"])
@@ -241,7 +241,7 @@ def test_one_file_of_a_wrong_length_is_set_aside_and_built_again(
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_only_file_of_a_wrong_length(tmp_path: Path, kept: bool) -> None:
-    """Where lakelog has kept that the setting is right, it was damaged; else nobody can know."""
+    """It counts as damaged if lakelog has recorded the setting; otherwise this is not known."""
     results = crashed(tmp_path, 10) if not kept else synced_then_crashed(tmp_path, 5, 10)
     file = queue_file(tmp_path, 0)
     file.write_bytes(file.read_bytes()[:-UNIT_BYTES])
@@ -296,7 +296,7 @@ def test_behind_damage_units_stand_where_their_records_say(tmp_path: Path) -> No
 
 
 def read_on(store: Store, count: int) -> list[int]:
-    """All of a queue, as a consumer without a group reads it."""
+    """Read all of a queue like a consumer without a group."""
     found, at = [], 0
     for _ in range(COUNT + 10):
         result = store.get("t", 0, at, count)
@@ -309,7 +309,7 @@ def read_on(store: Store, count: int) -> list[int]:
 
 
 def test_a_topic_that_rocketmq_deleted_and_made_again_keeps_its_queue(tmp_path: Path) -> None:
-    """Its offsets begin at 0 again, and it leaves no tombstone; the queue is the new one's."""
+    """Its offsets begin at 0 again, without a tombstone; the queue is that of the new topic."""
     with opened(tmp_path) as store:
         old = fill(store, 30)
     for path in (tmp_path / "consumequeue" / "t" / "0").iterdir():
@@ -335,7 +335,7 @@ def test_a_topic_that_rocketmq_deleted_and_made_again_keeps_its_queue(tmp_path: 
     (tmp_path / "lakelog" / "queues.json").unlink()
     with opened(tmp_path) as store:
         assert store.queue_units("t", 0, 0, FAR).offsets.tolist() == fresh
-    # Without its queue nobody can tell them apart: all are found, the new ones behind the old.
+    # Without its queue they cannot be distinguished: all are found, the new ones after the old.
     for path in (tmp_path / "consumequeue" / "t" / "0").iterdir():
         path.unlink()
     with opened(tmp_path) as store:
@@ -352,7 +352,7 @@ def test_little_is_read_again_after_a_crash(tmp_path: Path) -> None:
 
 
 def test_what_was_synced_of_another_log_proves_nothing(tmp_path: Path) -> None:
-    """RocketMQ cut the log below the mark, went on, and its queue units were lost in a crash."""
+    """RocketMQ cut the log before the mark and continued, and a crash lost its units."""
     results = synced_then_crashed(tmp_path, 100)
     kept = (tmp_path / "lakelog" / "queues.json").read_bytes()
     cut_log(tmp_path, results[50].physical_offset)
@@ -368,7 +368,7 @@ def test_what_was_synced_of_another_log_proves_nothing(tmp_path: Path) -> None:
         assert_all_found(store, results[:50] + more)
 
 
-# --- a stated queue offset has no checksum: a flipped bit must not carry its queue away ---
+# --- a stated queue offset has no checksum: a flipped bit must not displace its queue ---
 
 
 TURNS = 300
@@ -376,7 +376,7 @@ QUEUE_OFFSET = 20
 
 
 def crashed_by_turns(path: Path) -> list[PutResult]:
-    """Two queues by turns, and an owner that died."""
+    """A store with two queues, filled by turns, whose owner died."""
     with open_small(path) as store:
         results = [
             store.put(Message("t", b"%06d" % each * 10, queue_id=each % 2)) for each in range(TURNS)

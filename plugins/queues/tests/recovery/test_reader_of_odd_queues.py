@@ -1,4 +1,4 @@
-"""A reader does without queue files that cannot be right, and changes none of them."""
+"""A reader ignores queue files that cannot be right, and changes none of them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_all_is_found_and_nothing_is_changed(
 
 
 def test_it_follows_an_owner_that_comes_later(tmp_path: Path, made: list[PutResult]) -> None:
-    """The owner moves the file away and builds another; the reader keeps to the log."""
+    """The owner moves the file away and builds another; the reader goes on using the log."""
     odd = file_of(tmp_path, 3)
     odd.write_bytes(odd.read_bytes()[:-20])
     with read(tmp_path) as reader:
@@ -100,7 +100,7 @@ def test_other_settings_stay_an_error(tmp_path: Path) -> None:
 
 
 def test_codes_that_are_kept_apart(tmp_path: Path) -> None:
-    """One file of them is too short: its queue comes from the log, with its codes."""
+    """One extension file is too short: its queue is built from the log, with its tags codes."""
     ext = {**SMALL, "ext_enabled": True, "ext_file_size_bytes": 500}
     with open_small(tmp_path, consume_queue=ext) as store:
         for number in range(COUNT):
@@ -113,7 +113,7 @@ def test_codes_that_are_kept_apart(tmp_path: Path) -> None:
 
 
 def test_queues_of_batches(tmp_path: Path) -> None:
-    """Two units a file; the second of three files is too short."""
+    """Files have two units each; the second of three files is too short."""
     (tmp_path / "batchconsumequeue" / "b" / "0").mkdir(parents=True)
     settings = ConsumeQueueSettings(batch_file_size_bytes=92)
     texts = [f"INNER_NUM\x012\x02INNER_BASE\x01{2 * at}\x02" for at in range(5)]

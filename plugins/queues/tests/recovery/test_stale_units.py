@@ -1,7 +1,7 @@
 """Units, keys and offsets that lead to old records which nothing proves: no read serves them.
 
-Behind a gap stand two old, whole records, whose units nobody removed, and behind them one that the
-checkpoint or its age proves. The first reader to be asked is the owner, the second another process.
+After a gap there are two old, whole records, whose units still exist, and after these one that the
+checkpoint or its age proves. Reads are made by the owner first, then by another process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROVED_MS = 9_000_000_000_000
 
 @attrs.frozen
 class Stale:
-    """``found`` is what a read has to give; ``hidden`` is whole, old, and has units."""
+    """Reads must return ``found``; records of ``hidden`` are whole, old, and have units."""
 
     path: Path
     found: list[PutResult]
@@ -38,7 +38,7 @@ class Stale:
 
 @pytest.fixture
 def stale(tmp_path: Path) -> Stale:
-    """Ten records, cut behind the fifth; two new ones, the second torn; the last one proved."""
+    """Ten records, cut after the fifth; two new ones, the second torn; the last one is proved."""
     path, short = tmp_path / "store", tmp_path / "short"
     with open_small(path) as store:
         kept = put(store, b"k", 5)
@@ -73,7 +73,7 @@ def store(stale: Stale, request: pytest.FixtureRequest) -> Iterator[Store]:
 
 
 def test_their_units_are_there(store: Store, stale: Stale) -> None:
-    """Else nothing below would be shown."""
+    """Otherwise the other tests would show nothing."""
     units = store.queue_units("t", 0, 0, 100)
     assert {each.physical_offset for each in stale.hidden} <= set(units.offsets.tolist())
 
@@ -127,7 +127,7 @@ def test_no_key_leads_to_them(store: Store, stale: Stale) -> None:
 
 
 def test_no_time_leads_to_them(store: Store, stale: Stale) -> None:
-    """A search that met one would take all before it to be older, as they are from 1970."""
+    """A search that used one would take all earlier messages for older: they are from 1970."""
     before, behind = stale.found[-2:]
     assert store.offset_by_time("t", 0, PROVED_MS - 1, "upper") == before.queue_offset
     assert store.offset_by_time("t", 0, PROVED_MS) == behind.queue_offset
@@ -149,7 +149,7 @@ def test_a_scan_from_one_of_them_begins_with_damage(
 
 
 def test_what_was_written_there_since_is_read(stale: Stale) -> None:
-    """Somebody cut the log at the damage, and went on: the list says nothing about that."""
+    """Another program cut the log at the damage, and continued: the list does not cover that."""
     torn, end = stale.damage
     other = stale.path.parent / "other"
     with open_small(other) as store:
@@ -166,7 +166,7 @@ def test_what_was_written_there_since_is_read(stale: Stale) -> None:
 
 @attrs.frozen
 class _Index:
-    """A key index that points to all there is."""
+    """A key index that returns the offsets of all records."""
 
     every: list[int]
 
@@ -175,7 +175,7 @@ class _Index:
 
 
 def put(store: Store, fill: bytes, count: int) -> list[PutResult]:
-    """Messages of one length, and of one key."""
+    """Put messages of one length and one key."""
     message = Message("t", fill * 400, queue_id=0, keys="k")
     return [store.put(message) for _ in range(count)]
 

@@ -22,7 +22,7 @@ _FORCIBLY: Final = (DiskState.CLEAN_FORCIBLY, DiskState.STOP_WRITING)
 class Retention:
     """Chooses the oldest segments that have a reason to be deleted.
 
-    :ivar pace: how fast the store executes the decisions
+    :ivar pace: rate at which the store deletes the chosen segments
     :ivar remove_empty_queues: whether queues without remaining messages are removed too
     """
 
@@ -34,7 +34,7 @@ class Retention:
     def choose(
         self, segments: Sequence[SegmentInfo], situation: CleaningContext
     ) -> Sequence[Deletion]:
-        """The oldest segments with a reason for deletion, at most one round's number.
+        """The oldest segments with a reason for deletion, at most ``delete_files_batch_max``.
 
         While the store refuses puts, segments are deleted even if readers use them.
         """

@@ -48,7 +48,7 @@ class Pin:
     :ivar name: identifies it for renewal and removal
     :ivar position: it has read everything before this log offset
     :ivar time_ms: time of the last renewal, in ms since 1970
-    :ivar destination: where it delivers messages, for people
+    :ivar destination: the place to which it delivers messages, for display
     :ivar fingerprint: the last record before ``position``, to recognise the log
     :ivar problem: why its need is unknown; it then holds all segments. If the cause is an
         unreadable file, it never expires
@@ -110,7 +110,10 @@ def write_pin(files: FileSystem, path: Path, pin: Pin) -> None:
 
 
 def remove_pin(files: FileSystem, path: Path, name: str) -> bool:
-    """Remove a pin durably, even an unreadable one; ``False`` if there is none."""
+    """Remove a pin durably, even an unreadable one; ``False`` if there is none.
+
+    Raises :class:`~lakelog.errors.StoreError` for a folder in place of the pin, and ``OSError``.
+    """
     file = pin_file(path, name)
     try:
         files.unlink(file)

@@ -1,7 +1,7 @@
-"""Kills a cleaning before each of its changes to the disk, and looks what the next open finds.
+"""Kills a cleaning before each of its changes to the disk, and checks the next open.
 
 ``python -m plugins.retention.tests.maintenance.killing FOLDER`` prints a JSON line for each: the
-change, how many segments were left, and what was wrong. Its stores stay in ``FOLDER``, the last of
+change, the number of remaining segments, and the faults. Its stores stay in ``FOLDER``, the last of
 each kind.
 """
 
@@ -30,7 +30,7 @@ MESSAGES = 200
 
 
 class Killing(SeenFiles):
-    """Kills its process before the change of a number, once it is armed."""
+    """Kills its process before the change with a given number, once it is armed."""
 
     armed = False
 
@@ -46,12 +46,12 @@ class Killing(SeenFiles):
 
     @property
     def changes(self) -> list[str]:
-        """All that were made."""
+        """All changes so far."""
         return [f"{call} {path.parent.name}/{path.name}" for call, path in self.seen]
 
 
 def clean(path: Path, files: Killing) -> None:
-    """What is killed."""
+    """Clean a store; the call that is killed."""
     house = House(Keeping(keep=1, pace=DeletionRate(interval_ms=0)))
     store = house.open(path, files=files, **SETTINGS)
     files.armed = True
@@ -73,7 +73,7 @@ def killed_at(path: Path, at: int) -> bool:
 
 
 def wrong(path: Path) -> Iterator[str]:
-    """What is wrong with a store that a kill left."""
+    """The faults of a store that a kill left, in words."""
     with open_small(path, **SETTINGS) as store:
         report = store.recovery
         if report is None or report.damage or report.cut:

@@ -1,4 +1,4 @@
-"""A store that keeps house by a test's own cleaner, watcher and clock."""
+"""A store whose maintenance uses the cleaner, watcher and clock of a test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FEW = {"consume-queue": {"file_entries": 16}}
 
 @attrs.define(eq=False)
 class Keeping(SurplusCleaner):
-    """It notes what it was asked."""
+    """A cleaner that records the arguments of its calls."""
 
     asked: list[tuple[list[SegmentInfo], CleaningContext]] = attrs.field(factory=list)
 
@@ -46,7 +46,7 @@ class Keeping(SurplusCleaner):
 
 @attrs.define(eq=False)
 class Telling:
-    """A watcher that says what a test has set."""
+    """A watcher that reports the state set by a test."""
 
     state: DiskState = DiskState.OK
     reason: str = ""
@@ -61,7 +61,7 @@ class Telling:
 
 @attrs.define(eq=False)
 class House:
-    """Everything that a test can turn; also the plugin that offers it."""
+    """The cleaner, watcher and clock that a test controls; also the plugin that offers them."""
 
     cleaner: Any = attrs.field(factory=Keeping)
     watcher: Telling = attrs.field(factory=Telling)
@@ -102,7 +102,7 @@ class House:
         return self.watcher
 
     def open(self, path: Path, **more: Any) -> Store:
-        """Open a store with this cleaner; no watcher unless named, and no rounds by itself."""
+        """Open a store with this cleaner; no watcher unless given, and no periodic rounds."""
         maintenance = {"first_round_ms": NEVER_MS, **more.pop("maintenance", {})}
         given = {
             "plugins": [self],
@@ -115,14 +115,14 @@ class House:
 
     @contextmanager
     def filled(self, path: Path, count: int = 160, **more: Any) -> Iterator[Store]:
-        """Open a store so, and put some messages."""
+        """Open a store by :meth:`open`, and put some messages."""
         with self.open(path, **more) as store:
             fill(store, count)
             yield store
 
 
 def fill(store: Store, count: int) -> list[PutResult]:
-    """Put some messages of 400 bytes, and let the queues know them."""
+    """Put some messages of 400 bytes, and wait until they are dispatched."""
     results = _fill(store, count)
     assert store.wait_dispatched()
     return results

@@ -1,4 +1,4 @@
-"""Queues and index follow the log's minimum, and stay as right as they were."""
+"""Queues and index follow the minimum of the log, and stay correct."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_reader_that_was_there_before_sees_what_is_left(tmp_path: Path) -> Non
 
 
 def test_the_next_open_finds_nothing_odd(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """After a clean stop, and after a crash, nothing is dispatched again, and nobody complains."""
+    """After a clean stop, and after a crash, nothing is dispatched again, and nothing is logged."""
     house, place = House(Keeping(keep=1)), tmp_path / "store"
     with house.open(place, **QUEUES) as store:
         put(store, 200)
@@ -201,7 +201,7 @@ def test_topics_of_which_nothing_is_left_go_if_that_is_set(tmp_path: Path, wante
 def test_a_topic_that_is_put_to_meanwhile_is_not_buried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What queues do not know yet is behind the tombstone, although it is in the log."""
+    """Records that are not dispatched yet are after the tombstone, although they are in the log."""
     house = House(Keeping(remove_empty_queues=True))
     with house.open(tmp_path, **FEW) as store:
         put(store, 20, ("old",))
@@ -240,7 +240,7 @@ def test_a_queue_file_that_stays_is_told_and_does_no_harm(
 
 
 class Picky(House):
-    """Offers a dispatcher, too, that finds no room on its disk while ``no_room`` is set."""
+    """Also offers a dispatcher, whose disk is full while ``no_room`` is set."""
 
     directories: Sequence[str] = ()
     no_room = True
@@ -269,7 +269,7 @@ class Picky(House):
 def test_queues_go_on_by_themselves_once_their_disk_has_room(
     state: DiskState, tmp_path: Path
 ) -> None:
-    """While puts are refused, too: nothing may be deleted that was not dispatched."""
+    """Also while puts are refused: no record may be deleted before it is dispatched."""
     house = Picky(Keeping(keep=99))
     given: dict[str, Any] = {
         "disk_watcher": "mine-too",

@@ -1,4 +1,4 @@
-"""Rounds by the clock, and what the disks say."""
+"""Rounds by the clock, and the state of the disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pins hold whose log is another one by now: all of it, and that is told once."""
+"""Pins of another log hold all segments; a log line says so once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fingerprint(store: Store, put: PutResult) -> Fingerprint:
 
 
 def pinned(store: Store, put: PutResult, now_ms: int) -> Pin:
-    """A follower that has all up to that put."""
+    """The pin of a follower that has read all messages up to that put."""
     return Pin("lake", put.end_offset, now_ms, fingerprint=fingerprint(store, put))
 
 
@@ -51,7 +51,7 @@ def test_a_pin_behind_the_end_of_the_log_holds_everything(
 
 
 def test_a_pin_of_a_log_that_went_on_otherwise_holds_everything(tmp_path: Path) -> None:
-    """It was cut below the pin, and has grown past it since: the position alone says nothing."""
+    """It was cut below the pin, and has grown past it since: the position does not show that."""
     house = House()
     with house.open(tmp_path) as store:
         put = fill(store, 160)

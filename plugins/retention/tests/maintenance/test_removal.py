@@ -1,4 +1,4 @@
-"""Deleting segments: in order, with reasons, under the eyes of readers."""
+"""Deleting segments: in order, with reasons, beside readers."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def read_all(store: Store) -> None:
 
 
 def test_readers_and_deletions_and_puts_at_once(tmp_path: Path) -> None:
-    """Nobody crashes, and who reads from the minimum on misses nothing behind it."""
+    """No thread fails, and a reader from the minimum on misses no message."""
     house = House(Keeping(keep=3))
     with house.filled(tmp_path, 100, flush="inline", **FEW) as store:
         stop = threading.Event()
@@ -219,11 +219,11 @@ def test_readers_and_deletions_and_puts_at_once(tmp_path: Path) -> None:
         assert store.min_offset > 10 * SEGMENT
 
 
-# --- what goes wrong ---
+# --- failures ---
 
 
 class Stubborn(RealFileSystem):
-    """Files of which one cannot be deleted, or a folder not synced."""
+    """A file system on which one file cannot be deleted, or a folder cannot be synced."""
 
     def __init__(self) -> None:
         self.keeps: set[str] = set()
@@ -259,7 +259,7 @@ def test_a_file_that_cannot_be_deleted_is_tried_again_before_any_other(tmp_path:
 
 
 def test_a_folder_that_cannot_be_synced_makes_the_store_fail(tmp_path: Path) -> None:
-    """The next file could be durably gone before this one: a gap."""
+    """Otherwise the next file could be durably deleted before this one, which leaves a gap."""
     files = Stubborn()
     store = House().open(tmp_path, files=files)
     fill(store, 160)

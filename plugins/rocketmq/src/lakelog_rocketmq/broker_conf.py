@@ -40,14 +40,18 @@ class BrokerConf:
     suffixes: tuple[str, ...] = (".conf", ".properties")
 
     def read(self, data: bytes, origin: str) -> Translation:
-        """Translate the settings in a file's bytes."""
+        """Translate the settings in a file's bytes.
+
+        :param origin: the file, for errors
+        Raises :class:`~lakelog.errors.SettingsError` for a value that cannot be converted.
+        """
         properties = parse_properties(data, origin)
         texts = {key: found.value for key, found in properties.items()}
         values = [*_from_table(texts, origin), *_from_combined(texts, self.path, origin)]
         return Translation(tuple(values), _unmapped(texts) | path_notes(texts, self.path))
 
     def translate_key(self, key: str) -> str | None:
-        """Lakelog's key for one of RocketMQ's keys."""
+        """Lakelog's key for one of RocketMQ's keys; ``None`` if it has none."""
         rule = TABLE.get(key)
         return rule.target if rule else None
 

@@ -1,4 +1,7 @@
-"""RocketMQ settings that have a meaning only in combination."""
+"""RocketMQ settings that have a meaning only in combination.
+
+A function that converts a value raises ``ValueError`` if the text has another form.
+"""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ def parse_properties(data: bytes, origin: str) -> dict[str, Property]:
     """All properties of a file; the last value wins if a key repeats.
 
     :param origin: the file, for errors
+    Raises :class:`~lakelog.errors.SettingsError` for an incomplete Unicode escape.
     """
     found: dict[str, Property] = {}
     for number, line in _logical_lines(data.decode("latin-1")):

@@ -18,7 +18,7 @@ BATCH_QUEUE_ENTRY_BYTES: Final = 46
 
 @attrs.frozen
 class Rule:
-    """How one RocketMQ setting is translated.
+    """The translation of one RocketMQ setting.
 
     :ivar target: lakelog's dotted key
     :ivar convert: converts its text, or returns ``None`` if the text sets nothing; raises
@@ -30,7 +30,7 @@ class Rule:
 
 
 def whole(text: str) -> int:
-    """A whole number."""
+    """Convert ``text`` to an integer; raises ``ValueError``."""
     try:
         return int(text.strip())
     except ValueError:
@@ -38,12 +38,15 @@ def whole(text: str) -> int:
 
 
 def truth(text: str) -> bool:
-    """A truth value; RocketMQ reads everything but ``true`` as false, lakelog rejects it."""
+    """Convert ``text`` to a truth value; raises ``ValueError`` unless it is true or false.
+
+    RocketMQ reads everything but ``true`` as false.
+    """
     return choice({"true": True, "false": False})(text.strip().lower())
 
 
 def choice(values: Mapping[str, T]) -> Callable[[str], T]:
-    """A converter that accepts only the given words."""
+    """Return a converter that raises ``ValueError`` for all but the given words."""
 
     def convert(text: str) -> T:
         if text.strip() not in values:
@@ -54,17 +57,17 @@ def choice(values: Mapping[str, T]) -> Callable[[str], T]:
 
 
 def units(unit_bytes: int) -> Callable[[str], int]:
-    """A size in bytes as a count of units, rounded up as RocketMQ does."""
+    """Return a converter of a size in bytes to a count of units, rounded up as by RocketMQ."""
     return lambda text: -(-whole(text) // unit_bytes)
 
 
 def padded(unit_bytes: int) -> Callable[[str], int]:
-    """A size in bytes, rounded up to whole units."""
+    """Return a converter that rounds a size in bytes up to whole units, in bytes."""
     return lambda text: units(unit_bytes)(text) * unit_bytes
 
 
 def word(text: str) -> str:
-    """A word."""
+    """``text`` without surrounding blanks."""
     return text.strip()
 
 

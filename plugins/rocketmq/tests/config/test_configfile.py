@@ -1,4 +1,4 @@
-"""Which file counts, and that a replacement never leaves half a file."""
+"""The choice between file and backup; a replacement never leaves half a file."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_torn_file_does_not_take_the_place_of_its_backup(path: Path) -> None:
 
 @attrs.frozen
 class FullDisk(RealFileSystem):
-    """Lets as many files be opened for writing as it has tickets, then none."""
+    """Allows a limited number of opens for writing, then none."""
 
     tickets: list[None]
 

@@ -8,7 +8,7 @@
         assert [each.body for each in again.scan()] == [b"one espresso"]
 
 pytest finds it once ``lakelog-testing`` is installed. It is a package of its own because pytest
-imports it in every run, before it can be told to rewrite the checks of the contract kits.
+imports it in every run, before a project can register the contract kits for rewritten checks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INDEX: Final = {"slots": 1_000, "entries": 4_000}
 
 
 class StoreUnderTest:
-    """A store of small files in a folder of the test's; it goes with that folder.
+    """A store of small files in a folder of the test, with which it is removed.
 
     :ivar path: the present store directory; another one after :meth:`crash`
     :ivar store: the open store
@@ -51,9 +51,9 @@ class StoreUnderTest:
         return self.store
 
     def crash(self, **settings: Any) -> Store:
-        """Give the store that a kill of the process would leave now, opened and so recovered.
+        """Open the store that a kill of the process would leave now; the open recovers it.
 
-        The files are copied as they are, in the middle of whatever threads do, and the copy is
+        The files are copied as they are, while other threads may write to them, and the copy is
         opened. The former store is closed. Bytes that only the kernel has are in the copy: a power
         cut loses more, which the crash simulator shows (``python -m lakelog_testing.crash``).
         """

@@ -1,4 +1,4 @@
-"""The :class:`~lakelog.interfaces.Context` that a test hands to a strategy."""
+"""The :class:`~lakelog.interfaces.Context` that a test passes to a strategy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def context_of(
     """A context for a store in ``path``, as an open of it would make.
 
     :param read_only: as for a store that is open for reading, and for followers
-    :param files: the seam to files; the operating system's by default
+    :param files: the file system; by default that of the operating system
     :param core: settings of the core, such as ``segment_size_bytes=1 << 20``
     """
     seam = RealFileSystem() if files is None else files

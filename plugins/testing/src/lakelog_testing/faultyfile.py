@@ -16,7 +16,7 @@ class FaultyFile:
     """A :class:`~lakelog.files.filesystem.File` around another.
 
     :ivar writes: position and length of every ``write_at``
-    :ivar addresses: memory address of the bytes of each
+    :ivar addresses: memory address of the bytes of each write
     :ivar syncs: number of calls of ``sync``
     :ivar meanwhile: called once, during the next ``write_at``
     :ivar failing: names of methods that fail with ``EIO`` from now on

@@ -20,9 +20,9 @@ class FakeReceivedLog:
 
     :ivar data: the log from 0 on
     :ivar flushed: the durable end
-    :ivar synced: end of the bytes that a cut of the power leaves
+    :ivar synced: end of the bytes that survive a power cut
     :ivar error: raised by the next ``append``, in place of an append
-    :ivar failure: the error that the receiver has stopped the store with
+    :ivar failure: the error with which the receiver has stopped the store
     """
 
     minimum = 0
@@ -70,7 +70,7 @@ class FakeReceivedLog:
         return self.flushed
 
     def _sync(self) -> int:
-        """Sync all, and count nothing."""
+        """Sync all bytes, without counting any of them as durable."""
         self.synced = self.appended
         return self.synced
 
@@ -105,7 +105,7 @@ class FakeReceivedLog:
         return self.appended
 
     def _vouch(self, end_offset: int, timestamp_ms: int) -> None:  # noqa: ARG002  # the seam's
-        """Let the next sync count what is before ``end_offset``."""
+        """Let the next sync count the bytes before ``end_offset`` as durable."""
         assert end_offset <= self.appended, f"{end_offset} is vouched for, beyond {self.appended}"
         assert end_offset >= self._vouched, f"{end_offset} is vouched for, after {self._vouched}"
         self._vouched = end_offset

@@ -19,11 +19,11 @@ from lakelog_testing.fakelog import FakeLog
 class FakeReplicatedLog(FakeLog):
     """A :class:`~lakelog.interfaces.ReplicatedLog` that a test appends to, stalls and cuts.
 
-    :ivar folder: with the segments
-    :ivar segment_size_bytes: length of each
-    :ivar minimum: first byte that is still there; see :meth:`remove_first`
+    :ivar folder: the folder of the segments
+    :ivar segment_size_bytes: length of each segment
+    :ivar minimum: offset of the first byte that is still there; see :meth:`remove_first`
     :ivar waits_for_disk: whether a flush strategy syncs for the puts
-    :ivar copies: the real words, in memory of this process
+    :ivar copies: the words about copies as in the shared page, in memory of this process
     """
 
     def __init__(self, folder: Path, *, segment_size_bytes: int = 1 << 16) -> None:
@@ -64,7 +64,7 @@ class FakeReplicatedLog(FakeLog):
         (self.folder / segment_name(first)).unlink()
 
     def open_segment(self, start_offset: int) -> File:
-        """Open a segment's file."""
+        """Open a segment's file; raises ``OffsetOutOfRange`` for a deleted one."""
         if start_offset >= self.minimum:
             with suppress(FileNotFoundError):
                 return RealFileSystem().open(self.folder / segment_name(start_offset))

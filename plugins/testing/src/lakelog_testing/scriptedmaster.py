@@ -1,7 +1,7 @@
 """A master of RocketMQ's HA protocol that a test directs, over a log that is just bytes.
 
-It answers as RocketMQ 5.3.3 does: the first report says where to start, 0 means the start of the
-last segment, and where it has nothing it sends heartbeats for ever.
+It answers as RocketMQ 5.3.3 does: the first report has the offset to start at, and 0 means the
+start of the last segment. At the end of the log it sends heartbeats for ever.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ScriptedMaster:
 
     :ivar asked: the first report of each connection, in order
     :ivar reports: all reports
-    :ivar script: what to do with further connections before they are served
+    :ivar script: called with each further connection before it is served; see :data:`Script`
     :ivar frame_bytes: longest body of a frame
     :ivar piece_bytes: bytes in one send; 0 sends each frame at once
     :ivar beats: whether heartbeats are sent
@@ -89,7 +89,7 @@ class ScriptedMaster:
                 each.shutdown(socket.SHUT_RDWR)
 
     def await_connections(self, count: int, timeout_s: float = 60.0) -> None:
-        """Wait until so many slaves have connected and reported."""
+        """Wait until ``count`` slaves have connected and reported."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.asked) >= count, timeout_s), self.asked
 
@@ -160,7 +160,7 @@ class ScriptedMaster:
                     self._changed.wait(self.beat_s)
 
     def _body(self, at: int) -> bytes:
-        """At most a frame's bytes, within one segment; empty where the log has none."""
+        """At most ``frame_bytes`` bytes at an offset, within one segment; empty at the end."""
         with self._changed:
             if not self._minimum <= at < self.end:
                 return b""

@@ -1,4 +1,4 @@
-"""The commands put together, those of plugins included; a command is imported when it runs."""
+"""Assembles all commands, also those of plugins; a command is imported when it runs."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def start() -> None:
 
 
 def _not_imported() -> None:
-    """Stands for a command that :class:`RootGroup` imports before it runs."""
+    """The placeholder of a command, which :class:`RootGroup` imports before it runs."""
     raise AssertionError("the command was not imported")
 
 
 def _print_anything() -> None:
-    """A terminal that lacks a letter gets its number instead, and no command ends for it."""
+    """Print a character that the encoding of the output lacks as an escape, and not fail."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -6,12 +6,12 @@
 ``bytes``
     of the log
 ``messages``
-    counted in the first 16 MiB of the lag; beyond that, and where they are not here yet, estimated
-    from the mean size of records
+    counted in the first 16 MiB of the lag; beyond that, and for messages that a replica does not
+    have yet, estimated from the mean size of records
 ``seconds``
-    since the store time of the first message that is lacking. A replica does not have that one:
-    there it is the age that its last message had when the master was heard last, or has now if
-    there is no connection
+    since the store time of the first missing message. A replica does not have that message, so its
+    lag is the age of its last message: at the last receipt from the master, or now without a
+    connection
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 STATUS_FILE: Final = "replication.json"
 SLAVE_PINS: Final = "ha-"
-"""Pins whose names begin so are those of slaves."""
+"""Prefix of the names of the pins of slaves."""
 _COUNTED_BYTES: Final = 16 << 20
 _SAMPLE_BYTES: Final = 1 << 20
 NO_LAG: Final[Mapping[str, float]] = {"bytes": 0, "messages": 0, "seconds": 0.0}
@@ -84,7 +84,7 @@ class CopyLags:
         mean, last_ms = self._newest()
         behind = max(0, master_end - end) if master_end >= 0 else None
         if not is_connected and master_end < end:
-            behind = None  # it was set back, or has grown since
+            behind = None  # the master was set back, or has grown since
         if behind == 0 and is_connected:
             lag: dict[str, Any] = dict(NO_LAG)
         else:

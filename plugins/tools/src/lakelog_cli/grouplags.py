@@ -1,4 +1,4 @@
-"""How far consumer groups are behind the queues that they have consumed."""
+"""Lags of consumer groups behind the queues that they consume."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def open_to_change(
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """Parse ``KEY=VALUE``.
+    """Parse ``KEY=VALUE``; raises :class:`~lakelog.errors.SettingsError`.
 
     >>> assignment("timed.flush_interval_ms=500"), assignment("flush=inline")
     (('timed.flush_interval_ms', 500), ('flush', 'inline'))

@@ -31,8 +31,8 @@ def write_lines(rows: Iterable[Mapping[str, Any]]) -> None:
 def write_file(path: Path, text: str) -> None:
     """Write a whole file; on an error the former one stays. Raises :class:`FileNotWritten`.
 
-    What is no file, such as a device or a pipe, is written to: a rename would take its place.
-    In a store directory nothing is written: a page would replace a segment or the checkpoint.
+    A device or a pipe is written to directly: a rename would replace it. A path in a store
+    directory is refused: the file could replace a segment or the checkpoint.
     """
     target = Path(os.path.realpath(path))
     for store in target.parents:

@@ -1,4 +1,4 @@
-"""States what each command prints with ``--json``: a class for each kind of object, and its schema.
+"""States the output of commands with ``--json``: a class for each kind of object, and its schema.
 
 A class is a ``TypedDict`` or an attrs class. Its ``:ivar`` lines describe the fields.
 """
@@ -34,7 +34,7 @@ Function = TypeVar("Function", bound=Callable[..., None])
 
 @attrs.frozen
 class Printed:
-    """What a command prints with ``--json``.
+    """The output of a command with ``--json``.
 
     :ivar kinds: the classes of its objects
     :ivar is_document: whether it is one indented object, and not one object a line
@@ -49,7 +49,7 @@ class Printed:
 def prints(
     *kinds: type, is_document: bool = False, is_always: bool = False
 ) -> Callable[[Function], Function]:
-    """Say of a command what it prints; see :class:`Printed`. Without classes it is any object."""
+    """Declare the output of a command; see :class:`Printed`. Without classes it is any object."""
 
     def marked(function: Function) -> Function:
         setattr(function, _ATTRIBUTE, Printed(kinds, is_document, is_always))
@@ -59,7 +59,7 @@ def prints(
 
 
 def printed_by(callback: object) -> Printed | None:
-    """What a command's function was said to print; ``None`` if nothing was said."""
+    """The declared output of a command's function; ``None`` if none was declared."""
     found = getattr(callback, _ATTRIBUTE, None)
     return found if isinstance(found, Printed) else None
 
@@ -99,7 +99,7 @@ def required_of(kind: type) -> frozenset[str]:
 
 
 def first_line(kind: type) -> str:
-    """What a class says that its objects are."""
+    """The first line of a class's docstring, which describes its objects."""
     return inspect.cleandoc(kind.__doc__ or "").partition("\n")[0]
 
 

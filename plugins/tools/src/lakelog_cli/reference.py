@@ -41,7 +41,7 @@ class Command:
     :ivar usage: one line
     :ivar help: its text, paragraphs separated by an empty line
     :ivar parameters: arguments first
-    :ivar printed: what ``--json`` prints; ``None`` if it has no such option
+    :ivar printed: the output with ``--json``; ``None`` if it has no such option
     """
 
     path: str

@@ -35,7 +35,7 @@ class RootGroup(LakelogGroup):
     """``lakelog COMMAND``."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command, and import it if it is lakelog's own."""
+        """Find the command, and import it if it is lakelog's own; raises :class:`NotInstalled`."""
         name = args[0]
         if name in self.commands and find_spec(f"{_FOLDER}.{name}") is not None:
             self.commands[name] = _imported(name)

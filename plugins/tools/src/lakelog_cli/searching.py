@@ -29,7 +29,7 @@ Flags = NDArray[np.bool_]
 
 @attrs.frozen
 class Search:
-    """Conditions that a message meets all of.
+    """Conditions, all of which a message must meet.
 
     :ivar pattern: a regular expression over the original body's bytes; ``None`` for any body
     :ivar is_literal: whether the pattern is a text without special characters
@@ -94,7 +94,7 @@ def _body(batch: RecordBatch, at: int) -> bytes:
 
 
 def _with_text(batch: RecordBatch, pattern: re.Pattern[bytes]) -> Flags:
-    """Which bodies have a literal text: the whole run is searched at once.
+    """For each body, whether it has a literal text: the whole run is searched at once.
 
     A text in a topic or in properties, or one that begins in a body and ends behind it, is found as
     well, and left out. The search goes on one byte behind, as a body may begin within such a text.
@@ -122,7 +122,8 @@ def search(
     """Yield the physical offsets of the messages that match, in the log's order.
 
     :param open_again: opens the store with the same settings, in another process
-    :param processes: how many read; ``None`` is one per core if the log is long enough
+    :param processes: number of reading processes; ``None`` is one per core if the log is long
+        enough
     """
     ranges = _ranges(store)
     if processes is None:

@@ -18,7 +18,7 @@ from lakelog_cli.shown import shown
 QUIT: Final = "q"
 _ESCAPE: Final = "\x1b"
 _SEQUENCE: Final = re.compile(r"\x1b(?:\[[\d;]*[A-Za-z~]|O[A-Za-z])")
-"""What arrows and other such keys send."""
+"""The escape sequences of arrows and similar keys."""
 _ERASING: Final = ("\x7f", "\b")
 _NAME: Final = "name"
 _COLUMNS: Final = {"lag": "behind", "cpu": "cpu_percent", "memory": "rss_bytes"}
@@ -32,7 +32,7 @@ View = Mapping[str, Any]
 
 @attrs.define
 class Controls:
-    """What the reader has chosen so far.
+    """The choices of the user so far.
 
     :ivar order: one of ``ORDERS``
     :ivar text: only rows with it in a name are shown, whatever the case of letters
@@ -46,7 +46,7 @@ class Controls:
     is_done: bool = False
 
     def press(self, keys: str) -> None:
-        """Take what was typed since the last call; keys such as arrows mean nothing."""
+        """Handle the keys typed since the last call; keys such as arrows are ignored."""
         for key in _SEQUENCE.sub("", keys):
             if self.is_typing:
                 self._type(key)
@@ -75,7 +75,7 @@ class Controls:
 
     @property
     def line(self) -> str:
-        """The keys, and what was chosen."""
+        """The keys, and the present choices."""
         text = f"{shown(self.text)}_" if self.is_typing else shown(self.text) or "none"
         return f"s order: {self.order}   / filter: {text}   q quit"
 
@@ -97,9 +97,9 @@ class Controls:
 
 @contextmanager
 def keyboard() -> Iterator[Callable[[float], str]]:
-    """Give a function that waits for keys, and returns those that came within so many seconds.
+    """Yield a function that waits for a number of seconds, and returns the keys typed meanwhile.
 
-    Where standard input is no terminal, it only waits. The terminal is as before afterwards.
+    If standard input is no terminal, it only waits. The terminal is restored afterwards.
     """
     if not sys.stdin.isatty():
         yield _without_keys

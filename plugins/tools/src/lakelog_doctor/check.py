@@ -43,7 +43,7 @@ def check(
     every problem found. The other arguments are those of :func:`lakelog.open`.
 
     Raises :class:`~lakelog.errors.PluginError` if no installed dispatcher supports a requested
-    check, and what :func:`lakelog.open` raises.
+    check, and the errors of :func:`lakelog.open`.
     """
     with open_store(path, mode="read", plugins=plugins, files=files, **opening) as store:
         seam = files or RealFileSystem()

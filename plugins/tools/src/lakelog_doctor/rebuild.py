@@ -90,7 +90,8 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional keyword arguments
     :param keep_tombstones: leave removed topics out of the queues, and keep their tombstones
 
     Raises :class:`~lakelog.errors.StoreLocked` while a process owns the store, and
-    :class:`~lakelog.errors.StoreError`. On an error, everything but ``lock`` is unchanged.
+    :class:`~lakelog.errors.StoreError`. On an error before the first folder is replaced, everything
+    but ``lock`` is unchanged.
     """
     place = Path(path).absolute()
     registry = Registry.load(plugins, os.environ)

@@ -131,7 +131,8 @@ def promote(path: str | os.PathLike[str], **options: Any) -> RecoveryReport:
     are those of :func:`recover`. The logs of the two differ from then on, if the former master
     appends too.
 
-    Raises what :func:`recover` raises, and :class:`~lakelog.errors.StoreError` if it is no replica.
+    Raises the errors of :func:`recover`, and :class:`~lakelog.errors.StoreError` for any other
+    store.
     """
     with _of_replica(path):
         pass
@@ -145,9 +146,9 @@ def promote(path: str | os.PathLike[str], **options: Any) -> RecoveryReport:
 def cut_replica(path: str | os.PathLike[str], offset: int, **options: Any) -> RecoveryReport:
     """Cut the log of a replica that no process has open, where it differs from its master.
 
-    What is cut goes to ``lakelog/quarantine``, and queues and index follow.
+    The cut bytes are moved to ``lakelog/quarantine``, and queues and index are cut too.
 
-    :param offset: where a record starts; nothing before it changes
+    :param offset: physical offset at which a record starts; nothing before it changes
 
     Raises as :func:`promote`.
     """
@@ -160,7 +161,7 @@ def cut_replica(path: str | os.PathLike[str], offset: int, **options: Any) -> Re
 def _of_replica(
     path: str | os.PathLike[str],
 ) -> Iterator[tuple[FileSystem, Path, ReplicaState]]:
-    """Have a replica alone."""
+    """Lock a replica, and yield its state; raises as :func:`promote`."""
     place = Path(path).absolute()
     files = RealFileSystem.of_store(place)
     state = read_replica(files, place)

@@ -160,7 +160,7 @@ class _Repair:
     # --- planning ---
 
     def tell(self) -> RepairReport:
-        """Return the plan; changes nothing."""
+        """Return the plan; changes nothing. Raises ``StoreLocked`` while the store is owned."""
         begun = time.monotonic()
         if is_owned(self.directory.files, self.directory.path):
             raise locked(self.directory.files, self.directory.path)

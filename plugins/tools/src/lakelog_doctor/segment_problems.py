@@ -19,7 +19,7 @@ def problems(
 ) -> list[BadSegment]:
     """All problems of a directory of segments of ``size_bytes``.
 
-    RocketMQ refuses to load over any of them.
+    RocketMQ refuses to load a store with any of them.
     """
     segments = segment_files(directory, listing)
     alone = len(segments) == 1

@@ -1,4 +1,4 @@
-"""Runs commands as a user types them: in this process, or in a process of their own."""
+"""Runs commands as a user types them: in this process, or in a separate one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _environ(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lakelog(tmp_path: Path) -> Run:
-    """Give a function that runs ``lakelog ARGS`` in this process, in an empty directory.
+    """A function that runs ``lakelog ARGS`` in this process, in an empty directory.
 
     An interpreter with all imports takes half a second of a core; the program is the same.
     """
@@ -75,7 +75,7 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Run:
-    """Give a function that runs ``lakelog ARGS`` in a process of its own, in the same directory.
+    """A function that runs ``lakelog ARGS`` in a separate process, in the same directory.
 
     For a store that another process has open, and for its own standard streams.
     """
@@ -96,7 +96,7 @@ def program(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def store(lakelog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a store with three messages in it, whose files alone say how long its segments are."""
+    """A store with three messages; only its files show the size of its segments."""
     monkeypatch.delenv("LAKELOG_SEGMENT_SIZE_BYTES")
     made = lakelog("put", "store", "orders", "a", "b", "c", "--queue", 1, "--set", SEGMENT)
     assert made.returncode == 0, made.stderr
@@ -107,7 +107,7 @@ SEGMENT = "segment_size_bytes=64KiB"
 
 
 def spoil_second(lakelog: Run, store: Path) -> int:
-    """Change the body of the second message; where its record is."""
+    """Change the body of the second message; return the offset of its record."""
     row = json.loads(lakelog("scan", store, "--json").stdout.splitlines()[1])
     with next((store / "commitlog").iterdir()).open("r+b") as file:
         file.seek(row["physical_offset"] + 88)

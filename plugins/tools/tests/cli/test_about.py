@@ -1,4 +1,4 @@
-"""What the program says about itself: help, plugins, settings, and what it lacks."""
+"""The program's output about itself: help, plugins, settings, and missing packages."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_what_needs_no_store_imports_little(argument: str, needless: set[str]) -
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_has_the_first_sentence_of_each(name: str) -> None:
-    """A copy, so that listing commands imports none of them."""
+    """The list has copies, so that it imports no command."""
     module = importlib.import_module(f"lakelog_cli.commands.{name}")
     app = getattr(module, "app", None)
     text = app.info.help if app is not None else inspect.getdoc(getattr(module, name))

@@ -84,7 +84,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def damage(store: Path) -> None:
-    """One bit of the first body."""
+    """Flip one bit of the first body."""
     with (store / "commitlog" / f"{0:020}").open("r+b") as file:
         file.seek(BODY_AT)
         file.write(b"C")
@@ -122,7 +122,7 @@ def test_3_where_no_store_is(command: str, tmp_path: Path) -> None:
 )
 def test_1_where_damage_is_found(command: str, more: tuple[str, ...], store: Path) -> None:
     damage(store)
-    (store / "abort").touch()  # recoveries read what a crash can have left
+    (store / "abort").touch()  # a recovery reads the part that a crash can have damaged
     assert code(command, store, *more) == exitcodes.FOUND
 
 

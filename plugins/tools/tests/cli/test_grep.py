@@ -20,7 +20,7 @@ from plugins.tools.tests.cli.conftest import Run, spoil_second
 
 @pytest.fixture
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a store of three segments with a known content."""
+    """A store of three segments with a known content."""
     monkeypatch.delenv("LAKELOG_SEGMENT_SIZE_BYTES")
     path = tmp_path / "logs"
     with open_store(path, segment_size_bytes=65536) as opened:

@@ -1,4 +1,4 @@
-"""``lakelog plugins new``: names, kinds, what it leaves alone; packages are tried elsewhere.
+"""``lakelog plugins new``: names, kinds, and existing files; packages are tested elsewhere.
 
 ``tests/packages/test_third_party.py`` installs one of each kind, and runs its tests.
 """

@@ -1,4 +1,4 @@
-"""``lakelog pins``: listing and removing what followers hold."""
+"""``lakelog pins``: listing and removing the pins of followers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is put can be read again, and what is not says so in one line and by its code."""
+"""Messages that are put can be read; a refused put has one line of text and an exit code."""
 
 from __future__ import annotations
 

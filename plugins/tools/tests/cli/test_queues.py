@@ -20,7 +20,7 @@ from plugins.tools.tests.cli.conftest import Run
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """Give a store with 40 orders in two queues, tagged by turns, and one other message."""
+    """A store with 40 orders in two queues, tagged by turns, and one other message."""
     messages = [
         Message("orders", b"%d" % n, tags="even" if n % 4 < 2 else "odd", queue_id=n % 2)
         for n in range(40)
@@ -211,7 +211,7 @@ def test_stats(lakelog: Run, shop: Path) -> None:
 
 
 def test_stats_tell_how_much_is_in_quarantine(lakelog: Run, shop: Path) -> None:
-    """The list of it is no entry."""
+    """The file that lists its content does not count."""
     folder = shop / "lakelog" / "quarantine"
     folder.mkdir()
     (folder / f"{0:020d}-7-0011223344556677.bytes").write_bytes(b"1234567")

@@ -1,4 +1,4 @@
-"""Reading commands print what is asked, say what is odd on stderr, and change nothing."""
+"""Reading commands print the requested data, report faults on stderr, and change nothing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ with lakelog.open(sys.argv[1], segment_size_bytes="64KiB") as owner:
 
 @pytest.fixture(scope="module")
 def owned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Callable[[], str]]]:
-    """A store that another process owns, and a function by which that puts and gives its role."""
+    """A store owned by another process, and a function by which that puts and returns its role."""
     path = tmp_path_factory.mktemp("owned") / "store"
     with subprocess.Popen(
         [sys.executable, "-c", OWN, str(path)],
@@ -210,7 +210,7 @@ def test_ctrl_c_ends_quietly_and_cleanly(tmp_path: Path, lakelog: Run) -> None:
         process.stdin.flush()
         assert process.stdout.read(1)
         process.send_signal(signal.SIGINT)
-        process.wait(30)  # with its stdin open: the end of that would be a way to end, too
+        process.wait(30)  # its stdin is open: the end of stdin would end it, too
         process.stdin.close()
         assert b"Traceback" not in (process.stderr.read() if process.stderr else b"")
     assert process.returncode == 130

@@ -1,4 +1,4 @@
-"""``lakelog rebuild`` makes queues and index anew from the log, and says what it made."""
+"""``lakelog rebuild`` builds queues and index again from the log, and reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakelog recover`` says what it found, from where, what it cut and kept, and what to do next."""
+"""``lakelog recover`` reports findings, cuts, the bytes kept in quarantine, and the next step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _spoil(store: Path, body: bytes) -> None:
 
 @pytest.fixture
 def crashed(lakelog: Run, store: Path) -> Path:
-    """Three messages of other bodies behind those three; not closed cleanly."""
+    """The store with three more messages of other bodies; not closed cleanly."""
     done = lakelog("put", store, "orders", "first-body", "second-body", "third-body", "--queue", 1)
     assert done.returncode == 0, done.stderr
     (store / "abort").write_text("1")
@@ -46,7 +46,7 @@ def test_it_says_what_was_found_and_leaves_a_clean_stop(lakelog: Run, crashed: P
 def test_a_torn_tail_is_cut_and_kept(lakelog: Run, crashed: Path) -> None:
     _spoil(crashed, b"third-body")
     before = _segment(crashed).read_bytes()
-    (crashed / "checkpoint").unlink()  # which says that it was durable
+    (crashed / "checkpoint").unlink()  # which claims that it was durable
     planned = lakelog("recover", crashed, "--dry-run")
     assert (planned.returncode, _segment(crashed).read_bytes()) == (0, before)
     assert (crashed / "abort").exists()

@@ -1,4 +1,4 @@
-"""``lakelog repair`` says what it would do, asks, does it, and says what it did."""
+"""``lakelog repair`` prints its plan, asks for confirmation, executes it, and reports it."""
 
 from __future__ import annotations
 

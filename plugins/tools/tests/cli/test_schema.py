@@ -1,4 +1,4 @@
-"""The JSON Schema, and the rows for people."""
+"""The JSON Schema, and the rows as text."""
 
 from __future__ import annotations
 

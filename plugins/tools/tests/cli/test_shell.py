@@ -14,7 +14,7 @@ from plugins.tools.tests.cli.conftest import Run
 
 
 def _completed(*words: str) -> list[str]:
-    """What a shell would offer for the last word; the program is run as the script runs it."""
+    """The completions of the last word; the program is run as by the shell's script."""
     environment = {
         **os.environ,
         "_LAKELOG_COMPLETE": "complete_bash",

@@ -1,4 +1,4 @@
-"""No text of a message can act on the terminal that shows it."""
+"""No text of a message can control the terminal that shows it."""
 
 from __future__ import annotations
 

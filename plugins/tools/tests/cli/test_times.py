@@ -1,4 +1,4 @@
-"""Times as people write them become ms since 1970, or an error that says what is understood."""
+"""Times as users write them become ms since 1970, or an error that lists the formats."""
 
 from __future__ import annotations
 

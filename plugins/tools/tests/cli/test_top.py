@@ -57,7 +57,7 @@ class Screen:
             self.shown += os.read(self.terminal, 65536).decode(errors="replace")
 
     def ended(self) -> int:
-        """Read until the program has ended; its exit code."""
+        """Read until the program has ended; return its exit code."""
         while self.program.poll() is None:
             if select.select([self.terminal], [], [], 0.05)[0]:
                 self.shown += os.read(self.terminal, 65536).decode(errors="replace")
@@ -66,7 +66,7 @@ class Screen:
 
 @contextmanager
 def watched(store: Path, *, has_keys: bool = True) -> Iterator[tuple[Screen, int]]:
-    """Run top on a terminal; give the screen, and the program's end of the terminal."""
+    """Run top on a terminal; yield the screen, and the program's end of the terminal."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     command = [sys.executable, "-m", "lakelog_cli.main", "top", str(store), "--interval", "0.2"]
@@ -88,7 +88,7 @@ def watched(store: Path, *, has_keys: bool = True) -> Iterator[tuple[Screen, int
 
 @pytest.fixture
 def shop(store: Path) -> Iterator[Path]:
-    """Give a store at work, with two groups."""
+    """A running store with two groups."""
     with core.open(store) as opened:
         for group, count in (("billing", 1), ("shipping", 2)):
             with opened.consumer(group, "orders", start="earliest") as consumer:

@@ -1,4 +1,4 @@
-"""``lakelog verify --queues --index`` compares what is built from the log with the log."""
+"""``lakelog verify --queues --index`` compares queues and index with the log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _spoil(store: Path) -> Path:
 
 
 def _ghosts(store: Path) -> Path:
-    """As many units of no record as fit in a file, in a queue of their own."""
+    """A queue of one full file, whose units belong to no record."""
     path = store / "consumequeue" / "ghost" / "0" / f"{0:020}"
     path.parent.mkdir(parents=True)
     path.write_bytes(UNIT.pack(77, 7, 7) * ENTRIES)
@@ -148,7 +148,7 @@ with lakelog.open(path, segment_size_bytes="4MiB", flush="none") as store:
     os.kill(os.getpid(), signal.SIGKILL)
 """
 ROUNDS = 20
-"""Rarely, the dispatcher is done before the signal comes."""
+"""Several attempts: rarely, the dispatcher is done before the signal."""
 
 
 def _summary(lakelog: Run, store: Path) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _behind(store: Path) -> bool:
 
 @pytest.fixture
 def crashed(killed_store: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """A copy of the killed store."""
     return shutil.copytree(killed_store, tmp_path / "crashed")
 
 
@@ -233,7 +233,7 @@ def test_a_wrong_unit_in_a_store_that_crashed_is_a_problem(lakelog: Run, crashed
 
 
 def test_records_that_were_durable_once_are_missed(lakelog: Run, store: Path) -> None:
-    """The crash did not take them: queues and checkpoint know that they were synced."""
+    """The crash is not the cause: queues and checkpoint show that they were synced."""
     log = store / "commitlog" / f"{0:020}"
     log.write_bytes(log.read_bytes()[:98].ljust(log.stat().st_size, b"\x00"))
     (store / "abort").touch()
@@ -245,7 +245,7 @@ def test_records_that_were_durable_once_are_missed(lakelog: Run, store: Path) ->
 
 
 def _write_half_a_record(store: Path, at: int) -> None:
-    """The front of the first record once more, behind the last."""
+    """Write the first half of the first record after the last record."""
     with (store / "commitlog" / f"{0:020}").open("r+b") as file:
         front = file.read(50)
         file.seek(at)

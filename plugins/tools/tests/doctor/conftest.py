@@ -12,7 +12,7 @@ from lakelog import PutResult
 
 @pytest.fixture
 def puts(tmp_path: Path) -> list[PutResult]:
-    """What was put into a store, which is closed: 100 messages in 4 segments."""
+    """The results of the puts into a closed store: 100 messages in 4 segments."""
     with open_small(tmp_path / "store") as store:
         return fill(store, 100)
 

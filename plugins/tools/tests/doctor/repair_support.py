@@ -1,4 +1,4 @@
-"""Stores to damage and to repair, and what is in them afterwards."""
+"""Stores to damage and to repair, and their contents afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def repair_small(path: Path, **more: Any) -> RepairReport:
 
 
 def read(path: Path) -> tuple[list[tuple[int, bytes]], list[Damage]]:
-    """Every message but fillers by its place, and what is damaged."""
+    """Offset and body of every message except fillers, and the damage."""
     with lakelog.open(path, mode="read", plugins=[], segment_size_bytes=SEGMENT) as store:
         found = [
             (each.physical_offset, bytes(each.body))
@@ -47,7 +47,7 @@ def write(path: Path, offset: int, data: bytes) -> None:
 
 
 def sound(path: Path) -> bool:
-    """Nothing is wrong: not in the log, its files, its queues, and it was closed cleanly."""
+    """Whether log, files and queues have no fault, and the store was closed cleanly."""
     wrong = list(check(path, index=False, plugins=[], segment_size_bytes=SEGMENT))
     whole = all(each.stat().st_size == SEGMENT for each in segments(path))
     return not wrong and not read(path)[1] and whole and not (path / "abort").exists()

@@ -1,4 +1,4 @@
-"""What is built from the log is compared with it: what is wrong is found, what is right is not."""
+"""Queues and index are compared with the log: all faults are reported, and nothing else."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_units_that_are_gone_are_one_problem(store: Path) -> None:
 
 
 def test_a_unit_that_was_cut_out_is_missed_once(store: Path) -> None:
-    """The others moved up: each is of the right record, but one is missing, and all misplaced."""
+    """Later units moved up: each is of a record, but one is missing, and all are misplaced."""
     path = queue_file(store, 3)
     data = path.read_bytes()
     path.write_bytes(data[: 2 * UNIT.size] + data[3 * UNIT.size :] + bytes(UNIT.size))

@@ -1,4 +1,4 @@
-"""A checkpoint that claims more than the log holds is told, field by field."""
+"""A checkpoint that claims more than the log has is reported, field by field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log read by several processes gives what one scan gives, damage over borders included."""
+"""A log read by several processes has the result of one scan, also with damage across borders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def in_one_process(store: Store) -> Iterable[Part]:
 
 
 def found(store: Store, parts: Iterable[Part]) -> Found:
-    """Each record, blank and damage; those of whole segments are looked up."""
+    """Each record, blank and damage; the content of whole segments is read."""
     rows: Found = []
     for part in parts:
         if isinstance(part, WholeSegment):
@@ -67,7 +67,7 @@ def found(store: Store, parts: Iterable[Part]) -> Found:
 
 
 def spoil(path: Path, chance: random.Random) -> None:
-    """Damage in one to four places: bytes, stretches over borders, files cut, files missing."""
+    """Damage one to four places: single bytes, ranges across borders, cut files, missing files."""
     files = segments(path)[:-1]
     log = bytearray().join(each.read_bytes() for each in files)
     for _ in range(chance.randrange(1, 4)):
@@ -120,7 +120,7 @@ def test_processes_say_the_same(whole: Path, tmp_path: Path) -> None:
 
 @attrs.frozen
 class Marking:
-    """An accelerator that leaves a mark where it was asked, and answers nothing."""
+    """An accelerator that leaves a mark when it is called, and leaves all calls to Python."""
 
     path: Path
 

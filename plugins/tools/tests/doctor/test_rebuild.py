@@ -1,4 +1,4 @@
-"""Queues built again from the log, and what is left when that fails."""
+"""Queues built again from the log, and the state after a failure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rebuild_small(path: Path, **more: Any) -> RebuildReport:
 
 
 def units(path: Path, topic: str = "t", queue_id: int = 0) -> list[tuple[int, int]]:
-    """Where the records of a queue stand, as its files say."""
+    """Offset and size of each unit in the files of a queue."""
     found = []
     for file in sorted((path / "consumequeue" / topic / str(queue_id)).iterdir()):
         for offset, size, _ in UNIT.iter_unpack(file.read_bytes()):
@@ -58,7 +58,7 @@ def log_of(path: Path) -> dict[str, str]:
 
 
 def spoil(path: Path) -> None:
-    """Leave folders that hold something else."""
+    """Add a queue whose units belong to no record."""
     folder = path / "consumequeue" / "ghost" / "0"
     folder.mkdir(parents=True)
     (folder / "00000000000000000000").write_bytes(UNIT.pack(77, 7, 7) * 10)
@@ -152,7 +152,7 @@ def test_a_folder_that_stands_elsewhere_is_refused(store: Path, tmp_path: Path) 
 
 
 class Failing:
-    """A dispatcher that writes, and then cannot go on."""
+    """A dispatcher that writes, and then fails."""
 
     directories: Sequence[str] = ("made",)
 
@@ -359,7 +359,7 @@ def _raises_on_beside(files: RealFileSystem, new: Path, target: Path, old: Path)
     swap_in(files, new, target, old)
 
 
-# --- what the next open goes by ---
+# --- the state for the next open ---
 
 
 @pytest.mark.parametrize("crashed", [False, True])

@@ -1,4 +1,4 @@
-"""A damaged log is mended: what is whole stays, what is not is kept elsewhere and replaced."""
+"""A damaged log is mended: whole records stay, damaged ones go to quarantine and are replaced."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_what_no_record_fits_into_is_said_and_stays(tmp_path: Path) -> None:
         puts = fill(store, 10)
     start = puts[4].physical_offset
     short = next(FillerMaker(("x", 0), 0, 1).make(_gap(start, start + puts[4].size - 100)))[1]
-    write(path, start, short)  # what is left of the record behind it is too short for a filler
+    write(path, start, short)  # the rest of the record after it is too short for a filler
     before = tree(path / "commitlog")
     report = repair_small(path)
     (step,) = report.left

@@ -1,4 +1,4 @@
-"""After a repair the place of a lost message leads to what replaces it, and serves nothing here."""
+"""After a repair the unit of a lost message leads to its replacement, which no read returns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def unit(path: Path, number: int) -> tuple[int, int]:
 
 
 def one_by_one(store: Store) -> list[int]:
-    """Queue offsets as they are got, one message at a time; each step goes on."""
+    """Queue offsets by gets of one message each; checks that each call advances."""
     found, at = [], 0
     for _ in range(COUNT + 10):
         result = store.get("t", 0, at, 1)
@@ -105,7 +105,7 @@ def test_every_way_of_reading_passes_over_it(
 def test_a_repair_that_died_behind_the_fillers_serves_none_of_them(
     path: Path, puts: list[PutResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The queue still has the unit of the lost message; a recovery sees where that leads now."""
+    """The queue still has the unit of the lost message; a recovery finds its present record."""
     with open_small(path) as store:
         fill(store, 1)
     write(path, puts[3].physical_offset + 200, b"\xff")

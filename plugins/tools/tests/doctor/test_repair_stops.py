@@ -1,4 +1,4 @@
-"""A repair that ends at any point, as if killed: the next one mends the rest, and loses nothing."""
+"""A repair that is killed at any point: the next one mends the rest, and loses nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from plugins.tools.tests.doctor.repair_support import (
 
 
 class _Stop(Exception):
-    """The process is gone."""
+    """Stands for the end of the process."""
 
 
 class _Counted(RealFileSystem):
@@ -70,7 +70,7 @@ def damaged(path: Path, puts: list[PutResult]) -> Path:
 
 
 def _is_done(path: Path, changes: int) -> bool:
-    """Repair, and be gone before the change after so many; whether it ended before that."""
+    """Repair, and end after ``changes`` changes; return whether the repair was complete before."""
     try:
         repair_small(path, files=_Counted(changes))
     except (_Stop, LakelogError):

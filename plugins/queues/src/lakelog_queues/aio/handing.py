@@ -34,7 +34,7 @@ class Handing:
         self._thread: Thread | None = None
 
     async def put(self, begin: Callable[[Any], AwaitableFuture[Any]], what: Any) -> Any:
-        """Let the thread call ``begin``; then wait for the result.
+        """Have the thread call ``begin(what)``; then wait for the result of its future.
 
         Cancellation withdraws a put that has not begun yet.
         """
@@ -96,7 +96,7 @@ def _tell(those: list[tuple[Given, AwaitableFuture[Any] | Exception | None]]) ->
 
 
 def _finish(those: list[tuple[Given, AwaitableFuture[Any] | Exception | None]]) -> None:
-    """Runs in the loop: give each waiting task the future of its put."""
+    """Give each waiting task the future of its put; runs in the loop."""
     for (_, _, begun), found in those:
         if begun.cancelled():
             continue

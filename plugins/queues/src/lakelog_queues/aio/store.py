@@ -33,7 +33,7 @@ T = TypeVar("T")
 def _in_thread(
     method: Callable[Concatenate[Store, P], T],
 ) -> Callable[Concatenate[AsyncStore, P], Coroutine[Any, Any, T]]:
-    """A method of :class:`~lakelog.Store`, with its arguments and its text, run in a thread."""
+    """A method of :class:`~lakelog.Store`, with its arguments and docstring, run in a thread."""
 
     @wraps(method)
     async def call(self: AsyncStore, /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -70,9 +70,9 @@ def _prepared(
 class AsyncStore:
     """An open store in an event loop; created by :func:`lakelog.aio.open`.
 
-    Methods take, return and raise the same as those of :class:`~lakelog.Store`, which has their
-    arguments and texts. If the task of a put is cancelled, a put that has not begun is withdrawn.
-    Any other call runs to its end in its thread.
+    Methods take, return and raise the same as those of :class:`~lakelog.Store`, where they are
+    described. If the task of a put is cancelled, a put that has not begun is withdrawn. Any other
+    call runs to its end in its thread.
     """
 
     def __init__(self, store: Store) -> None:
@@ -93,7 +93,7 @@ class AsyncStore:
 
     @property
     def role(self) -> Role:
-        """``owner``, ``attach`` or ``read``."""
+        """``owner``, ``attach``, ``read`` or ``replica``; see ``Store.role``."""
         return self._store.role
 
     @property

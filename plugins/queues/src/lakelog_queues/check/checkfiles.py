@@ -52,7 +52,7 @@ class CheckedFiles:
         self.end = self._find_end() if self.fits else self.first
 
     def problems(self) -> Iterator[Problem]:
-        """Problems with names and lengths; an empty file is none, as it is just being created."""
+        """Problems with names and lengths; an empty file is just being created, so it is none."""
         before = None
         for each in self._there:
             if each.length not in (0, self._size):

@@ -45,7 +45,7 @@ class _Missing:
 
     :ivar number: number of the first one
     :ivar offset: physical offset of its record
-    :ivar count: how many
+    :ivar count: number of missing units
     """
 
     number: int
@@ -223,7 +223,7 @@ class UnitCheck:
     # --- where they differ ---
 
     def _unlike(self, expected: RawUnits, stated: Longs | None) -> Generator[Problem, None, int]:
-        """Handle a first record without its unit at :attr:`next`; returns how many are done."""
+        """Handle a first record without its unit at :attr:`next`; returns the number handled."""
         if self.next >= self.files.end:
             self._behind_end(expected, stated)
             return len(expected)

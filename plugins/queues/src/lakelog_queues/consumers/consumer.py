@@ -254,11 +254,11 @@ class Consumer:
     def commit(self) -> None:
         """Commit the position after the last delivered message of every queue.
 
-        Returns when the commit is durable, or, with ``commit_interval_ms``, before that. In an
-        attached store the owner writes it; if that owner dies, the next one does.
+        Durable on return. Each process writes the file of offsets itself.
 
-        Raises :class:`~lakelog.errors.StoreReadOnly`. Raises ``StoreError`` if the file cannot be
-        written, or if no owner takes over; the commit can be retried.
+        Raises :class:`~lakelog.errors.StoreReadOnly`, ``StoreClosed``, and ``CorruptConfig`` if the
+        file cannot be parsed. Raises ``StoreError`` if it cannot be written; the commit can be
+        retried.
         """
         changed = {
             queue: offset

@@ -26,7 +26,7 @@ class Offsets(Protocol):
         """Commit the next offsets of some queues; durable on return."""
 
     def commit_all(self, commits: Iterable[Commit]) -> None:
-        """Several commits in one write."""
+        """Make several commits in one write."""
 
     def forget(self, group: str, topic: str | None = None) -> None:
         """Remove the offsets of a group, for one topic or for all."""
@@ -64,7 +64,7 @@ class CurrentOffsets:
         self._now().commit(group, topic, offsets)
 
     def commit_all(self, commits: Iterable[Commit]) -> None:
-        """Several commits in one write."""
+        """Make several commits in one write."""
         self._now().commit_all(commits)
 
     def forget(self, group: str, topic: str | None = None) -> None:

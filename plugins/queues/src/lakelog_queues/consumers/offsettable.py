@@ -125,7 +125,7 @@ class OffsetTable:
         self.commit_all([(group, topic, offsets)])
 
     def commit_all(self, commits: Iterable[Commit]) -> None:
-        """Write several commits at once; raises like :meth:`commit`, and then commits none."""
+        """Write several commits at once, all or none of them; raises like :meth:`commit`."""
         named = [(_checked(group, topic, offsets), offsets) for group, topic, offsets in commits]
         with self._lock:
             self._check_open()

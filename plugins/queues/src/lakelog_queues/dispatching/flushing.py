@@ -97,7 +97,7 @@ class Flushing:
             self._thread.join()
 
     def flush(self) -> None:
-        """Sync everything, then move the checkpoint; raises :class:`StoreFailed`."""
+        """Sync everything, then advance the checkpoint; raises :class:`StoreFailed`."""
         with self._one_at_a_time:
             self.check()
             self._thorough()

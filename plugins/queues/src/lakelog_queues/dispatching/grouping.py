@@ -33,7 +33,7 @@ class QueueGroup:
     """The records of one queue, in log order.
 
     :ivar records: ``int64``, their indices in the batch; a view if the accelerator found them
-    :ivar raw: their units in file format, with tag codes, if the accelerator built them
+    :ivar raw: their units in file format, with tags codes, if the accelerator built them
     :ivar first: queue offset of the first record if the offsets are known to be consecutive, else
         ``None``
     """
@@ -82,12 +82,13 @@ class QueueUnits:
 
 @attrs.frozen(eq=False)
 class PackedUnits:
-    """The same in file format, for units with consecutive queue offsets.
+    """The units of one queue from a batch in file format, if their queue offsets are consecutive.
 
     They can be written at once if the queue ends at ``first``.
 
     :ivar first: queue offset of the first unit
-    :ivar unpacked: returns the units in the other form
+    :ivar raw: the units, 20 bytes each
+    :ivar unpacked: returns the units as :class:`QueueUnits`
     """
 
     queue: Queue
@@ -115,7 +116,7 @@ class Grouping:
             yield each.unpacked() if isinstance(each, PackedUnits) else each
 
     def packed(self, batch: RecordBatch) -> Iterator[QueueUnits | PackedUnits]:
-        """The same; in file format if the grouping produced it without extra work."""
+        """As :meth:`units`; in file format if the grouping has produced it already."""
         if not len(batch):
             return
         groups = queue_groups(batch)

@@ -1,4 +1,4 @@
-"""Units that a reader keeps in memory, as it may write no file, and the owner has not yet."""
+"""Units that a reader keeps in memory until the owner has written them to files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Overlay:
 
 
 def _count_alike(written: bytes, held: memoryview) -> int:
-    """The number of leading units that refer to the same records; their tag codes may differ."""
+    """The number of leading units that refer to the same records; their tags codes may differ."""
     if written == held:
         return len(written) // UNIT_BYTES
     same = alike(columns(written), columns(held))

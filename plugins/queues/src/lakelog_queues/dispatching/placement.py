@@ -6,7 +6,7 @@ place; their units are appended to the queue, so that every record in the log ca
 
 - The queue offset is lower than the end, so its place is taken. Either queue offsets began again
   (RocketMQ deleted the topic, or forgot records that were not dispatched before a crash), or it is
-  0, which RocketMQ never checks. RocketMQ gives no unit in the first case (5.3.3,
+  0, which RocketMQ never checks. RocketMQ writes no unit in the first case (5.3.3,
   ``ConsumeQueue.putMessagePositionInfo``).
 - The queue offset is so high that more records would be missing than fit into the log in between.
   A wrong number must not cause gigabytes of fillers. RocketMQ appends every higher queue offset.

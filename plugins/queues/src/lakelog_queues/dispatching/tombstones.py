@@ -73,8 +73,8 @@ def delete_topic(
 ) -> None:
     """Remove a topic's queues; its records stay in the log.
 
-    The tombstone is written first. Until it is durable nothing has changed; from then on the topic
-    is gone for all readers, even if some of its files remain.
+    The tombstone is written first. Until it is durable nothing has changed. From then on no reader
+    finds the topic, even if some of its files remain.
 
     :param end_offset: the present end of the log; later records create new queues
     :param forget: removes the queues of a topic; called with its name and ``end_offset``
@@ -125,7 +125,7 @@ class TombstoneFile:
         self._alone = alone
         self._files = files
         self._path = path
-        self._file = os.fspath(_file(path))  # asked of for every look-up
+        self._file = os.fspath(_file(path))  # used by every look-up
         self._stamp: object = None
         self._known = dict(known or {})
         if known is None:

@@ -1,6 +1,6 @@
 """Moves queue files with an impossible length or name to the quarantine.
 
-Nothing is lost, because queues are rebuilt from the log. But if all files have the same other
+Nothing is lost, because queues are rebuilt from the log. But if all files have the same impossible
 length, the settings are wrong and the files are right; then an error is raised and no file moves.
 """
 

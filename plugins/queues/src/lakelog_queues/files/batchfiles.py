@@ -1,6 +1,6 @@
 """The files of one batch queue: units of 46 bytes, each for a record of several messages.
 
-So the queue offset does not give the position of a unit, and a binary search finds it. Source:
+The queue offset therefore does not give the position of a unit; a binary search finds it. Source:
 RocketMQ's ``BatchConsumeQueue``; core/docs/reference/format/batchconsumequeue.md.
 """
 

@@ -299,7 +299,7 @@ class SimpleQueue:
         if self._memory is not None:
             self._memory.drop_written(self._files)
 
-    # --- what comes again ---
+    # --- records that are dispatched again ---
 
     def _check(self, again: Units) -> None:
         """Check that units of records dispatched again exist; else cut the queue before them.

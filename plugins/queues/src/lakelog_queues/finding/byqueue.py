@@ -22,7 +22,7 @@ def java_order(text: str) -> bytes:
 
 @runtime_checkable
 class ReachingQueues(Protocol):
-    """Queues that know where their last records end."""
+    """Queues with the end of their last record."""
 
     def reached(self, queue: Queue) -> int:
         """Physical end offset of the last record that has a unit; 0 without one."""

@@ -1,8 +1,9 @@
 """Passes simple lookups to compiled code, which reads units or the key index, and then messages.
 
-The result is the same as that of :mod:`lakelog.reading`, which handles the calls that compiled code
-declines: those to batch queues, to queues with extension files or replacement units from a repair,
-those that span two unit files, and those that meet damage, a body decoder or an archive.
+The result is the same as that of the other modules of :mod:`lakelog_queues.finding`. These handle
+the calls that compiled code declines: calls to batch queues, to queues with extension files or with
+replacement units from a repair, calls that span two unit files, and calls that meet damage, a body
+decoder or an archive.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ class PlainQueues(Protocol):
 class MappedSegments:
     """The log of an owner, as compiled code reads it.
 
-    :ivar memory: the shared page; :ivar open_segments: see :class:`~lakelog.log.segments.Segments`
-    :ivar segment_bytes: length of each
+    :ivar memory: the shared page
+    :ivar open_segments: see :class:`~lakelog.log.segments.Segments`
+    :ivar segment_bytes: length of each segment
     """
 
     memory: memoryview
@@ -53,7 +55,11 @@ class MappedSegments:
 
 @attrs.frozen
 class SegmentFiles:
-    """The log in any other process."""
+    """The log in a process that does not own it, as compiled code reads it.
+
+    :ivar folder: the directory of the segments
+    :ivar segment_bytes: length of each segment
+    """
 
     bounds: ReadBounds
     folder: Path

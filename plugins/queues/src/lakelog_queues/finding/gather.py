@@ -227,7 +227,7 @@ def sound_records(
     verify: bool = True,
     pack_bodies: bool = False,
 ) -> tuple[NDArray[np.bool_], RecordBatch]:
-    """Which records of a batch are whole and as expected, and the batch of these.
+    """A mask of the records of a batch that are whole and as expected, and the batch of these.
 
     :param offsets: the physical offset that each record must state
     :param sizes: the length that each record must have, at least ``RECORD_MIN_BYTES``; must lie

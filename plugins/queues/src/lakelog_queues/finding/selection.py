@@ -56,7 +56,7 @@ class GetSelection:
         it is longer
     :ivar tags: selects messages; ``None`` selects all
     :ivar verify: whether checksums are verified; lengths and offsets are always checked
-    :ivar pack_bodies: whether bodies will be wanted back to back
+    :ivar pack_bodies: whether the caller needs the bodies back to back
     """
 
     queue: Queue

@@ -35,9 +35,9 @@ from lakelog_queues.groups.state import Claim, FreshMessages, GroupState, Lease
 
 BATCH_MESSAGES: Final = 32
 _TURN_S: Final = 1.0
-"""Longest interval between two looks at members, queues and committed offsets."""
+"""Longest interval between two checks of members, queues and committed offsets, in seconds."""
 _NAP_S: Final = 0.5
-"""Longest interval between two looks for messages whose time is over."""
+"""Longest interval between two searches for messages whose invisible time is over, in seconds."""
 _MOVES_ON: Final = frozenset(GetStatus) - {
     GetStatus.NO_MATCHED_LOGIC_QUEUE,
     GetStatus.NO_MESSAGE_IN_QUEUE,
@@ -78,7 +78,8 @@ class GroupAccess:
 class GroupConsumer:
     """A member of a group; created by ``Store.subscribe``, ended by :meth:`close` or ``with``.
 
-    Thread-safe: threads may acknowledge what another one polled. Delivery is at least once.
+    Thread-safe: a thread may acknowledge messages that another thread polled. Delivery is at least
+    once.
 
     :ivar group: the consumer group
     :ivar member: the number of this member in the store
@@ -150,7 +151,10 @@ class GroupConsumer:
                 return []
 
     def fetch(self, max_messages: int) -> list[Delivery]:
-        """:meth:`poll` without waiting; goes on past messages that tags or the filter exclude."""
+        """As :meth:`poll`, without waiting; raises the same errors.
+
+        Continues past messages that tags or the filter exclude.
+        """
         while True:
             with self._fetching:
                 if self._closed:
@@ -178,7 +182,7 @@ class GroupConsumer:
         return found
 
     def nap_s(self) -> float:
-        """How long to wait for arrivals before the next look."""
+        """Seconds to wait for arrivals before the next check."""
         now_ms = self._access.now_ms()
         due_ms = self._state.next_due_ms(now_ms)
         return _NAP_S if due_ms is None else min((due_ms - now_ms) / 1000, _NAP_S)
@@ -197,8 +201,8 @@ class GroupConsumer:
     def ack(self, *deliveries: Delivery) -> bool:
         """Acknowledge messages: they are not handed out again.
 
-        :returns: whether all were still this member's; ``False`` if the time of any was over and it
-            was handed out again, or if the group's offset was set anew
+        :returns: whether this member still had all of them; ``False`` if the invisible time of any
+            was over and it was handed out again, or if the group's offset was set anew
         """
         return all(self._state.remove([each.handle for each in deliveries]))
 
@@ -244,7 +248,7 @@ class GroupConsumer:
     # --- once a second ---
 
     def _turn(self) -> None:
-        """Look at members, committed offsets and queues."""
+        """Check members, committed offsets and queues."""
         now_s, options = time.monotonic(), self._options
         self._turn_at = now_s + _TURN_S
         now_ms = self._access.now_ms()
@@ -342,7 +346,7 @@ class GroupConsumer:
         return chosen.read(get, most)
 
     def _again(self, most: int, lease: Lease) -> list[Delivery]:
-        """Hand out messages whose time is over, or set them aside."""
+        """Hand out messages whose invisible time is over, or set them aside."""
         orderly = self._options.orderly
         claims = self._state.claim(set(self.assigned()), most, lease, orderly=orderly)
         found = []
@@ -406,7 +410,7 @@ class GroupConsumer:
                     self.commit()
 
     def forked(self) -> None:
-        """Give up the membership in a forked child: it is its parent's."""
+        """Give up the membership in a forked child: the parent keeps it."""
         self._closed = True
         self._database.forked()
         self._locks.close()

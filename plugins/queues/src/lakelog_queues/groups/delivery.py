@@ -19,9 +19,10 @@ class Delivery:
 
     :ivar topic: the topic of the queue, also for a light queue or the retry topic
     :ivar queue_offset: the offset in that queue
-    :ivar attempt: how often the message was handed out to this group, from 1
-    :ivar taken_ms: when it was handed out, in ms since 1970
-    :ivar visible_ms: when it is handed out again, in ms since 1970, unless acknowledged or renewed
+    :ivar attempt: number of hand-outs of the message to this group, from 1
+    :ivar taken_ms: time of the hand-out, in ms since 1970
+    :ivar visible_ms: time in ms since 1970 at which it is handed out again, unless acknowledged or
+        renewed
     """
 
     message: StoredMessage

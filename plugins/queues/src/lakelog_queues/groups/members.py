@@ -1,4 +1,4 @@
-"""The members of a group: the locks by which they live, and the queues that each of them has.
+"""The members of a group: the locks that show that they live, and the queues of each.
 
 The locks are on bytes of ``lakelog/groups.lock``; the kernel releases them at a member's end.
 Byte 0 is held for the comparison and the change of committed offsets. Byte ``n`` is held by member
@@ -52,7 +52,7 @@ class MemberLocks:
 
 @contextmanager
 def group_turn(log: DispatchedLog) -> Iterator[None]:
-    """Keep the members of all groups from committing; does nothing if there never was one."""
+    """Keep the members of all groups from committing; does nothing if there never was a member."""
     if log.read_only or not (log.path / OWN_DIR / LOCKS_FILE).exists():
         yield
         return

@@ -21,12 +21,12 @@ from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 @attrs.frozen(kw_only=True)
 class GroupOptions:
-    """How a member of a group consumes.
+    """The options of a member of a group; see ``Store.subscribe``.
 
     :ivar topics: the tag expression of each topic; ``None`` selects all messages
     :ivar filter: the parsed ``filter_text``, which selects messages of ``topics``
     :ivar start: the place in a queue for which the group has no offset
-    :ivar broadcast: the name of a consumer that shares with nobody
+    :ivar broadcast: the name of a consumer that gets all messages, and shares no queue
     :ivar max_attempts: the number of hand-outs after which a message is a dead letter; ``None`` is
         without a limit, or with :attr:`retries_by_topic` that of the group's configuration
     """

@@ -80,7 +80,7 @@ class PropertyFilter:
             return False
 
     def read(self, get: Callable[[int], PlacedResult], most: int) -> PlacedResult:
-        """At most ``most`` matching messages of those that ``get`` reads, given their number."""
+        """At most ``most`` matching messages; ``get`` reads a given number of messages."""
         result = get(max(most, _READ_AHEAD))
         kept: list[StoredMessage] = []
         places: list[int] = []
@@ -224,7 +224,11 @@ def _in(term: _Term, texts: frozenset[str], negated: bool) -> _Term:
 
 @attrs.frozen
 class _Token:
-    """:ivar kind: a reserved word, a sign, or the name of a group of the pattern."""
+    """A token of an expression.
+
+    :ivar kind: a reserved word, a sign, or the name of a group of the pattern
+    :ivar place: position of its first character
+    """
 
     kind: str
     text: str
@@ -232,7 +236,7 @@ class _Token:
 
 
 class _Parser:
-    """Recursive descent; each method parses what its name says, from the next token on."""
+    """Recursive descent; each method parses the construct in its name, from the next token on."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -30,7 +30,7 @@ class NoResult(Exception):
 
 
 def integer(text: str, bits: int) -> int:
-    """As ``Integer.valueOf`` and ``Long.valueOf``."""
+    """As ``Integer.valueOf`` and ``Long.valueOf``; raises :class:`NoResult`."""
     if not re.fullmatch(r"[+-]?\d+", text) or max(text) > "\uffff":
         raise NoResult
     try:
@@ -43,7 +43,7 @@ def integer(text: str, bits: int) -> int:
 
 
 def double(text: str) -> float:
-    """As ``Double.valueOf``."""
+    """As ``Double.valueOf``; raises :class:`NoResult`."""
     bare = text.strip("".join(map(chr, range(0x21))))
     decimal = _DECIMAL.fullmatch(bare)
     if decimal:
@@ -66,7 +66,10 @@ _CONVERSIONS: Final[dict[type, Callable[[str], Value]]] = {
 
 
 def order(left: Value, right: Value) -> int:
-    """As Java's ``compareTo`` of two values; -1 for types that RocketMQ does not compare."""
+    """As Java's ``compareTo`` of two values; -1 for types that RocketMQ does not compare.
+
+    Raises :class:`NoResult` if a string cannot be converted to the type of the other value.
+    """
     one, other = type(left), type(right)
     if one is not other:
         if one is bool and other is str:
@@ -83,7 +86,7 @@ def order(left: Value, right: Value) -> int:
 
 
 def _key(value: Value, *, is_double: bool) -> Any:
-    """Sorts as Java does: -0.0 before 0.0, and NaN, which is equal to itself, at the end."""
+    """A key that sorts as Java does: -0.0 before 0.0; NaN is equal to itself, and the last."""
     if not is_double:
         return value
     assert isinstance(value, int | float)  # a string was converted

@@ -24,7 +24,7 @@ DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 _ADDED: Final = {RETRY_TOPIC, ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID}
 REAL_TOPIC: Final = "REAL_TOPIC"
 _OF_A_DELAY: Final = {REAL_TOPIC, "REAL_QID", DELAY, "WAIT"}
-"""What RocketMQ sets in a retry that waits in ``SCHEDULE_TOPIC_XXXX``, and leaves there."""
+"""Properties that RocketMQ sets in a retry in ``SCHEDULE_TOPIC_XXXX``, and does not remove."""
 _FIRST_LEVEL: Final = 3
 """The delay level of a first retry."""
 
@@ -55,7 +55,10 @@ def dead_letter_of(stored: StoredMessage, group: str, attempts: int) -> Message:
 
 
 def resent(dead: StoredMessage) -> Message:
-    """A dead letter as the message that its topic got at first."""
+    """The original message of a dead letter, for its original topic.
+
+    Raises :class:`~lakelog.errors.StoreError` if no property names that topic.
+    """
     known = dead.properties
     topic = known.get(DLQ_ORIGIN_TOPIC) or known.get(RETRY_TOPIC)
     if topic is None:

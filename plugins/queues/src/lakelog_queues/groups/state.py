@@ -1,4 +1,4 @@
-"""The state of one group: its members, how far each queue was handed out, and what is handed out.
+"""The state of one group: its members, its progress in each queue, and its hand-outs.
 
 Each method is one transaction. Times are in ms since 1970.
 """
@@ -21,7 +21,7 @@ _THIS = "scope = ? AND topic = ? AND queue = ?"
 
 @attrs.frozen
 class QueueProgress:
-    """How far a queue was handed out.
+    """The progress of a group in one queue.
 
     :ivar next_offset: the first queue offset that was never handed out
     :ivar is_out: whether any of its messages is handed out, or waits for another hand-out
@@ -37,7 +37,7 @@ class Lease:
 
     :ivar number: identifies one hand-out
     :ivar member: the number of the member
-    :ivar taken_ms: its begin
+    :ivar taken_ms: its start
     :ivar visible_ms: its end
     """
 
@@ -49,9 +49,9 @@ class Lease:
 
 @attrs.frozen
 class Claim:
-    """A message whose time was over and that was claimed again.
+    """A message whose invisible time was over, and that is handed out again.
 
-    :ivar attempt: how often it was handed out from this queue, this time included
+    :ivar attempt: number of hand-outs from this queue, this one included
     :ivar returned: whether its last holder returned it
     """
 
@@ -138,7 +138,7 @@ class GroupState:
             cursor.executemany("INSERT OR IGNORE INTO queues VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def progress(self) -> dict[Queue, QueueProgress]:
-        """How far each queue was handed out."""
+        """The progress in each queue."""
         query = (
             "SELECT topic, queue, next, EXISTS (SELECT 1 FROM handed AS h WHERE h.scope = q.scope "
             "AND h.topic = q.topic AND h.queue = q.queue) FROM queues AS q WHERE scope = ?"
@@ -147,10 +147,10 @@ class GroupState:
         return {(topic, queue): QueueProgress(at, bool(out)) for topic, queue, at, out in rows}
 
     def take(self, fresh: Sequence[FreshMessages], lease: Lease, *, orderly: bool) -> list[bool]:
-        """Hand out messages; returns for each of ``fresh`` whether that was done.
+        """Hand out messages; returns for each of ``fresh`` whether they were handed out.
 
-        It is not if another member moved the offset meanwhile; with ``orderly`` also if any message
-        of the queue is out.
+        ``False`` if another member moved the offset meanwhile, and with ``orderly`` also if any
+        message of the queue is handed out already.
         """
         with self._database.transaction() as cursor:
             return [self._take(cursor, each, lease, orderly=orderly) for each in fresh]
@@ -176,13 +176,13 @@ class GroupState:
     def claim(
         self, queues: Collection[Queue], most: int, lease: Lease, *, orderly: bool
     ) -> list[Claim]:
-        """Take messages of ``queues`` whose time is over, in their order."""
+        """Hand out messages of ``queues`` whose invisible time is over, in their order."""
         query = (
             "SELECT topic, queue, offset, attempt, returned FROM handed AS h "
             "WHERE scope = ? AND visible_ms <= ?"
         )
         arguments = [self._scope, lease.taken_ms]
-        if orderly:  # a queue of which nothing is in anybody's hands
+        if orderly:  # only queues of which no message is handed out
             query += (
                 " AND NOT EXISTS (SELECT 1 FROM handed AS o WHERE o.scope = h.scope AND o.topic = "
                 "h.topic AND o.queue = h.queue AND o.visible_ms > ?)"
@@ -255,7 +255,7 @@ class GroupState:
             ]
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """When the next message will be visible again, later than ``now_ms``."""
+        """The next time after ``now_ms`` at which a message is visible again; ``None`` without."""
         query = "SELECT MIN(visible_ms) FROM handed WHERE scope = ? AND visible_ms > ?"
         ((found,),) = self._database.rows(query, (self._scope, now_ms))
         return None if found is None else int(found)

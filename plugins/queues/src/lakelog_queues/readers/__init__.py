@@ -1,1 +1,1 @@
-"""Queues and index of a process without the services: built in memory, and waiting for more."""
+"""Queues and index of a process without the services: dispatched in memory, and waits for it."""

@@ -71,7 +71,7 @@ def _never() -> bool:
 
 
 class PolledArrivals:
-    """The signal in a non-owner process: woken by the owner if possible, else it polls."""
+    """The signal in a process without the services: wake-ups by the owner, or else polling."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class PolledArrivals:
     ) -> None:
         """Keep the collaborators.
 
-        :param refresh: reads what is new; returns a number that changes with it
+        :param refresh: dispatches new records; returns a number that changes with them
         :param sleeper: waits for a wake-up by the owner; without it, this polls
         :param look: as ``refresh``, but never skipped; called after a wake-up
         """

@@ -75,7 +75,10 @@ class ReaderCatchUp:
         return self._dispatching.offset if self._dispatching is not None else 0
 
     def reach(self) -> int:
-        """Dispatch what is new; return the offset reached."""
+        """Dispatch new records; return the offset reached.
+
+        Raises as :meth:`refresh`.
+        """
         self.refresh()
         return self.offset
 
@@ -113,7 +116,7 @@ class ReaderCatchUp:
             return
         dispatching = self._dispatching or self._begin()
         for topic, end_offset in self._removed.items():
-            self._state = None  # what was dispatched before is dispatched again
+            self._state = None  # earlier records are dispatched again
             forget_topic(self._dispatchers, topic, end_offset)
             again = max(end_offset, self._reader.min_offset)
             dispatching.offset = min(dispatching.offset, again)
@@ -147,7 +150,7 @@ class ReaderCatchUp:
         self._state = state if known is None else None
 
     def _begin(self) -> DispatchCursor:
-        """Read what the dispatchers have; slow with many queues, so done at the first read."""
+        """Read the progress of the dispatchers; done at the first read: many queues take long."""
         minimum, end = self._reader.min_offset, self._reader.max_offset
         start = resume(self._dispatchers, minimum, end)
         self._found = end
@@ -165,7 +168,7 @@ class ReaderWait:
     @classmethod
     def of(cls, log: DispatchedLog) -> ReaderWait:
         """Prepare; nothing is read yet."""
-        # Topics that were removed since the queues were built with the tombstones of then are news.
+        # News are tombstones that are later than those with which the queues were built.
         seen = (getattr(each, "tombstones", None) for each in log.dispatchers.values())
         known: Mapping[str, int] = next((each for each in seen if each is not None), {})
         commitlog = log.settings.core.commitlog(log.path)
@@ -195,7 +198,10 @@ class ReaderWait:
         return None
 
     def wait(self, offset: int, timeout_s: float) -> bool:
-        """Check repeatedly whether the log is dispatched up to ``offset``; ``False`` on timeout."""
+        """Check repeatedly whether the log is dispatched up to ``offset``; ``False`` on timeout.
+
+        Raises :class:`~lakelog.errors.StoreClosed` if the store is closed meanwhile.
+        """
         deadline = time.monotonic() + timeout_s
         while self.offset < offset:
             if self.arrivals.closed:

@@ -1,4 +1,4 @@
-"""Units of a simple queue, in file format and as columns; what of them is in order.
+"""Units of a simple queue, in file format and as columns, and checks of their order.
 
 In file format: ``offset i64 | size i32 | tagsCode i64``, big-endian. Source: RocketMQ's
 ``ConsumeQueue``. Functions of bytes need no NumPy, unless they find fillers.
@@ -49,7 +49,7 @@ def unit_at(data: bytes | memoryview, at: int) -> OneUnit:
 
 
 def each_unit(data: bytes | memoryview) -> list[OneUnit]:
-    """All units; for a few of them."""
+    """All units as objects; slow for many units."""
     return list(map(OneUnit._make, _ONE.iter_unpack(data)))
 
 
@@ -84,13 +84,13 @@ def filler(count: int) -> RawUnits:
 
 
 def is_filler(raw: RawUnits) -> Flags:
-    """Which units are fillers."""
+    """For each unit, whether it is a filler."""
     fills: Flags = (raw["size"] == FILLER_SIZE) & (raw["offset"] == 0)
     return fills
 
 
 def fillers(data: bytes | memoryview) -> Flags | None:
-    """Which units are fillers; ``None`` if none is."""
+    """For each unit, whether it is a filler; ``None`` if none is."""
     if _FILLER_SIZE not in bytes(data):
         return None
     fills = is_filler(columns(data))
@@ -98,7 +98,7 @@ def fillers(data: bytes | memoryview) -> Flags | None:
 
 
 def alike(one: RawUnits, other: RawUnits) -> Flags:
-    """Which units refer to the same records; their tag codes may differ."""
+    """For each pair of units, whether both refer to one record; their tags codes may differ."""
     same: Flags = (one["offset"] == other["offset"]) & (one["size"] == other["size"])
     return same
 

@@ -1,4 +1,4 @@
-"""Disk-space maintenance: strategies decide what is deleted, and this package deletes it.
+"""Disk-space maintenance: strategies choose segments, and this package deletes them.
 
 ``segment_infos`` describes the segments, a cleaner chooses some, ``planning`` holds back those
 still needed, ``removal`` deletes the rest, and ``rounds`` runs the rounds and checks the disks.

@@ -28,7 +28,7 @@ class Disks:
     """The disks of one open store; thread-safe.
 
     :param paths: the paths to check; the log's is first
-    :param tell: publishes to other processes why puts are paused, or that they are not
+    :param tell: publishes the reason for a pause of puts to other processes; ``None`` ends it
     """
 
     def __init__(

@@ -84,7 +84,7 @@ def dry_run(
     holds: Holds,
     minimum: int,
 ) -> CleaningReport:
-    """Report what a manual cleaning would delete, and where it would stop.
+    """Report the segments that a manual cleaning would delete, and the one that would stop it.
 
     Deletion for lack of disk space counts as one batch, since its effect on the disk is unknown.
     """
@@ -105,7 +105,7 @@ def dry_run(
 
 
 class ReaderGrace:
-    """Measures how long a segment in use by readers has been waiting for deletion."""
+    """Measures the time for which a segment in use by readers has waited for deletion."""
 
     def __init__(self, clock: Clock, pace: DeletionRate) -> None:
         self._clock = clock

@@ -28,7 +28,7 @@ from lakelog_retention.settings import MaintenanceSettings
 
 @attrs.define(slots=False, eq=False)
 class RemoteMaintenance:
-    """Maintenance by another process: reports here what its cleaner would delete."""
+    """Maintenance by another process: this one only reports the segments it would delete."""
 
     _log: MaintainedLog
     _settings: MaintenanceSettings
@@ -43,12 +43,12 @@ class RemoteMaintenance:
         return self._log.disk_watcher()
 
     def disk(self) -> DiskReport | None:
-        """Look at the disks."""
+        """Measure the disks; ``None`` without a watcher."""
         watcher = self._watcher
         return None if watcher is None else watcher.observe(paths_of(self._log))
 
     def look(self) -> CleaningReport | None:
-        """Report what would be deleted."""
+        """Report the segments that would be deleted; ``None`` without a cleaner."""
         cleaner = self._cleaner
         return None if cleaner is None else self._look(cleaner)
 

@@ -49,7 +49,7 @@ class Remover:
     def act(
         self, chosen: Sequence[Candidate], holds: Holds, stop: Event
     ) -> tuple[list[Deleted], KeptSegment | None]:
-        """Delete at most one batch; return what was deleted, and what stopped it."""
+        """Delete at most one batch; return the deleted segments, and the one that stopped it."""
         deleted: list[Deleted] = []
         why = self._finish()
         if why is not None:
@@ -66,7 +66,7 @@ class Remover:
         return deleted, None
 
     def _held(self, candidate: Candidate, holds: Holds) -> str | None:
-        """The reason to stay; plugins are asked last, since they may act on the segment."""
+        """The reason to stay; hooks of plugins run last, since they may act on the segment."""
         start = candidate.info.start_offset
         why = holds(candidate)
         if why is not None:
@@ -88,7 +88,7 @@ class Remover:
         return self._finish()
 
     def _finish(self) -> str | None:
-        """Remove the file of the last segment given up; return the error, if any."""
+        """Remove the file that the minimum has passed already; return the error, if any."""
         start = self._left
         if start is None:
             return None

@@ -95,11 +95,11 @@ class MaintenanceRounds:
             pass  # wait for a requested round to end
 
     def disk(self) -> DiskReport | None:
-        """Look at the disks; ``None`` without a watcher."""
+        """Measure the disks; ``None`` without a watcher."""
         return None if self._disks is None else self._disks.look()
 
     def look(self) -> CleaningReport | None:
-        """Report what a requested round would do now; ``None`` without a cleaner."""
+        """Report the effect of a requested round now; ``None`` without a cleaner."""
         if self._cleaning is None:
             return None
         with self._one_at_a_time:

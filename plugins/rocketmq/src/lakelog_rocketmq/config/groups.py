@@ -37,14 +37,14 @@ _NEW: Final = {
     "retryQueueNums": 1,
     "whichBrokerWhenConsumeSlowly": 1,
 }
-"""What RocketMQ writes for a group and lakelog does not use."""
+"""The settings that RocketMQ writes for a new group, and lakelog does not use."""
 
 
 @attrs.frozen
 class GroupConfig:
     """The configuration of one consumer group.
 
-    :ivar max_retries: how often a message is handed out again before it is a dead letter
+    :ivar max_retries: number of times a message is handed out again before it is a dead letter
     :ivar is_ordered: whether members that pop get the messages of a queue in order
     """
 
@@ -126,7 +126,7 @@ def save_groups(
 
 
 def _fields(config: GroupConfig, former: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written of a group; an order that is not in the file is added only if it is set."""
+    """The settings to write for a group; ``consumeMessageOrderly`` only if it has changed."""
     fields: dict[str, Any] = {_RETRIES: config.max_retries}
     if config.is_ordered != bool(former.get(_ORDERED, False)):
         fields[_ORDERED] = config.is_ordered

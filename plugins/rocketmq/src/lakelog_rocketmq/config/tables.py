@@ -24,7 +24,7 @@ def object_table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def next_version(former: object, now_ms: int) -> dict[str, Any]:
-    """RocketMQ's ``DataVersion``, incremented."""
+    """RocketMQ's ``DataVersion``, incremented; ``now_ms`` is in ms since 1970."""
     known = dict(former) if isinstance(former, Mapping) else {}
     counter = known.get("counter")
     return {

@@ -23,7 +23,7 @@ _DEFAULT_QUEUES: Final = 16
 _READ_AND_WRITE: Final = 6
 _TABLE: Final = "topicConfigTable"
 _NEW: Final = {"order": False, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
-"""What RocketMQ writes for a topic and lakelog does not use."""
+"""The settings that RocketMQ writes for a new topic, and lakelog does not use."""
 
 
 @attrs.frozen

@@ -41,7 +41,7 @@ class ReceiverContract:
         raise NotImplementedError
 
     def end_master(self) -> None:
-        """Stop the master; nobody answers any more. May be called twice."""
+        """Stop the master: connections are refused afterwards. May be called twice."""
         raise NotImplementedError
 
     def make(self) -> Receiver:

@@ -1,4 +1,4 @@
-"""Contract tests for settings formats: translate a file, or report what is invalid in it."""
+"""Contract tests for settings formats: translate a file, or report its invalid value."""
 
 from __future__ import annotations
 

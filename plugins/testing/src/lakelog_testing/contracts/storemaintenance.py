@@ -98,7 +98,7 @@ class StoreMaintenanceContract:
         return lakelog.open(path, **{**given, **arguments})
 
     def fill(self, store: lakelog.LogStore, segments: int = 4) -> None:
-        """Put messages for about this many segments, and let queues and index have them."""
+        """Put messages for about this many segments, and wait until they are dispatched."""
         for _ in range(segments * 16):
             store.put(lakelog.Message("t", bytes(1000)))
         assert store.wait_dispatched()

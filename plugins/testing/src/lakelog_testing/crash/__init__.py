@@ -24,8 +24,8 @@ has rolled. It does so before a commit, between commit and sync, at each write a
 and after the sync.
 
 All of that uses :class:`SimFileSystem` in place of ``RealFileSystem``: the files are real, and it
-also tracks what is durable. At every sync, and at every acknowledgement, a crash point records the
-states that a crash could leave, and what was guaranteed by then. Each point yields images:
+also tracks the durable state. At every sync, and at every acknowledgement, a crash point records
+the states that a crash could leave, and the guarantees given by then. Each point yields images:
 directories as a crash could leave them. Every clean close is such a point too, and is always tried.
 ``points_per_run=0`` tries nothing else, which finds races soonest.
 

@@ -45,7 +45,7 @@ _PATIENCE_MS: Final = 60_000
 
 @attrs.frozen
 class Checker:
-    """Checks directories left by crashes."""
+    """Checks directories left by crashes; all methods raise :class:`Violation`."""
 
     opener: Opener
 

@@ -259,7 +259,7 @@ class FastChecker:
         live: Sequence[StoredMessage],
         rng: Random,
     ) -> list[QueueContents]:
-        """Resume dispatchers, dispatch what they lack, and read all queues."""
+        """Resume dispatchers, dispatch the records that they lack, and read all queues."""
         opener, path = self.opener, directory.path
         context = Context(path, opener.settings.core, directory.files)
         with ExitStack() as closing:

@@ -1,4 +1,4 @@
-"""Records puts and guarantees, and derives what must and may exist after a crash.
+"""Records puts and guarantees, and derives the messages that must or may exist after a crash.
 
 A message is recorded before it is put. Its result, including its place, is known from the rest of
 the run: crashes are only simulated, and the run continues.
@@ -85,7 +85,7 @@ class Moment:
 
 @attrs.frozen
 class Expected:
-    """What must and may exist after a crash at one moment.
+    """The contents that a store must and may have after a crash at one moment.
 
     :ivar must: entries that must be found, by offset
     :ivar may: entries that may be found, by offset; no others may
@@ -194,7 +194,7 @@ class Ledger:
         cleaning.done = self.tick()
 
     def expected(self, moment: Moment, after: Moment) -> Expected:
-        """What must and may exist after a crash whose state was taken between two moments."""
+        """The expectation for a crash whose state was taken between two moments."""
         before, opened = self._before, moment.clock >= self._opened_at
         must, may = dict(before.must), dict(self._kept if opened else before.may)
         kept = self._kept.items() if opened else ()

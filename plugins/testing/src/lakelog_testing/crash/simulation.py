@@ -70,7 +70,7 @@ class SimulationResult:
     """The result of a simulation.
 
     :ivar images: number of images that were checked, all different within a run
-    :ivar second: how many of these were of a crash during recovery, or shortly after it
+    :ivar second: number of these that result from a crash during recovery, or shortly after it
     """
 
     plan: CrashPlan

@@ -1,4 +1,7 @@
-"""Compares the contents of a recovered store with the recorded puts and guarantees."""
+"""Compares the contents of a recovered store with the recorded puts and guarantees.
+
+Each check raises :class:`Violation`.
+"""
 
 from __future__ import annotations
 

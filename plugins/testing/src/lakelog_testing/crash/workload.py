@@ -86,7 +86,7 @@ class Workload:
         """Open as the owner."""
         store = self.opener.open(self.path, self.system)
         positions = owned_by(store).positions
-        seen = self.ledger.put_is_durable  # what reads return is durable then, and must not vanish
+        seen = self.ledger.put_is_durable  # messages returned by reads are durable, and must stay
         self.ledger.flushed = lambda: max(  # also while the store is being closed
             positions.flushed, positions.readable if seen else 0
         )

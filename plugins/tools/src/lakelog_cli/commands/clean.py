@@ -1,4 +1,4 @@
-"""``lakelog clean``: deletes what the store's cleaner lets go, or says what would go and why."""
+"""``lakelog clean``: deletes the segments that the store's cleaner chooses, or reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakelog config``: the settings that count with their origins, and the schema of all."""
+"""``lakelog config``: the settings in force with their origins, and the schema of all settings."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def consume(  # noqa: PLR0913  # each argument is an option of the command
 def _acknowledged(
     consumer: GroupConsumer, most: int | None, *, follow: bool
 ) -> Iterator[StoredMessage]:
-    """Each message is acknowledged when the next one is requested, so once it is written."""
+    """Yield messages; each is acknowledged when the next one is requested, after its output."""
     left = most
     while left is None or left > 0:
         wanted = _BATCH if left is None else min(left, _BATCH)

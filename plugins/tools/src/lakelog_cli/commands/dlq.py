@@ -72,7 +72,7 @@ def resend(
 
 
 def _queues(store: Store, group: str) -> list[QueueInfo]:
-    """The queues of the group's dead letters; without any, a note on stderr says so."""
+    """The queues of the group's dead letters; if there are none, a note goes to stderr."""
     found = store.queues(f"{DEAD_LETTER_PREFIX}{check_group(group)}")
     if not found:
         typer.echo(f"note: group {shown(group)} has no dead letters", err=True)

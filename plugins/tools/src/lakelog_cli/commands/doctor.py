@@ -1,4 +1,4 @@
-"""``lakelog doctor``: the state of a directory, what would happen to it, and what to do."""
+"""``lakelog doctor``: the state of a directory, the effects of an open, and commands to run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from lakelog_interfaces.checkpoint import read_checkpoint
 _FULL: Final = 0.9
 """Share of a disk from which its space is a finding: RocketMQ's limit for refusing puts."""
 _RECOVERED_SEGMENTS: Final = 3
-"""RocketMQ's recovery after a clean stop reads so many segments."""
+"""Number of segments that RocketMQ's recovery reads after a clean stop."""
 
 
 @prints(DoctorDocument, is_document=True)
@@ -86,7 +86,7 @@ def _verdict(store: Store, held: ExitStack) -> Verdict:
 def _planned(
     path: Path, store: Store, given: dict[str, Any]
 ) -> tuple[RecoveryReport | None, str | None]:
-    """What a recovery would do, or why it would not begin; neither where a process is at work."""
+    """The plan of a recovery, or the reason why it would not begin; neither while it is owned."""
     if is_owned(RealFileSystem(), store.path):
         return None, None
     try:
@@ -136,7 +136,7 @@ def _rocketmq(
     store: Store,
     segments: Sequence[SegmentFile],
 ) -> str:
-    """What RocketMQ 5.3.3 would do if it opened the directory now.
+    """The effects of an open of the directory by RocketMQ 5.3.3, in words.
 
     It loads no directory with a segment of another length. Its recovery cuts the log at the first
     damaged record that it reads (``CommitLog.recoverNormally`` and ``recoverAbnormally``).
@@ -237,7 +237,7 @@ def _state(document: dict[str, Any]) -> str:
 
 
 def _opening(document: dict[str, Any]) -> str:
-    """What ``lakelog.open`` would do."""
+    """The effects of ``lakelog.open``, in words."""
     if document["is_in_use"]:
         return "would join the processes that have it open"
     if document["replica_of"]:

@@ -40,7 +40,7 @@ GO_ON: Final = frozenset(
         GetStatus.OFFSET_FOUND_NULL,
     }
 )
-"""With these, more may stand at the next offset; the others say that the offset was wrong."""
+"""Statuses after which the next offset may have messages; all others report a wrong offset."""
 
 
 @prints(MessageRow)
@@ -103,9 +103,10 @@ def _start(store: Store, topic: str, queue: int, offset: str, at: int | None) ->
 
 @attrs.define
 class _Run:
-    """Goes on where the store, which gives no more than it likes at once, has stopped.
+    """Reads a queue by several calls, since the store limits the messages of one call.
 
-    :ivar found: how many messages there were so far
+    :ivar found: number of messages so far
+    :ivar result: the result of the last call
     """
 
     store: Store

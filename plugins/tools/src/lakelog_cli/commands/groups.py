@@ -1,4 +1,4 @@
-"""``lakelog groups``: where consumers are, what is left for them, and other offsets for them."""
+"""``lakelog groups``: committed offsets and lags of consumer groups, and changes of them."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _rows(group: str, offsets: Offsets, bounds: Bounds) -> list[dict[str, Any]]:
 
 
 def _row(group: str, queue: tuple[str, int], offset: int, bounds: Bounds) -> dict[str, Any]:
-    """One line; what was deleted before it was read does not count as lag."""
+    """One line; messages that were deleted unread do not count as lag."""
     minimum, maximum = bounds.get(queue, (None, None))
     lag = None
     if minimum is not None and maximum is not None:

@@ -1,4 +1,4 @@
-"""``lakelog init``: makes an empty store."""
+"""``lakelog init``: creates an empty store."""
 
 from __future__ import annotations
 

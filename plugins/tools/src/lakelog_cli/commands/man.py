@@ -84,7 +84,7 @@ def _help(parameter: Parameter) -> str:
 
 
 def _text(words: str) -> str:
-    r"""Text without the characters that troff would take for its own.
+    r"""Text in which troff's control characters are escaped.
 
     >>> print(_text("--json\n.a \\b"))
     \-\-json

@@ -1,4 +1,4 @@
-"""``lakelog pins``: what followers that may not be running still need of the log."""
+"""``lakelog pins``: the part of the log that followers, running or not, still need."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def remove(
 
 
 def _judged(store: Store, pins: Sequence[Pin]) -> tuple[list[Pin], list[dict[str, Any]]]:
-    """What each holds, and a line for it."""
+    """The pins after their check, and a line for each."""
     after_ms, now_ms = store.settings.section("maintenance").pin_expires_after_ms, _now_ms()
     log, judge = (store.min_offset, store.max_offset), PinValidator(store.scan_pieces)
     found, rows = [], []
@@ -89,7 +89,7 @@ def _now_ms() -> int:
 
 
 def _row(pin: Pin, log: tuple[int, int], *, expired: bool) -> dict[str, Any]:
-    """One line; :param log: where it begins and ends."""
+    """One line; ``log`` is its first offset and its end."""
     known = pin.problem is None
     return {
         "name": pin.name,
@@ -102,7 +102,7 @@ def _row(pin: Pin, log: tuple[int, int], *, expired: bool) -> dict[str, Any]:
 
 
 def _time(time_ms: int) -> str:
-    """A time of day; the number itself where no calendar has it."""
+    """A time in ISO 8601, in UTC; the number itself if it is out of the range of ``datetime``."""
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):

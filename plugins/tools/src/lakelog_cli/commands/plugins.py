@@ -1,4 +1,4 @@
-"""``lakelog plugins``: what is installed, what brings it, what a store uses of it; a new one."""
+"""``lakelog plugins``: installed strategies and plugins, and the package of a new plugin."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _active(registry: Registry, settings: Settings) -> set[tuple[Kind, str]]:
 
 
 def document(registry: Registry, active: set[tuple[Kind, str]] | None) -> dict[str, Any]:
-    """What ``--json`` prints."""
+    """The document that ``--json`` prints."""
     strategies = []
     for offered in _offers(registry):
         factory = offered.factory

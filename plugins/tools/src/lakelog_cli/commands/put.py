@@ -24,7 +24,7 @@ from lakelog_cli.progress import progress
 from lakelog_cli.rows.queues import PutRow
 
 BATCH: Final = 512
-"""How many messages of a stream are put at once."""
+"""Number of messages of a stream that are put at once."""
 STDIN: Final = "-"
 
 

@@ -1,4 +1,4 @@
-"""``lakelog recover``: puts a store right after any stop, and says what was found and done."""
+"""``lakelog recover``: recovers a store after any stop, and reports findings and actions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _lines(store: Path, report: RecoveryReport, *, dry_run: bool) -> list[str]:
 
 
 def _next(report: RecoveryReport, *, dry_run: bool) -> str:
-    """What to do now."""
+    """The next step for the user."""
     if dry_run:
         return "nothing was changed; `lakelog recover` without --dry-run does it"
     if report.damage:

@@ -1,4 +1,4 @@
-"""``lakelog repair``: says what it would mend, asks, and mends it."""
+"""``lakelog repair``: reports the plan of a repair, asks for confirmation, and executes it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _run(store: Path, given: dict[str, Any], *, dry_run: bool) -> RepairReport:
 
 
 def _ask(store: Path, planned: RepairReport) -> None:
-    """Say what would be done, and ask whether to; end if not, or if nobody can be asked."""
+    """Print the plan, and ask for confirmation; exits without it, or without a terminal."""
     typer.echo("\n".join(_plan_lines(store, planned)), err=True)
     if not sys.stdin.isatty():
         typer.echo("lakelog: nobody can be asked here; give --yes to do it", err=True)
@@ -79,7 +79,7 @@ def _ask(store: Path, planned: RepairReport) -> None:
 
 
 def _plan_lines(store: Path, planned: RepairReport) -> Iterator[str]:
-    """What would be done."""
+    """The lines of a plan."""
     if planned.recovery is not None:
         yield from recovery_lines(store, planned.recovery, dry_run=True)
     else:
@@ -89,7 +89,7 @@ def _plan_lines(store: Path, planned: RepairReport) -> Iterator[str]:
 
 
 def _done_lines(store: Path, done: RepairReport) -> Iterator[str]:
-    """What was done."""
+    """The lines about executed steps."""
     if done.recovery is not None:
         yield from recovery_lines(store, done.recovery, dry_run=False)
     yield from _steps(done.plan.steps, "mended")

@@ -1,4 +1,4 @@
-"""``lakelog serve``: owns a store for as long as it runs, with what belongs to it."""
+"""``lakelog serve``: owns a store until it is stopped, with services and followers beside it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CODES: Final = {Ending.STOPPED: exitcodes.OK, Ending.FAILED: exitcodes.REFUSED}
 
 
 class LogLevel(StrEnum):
-    """The least of what is logged."""
+    """The lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -80,7 +80,7 @@ def serve(
 
 
 def served(plan: ServePlan, log: LogWriter) -> int:
-    """Serve until a stop is requested; the exit code."""
+    """Serve until a stop is requested; return the exit code."""
     try:
         return _CODES[runner_of(plan, log, exitcodes.LATE).run()]
     except LakelogError as error:

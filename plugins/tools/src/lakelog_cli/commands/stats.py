@@ -1,4 +1,4 @@
-"""``lakelog stats``: where a store stands, and what it takes."""
+"""``lakelog stats``: the positions of a store, its contents in numbers, and its disk space."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _state(store: Store) -> dict[str, Any]:
 
 
 def _disk_state(store: Store) -> str | None:
-    """What the disk-space watcher says; ``None`` where none is set."""
+    """The state that the disk-space watcher reports; ``None`` without one."""
     report = store.disk()
     if report is None:
         return None
@@ -112,7 +112,7 @@ def _log(store: Store) -> dict[str, Any]:
 
 
 def _last_time(store: Store, starts: list[int]) -> int | None:
-    """Store time of the last message: of the last segment that has one."""
+    """Store time of the last message, in the last segment with a message, in ms since 1970."""
     for start in reversed(starts):
         if times := deque(_times(store, start, -1), maxlen=1):
             return times[0]
@@ -148,7 +148,7 @@ def _files(store: Store) -> dict[str, dict[str, int]]:
 
 
 def _lines(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """One line a value: its name, and for times the day too."""
+    """One line per value, with its name; a time is also printed as a date."""
     for name, value in document.items():
         if name == "disks":
             yield from bars(value)
@@ -184,7 +184,7 @@ def _spoken(name: str, value: object) -> str:
 
 
 def _day(timestamp_ms: int) -> str:
-    """A time here; none for a number that no calendar has."""
+    """A local time in ISO 8601; a remark for a number out of the range of ``datetime``."""
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone().isoformat()
     except (ValueError, OverflowError, OSError):
@@ -192,7 +192,7 @@ def _day(timestamp_ms: int) -> str:
 
 
 def _quarantine(store: Store) -> dict[str, int]:
-    """How many copies of log bytes, and moved files of queues and index, are in quarantine."""
+    """Number and length of the copies of log bytes and the moved files in quarantine."""
     found = RealFileSystem().list(store.path / OWN_DIR / QUARANTINE_DIR)
     lengths = [length for name, length in found if name not in (LIST_FILE, COPYING)]
     return {"entries": len(lengths), "length_bytes": sum(lengths)}

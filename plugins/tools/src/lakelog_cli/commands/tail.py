@@ -1,4 +1,4 @@
-"""``lakelog tail``: the last messages of a topic, and those that come."""
+"""``lakelog tail``: the last messages of a topic, and new ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lakelog_cli.rows.queues import MessageRow
 from lakelog_queues.arguments import queue_name
 
 LOOK_SECONDS: Final = 0.1
-"""How long a follower of several queues sleeps when none of them had anything."""
+"""Sleep of a follower of several queues when none of them has new messages."""
 BATCH: Final = 32
 
 
@@ -75,7 +75,7 @@ def _check(store: Store, topic: str, queues: Sequence[int] | None) -> None:
 
 @attrs.define
 class _Tail:
-    """Several queues of one topic, each with the offset to go on at."""
+    """Several queues of one topic, each with its next offset."""
 
     store: Store
     topic: str
@@ -93,7 +93,7 @@ class _Tail:
         return found[max(0, len(found) - count) :]
 
     def coming(self) -> Iterator[StoredMessage]:
-        """What is put from now on, without end."""
+        """Yield new messages, without end."""
         while True:
             found = False
             for queue, minimum, _ in self._bounds():
@@ -112,9 +112,9 @@ class _Tail:
         ]
 
     def _last_of(self, queue: int, minimum: int, maximum: int, count: int) -> list[StoredMessage]:
-        """Go back in growing steps until there are enough: tags may leave out many."""
+        """Read backwards in growing steps until there are enough: tags may exclude many."""
         step, end = max(count, BATCH), maximum
-        found: dict[int, StoredMessage] = {}  # by place: what tags leave out makes steps overlap
+        found: dict[int, StoredMessage] = {}  # by offset: if tags exclude messages, steps overlap
         while count > len(found) and end > minimum:
             start = max(minimum, end - step)
             found |= {each.physical_offset: each for each in self._between(queue, start, end)}
@@ -131,7 +131,7 @@ class _Tail:
             at = got.next_offset
 
     def _news(self, queue: int, minimum: int) -> Iterator[StoredMessage]:
-        """One batch of what has come; of a queue that is new, from its beginning."""
+        """One batch of new messages of a queue; a new queue is read from its beginning."""
         at = max(self._next.setdefault(queue, minimum), minimum)
         got = self.store.get(self.topic, queue, at, BATCH, tags=self.tags)
         self._next[queue] = max(at, got.next_offset)

@@ -1,4 +1,4 @@
-"""``lakelog top``: a store at work, as it is now."""
+"""``lakelog top``: the present state of a running store."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _groups(path: Path, opening: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _single(watcher: Watcher, interval: float) -> dict[str, Any]:
-    """One view with rates; where nobody has them ready, it takes a while."""
+    """One view with rates; without ``serve`` they need two samples, ``interval`` seconds apart."""
     if watcher.needs_two:
         watcher.view()
         time.sleep(interval)

@@ -25,7 +25,7 @@ DEFAULT_QUEUES: Final = 8
 
 
 class Permission(Enum):
-    """The permission of a topic, as RocketMQ's numbers mean."""
+    """The permission of a topic, with the meanings of RocketMQ's numbers."""
 
     READ_WRITE = "rw"
     READ = "r"
@@ -141,7 +141,7 @@ def delete(
 
 
 def _delete(store: Store, topic: str) -> None:
-    """Queues go first: if that fails, the next attempt still knows the topic by its file."""
+    """Remove the queues first: if that fails, the next attempt still finds the topic's entry."""
     configs, queued = topics_of(RealFileSystem(), store.path), store.topics()
     check_name("topic", topic, sorted({*configs, *queued}))
     if topic in queued:

@@ -1,4 +1,4 @@
-"""``lakelog verify``: reads the whole log with every check, and says what it found."""
+"""``lakelog verify``: reads the whole log with every check, and reports problems."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from lakelog_interfaces.strategies.verifying import Problem
 
 @attrs.define
 class Findings:
-    """What a whole log holds.
+    """The content of a whole log, in numbers.
 
     :ivar record_bytes: length of all records together
     :ivar end_offset: behind the last record or blank
-    :ivar segment_problems: how many names and lengths of segments are wrong
+    :ivar segment_problems: number of wrong names and lengths of segments
     """
 
     segment_problems: int
@@ -145,7 +145,7 @@ def _checkpoint(path: Path, found: Findings) -> Iterator[Problem]:
 
 
 def begin_checking(store: Store, *, queues: bool, index: bool) -> Checking | None:
-    """Begin a comparison of queues or index with the log, if any is wanted."""
+    """Begin a comparison of queues or index with the log; ``None`` if neither is requested."""
     return Checking.of(store, queues=queues, index=index) if queues or index else None
 
 
@@ -156,7 +156,7 @@ def findings_of(
     processes: int | None = None,
     segments: SegmentCounts | None = None,
 ) -> Findings:
-    """Read the whole log, report problems, and sum up; ``segments`` counts what each holds."""
+    """Read the whole log, report problems, and sum up; ``segments`` counts the records of each."""
     directory, size = directory_of(store), store.settings.core.segment_size_bytes
     wrong = problems(directory.commitlog, directory.files.list(directory.commitlog), size)
     for problem in wrong:
@@ -176,7 +176,7 @@ def findings_of(
 
 
 def _pieces(store: Store, part: Part) -> Iterator[Piece]:
-    """What a part is made of; checksums of whole segments were computed already."""
+    """The pieces of a part; checksums of whole segments were computed already."""
     if isinstance(part, WholeSegment):
         yield from store.scan_pieces(part.start_offset, part.end_offset, verify=False)
     else:
@@ -275,7 +275,7 @@ def _summary(verdict: Verdict, store: Store) -> Iterator[str]:
 
 
 def _advice(verdict: Verdict) -> str:
-    """The command that mends what was found; empty if nothing has to be done."""
+    """The command that mends the problems; empty if there are none."""
     if verdict.state == "crashed":
         return "`lakelog recover`, or just open the store: every open recovers it first"
     steps = []

@@ -1,4 +1,4 @@
-"""The kinds of plugins that can be begun from a template, and what the texts say of each."""
+"""The kinds of plugins with a template, and the values of the variables in its texts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lakelog.registry.missing import spoken
 class PluginTemplate:
     """The template of one kind.
 
-    :ivar kind: what its strategy is
+    :ivar kind: the kind of its strategy
     :ivar strategy: the class of the strategy in the texts
-    :ivar summary: what the strategy does, in a few words
+    :ivar summary: the purpose of the strategy, in a few words
     :ivar use: a line of Python or of a shell that uses it
     """
 
@@ -37,7 +37,7 @@ class PluginTemplate:
         return self.kind.name.lower()
 
     def values(self, name: str) -> Mapping[str, str]:
-        """What stands for the variables in the texts, for a strategy ``name``."""
+        """The values of the variables in the texts, for a strategy ``name``."""
         protocol = PROTOCOLS[self.kind].__name__
         return {
             "name": name,
@@ -117,4 +117,4 @@ TEMPLATES: Final = {each.word: each for each in _ALL}
 OTHER_KINDS: Final = sorted(
     kind.name.lower().replace("_", "-") for kind in Kind if kind not in {t.kind for t in _ALL}
 )
-"""Kinds without a template: lakelog itself has the one strategy of each, or nearly so."""
+"""Kinds without a template: lakelog itself has nearly all strategies of these kinds."""

@@ -39,9 +39,9 @@ class FolderInUse(LakelogError):
 class PluginNames:
     """The names of a plugin.
 
-    :ivar distribution: what ``pip`` installs
-    :ivar package: what Python imports
-    :ivar strategy: what settings choose; also the entry point, and the section of settings
+    :ivar distribution: the name for ``pip``
+    :ivar package: the name for imports in Python
+    :ivar strategy: the name in settings; also of the entry point, and of the section of settings
     """
 
     distribution: str
@@ -52,7 +52,7 @@ class PluginNames:
     def of(cls, name: str, registry: Registry) -> PluginNames:
         """Derive them from the name of the distribution; raises :class:`BadPluginName`.
 
-        :param registry: what is installed, whose names are taken
+        :param registry: the installed plugins, whose names are taken
         """
         if not _NAME.fullmatch(name) or len(name) > _LONGEST:
             raise BadPluginName(

@@ -85,7 +85,7 @@ def _bar(drawn: Bar) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table of texts and bars; nothing but a word if it has no rows."""
+    """A table of texts and bars; a single word if it has no rows."""
     lines = [f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows]
     head = "".join(f"<th>{safe(each)}</th>" for each in heads)
     return f"<table><tr>{head}</tr>{''.join(lines)}</table>" if lines else "<p>none</p>"
@@ -102,9 +102,9 @@ def _cell(value: object) -> str:
 class Cell:
     """A small square of a map.
 
-    :ivar filled: the share of it that has the colour of data
+    :ivar filled: share of the square with the colour of data, 0 to 1
     :ivar is_bad: whether it has the colour of damage
-    :ivar words: what is shown where the reader points at it
+    :ivar words: text that is shown when the pointer is over it
     """
 
     filled: float

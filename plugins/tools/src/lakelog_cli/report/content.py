@@ -1,4 +1,4 @@
-"""Reads what a report shows: one pass over the log, then queues, groups, followers and disks."""
+"""Reads the content of a report: one pass over the log, then queues, groups and the rest."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ class TrafficOverTime:
 
 @attrs.define
 class Content:
-    """Everything that a report shows.
+    """The whole content of a report.
 
-    :ivar made_ms: when it was made
+    :ivar made_ms: time of its reading, in ms since 1970
     :ivar followers: name, destination and bytes behind the durable end
     :ivar copies: name, bytes, messages and seconds behind, if known, and a remark
     """

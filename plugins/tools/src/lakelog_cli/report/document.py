@@ -44,7 +44,7 @@ def document(title: str, parts: Iterable[str], made_ms: int | None = None) -> st
 
     :param title: any text
     :param parts: HTML, such as of :func:`section` and :func:`facts`
-    :param made_ms: when its content was read; now, if left out
+    :param made_ms: time at which its content was read, in ms since 1970; by default now
     """
     made = datetime.fromtimestamp((time.time() * 1000 if made_ms is None else made_ms) / 1000, UTC)
     head, body = safe(title), "\n".join(parts)

@@ -1,4 +1,4 @@
-"""What each segment of a log holds, counted while the log is read."""
+"""Counts the content of each segment while a log is read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Segment:
 
 @attrs.frozen
 class SegmentCounts:
-    """Counts what the segments of a log hold.
+    """Counts the content of the segments of a log.
 
     :ivar segments: in the order of the log
     :ivar segment_size_bytes: the length of a new segment

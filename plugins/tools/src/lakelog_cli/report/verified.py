@@ -21,7 +21,7 @@ def page(
     """The whole document.
 
     :param values: the summary, by name
-    :param advice: the commands that mend what was found; empty if there is nothing to do
+    :param advice: the commands that mend the problems; empty if there are none
     """
     return document(f"Check of {path}", _parts(values, segments, reporter, advice))
 
@@ -44,7 +44,7 @@ def _findings(reporter: ProblemReporter) -> str:
 
 
 def _finding(row: Mapping[str, Any]) -> list[object]:
-    """One row; what only some kinds have goes into the column for words."""
+    """One row; fields that only some kinds of findings have are joined in the column ``what``."""
     named = {"kind", "path", "position", "offset", "what", "expected", "found"}
     more = [f"{name} {value}" for name, value in row.items() if name not in named]
     at = row.get("position", row.get("offset", ""))
