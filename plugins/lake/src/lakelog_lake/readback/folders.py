@@ -73,8 +73,9 @@ class ParquetRows:
 class Added:
     """One file of a Delta table.
 
-    :ivar named: its path in the log; :ivar path: its location
-    :ivar partition: the columns that the file does not hold
+    :ivar named: its path in the log
+    :ivar path: its location
+    :ivar partition: values of the columns that the file does not have
     :ivar begins: its smallest physical offset; ``None`` if the log has no statistics for it
     """
 
@@ -176,7 +177,10 @@ def _found(folder: Path, path: str) -> Path:
 
 
 def _scanned(rows: Any, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Filter here and not in the data set, which treats a column without statistics as empty."""
+    """Yield the rows of ``store``.
+
+    They are filtered here: the data set treats a column without statistics as empty.
+    """
     import pyarrow.compute as pc
 
     if not set(columns) <= set(rows.schema.names):

@@ -1,4 +1,4 @@
-"""Metadata of a data file that a commit needs; from the writer, so that no file is read again."""
+"""Metadata of a data file for a commit; it comes from the writer, so that no file is read again."""
 
 from __future__ import annotations
 

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class FoundFile:
-    """An existing file; :ivar written: seconds since 1970, if the store provides it."""
+    """An existing file.
+
+    :ivar written: time of its last write, in seconds since 1970, if the store provides it
+    """
 
     uri: str
     written: float | None
