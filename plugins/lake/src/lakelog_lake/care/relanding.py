@@ -104,7 +104,7 @@ class _Store:
     store: str
 
     def land(self) -> int:
-        """Land the rows that parse, and return their number; raises :class:`.errors.TooBusy`."""
+        """Land the rows that parse; return their number. Raises ``TooBusy``."""
         sink = self.target.sink
         for _ in range(_TRIES):
             with table_errors(sink.name):

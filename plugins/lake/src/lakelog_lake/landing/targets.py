@@ -60,7 +60,7 @@ class TableSpec:
 
     :ivar to: ``KIND:PATH``; a PATH of folders may contain ``{topic}``
     :ivar table: for Iceberg, ``NAMESPACE.TABLE``, which may contain ``{topic}``
-    :ivar parsers: body parsers by topic; :data:`.task.ANY_TOPIC` for all others
+    :ivar parsers: body parsers by topic; :data:`ANY_TOPIC` for all other topics
     :ivar dead_letters: the table of bodies that do not parse, if not the default
     :ivar storage: options of the object store, or properties of the catalog
     :ivar compression: compression of data files
@@ -126,7 +126,14 @@ def dead_letters_of(place: Destination, name: str, given: str | None) -> str:
 def pin_for(
     path: Path, store: str, spec: TableSpec, given: str | None, place: Destination | None = None
 ) -> PinWriter:
-    """The pin of a dispatcher that lands the store in ``path``; see :func:`.pin.pin_name`."""
+    """The pin of a dispatcher that lands the store in ``path``.
+
+    :param store: the identity of the store in the tables
+    :param given: the pin's name; ``None`` derives one, see :func:`pin_name`
+    :param place: the location of the tables; ``None`` for that of ``spec``
+
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
     place = place or TableLocation.of(spec.to, spec.storage)
     table, destination = place.table(spec.table), place.text
     shown = f"{destination} {table}" if place.kind == "iceberg" else destination

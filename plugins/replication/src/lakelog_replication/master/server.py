@@ -117,10 +117,7 @@ class HaServer:
         self.port = self._listener.getsockname()[1]
 
     def start(self, log: ReplicatedLog) -> None:
-        """Start the threads; bind the port if it is not bound yet, and retry if that fails.
-
-        Raises :class:`~lakelog.errors.ThreadNotStarted`.
-        """
+        """Start the threads; bind the port if it is not bound yet, and retry if that fails."""
         self._log = log
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._bell, selectors.EVENT_READ, self._hear_bell)
@@ -467,10 +464,7 @@ class HaServer:
                     self._keep_watch(log)
 
     def _look(self, log: ReplicatedLog, looked: float) -> float:
-        """Move pins and write the status about once a second; return the time of the last update.
-
-        :param looked: the time of the last update, in seconds of ``time.monotonic``
-        """
+        """Move pins and write the status about once a second; return the time of the last update."""
         now = time.monotonic()
         if now - looked < _TURN_SECONDS:
             return looked
