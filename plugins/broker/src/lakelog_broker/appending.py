@@ -123,9 +123,11 @@ class BrokerAppender:
         return self._put(message)
 
     def append_batch(self, messages: Sequence[Message], properties: bytes = b"") -> Results:
-        """Append messages without a time of delivery, all or none; raises as :meth:`append`.
+        """Append messages without a time of delivery, all or none.
 
         :param properties: property string of the batch, added to the properties of each message
+
+        Raises :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreFailed`.
         """
         shared = stored_properties(properties + self._of_clients)
         for message in messages:

@@ -63,8 +63,8 @@ class ArrivalWaits:
         """Call ``is_found`` now and whenever one of ``queues`` grows, until it returns true.
 
         :param is_urgent: false for work that may start some tens of ms after an arrival. Without an
-            urgent wait, many messages are dispatched at once, which saves a third of the time of a
-            single put
+            urgent wait, many messages are dispatched at once, which is much cheaper than a dispatch
+            after each put
         :returns: the last result of ``is_found``, after ``timeout_s`` seconds at the latest
         """
         event, end = asyncio.Event(), asyncio.get_running_loop().time() + timeout_s

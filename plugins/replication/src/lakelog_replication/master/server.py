@@ -464,7 +464,7 @@ class HaServer:
                     self._keep_watch(log)
 
     def _look(self, log: ReplicatedLog, looked: float) -> float:
-        """Move pins and write the status about once a second; return the time of the last update."""
+        """Move pins and write the status about once a second; return the time of the update."""
         now = time.monotonic()
         if now - looked < _TURN_SECONDS:
             return looked
