@@ -73,7 +73,7 @@ class BrokerAppender:
         self._put: Callable[[Message], PutResult | Awaitable[PutResult]] = store.put
         self._put_batch: Callable[[Sequence[Message]], Results] = store.put_batch
         self.puts_wait = store.puts_wait
-        if store.puts_wait:  # the event loop goes on, and puts share syncs
+        if store.puts_wait:  # must not block the event loop; concurrent puts share a sync
             self._put, self._put_batch = store.put_async, store.put_batch_async
         # In the order in which RocketMQ's broker adds them.
         self._cluster = f"\x02CLUSTER\x01{cluster}\x02".encode()

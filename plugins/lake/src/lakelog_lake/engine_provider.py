@@ -95,7 +95,8 @@ class EngineProvider(Protocol):
         Each statement reads the store as of the statement's start.
 
         :param limit: most rows of one answer; 0 for all
-        :param options: of the read, see :class:`~lakelog_lake.reading.options.ReadOptions`
+        :param options: options of the read, see
+            :class:`~lakelog_lake.reading.options.ReadOptions`
         """
 
 

@@ -34,7 +34,7 @@ class WireError(LakelogError):
 class HaFrame(NamedTuple):
     """A whole frame.
 
-    :ivar offset: of the body's first byte, in bytes from the start of the log
+    :ivar offset: physical offset of the body's first byte
     :ivar body: bytes of the log; empty in a heartbeat
     """
 

@@ -7,7 +7,7 @@
 ``avro:PATH``, ``avro-confluent:PATH``    by an Avro schema; the second strips Confluent's header
 ``protobuf:PATH#pkg.Message``             by a descriptor set, ``protoc --descriptor_set_out``
 ``avro-registry:URL#SUBJECT``             by a schema registry (:mod:`.registry`)
-``protobuf-registry:URL#SUBJECT``         likewise
+``protobuf-registry:URL#SUBJECT``         by a schema registry
 ========================================  ======================================================
 
 Columns have the names of the fields. A name that is also a column of messages gets the prefix

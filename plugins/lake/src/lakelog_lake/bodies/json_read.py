@@ -74,8 +74,8 @@ def has_no_number(body: bytes) -> bool:
 def read(bodies: pa.Array, shape: FieldShape, schema: pa.Schema) -> pa.RecordBatch:
     """The columns of ``bodies``; raises :class:`Unread`.
 
-    :param bodies: UTF-8, braced, and none with ``NaN`` as a value
-    :param schema: of the table
+    :param bodies: UTF-8 texts that begin with ``{``, end with ``}``, and have no ``NaN`` as a value
+    :param schema: the columns of the result
     """
     block = joined(bodies)
     try:

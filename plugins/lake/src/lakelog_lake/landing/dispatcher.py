@@ -117,7 +117,7 @@ class LandingDispatcher:
         pass
     :ivar max_dead_letters: most dead letters that this object may land; a pass with more lands
         nothing
-    :ivar pin: renewed at the start of each pass, so that retention may delete what has landed
+    :ivar pin: renewed at the start of each pass, so that retention may delete landed messages
     :ivar is_last: whether no pass follows, so that none is written ahead
     :ivar turns: the commit lock shared with other dispatchers of the same tables
     """

@@ -29,7 +29,7 @@ class WatchdogNotifier:
 
     @classmethod
     def of_this_process(cls) -> WatchdogNotifier:
-        """For the service manager that the environment names, if any."""
+        """Make the notifier for the service manager of the environment, if any."""
         return cls(Notifier.of(os.environ))
 
     def __call__(self, *_: object) -> None:

@@ -77,6 +77,6 @@ def _stated(paths: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
     for path in paths:
         try:
             known = path.stat()
-        except FileNotFoundError:  # deleted meanwhile; the next call sees that
+        except FileNotFoundError:  # deleted meanwhile; the next call returns another state
             continue
         yield path.name, known.st_ino, known.st_size, known.st_mtime_ns

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class ParquetRows:
-    """Reads a Parquet table; :ivar sink: the table."""
+    """Reads a Parquet table.
+
+    :ivar sink: the table
+    """
 
     sink: ParquetSink
 
@@ -59,13 +62,13 @@ class ParquetRows:
         return [(str(path), {}) for path in self.sink.paths()]
 
     def size(self) -> TableSize:
-        """From the manifests."""
+        """The size from the manifests."""
         files = self.sink.files()
         rows, size = (sum(int(each[name]) for each in files) for name in ("rows", "size_bytes"))
         return TableSize(rows, len(files), size, self.sink.versions())
 
     def commits(self) -> list[TableCommit]:
-        """From the manifests."""
+        """The last commits from the manifests."""
         return of_parquet(self.sink)
 
 
@@ -88,7 +91,10 @@ class Added:
 
 @attrs.frozen
 class DeltaRows:
-    """Reads a Delta table; :ivar sink: the table."""
+    """Reads a Delta table.
+
+    :ivar sink: the table
+    """
 
     sink: DeltaSink
 
@@ -123,7 +129,7 @@ class DeltaRows:
         return [(str(each.path), each.partition) for each in self.actions()]
 
     def size(self) -> TableSize:
-        """From the log; files without statistics count as 0 rows."""
+        """The size from the table's log; files without statistics count as 0 rows."""
         import pyarrow as pa
 
         table = self._table()
@@ -133,7 +139,7 @@ class DeltaRows:
         return TableSize(rows, len(actions), size, len(table.history()))
 
     def commits(self) -> list[TableCommit]:
-        """From the log of a local table; none for an object store."""
+        """The last commits from the log of a local table; none for an object store."""
         return of_delta(self.sink.path) if isinstance(self.sink.path, Path) else []
 
     def actions(self) -> list[Added]:

@@ -46,7 +46,7 @@ class LandedTable(Protocol):
         """The table's name in messages."""
 
     def columns(self) -> Mapping[str, str]:
-        """Types by column name, as the kind of table writes them; raises :class:`NoTable`."""
+        """Types by column name, as the kind of table writes them; raises ``NoTable``."""
 
     def position(self, store: str) -> Position | None:
         """The position of ``store``; ``None`` if it never landed here."""

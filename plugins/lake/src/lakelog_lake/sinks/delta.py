@@ -5,7 +5,7 @@ that the commit makes. Transaction identifiers are not suitable: a restore of th
 restore them, and they expire by the table's settings. One identifier per store only marks that the
 store has landed in the table::
 
-    lakelog/STORE    end of what has landed, in bytes of the log
+    lakelog/STORE    end of the landed range, a physical offset in bytes
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _ENDPOINTS: Final = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoi
 def remote_folder(uri: str, options: Mapping[str, str]) -> Remote:
     """A folder in an object store.
 
-    :param options: of deltalake; missing ones come from the environment
+    :param options: storage options of deltalake; missing ones come from the environment
     """
     os.environ.setdefault("RUST_LOG", "error")  # no warnings of missing credentials
     root, known = uri.rstrip("/"), dict(options)
@@ -113,7 +113,7 @@ class DeltaSink(FolderTable[Folder]):
 
     @property
     def layout(self) -> Layout:
-        """Without partition columns, whose values are only in the table's log."""
+        """The columns without partition columns, whose values are only in the table's log."""
         import pyarrow as pa
 
         shape = self.shape

@@ -86,7 +86,11 @@ class KnownPositions:
     """The positions of all stores in one version of a table."""
 
     def __init__(self, line: TableHistory, name: str) -> None:
-        """:param name: of the table, for messages."""
+        """Read the commits.
+
+        :param line: the history of the version
+        :param name: name of the table in messages
+        """
         self._line, self._name = line, name
         self._texts: dict[str, str] = {}
         self._before: set[str] = set()

@@ -99,7 +99,7 @@ class IcebergSink:
 
     @property
     def layout(self) -> Layout:
-        """With the field ids of the table."""
+        """The columns and partitions, with the field ids of the table."""
         return self._layout
 
     def prepare(self) -> None:

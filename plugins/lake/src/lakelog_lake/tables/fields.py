@@ -95,10 +95,11 @@ class TableShape:
 class Layout:
     """The content of a data file.
 
-    :ivar columns: in their order
+    :ivar columns: the columns, in their order
     :ivar partition: the partition keys; all rows of a file have the same values
-    :ivar field_ids: of each column by its name in the table, nested ones as ``keys.element``,
-        ``properties.key``, ``properties.value``, ``order.price``; ``None`` if there are none
+    :ivar field_ids: Iceberg's field id of each column by its name in the table, nested columns as
+        ``keys.element``, ``properties.key``, ``properties.value``, ``order.price``; ``None``
+        without field ids
     :ivar is_hidden: whether a file has a hidden name until it is committed
     """
 

@@ -143,7 +143,7 @@ def pool(count: int | None = None) -> ProcessPoolExecutor:
 
 
 def _follow_parent() -> None:
-    """In a worker: end with the parent process, and leave signals to it."""
+    """Prepare a worker: it ends with its parent process, and ignores SIGINT and SIGTERM."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

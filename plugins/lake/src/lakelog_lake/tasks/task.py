@@ -107,7 +107,7 @@ class TablePart:
 class Written:
     """The result of a task.
 
-    :ivar parts: by the number of the outlet
+    :ivar parts: the result for each table, by the number of its outlet
     :ivar last: the last record of the range, whether or not it became a row
     :ivar damaged: damaged ranges of the log, and bodies, that were skipped
     :ivar strays: topics with rows but without an outlet, each with its first physical offset

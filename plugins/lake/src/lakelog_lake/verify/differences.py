@@ -1,7 +1,7 @@
 """The result of a comparison: ranges of differing rows, and counts for each queue.
 
-Adjacent ranges of one kind are merged, in whatever order they are found; beyond
-:data:`MOST_RANGES` they are only counted.
+Adjacent ranges of one kind are merged, in any order of their discovery. Beyond :data:`MOST_RANGES`
+ranges are only counted.
 """
 
 from __future__ import annotations

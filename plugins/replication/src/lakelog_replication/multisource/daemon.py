@@ -197,7 +197,7 @@ class MultiSourceDaemon:
     def _report(self) -> None:
         rows = self._supervisor.rows()
         status = self._status.status(self._state, rows, self._masters.values(), self._listed)
-        with suppress(OSError):  # likewise
+        with suppress(OSError):  # a full disk, as for the PID file
             write_status(self._files, self._plan.path, status)
         said = "; ".join((f"{self._state}, {status['health']}", *status["problems"]))
         if said != self._told:

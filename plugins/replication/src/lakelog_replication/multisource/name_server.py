@@ -1,9 +1,8 @@
 """Finds masters through RocketMQ's name servers, once or at an interval.
 
 Request 106 lists brokers by name, with the address of each by broker id; a master has id 0. The
-address for slaves is not in the list: the master is asked for its settings (request 26), of which
-``brokerIP2`` and ``haListenPort`` are that address (RocketMQ 5.3.3,
-``BrokerController.getHAServerAddr``).
+address for slaves is not in the list. A second request, for the master's settings (26), returns it
+as ``brokerIP2`` and ``haListenPort`` (RocketMQ 5.3.3, ``BrokerController.getHAServerAddr``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The protocol has no message for it: a master that lost the end of its log sends other bytes, or
 none. Two different records at one offset differ in their store time, so they are not equal by
-chance. Hence everything before an equal record is equal, too, and a binary search is possible.
+chance. Hence all bytes before an equal record are equal, too, and a binary search is possible.
 """
 
 from __future__ import annotations

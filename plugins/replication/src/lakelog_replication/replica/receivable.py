@@ -123,7 +123,7 @@ class Receivable:
         """The durable end: the end of the bytes that the master cannot lose and are synced here."""
         return self._log.flushed
 
-    # --- what comes ---
+    # --- received bytes ---
 
     def receive(self, data: Body) -> int:
         """Append the whole records at the start of ``data``.

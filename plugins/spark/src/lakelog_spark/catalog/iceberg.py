@@ -119,7 +119,7 @@ class SparkIcebergSink:
 
     @property
     def layout(self) -> Layout:
-        """With the field ids of the table."""
+        """The columns and partitions, with the field ids of the table."""
         return Layout(self.shape.columns, self.shape.partition, ids(self._prepared.schema))
 
     def prepare(self) -> None:

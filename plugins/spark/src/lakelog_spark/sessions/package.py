@@ -46,7 +46,7 @@ class Package:
 
     @property
     def jars(self) -> tuple[Jar, ...]:
-        """All files."""
+        """All jars of the package."""
         return (*self.asked, *self.brings)
 
 

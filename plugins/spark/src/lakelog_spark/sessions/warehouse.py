@@ -38,7 +38,7 @@ def lake(warehouse: Path) -> Config:
         f"{_LAKE}.jdbc.busy_timeout": str(_WAIT_MS),
         f"{_LAKE}.jdbc.schema-version": "V1",
         f"{_LAKE}.warehouse": f"file://{place}",
-        f"{_LAKE}.cache-enabled": "false",  # to see commits of other processes
+        f"{_LAKE}.cache-enabled": "false",  # a cache would miss commits of other processes
     }
 
 

@@ -65,7 +65,10 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
         return checked_job(_STREAM + named)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
-        """Stage one partition; a task does not know the batch's number."""
+        """Stage the rows of one partition; Spark does not pass the batch's number to a task.
+
+        Raises :class:`.BadRow` and ``OSError``.
+        """
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
         rows = PartitionRows(self._target, partition, decompress=self._options.decompress)
@@ -74,7 +77,7 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
         return StagedMessage(stage(files, folder, partition, self._run, rows.batches(iterator)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Append one batch; durable on return."""
+        """Append one batch; durable on return. Raises as :meth:`.Handover.run`."""
         options = self._options
         files = RealFileSystem.of_store(options.path)
         last = LastBatch(files, folder_of(options.path, self._query))
