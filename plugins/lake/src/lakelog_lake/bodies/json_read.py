@@ -3,8 +3,8 @@
 The bodies are joined with newlines and read as one block. The result is valid only if each body is
 exactly one object. This follows from two checks: each body begins with ``{`` and ends with ``}``,
 and the reader returns as many objects as there are bodies. An incomplete body then makes the next
-one a syntax error, and so does a newline inside of a string. The check for braces also excludes a
-top-level ``null``, at which Arrow 26 crashes.
+one a syntax error. A newline inside of a string is a syntax error, too; other newlines inside of a
+body are valid. The check for braces also excludes a top-level ``null``, at which Arrow 26 crashes.
 
 Arrow's reader accepts ``NaN`` and ``Inf``, which JSON does not have: :func:`has_no_number` finds
 bodies that must be checked first.

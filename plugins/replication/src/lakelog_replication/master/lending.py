@@ -69,7 +69,7 @@ class Lending:
         self._connections = connections
         self._wake = wake
         self._driving = RLock()
-        self._has_duty: Callable[[], bool] = self.duty._is_owned  # type: ignore[attr-defined]  # threading.Condition asks it, too: nothing public knows the holder
+        self._has_duty: Callable[[], bool] = self.duty._is_owned  # type: ignore[attr-defined]  # threading.Condition calls it, too; no public method returns the holder
         self._drives: Callable[[], bool] = self._driving._is_owned  # type: ignore[attr-defined]  # as above
         self._lone_puts = 0
         self._driven_s = 0.0
