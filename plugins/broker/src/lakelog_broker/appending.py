@@ -1,9 +1,9 @@
-"""Puts the messages of clients, and sets those aside that are for a later time.
+"""Puts the messages of clients, and sets aside messages for later delivery.
 
-A message with a delay level goes to ``SCHEDULE_TOPIC_XXXX``, one with a time of delivery to
-``rmq_sys_wheel_timer``, and a half message of a transaction to ``RMQ_SYS_TRANS_HALF_TOPIC``, each
-with its topic and queue as properties. Source: RocketMQ 5.3.3, ``HookUtils`` and
-``TransactionalMessageBridge``.
+A message that is set aside gets another topic, and has its own topic and queue as properties. A
+message with a delay level goes to ``SCHEDULE_TOPIC_XXXX``, a message with a time of delivery to
+``rmq_sys_wheel_timer``, and the half message of a transaction to ``RMQ_SYS_TRANS_HALF_TOPIC``.
+Source: RocketMQ 5.3.3, ``HookUtils`` and ``TransactionalMessageBridge``.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ SYSTEM_TOPICS: Final = _REFUSED_TOPICS | {
 }
 """RocketMQ's ``TopicValidator.getSystemTopicSet``."""
 _SYSTEM_PREFIX: Final = "rmq_sys_"
-"""Of the topics of timers and of pop checkpoints, which RocketMQ does not refuse."""
+"""Prefix of the topics of timers and of pop checkpoints; RocketMQ accepts sends to them."""
 REAL_TOPIC: Final = b"REAL_TOPIC"
 REAL_QUEUE: Final = b"REAL_QID"
 _OF_A_TIME: Final = (
     *(b"CLUSTER", b"DELAY", b"TRAN_MSG"),
     *(b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS"),
 )
-"""Properties that the appender adds, or for which it sets a message aside."""
+"""Properties that the appender adds, or that make it set a message aside."""
 _ENDS: Final = (b"", b"\x02")
-"""The last byte of properties to which others can be added."""
+"""The last byte of a property string to which further properties can be appended directly."""
 _SPANS: Final = ((b"TIMER_DELAY_SEC", 1000), (b"TIMER_DELAY_MS", 1))
 
 
@@ -60,7 +60,8 @@ class BrokerAppender:
     """Appends messages with the properties that a broker adds.
 
     :ivar store_host: ``host:port`` of this broker, stored in each message
-    :param timer_limit_ms: how much later a timer message may be due
+    :ivar puts_wait: whether a put waits for a sync or for copies, and so returns an awaitable
+    :param timer_limit_ms: longest delay of a timer message
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class BrokerAppender:
         self._put: Callable[[Message], PutResult | Awaitable[PutResult]] = store.put
         self._put_batch: Callable[[Sequence[Message]], Results] = store.put_batch
         self.puts_wait = store.puts_wait
-        if store.puts_wait:  # the event loop goes on, and puts share syncs
+        if store.puts_wait:  # must not block the event loop; concurrent puts share a sync
             self._put, self._put_batch = store.put_async, store.put_batch_async
         # In the order in which RocketMQ's broker adds them.
         self._cluster = f"\x02CLUSTER\x01{cluster}\x02".encode()
@@ -81,9 +82,9 @@ class BrokerAppender:
         self._common = CommonProperties(self._of_clients)
 
     def append(self, message: Message) -> PutResult | Awaitable[PutResult]:
-        """Append a message of a client; its properties are bytes.
+        """Append a client's message; its properties are an encoded property string in bytes.
 
-        :returns: the result, or a future where the put waits for a sync or for copies
+        :returns: the result, or an awaitable if the put waits for a sync or for copies
 
         Raises :class:`Refused` for a time of delivery beyond the limit,
         :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreFailed`.
@@ -93,7 +94,13 @@ class BrokerAppender:
         return self._append(message, self._of_clients)
 
     def put_common(self, message: Message, properties: bytes) -> PutResult | None:
-        """As :meth:`append`, where no put waits; ``None``, and nothing done, to be left to it."""
+        """Append a message without waiting, if its properties are common.
+
+        :param properties: the client's property string
+        :returns: ``None`` if nothing was appended; the caller must use :meth:`append` then
+
+        Raises as :meth:`append`.
+        """
         stored = self._common.stored(properties)
         if stored is None or self.puts_wait:
             return None
@@ -104,7 +111,7 @@ class BrokerAppender:
         return self._store.put(message)
 
     def append_made(self, message: Message) -> PutResult | Awaitable[PutResult]:
-        """Append a message that the broker makes for a client, as a retry; as :meth:`append`."""
+        """Append a message that the broker itself made, such as a retry; as :meth:`append`."""
         return self._append(message, self._cluster)
 
     def _append(self, message: Message, added: bytes) -> PutResult | Awaitable[PutResult]:
@@ -118,7 +125,9 @@ class BrokerAppender:
     def append_batch(self, messages: Sequence[Message], properties: bytes = b"") -> Results:
         """Append messages without a time of delivery, all or none.
 
-        :param properties: of the whole batch; they are added to those of each message
+        :param properties: property string of the batch, added to the properties of each message
+
+        Raises :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreFailed`.
         """
         shared = stored_properties(properties + self._of_clients)
         for message in messages:
@@ -142,14 +151,14 @@ class BrokerAppender:
     ) -> PutResult:
         """Put a message that was set aside into its own topic and queue.
 
-        It is in the log on return, but perhaps not durable: until its removal from where it waits
-        is saved, it is still there.
+        The message is in the log on return, but maybe not durable. After a crash it is delivered
+        again, as the progress of delivery is saved only behind a durable log.
 
-        :param without: further properties that are removed
-        :param sets_aside: whether a time of delivery among its properties counts
-        :param fields: fields of :class:`~lakelog.Message` with other values
+        :param without: further properties to remove
+        :param sets_aside: whether to honour a time of delivery among the properties
+        :param fields: fields of :class:`~lakelog.Message` to replace
 
-        Raises ``ValueError`` without a topic, and as :meth:`append`.
+        Raises ``ValueError`` if the message has no own topic, and as :meth:`append`.
         """
         message = restored(stored, without)
         if sets_aside:
@@ -160,7 +169,10 @@ class BrokerAppender:
         return self._store.put(message)
 
     def put_again(self, stored: StoredMessage, **added: str) -> PutResult:
-        """Append a message again to the queue in which it waits, with further properties."""
+        """Append a message again to the queue in which it waits, with further properties.
+
+        Raises :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreFailed`.
+        """
         message = _copied(stored)
         message.properties = with_properties(stored.properties_bytes, (), **added)
         message.store_host, message.wait_store_ok = self.store_host, False
@@ -171,8 +183,8 @@ class BrokerAppender:
         is_timer = not level and b"TIMER_D" in properties
         due_ms = self._timer_due_ms(properties) if is_timer else None
         if property_value(properties, b"TRAN_MSG") == b"true":
-            # Its commit sets it aside for the time. A half message is read through a queue; a
-            # message with the bits of a prepared one gets none.
+            # A time of delivery takes effect at the commit. The transaction bits of sys_flag are
+            # cleared: a record with the bits of a prepared message would get no queue offset.
             key = property_value(properties, b"UNIQ_KEY")
             if key is not None:
                 named = with_properties(properties, __transactionId__=key.decode())
@@ -186,7 +198,10 @@ class BrokerAppender:
             self._move(message, TIMER_TOPIC, 0)
 
     def _timer_due_ms(self, properties: bytes) -> int | None:
-        """When to deliver; ``None`` is now. Raises :class:`Refused`, as RocketMQ refuses it."""
+        """The time of delivery in ms since 1970; ``None`` means now.
+
+        Raises :class:`Refused` for a time that RocketMQ refuses.
+        """
         now_ms = time.time_ns() // 1_000_000
         try:
             due_ms = timer_due_ms(properties, now_ms)
@@ -215,19 +230,24 @@ class BrokerAppender:
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether a topic is the broker's own."""
+    """Whether only the broker itself puts messages into a topic."""
     return topic in _REFUSED_TOPICS or topic.startswith(_SYSTEM_PREFIX)
 
 
 def refuse_system_topic(topic: str) -> None:
-    """Raise :class:`Refused` for a topic to which no client sends."""
+    """Raise :class:`Refused` for a topic to which clients may not send."""
     if is_system_topic(topic):
         remark = f"Sending message to topic[{topic}] is forbidden."
         raise Refused(ResponseCode.NO_PERMISSION, remark)
 
 
 def restored(stored: StoredMessage, without: tuple[bytes, ...] = ()) -> Message:
-    """The message that was set aside, with its own topic and queue; raises ``ValueError``."""
+    """Return a message that was set aside, with its own topic and queue.
+
+    :param without: further properties to remove
+
+    Raises ``ValueError`` if the message has no own topic.
+    """
     properties = stored.properties_bytes
     topic = property_value(properties, REAL_TOPIC)
     if not topic:
@@ -259,9 +279,9 @@ def _copied(stored: StoredMessage) -> Message:
 def timer_due_ms(properties: bytes, now_ms: int) -> int | None:
     """The time of delivery of a timer message, in ms since 1970; ``None`` without one.
 
-    :param now_ms: when a delay begins
+    :param now_ms: start of a relative delay, in ms since 1970
 
-    Raises ``ValueError`` if it is no number.
+    Raises ``ValueError`` if the property is no number.
     """
     for name, unit_ms in _SPANS:
         span = property_value(properties, name)

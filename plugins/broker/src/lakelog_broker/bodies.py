@@ -1,4 +1,4 @@
-"""JSON bodies: of requests, within limits, and of responses as fastjson writes them."""
+"""JSON bodies: reads those of requests within limits, writes those of responses as fastjson."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol
 from lakelog_broker.codes import LimitExceeded, Refused, ResponseCode
 
 MAX_JSON_BYTES: Final = 1 << 20
-"""Of a body; the largest is the heartbeat of a client with many groups."""
+"""Largest accepted body; the largest one of a client is a heartbeat with many groups."""
 MAX_JSON_DEPTH: Final = 32
-"""Of arrays and objects; RocketMQ's bodies have 5."""
+"""Deepest accepted nesting of arrays and objects; RocketMQ's bodies have 5 levels."""
 
 
 class HasBody(Protocol):
@@ -21,7 +21,10 @@ class HasBody(Protocol):
 
 
 def body_of(request: HasBody) -> Any:
-    """The body of a request as a JSON object; raises :class:`Refused`."""
+    """Parse the body of a request, a JSON object.
+
+    Raises :class:`Refused`, and :class:`LimitExceeded` for a body that is too large or too deep.
+    """
     if len(request.body) > MAX_JSON_BYTES:
         remark = f"a body of {len(request.body)} bytes; at most {MAX_JSON_BYTES} are taken"
         raise LimitExceeded(remark)
@@ -52,7 +55,7 @@ def _too_deep() -> LimitExceeded:
 
 
 def object_keys(rows: Iterable[tuple[Mapping[str, Any], Any]]) -> str:
-    """A map whose keys are objects, which is no JSON.
+    """Encode a map whose keys are objects, as fastjson does; the result is not valid JSON.
 
     >>> object_keys([({"queueId": 0}, 7)])
     '{{"queueId": 0}:7}'
@@ -61,5 +64,5 @@ def object_keys(rows: Iterable[tuple[Mapping[str, Any], Any]]) -> str:
 
 
 def queue_object(broker: str, topic: str, queue_id: int) -> dict[str, Any]:
-    """A ``MessageQueue`` of RocketMQ."""
+    """The JSON object of RocketMQ's ``MessageQueue``."""
     return {"brokerName": broker, "queueId": queue_id, "topic": topic}

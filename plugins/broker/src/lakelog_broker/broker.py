@@ -35,13 +35,15 @@ class Broker:
 
     :ivar address: ``host:port`` of the remoting port, once it is bound
     :ivar grpc_address: ``host:port`` of the gRPC port; empty without one
-    :ivar open_grpc: opens the gRPC port of a running broker that has none; 0 is any free one
+    :ivar open_grpc: opens the gRPC port of a running broker without one; port 0 is any free one
     :ivar appender: puts messages of clients
     :ivar transactions: ends transactions for both protocols; asks producers in ``members`` for
         outcomes, by ``check_transaction`` of their peers
-    :ivar files: creates files with the rights that those of the store have
-    :ivar started_ms: when it was made, in ms since 1970; ``start_offset`` is the log's end then
-    :ivar failure: set with ``has_failed`` once the store has failed: only its next open mends it
+    :ivar files: creates files with the rights of the store's files
+    :ivar started_ms: time of its creation, in ms since 1970
+    :ivar start_offset: end of the log at that time
+    :ivar failure: the error of the failed store; only a new open of the store repairs it
+    :ivar has_failed: set together with ``failure``
     """
 
     store: Store
@@ -67,8 +69,11 @@ class Broker:
 
     @classmethod
     def over(cls, store: Store, settings: BrokerSettings) -> Broker:
-        """The broker of ``store``, which this process must own."""
-        files = RealFileSystem.of_store(Path(store.path))  # others of the store's group read them
+        """Build the broker over ``store``, which this process must own.
+
+        Raises :class:`~lakelog.errors.CorruptConfig` and ``OSError``.
+        """
+        files = RealFileSystem.of_store(Path(store.path))  # its group reads them, too
         topics = TopicTable(files, Path(store.path), settings)
         offsets = GroupOffsetTable(store.groups(), store.commit_offsets, store.forget_offsets)
 
@@ -89,11 +94,11 @@ class Broker:
         )  # fmt: skip  # in the order of the class
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """First and next future offset of a queue; zeros if it does not exist."""
+        """First offset of a queue, and the offset of its next message; zeros if it is missing."""
         return self.store.queue_bounds(topic, queue_id) or (0, 0)
 
     def time_of(self, topic: str, queue_id: int, offset: int) -> int:
-        """The store time of a message of a queue, in ms; 0 if there is no such message."""
+        """The store time of a message of a queue, in ms since 1970; 0 without such a message."""
         low, high = self.bounds(topic, queue_id)
         found = self.store.get(topic, queue_id, offset, 1).messages if low <= offset < high else ()
         return found[0].store_timestamp_ms if found else 0
@@ -107,17 +112,16 @@ class Broker:
     async def save(self) -> None:
         """Save the offsets of groups and the progress of scheduled work.
 
-        Raises :class:`~lakelog.errors.StoreError` and ``OSError``; what was not saved is saved by a
-        later call.
+        Raises :class:`~lakelog.errors.StoreError` and ``OSError``. A later call saves the rest.
         """
         while self._saving is not None and not self._saving.done():
-            await asyncio.wait([self._saving])  # the thread of a cancelled save goes on
+            await asyncio.wait([self._saving])  # the thread of a cancelled save still runs
         self.transactions.note_progress()
         parts = (self.delays, self.timers, self.offsets)  # the others set offsets, too
         writes = [write for part in parts if (write := part.progress())]
 
         def write_all() -> None:
-            self.store.flush()  # nothing may pass messages that a crash can lose
+            self.store.flush()  # no saved progress may be behind messages that a crash can lose
             for write in writes:
                 write()
 

@@ -1,4 +1,4 @@
-"""Numbers of the remoting protocol; source: RocketMQ 5.3.3, ``RequestCode``, ``ResponseCode``."""
+"""Codes of the remoting protocol; source: RocketMQ 5.3.3, ``RequestCode``, ``ResponseCode``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum, unique
 
 @unique
 class RequestCode(IntEnum):
-    """Requests that are served or sent here."""
+    """Requests that this broker serves or sends."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11

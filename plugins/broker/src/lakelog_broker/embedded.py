@@ -1,4 +1,4 @@
-"""A broker in a thread of this process, with an event loop of its own, used without ``async``."""
+"""A broker in a thread of this process, with its own event loop, used without ``async``."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class EmbeddedBroker:
         with EmbeddedBroker("/data/store") as broker:
             print(broker.namesrv)
 
-    A forked child has no part of it: there its ports are closed, and :meth:`close` does nothing
-    more than to close the store's copy.
+    A forked child does not serve: its copies of the ports are closed, and :meth:`close` only
+    closes the child's copy of the store.
 
     :ivar has_endpoints_on_demand: whether the first use of :attr:`endpoints` opens the gRPC port
     """
@@ -47,10 +47,10 @@ class EmbeddedBroker:
         /,
         **opening: Any,
     ) -> None:
-        """Prepare; nothing is opened yet.
+        """Prepare; open nothing yet.
 
         :param path: the store directory; created if it is missing
-        :param broker: the broker's settings; by default any free port of this machine alone
+        :param broker: the broker's settings; the default is any free port of the loopback address
         :param opening: further arguments of :func:`lakelog.open`
         """
         self._path = Path(path)
@@ -67,10 +67,11 @@ class EmbeddedBroker:
         self.has_endpoints_on_demand = False
 
     def start(self) -> None:
-        """Open the store and serve it; returns when clients can connect.
+        """Open the store and serve it; return when clients can connect.
 
-        Raises what :func:`lakelog.open` raises, :class:`~lakelog.errors.StoreLocked` if the store
-        has a broker, and :class:`~lakelog_broker.running.PortUnavailable`. Nothing is open then.
+        Raises the errors of :func:`lakelog.open`, :class:`~lakelog.errors.StoreLocked` if the store
+        already has a broker, and :class:`~lakelog_broker.running.PortUnavailable`. After an error
+        everything is closed.
         """
         self._pid, self._stop, self._failure = os.getpid(), asyncio.Event(), None
         self._store = lakelog.open(self._path, **self._opening)
@@ -138,14 +139,17 @@ class EmbeddedBroker:
 
     @property
     def store(self) -> Store:
-        """The open store."""
+        """The open store; raises ``RuntimeError`` if the broker does not run."""
         if self._store is None:
             raise RuntimeError("this broker is not running; use it in a with statement")
         return self._store
 
     @property
     def broker(self) -> Broker:
-        """The broker, whose parts belong to its own event loop."""
+        """The broker, to be used in its own event loop only.
+
+        Raises ``RuntimeError`` if the broker does not run.
+        """
         if self._broker is None:
             raise RuntimeError("this broker is not running; use it in a with statement")
         return self._broker
@@ -157,17 +161,17 @@ class EmbeddedBroker:
 
     @property
     def endpoints(self) -> str | None:
-        """``host:port`` for gRPC clients; ``None`` if they are not served."""
+        """``host:port`` for gRPC clients; ``None`` without a gRPC port."""
         if self.has_endpoints_on_demand and not self.broker.grpc_address:
             self._call(self._open_endpoints)
         return self.broker.grpc_address or None
 
     async def _open_endpoints(self) -> None:
-        if not self.broker.grpc_address:  # of another thread's use
+        if not self.broker.grpc_address:  # another thread may have opened it meanwhile
             await self.broker.open_grpc(0)
 
     def is_well(self) -> bool:
-        """Whether the event loop has run since the last call; returns at once.
+        """Whether the event loop has run since the last call; does not block.
 
         Raises :class:`~lakelog.errors.StoreFailed` once the store has failed; the broker has
         stopped then, and can start again after :meth:`close`.
@@ -188,9 +192,12 @@ class EmbeddedBroker:
     def create_topic(self, name: str, queues: int = 4, message_type: str | None = None) -> None:
         """Create or change a topic.
 
-        :param message_type: ``NORMAL``, ``FIFO``, ``DELAY`` or ``TRANSACTION``; clients of gRPC ask
+        :param queues: number of queues
+        :param message_type: ``NORMAL``, ``FIFO``, ``DELAY`` or ``TRANSACTION``; only the gRPC port
+            checks it. ``None`` accepts all types
 
-        Raises :class:`~lakelog_broker.codes.Refused` for a name that RocketMQ refuses.
+        Raises :class:`~lakelog_broker.codes.Refused` for a name that RocketMQ refuses, and
+        ``TimeoutError``.
         """
         attributes = {} if message_type is None else {_MESSAGE_TYPE: message_type}
         config = TopicConfig(name, queues, queues, attributes=attributes)
@@ -201,16 +208,16 @@ class EmbeddedBroker:
         self._call(create)
 
     def _call(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run ``work`` in the broker's event loop."""
+        """Run ``work`` in the broker's event loop; raises ``TimeoutError`` after ``_ANSWER_S``."""
         assert self.broker is not None, "raised if it is not running"
         assert self._loop is not None, "the broker has one"
         asyncio.run_coroutine_threadsafe(work(), self._loop).result(_ANSWER_S)
 
     def messages(self, topic: str) -> list[StoredMessage]:
-        """All messages in the queues of a topic, in the order of the log.
+        """Return all messages in the queues of a topic, in the order of the log.
 
-        Every message that was acknowledged before the call is among them. Raises ``TimeoutError``
-        if queues do not follow the log.
+        Every message whose send was answered before the call is included. Raises ``TimeoutError``
+        if the ConsumeQueues do not reach the end of the log within 60 s.
         """
         store = self.store
         if not store.wait_dispatched(timeout_ms=_DISPATCH_MS):

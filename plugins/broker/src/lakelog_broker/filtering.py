@@ -1,4 +1,4 @@
-"""Selects the messages of a subscription: by hashes of tags in the queue, or by SQL92."""
+"""Selects the messages of a subscription: by the tag hashes in the ConsumeQueue, or by SQL92."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from lakelog_queues.groups.property_filter import PropertyFilter
 
 MAX_BYTES: Final = 4 << 20
-"""Most bytes of records that are read at once."""
+"""Most bytes of records per read."""
 _READ_AHEAD: Final = 256
-"""Least number of records that are read for an expression at once."""
+"""Least number of records per read for an SQL92 expression."""
 
 
 @attrs.frozen
 class MessageFilter:
     """The messages that a subscription selects.
 
-    :ivar tags: wanted tags; ``None`` selects all. Queues have only their Java hashes
-    :ivar properties: an expression, evaluated for each record
+    :ivar tags: selected tags; ``None`` selects all. ConsumeQueues have only their Java hashes
+    :ivar properties: an SQL92 expression, evaluated for each record
     """
 
     tags: frozenset[str] | None = None
@@ -54,7 +54,11 @@ class MessageFilter:
     def records(
         self, store: Store, topic: str, queue_id: int, offset: int, max_records: int
     ) -> RecordsResult:
-        """Selected records of a queue; tags may differ that have the same hash."""
+        """Read the selected records of a queue.
+
+        The result may include records with another tag of the same hash; clients filter again.
+        Raises as ``Store.get_records``.
+        """
         count = max_records if self.properties is None else max(max_records, _READ_AHEAD)
         found = store.get_records(
             topic,
@@ -89,7 +93,10 @@ class MessageFilter:
     def messages(
         self, store: Store, topic: str, queue_id: int, offset: int, max_messages: int
     ) -> tuple[list[tuple[StoredMessage, bytes]], int]:
-        """Selected messages of a queue, each with its record, and the next offset to read."""
+        """Read the selected messages of a queue, each with its record, and the next queue offset.
+
+        Tags are compared exactly. Raises as ``Store.get_records``.
+        """
         found = self.records(store, topic, queue_id, offset, max_messages)
         messages = [(decode(record), record) for record in found.records]
         if self.tags is not None:

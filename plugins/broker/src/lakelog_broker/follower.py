@@ -7,7 +7,7 @@
     [broker]
     port = 9876
 
-It runs in a process of its own, which appends to the store beside the others.
+It runs in its own process, which appends to the store like the store's other writers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BrokerFollower:
     """
 
     def __init__(self, path: Path, settings: BrokerSettings, /, **opening: Any) -> None:
-        """Prepare; nothing is opened yet.
+        """Prepare; open nothing yet.
 
         :param opening: further arguments of :func:`lakelog.open`
         """
@@ -41,18 +41,21 @@ class BrokerFollower:
         self.broker: EmbeddedBroker = EmbeddedBroker(path, settings, **opening)
 
     def start(self) -> None:
-        """Serve, and tell the manager where; raises as :meth:`EmbeddedBroker.start`."""
+        """Serve, and notify the service manager of the address.
+
+        Raises as :meth:`EmbeddedBroker.start`.
+        """
         from lakelog_daemon.notify import STATUS, Notifier
 
         self.broker.start()
         Notifier.of(os.environ).tell(f"{STATUS}name server and broker at {self.broker.namesrv}")
 
     def is_well(self) -> bool:
-        """Whether it serves requests."""
+        """Whether the broker serves requests; raises as :meth:`EmbeddedBroker.is_well`."""
         return self.broker.is_well()
 
     def stop(self) -> None:
-        """Stop, and close the store."""
+        """Stop, and close the store; raises as :meth:`EmbeddedBroker.close`."""
         self.broker.close()
 
 

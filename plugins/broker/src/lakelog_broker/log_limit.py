@@ -1,4 +1,4 @@
-"""Limits lines of the log that are alike: a dead disk or a looping client makes one per message."""
+"""Limits similar log lines: a failing disk or a looping client causes one line per message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INTERVAL_S: Final = 5.0
 
 @attrs.define
 class _Kind:
-    """The lines of one place in the code, since the start of an interval."""
+    """The number of lines of one message text since the start of an interval."""
 
     begun_s: float
     lines: int = 0
@@ -23,9 +23,9 @@ class _Kind:
 
 
 class LineLimit(logging.Filter):
-    """Lets ``MOST_LINES`` records of one text pass in an interval, whatever their arguments.
+    """Passes at most ``MOST_LINES`` records of one message text per interval, for any arguments.
 
-    The first one after that says how many were left out.
+    The first record of a later interval has the number of dropped ones.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -34,7 +34,7 @@ class LineLimit(logging.Filter):
         self._kinds: dict[str, _Kind] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is written."""
+        """Whether to write a record."""
         now_s = self._clock()
         kind = self._kinds.setdefault(record.msg, _Kind(now_s))
         if now_s - kind.begun_s >= INTERVAL_S:

@@ -1,4 +1,4 @@
-"""The hooks of this package: a command and a follower. Heavy imports wait until one is used."""
+"""The hooks of this package: a command and a follower; imports are deferred until their use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Encoded property strings, without decoding their values.
+"""Edits encoded property strings without decoding their values.
 
-The format is ``name 0x01 value 0x02``, repeated, in UTF-8; a client leaves out the last byte.
-RocketMQ's broker parses and encodes the properties of each message that it stores, so they stand in
+The format is ``name 0x01 value 0x02``, repeated, in UTF-8; a client may leave out the last byte.
+RocketMQ's broker parses and encodes the properties of each message that it stores, so they are in
 the order of its ``HashMap``. Source: RocketMQ 5.3.3, ``MessageDecoder``.
 """
 
@@ -22,15 +22,15 @@ _OF_BROKERS: Final = (
     *(b"TRAN_PREPARED_QUEUE_OFFSET", b"TRANSACTION_CHECK_TIMES"),
     *(b"INNER_MULTI_QUEUE_OFFSET", b"INNER_NUM", b"INNER_BASE"),
 )
-"""Properties that only a broker sets: with them a client could write into another topic, or end
-the transaction of another client."""
+"""Properties that only a broker may set: with them a client could write into another topic, or
+end another client's transaction."""
 _IS_SPECIAL: Final = re.compile(
     rb"(?:%b|DELAY|TIMER_.*|TRAN_MSG)" % b"|".join(_OF_BROKERS)
 ).fullmatch
-"""Of the broker, or for which it sets a message aside."""
+"""Matches names of properties that only a broker may set, or that make it set a message aside."""
 _MOST_ORDERS: Final = 1024
 _ROWS: Final = 128
-"""Of the hash map at first; it doubles beyond three quarters."""
+"""Initial table size of the ``HashMap``; it doubles when it is more than three quarters full."""
 _HAS_OF_BROKERS: Final = re.compile(rb"(?:^|\x02)(?:%b)\x01" % b"|".join(_OF_BROKERS)).search
 
 
@@ -53,7 +53,7 @@ def property_value(properties: bytes, name: bytes) -> bytes | None:
 
 
 def stored_properties(properties: bytes) -> bytes:
-    r"""The property string as RocketMQ's broker stores it.
+    r"""Return a property string as RocketMQ's broker stores it.
 
     The last value of a repeated name counts; a property without a name or value is left out.
 
@@ -64,7 +64,7 @@ def stored_properties(properties: bytes) -> bytes:
 
 
 def with_properties(properties: bytes, without: tuple[bytes, ...] = (), **added: str) -> bytes:
-    r"""As :func:`stored_properties`, without some properties and with others.
+    r"""As :func:`stored_properties`; removes the properties ``without`` and sets ``added``.
 
     >>> with_properties(b"A\x011\x02B\x012\x02", (b"A",), B="3")
     b'B\x013\x02'
@@ -93,7 +93,7 @@ def _encoded(entries: dict[bytes, bytes]) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _in_order(names: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Names that were put into a ``HashMap``, as it iterates over them."""
+    """The names in the iteration order of a ``HashMap``."""
     rows = _ROWS
     while len(names) * 4 > rows * 3:
         rows *= 2
@@ -106,9 +106,9 @@ def _in_order(names: tuple[bytes, ...]) -> tuple[bytes, ...]:
 
 
 class CommonProperties:
-    """The stored form of common properties of a client, by one look-up of all their names.
+    """Computes the stored form of common property strings by one look-up of all their names.
 
-    :param added: the properties that are added, as a property string
+    :param added: property string of the properties to add
     """
 
     def __init__(self, added: bytes) -> None:
@@ -116,10 +116,10 @@ class CommonProperties:
         self._orders: dict[tuple[bytes, ...], Callable[[list[bytes]], Any] | None] = {}
 
     def stored(self, properties: bytes) -> bytes | None:
-        """As :func:`stored_properties`, with those that are added.
+        """As :func:`stored_properties`, with the added properties.
 
-        ``None`` for properties that are of the broker, that set a message aside, that repeat, or
-        that lack a name or a value.
+        ``None`` if only a broker may set one of the properties, if one makes the broker set the
+        message aside, or if one is repeated or lacks a name or a value.
         """
         if properties[-1:] != b"\x02":
             properties += b"\x02"
@@ -144,7 +144,7 @@ class CommonProperties:
 
 
 def client_properties(properties: bytes) -> bytes:
-    r"""What a client sent, without the properties that only a broker may set.
+    r"""A client's property string, without the properties that only a broker may set.
 
     >>> client_properties(b"REAL_TOPIC\x01orders\x02TAGS\x01b")
     b'TAGS\x01b\x02'

@@ -1,6 +1,6 @@
 """Fixtures for tests of programs that use RocketMQ: a broker in the process of the tests.
 
-Its store has small files in a temporary folder, and goes with that folder.
+Its store has small files, and is in a temporary folder of pytest.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def rocketmq_broker_session(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @contextmanager
 def _broker(folder: Path) -> Iterator[EmbeddedBroker]:
-    # A test run that has the plugin and no test of a broker imports nothing of it.
+    # Imported here, so that a test run without a test of the broker does not import it.
     from importlib.util import find_spec
 
     from lakelog_broker.embedded import EmbeddedBroker
 
     index = {} if find_spec("lakelog_hash_index") is None else {"hash-index": _INDEX}
     running = EmbeddedBroker(folder / "rocketmq-store", **SMALL, **index)
-    # The import of grpcio takes longer than the start of a broker, and most tests do not need it.
+    # The import of grpcio takes longer than the start of a broker; most tests do not need it.
     running.has_endpoints_on_demand = all(find_spec(each) for each in _GRPC)
     with running as broker:
         yield broker

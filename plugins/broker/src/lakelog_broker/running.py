@@ -49,10 +49,10 @@ async def running_broker(
 ) -> AsyncIterator[Broker]:
     """Serve ``store``, which this process owns, while the context lasts.
 
-    The broker's ``has_failed`` is set when the store has failed; the context should end then.
-    Raises :class:`~lakelog.errors.StoreLocked` if the store has a broker, here or in another
-    process, :class:`PortUnavailable`, and :class:`~lakelog.errors.SettingsError` if a gRPC port is
-    wanted and grpcio is missing.
+    The broker's ``has_failed`` is set when the store has failed; the caller should then leave the
+    context. Raises :class:`~lakelog.errors.StoreLocked` if the store already has a broker, in this
+    or another process, :class:`PortUnavailable`, and :class:`~lakelog.errors.SettingsError`, also
+    if a gRPC port is set and grpcio is missing.
     """
     what = "another broker serves this store to RocketMQ's clients, and a store has one; stop it"
     with locked(Path(store.path), LOCK_FILE, what), _limited_log():
@@ -123,7 +123,7 @@ async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Brok
 
 
 async def _check_health(broker: Broker) -> None:
-    """Note the failure of the store, if it has failed: a full disk only pauses it."""
+    """Note a failure of the store; a store that is paused by a full disk has not failed."""
     if broker.store.is_writable or broker.failure is not None:
         return
     try:
@@ -134,7 +134,7 @@ async def _check_health(broker: Broker) -> None:
 
 
 class _GrpcPort:
-    """The gRPC port, which may be opened while the broker runs."""
+    """The gRPC port, which can be opened while the broker runs."""
 
     def __init__(self, broker: Broker, popping: Callable[[], Popping]) -> None:
         self._broker, self._popping = broker, popping
@@ -142,7 +142,10 @@ class _GrpcPort:
         self._renewals: asyncio.Task[None] | None = None
 
     async def open(self, port: int) -> None:
-        """Serve at ``port``; 0 is any free one. Raises as :func:`running_broker`."""
+        """Serve at ``port``; 0 is any free one.
+
+        Raises :class:`~lakelog.errors.SettingsError` and ``OSError``.
+        """
         try:
             from lakelog_broker.grpc.server import GrpcServer
         except ModuleNotFoundError as error:
@@ -170,7 +173,7 @@ class _GrpcPort:
 
 
 async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Run ``work``; after an error it is logged and begins again, so that no work ends silently."""
+    """Run ``work``; after an error, log it and start ``work`` again, so that none ends silently."""
     while True:
         try:
             await work()

@@ -47,7 +47,7 @@ VIEW: Final = "messages"
 
 
 class EngineProvider(Protocol):
-    """A package that runs tasks outside this process; calls start and end the session they need."""
+    """A package that runs tasks outside this process; a call starts the session that it needs."""
 
     def missing(self) -> str | None:
         """Return one line on the package that is missing and how to install it, else ``None``.
@@ -95,7 +95,8 @@ class EngineProvider(Protocol):
         Each statement reads the store as of the statement's start.
 
         :param limit: most rows of one answer; 0 for all
-        :param options: of the read, see :class:`~lakelog_lake.reading.options.ReadOptions`
+        :param options: options of the read, see
+            :class:`~lakelog_lake.reading.options.ReadOptions`
         """
 
 
@@ -123,10 +124,10 @@ def nothing() -> None:
 
 
 PassResult: TypeAlias = "Mapping[str, Any] | BaseException"
-"""What a pass landed, by name: start, end, rows, files and others; or its error."""
+"""The result of a pass, the fields of ``Landed`` by name; or its error."""
 Observer: TypeAlias = "Callable[[Path, Sequence[str], int, PassResult], None]"
-"""Called after each pass that landed something or failed: with the store, the tables, when the pass
-began in ns since 1970, and its result.
+"""Called after each pass that landed rows or failed, with the store's path, the names of the
+tables, the start of the pass in ns since 1970, and its result.
 """
 
 
@@ -137,7 +138,7 @@ def observers() -> Sequence[Observer]:
 
 
 def tell_observers(store: Path, tables: Sequence[str], begun_ns: int, done: PassResult) -> None:
-    """Tell all observers of a pass; one that fails is logged, and landing goes on."""
+    """Notify all observers of a pass; an observer that fails is logged, and landing continues."""
     for each in observers():
         try:
             each(store, tables, begun_ns, done)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STOP_SECONDS: Final = 30.0
-"""Time for the pass under way to end after a stop; a process killed then loses nothing."""
+"""Time for the pass under way to end after a stop; the process is killed then, without loss."""
 
 
 @attrs.frozen(kw_only=True)
@@ -57,7 +57,7 @@ class DispatchFollower:
         self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL)
 
     def stop(self) -> None:
-        """Let the pass under way end, and wait for the process."""
+        """Stop the process after the pass under way; kill it after ``STOP_SECONDS``."""
         if self._process is None:
             return
         self._process.terminate()

@@ -29,13 +29,16 @@ class Address:
 
 
 def plain_address(text: str) -> str:
-    """An address in its usual form; one of IPv4 that came by IPv6 is one of IPv4."""
+    """Return an IP address in its usual form, an IPv4-mapped IPv6 address as IPv4.
+
+    Raises ``ValueError``.
+    """
     found = ip_address(text.partition("%")[0])
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
     return str(found if mapped is None else mapped)
 
 
 def is_in(address: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
-    """Whether an address is in one of the networks."""
+    """Whether an IP address is in one of the networks; raises ``ValueError``."""
     found = ip_address(address)
     return any(found in each for each in networks)

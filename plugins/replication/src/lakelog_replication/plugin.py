@@ -11,7 +11,7 @@ from lakelog_replication.settings import RocketmqHaSettings
 
 
 def make(settings: RocketmqHaSettings, context: Context) -> Replicator:
-    """Build the replicator of ``settings.role``; imports only what that needs."""
+    """Build the replicator of ``settings.role``; only its modules are imported."""
     if settings.role == "slave":
         from lakelog_replication.replica.receiver import HaReceiver
 

@@ -1,8 +1,8 @@
-"""Single requests of RocketMQ's remoting protocol to a broker's own port, or to a name server.
+"""Single requests of RocketMQ's remoting protocol to a broker's port for clients or a name server.
 
-A request and its response are ``int32 length | int32 kind << 24 | header length | header | body``,
-big-endian; the length counts what follows it. The header of kind 0 is JSON. The source is RocketMQ
-5.3.3, ``RemotingCommand`` and ``RequestCode``.
+A request and its response are ``int32 length | int32 (kind << 24 | header length) | header |
+body``, big-endian. The length counts the bytes that follow it. The header of kind 0 is JSON. The
+source is RocketMQ 5.3.3, ``RemotingCommand`` and ``RequestCode``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_BYTES: Final = 64 << 20
 """The longest response that is read."""
 _LENGTHS: Final = struct.Struct(">iI")
 _VERSION: Final = 479
-"""RocketMQ 5.3.3, as its brokers send it."""
+"""The version number that brokers of RocketMQ 5.3.3 send."""
 _AMOUNT: Final = re.compile(r"(\d+(?:[.,]\d)?) ([KMGTPE]i)?B")
 _UNITS: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
@@ -45,7 +45,11 @@ class BrokerRefused(LakelogError):
 
 @attrs.frozen
 class Response:
-    """:ivar fields: of the header; :ivar body: the bytes behind it."""
+    """A successful response.
+
+    :ivar fields: the header's ``extFields``
+    :ivar body: the bytes behind the header
+    """
 
     fields: Mapping[str, str]
     body: bytes
@@ -60,11 +64,12 @@ class Response:
 
 @attrs.frozen
 class RuntimeInfo:
-    """What a broker says of itself.
+    """The state that a broker reports; offsets are physical offsets in bytes.
 
-    :ivar boot_ms: when it started, in ms since 1970
-    :ivar minimum: first byte of its log; :ivar end: behind its last one
-    :ivar flushed: an offset before which everything is synced, or a lower one
+    :ivar boot_ms: start time of the broker, in ms since 1970
+    :ivar minimum: start of its log
+    :ivar end: end of its log
+    :ivar flushed: a lower bound for the end of the synced bytes
     """
 
     boot_ms: int
@@ -80,9 +85,13 @@ def call(
     body: bytes = b"",
     timeout_s: float = 5.0,
 ) -> Response:
-    """Send one request on a connection of its own, and return the response.
+    """Send one request on a new connection, and return the response.
 
-    Raises :class:`BrokerRefused`.
+    :param code: the request code
+    :param fields: the header's ``extFields``
+    :param timeout_s: timeout of the connect and of each read and write
+
+    Raises :class:`BrokerRefused`, also for a response code other than success.
     """
     said = {"code": code, "language": "PYTHON", "version": _VERSION, "opaque": 1, "flag": 0}
     header = json.dumps({**said, "extFields": dict(fields or {})}).encode()
@@ -120,7 +129,7 @@ def _response(broker: Address, code: int, header: bytes, body: bytes) -> Respons
 
 
 def runtime_info(broker: Address) -> RuntimeInfo:
-    """The ends of a broker's log (request 28); raises :class:`BrokerRefused`."""
+    """Start, end and synced end of a broker's log (request 28); raises :class:`BrokerRefused`."""
     content = call(broker, GET_BROKER_RUNTIME_INFO).content()
     try:
         table = content["table"]
@@ -137,7 +146,7 @@ def runtime_info(broker: Address) -> RuntimeInfo:
 
 
 def most_bytes(text: str) -> int | None:
-    """The largest number of bytes that a rounded amount can mean; ``None`` if it is no amount.
+    """The largest number of bytes that a rounded amount can mean; ``None`` for any other text.
 
     >>> most_bytes("12 B"), most_bytes("54.5 KiB"), most_bytes("much")
     (12, 55860, None)
@@ -157,18 +166,19 @@ def broker_config(broker: Address) -> dict[str, str]:
 
 
 def adopt(broker: Address, master: Address, timeout_s: float = 5.0) -> None:
-    """Make a RocketMQ slave replicate from ``master``; it connects within about 5 s (request 906).
+    """Make a RocketMQ slave replicate from ``master`` (request 906); it connects within about 5 s.
 
-    The setting ``haMasterAddress`` of a 5.x slave has no effect, and without a name server nothing
-    else tells it. A slave that is started again must be told again.
+    The setting ``haMasterAddress`` of a 5.x slave has no effect, and without a name server the
+    slave has no other source for the address. The request must be repeated after each start of the
+    slave.
 
-    :param broker: where the slave takes requests (its ``listenPort``)
-    :param master: where the master serves slaves
+    :param broker: the slave's address for clients (its ``listenPort``)
+    :param master: the master's address for slaves
 
     Raises :class:`BrokerRefused`.
     """
-    # Every minute the slave asks the master's broker port, by convention one below, for what a
-    # lakelog store does not have; it logs that nobody answers, and goes on.
+    # Every minute the slave asks the master's port for clients, by convention one below, for
+    # settings that a lakelog store does not serve. The slave logs the failure, and continues.
     asked = attrs.evolve(master, port=max(1, master.port - 1))
     fields = {
         "masterHaAddress": str(master),

@@ -1,9 +1,9 @@
-"""The file ``lakelog/replication.json``: a master's slaves, or how far a replica's master is.
+"""The file ``lakelog/replication.json``: a master's slaves, or the state of a replica's master.
 
-Written by the process that sends or receives, about once a second while something changes; never
-synced, and replaced atomically. Times are in ms since 1970, offsets in bytes of the log. ``lakelog
-top``, ``stats`` and ``replication status`` read it (``lakelog_cli.copylags``). ``role`` is
-``master``, with the fields of :class:`MasterStatus`, or ``slave``, with those of
+The process that sends or receives writes it, about once a second while something changes. It is
+replaced atomically, and never synced. Times are in ms since 1970; offsets are physical offsets in
+bytes. ``lakelog top``, ``stats`` and ``replication status`` read it (``lakelog_cli.copylags``).
+``role`` is ``master``, with the fields of :class:`MasterStatus`, or ``slave``, with the fields of
 :class:`ReplicaStatus`.
 """
 
@@ -27,13 +27,13 @@ _VERSION: Final = 1
 
 @attrs.frozen(kw_only=True)
 class SlaveStatus:
-    """One connection.
+    """One connection of a slave.
 
-    :ivar address: of the slave
-    :ivar sent: end offset of the bytes that it was sent; -1 before it asked for any
-    :ivar acked: end offset of the bytes that it reported; -1 before that
-    :ivar learner: whether it counts for no put
-    :ivar since_ms: when it connected
+    :ivar address: the slave's IP address
+    :ivar sent: end offset of the sent bytes; -1 before the slave's first report
+    :ivar acked: largest offset that the slave reported; -1 before its first report
+    :ivar learner: whether no put waits for the slave
+    :ivar since_ms: time of the connect
     """
 
     address: str
@@ -45,15 +45,16 @@ class SlaveStatus:
 
 @attrs.frozen(kw_only=True)
 class MasterStatus:
-    """What a master does.
+    """The status of a master.
 
     :ivar pid: the process that sends
-    :ivar listening: host and port at which slaves connect
-    :ivar time_ms: when this was written
+    :ivar listening: ``HOST:PORT`` for slaves; ``*`` is every address
+    :ivar time_ms: time of the write
     :ivar end: end offset of the bytes that slaves may have
     :ivar copied: end offset of the bytes that enough slaves have; 0 where no put waits
     :ivar in_sync_replicas: number of copies that a put waits for, the master's included
-    :ivar refused: slaves that were last refused, with the reason, by address
+    :ivar refused: reason of the last refusal, by the slave's address; ``port`` and ``pins`` have
+        failures of the master itself
     """
 
     pid: int
@@ -72,15 +73,15 @@ class MasterStatus:
 
 @attrs.frozen(kw_only=True)
 class ReplicaStatus:
-    """What a replica knows of its master.
+    """The status of a replica.
 
     :ivar pid: the process that receives
     :ivar source: the master, ``HOST:PORT``
-    :ivar time_ms: when this was written
-    :ivar heard_ms: when the master was heard last; 0 before
+    :ivar time_ms: time of the write
+    :ivar heard_ms: time of the last frame of the master; 0 before the first
     :ivar is_connected: whether there is a connection
-    :ivar master_end: end of the master's log; -1 if that is not known
-    :ivar says: what the replica does, in words
+    :ivar master_end: end offset of the master's log; -1 if it is not known
+    :ivar says: a text that describes the state of the replica
     """
 
     pid: int
@@ -109,7 +110,9 @@ def _write(files: FileSystem, path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_status(path: Path) -> MasterStatus | None:
-    """The last status of the store directory ``path``; ``None`` if no master has run there last.
+    """Read a master's status in the store directory ``path``.
+
+    :returns: ``None`` if there is no status, or if a replica wrote the last one
 
     Raises :class:`~lakelog.errors.StoreError` if the file is damaged or cannot be read.
     """

@@ -1,4 +1,4 @@
-"""TLS between lakelogs: both sides show a certificate of one authority."""
+"""TLS between lakelog stores: both sides present a certificate of one authority."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakelog_replication.settings import RocketmqHaSettings
 
 
 def tls_context(settings: RocketmqHaSettings, purpose: ssl.Purpose) -> ssl.SSLContext | None:
-    """The context for one side; ``None`` without certificates, as RocketMQ has it.
+    """The TLS context for one side; ``None`` without certificates, as with RocketMQ.
 
     :param purpose: ``CLIENT_AUTH`` for a master, which slaves connect to; ``SERVER_AUTH`` for a
         slave

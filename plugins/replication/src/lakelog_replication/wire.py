@@ -1,4 +1,4 @@
-"""The frames and reports of RocketMQ's default HA protocol, read from a stream of bytes.
+"""The frames and reports of RocketMQ's default HA protocol.
 
 Numbers are big-endian. The protocol has no version, no names, no checksum and no end mark::
 
@@ -34,7 +34,7 @@ class WireError(LakelogError):
 class HaFrame(NamedTuple):
     """A whole frame.
 
-    :ivar offset: of the body's first byte, in bytes from the start of the log
+    :ivar offset: physical offset of the body's first byte
     :ivar body: bytes of the log; empty in a heartbeat
     """
 
@@ -53,23 +53,23 @@ def frame_header(offset: int, size: int) -> bytes:
 
 
 def report(offset: int) -> bytes:
-    """The 8 bytes by which a slave says how far it has the log, in bytes from its start."""
+    """The 8 bytes of a report: the slave has the log up to the physical ``offset``."""
     return REPORT.pack(offset)
 
 
 class FrameStream:
-    """Cuts what a slave receives into frames; one buffer, whatever a header says.
+    """Cuts the bytes that a slave receives into frames; uses one buffer of a fixed size.
 
     Receive into :meth:`room`, then call :meth:`received`.
     """
 
     def __init__(self) -> None:
         self._buffer = memoryview(bytearray(MAX_FRAME_BYTES))
-        self._first = 0  # of the bytes that are not returned as a frame
-        self._end = 0  # of the received bytes
+        self._first = 0  # start of the bytes that were not returned in a frame
+        self._end = 0  # end of the received bytes
 
     def room(self) -> memoryview:
-        """The free part of the buffer, never empty. The bodies of earlier frames end here."""
+        """The free part of the buffer, never empty. The bodies of earlier frames become invalid."""
         if self._first:
             rest = self._end - self._first
             self._buffer[:rest] = bytes(self._buffer[self._first : self._end])
@@ -77,11 +77,12 @@ class FrameStream:
         return self._buffer[self._end :]
 
     def received(self, count: int) -> list[HaFrame]:
-        """All frames that are whole with the ``count`` bytes that were written into the room.
+        """Return all complete frames, after ``count`` bytes were written into :meth:`room`.
 
         Their bodies are views of the buffer, valid until the next call of :meth:`room`. Raises
         :class:`WireError` for a size below 0 or above ``MAX_BODY_BYTES``, and for an offset below
-        0, as soon as the header is here; frames before it are lost with the connection.
+        0, as soon as the header was received. Earlier frames of the same call are not returned
+        then.
         """
         self._end = end = self._end + count
         buffer, first, frames = self._buffer, self._first, []
@@ -103,6 +104,6 @@ class FrameStream:
 
 
 def whole_reports(data: bytes) -> tuple[list[int], bytes]:
-    """The offsets of the whole reports at the start of ``data``, in their order, and the rest."""
+    """The offsets of the whole reports at the start of ``data``, in order, and the other bytes."""
     whole = len(data) - len(data) % REPORT.size
     return [offset for (offset,) in REPORT.iter_unpack(data[:whole])], data[whole:]

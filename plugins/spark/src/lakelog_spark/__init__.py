@@ -5,7 +5,7 @@
 >>> lakelog_spark.register(spark)                           # doctest: +SKIP
 >>> spark.read.format("lakelog").load("STORE").count()      # doctest: +SKIP
 
-Modules are imported on first use: this package is also a plugin, which every store loads.
+Modules are imported on first use, as this package is also a plugin that each store loads.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 ``spark.read.format("lakelog").load("s3://bucket/old/UUID")`` reads the folder of a store in its
 archive. Each segment in the archive's manifest is one partition, as no record crosses the end of a
-segment. Tasks fetch ranges of it; executors need lakelog-archive and fsspec's package for the URL
-(``s3fs``), configured by fsspec's own settings.
+segment. Tasks fetch ranges of the segment. Executors need lakelog-archive and fsspec's package for
+the URL (such as ``s3fs``), configured by fsspec's own settings.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _NAME_DIGITS: Final = 20
 class Archived:
     """The archive folder of one store.
 
-    :ivar url: of the folder
-    :ivar segment_size_bytes: of each segment
-    :ivar starts: physical offsets of the first bytes of all segments, ascending
+    :ivar url: URL of the folder
+    :ivar segment_size_bytes: length of each segment
+    :ivar starts: physical start offsets of all segments, ascending
     """
 
     url: str
@@ -56,7 +56,8 @@ class Archived:
     def at(cls, url: str) -> Archived:
         """Read the manifest.
 
-        Raises :class:`~lakelog.errors.NotAStore` if nothing was archived there, and
+        Raises :class:`~lakelog.errors.NotAStore` if the folder has no archived segment,
+        :class:`~lakelog.errors.StoreError` if it cannot be read, and
         :class:`~lakelog.errors.SettingsError` for a URL that fsspec cannot open.
         """
         folder = url.rstrip("/")
@@ -72,7 +73,7 @@ class Archived:
 
     @contextmanager
     def opened(self) -> Iterator[lakelog.Store]:
-        """A reader of a store of that identity, whose log has only the archived segments."""
+        """Open a temporary store with this identity, whose log has only the archived segments."""
         with TemporaryDirectory(prefix="lakelog-archived-") as folder:
             path = Path(folder)
             (path / COMMITLOG_DIR).mkdir()
@@ -90,7 +91,7 @@ class Archived:
 
 
 def _manifest(folder: str) -> tuple[list[str], Any]:
-    """The names of the existing segments, and the manifest's line of the first one."""
+    """The names of the archived segments, and the manifest's entry of the first one."""
     import fsspec  # type: ignore[import-untyped]  # it has no types
 
     fs, path = fsspec.core.url_to_fs(f"{folder}/{_MANIFEST}")
@@ -104,7 +105,7 @@ def _manifest(folder: str) -> tuple[list[str], Any]:
 
 
 class ArchivedReader(DataSourceReader):
-    """Reads the segments that are archived now."""
+    """Reads the segments that were archived when the reader was made."""
 
     def __init__(self, options: ReadOptions, url: str) -> None:
         if options.start.word == LATEST:

@@ -32,7 +32,7 @@ class SparkEngine:
     """A :class:`~lakelog_lake.engine_provider.EngineProvider`."""
 
     def missing(self) -> str | None:
-        """Check for PySpark and Java; one that is too old is not missing, but fails to start.
+        """Check for PySpark and Java; a version that is too old is not missing: it fails later.
 
         Raises :class:`~lakelog_lake.errors.NoJava` in CI, where tests must not be skipped.
         """
@@ -110,12 +110,13 @@ ENGINE: Final = SparkEngine()
 
 
 def spark(session: SparkSession, on_done: Callable[[], None] = nothing) -> Engine:
-    """An engine of Spark tasks; executors need store and table under the same paths.
+    """An engine that runs tasks in Spark; executors need store and table under the same paths.
 
-    As many Spark tasks are used as run at a time, each for several of ours, one after the other: a
-    Spark task takes some 0.1 s to start, and needs the memory of one of ours.
+    There are at most as many Spark tasks as can run concurrently. Each runs several of lakelog's
+    tasks one after another: a Spark task takes some 0.1 s to start, and the memory of one of
+    lakelog's tasks.
 
-    :param on_done: called repeatedly, from another thread, while Spark works and its JVM answers;
+    :param on_done: called repeatedly, from another thread, while Spark works and its JVM responds;
         Spark itself monitors the executors
     """
 
@@ -140,7 +141,10 @@ def _in_executor(task: Task) -> Written | Failed:
 def compact(sink: IcebergSink, target_bytes: int, spark: SparkSession) -> Compacted:
     """Merge small files, sorted by store, queue and offset, and then rewrite the manifests.
 
+    :param target_bytes: target size of a file
     :param spark: a session with the catalog of ``sink`` under the same name
+
+    Raises :class:`~lakelog_lake.errors.SparkFailed`.
     """
     from pyspark.errors import PySparkException
 

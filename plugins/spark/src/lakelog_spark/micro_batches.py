@@ -1,9 +1,9 @@
 """A streaming query as a dispatcher: each micro-batch lands all durable messages of its store.
 
-The rows of a batch are not used, and Spark does not read them: a batch only triggers a pass. As for
-``lakelog dispatch``, the positions in the tables decide what lands, by the same passes with the
-same commits. So a batch that Spark repeats, because the driver was killed before the checkpoint,
-finds its rows landed; and rows of a failed batch land with the next one.
+The rows of a batch are not used, and Spark does not read them: a batch only triggers passes. They
+are the passes and commits of ``lakelog dispatch``, so the positions in the tables determine the
+rows that land. If Spark repeats a batch, because the driver was killed before the checkpoint, its
+rows have landed already and do not land again. Rows of a failed batch land with the next one.
 """
 
 from __future__ import annotations
@@ -57,11 +57,12 @@ def lander(  # noqa: PLR0913  # each says what lands, or where
     :param bodies: ``FORMAT[:FILE]`` by topic, or by ``*``, as for ``lakelog dispatch --body``
     :param store_id: identity of the store in the table; by default its UUID
     :param system_topics: whether RocketMQ's own topics land as well
-    :param compression: of data files: ``zstd``, ``snappy``, ``lz4``, ``none``; or ``auto``, which
-        is zstd, except for bodies that do not shrink
-    :param pin: name of the pin that makes retention wait for the table
+    :param compression: compression of data files: ``zstd``, ``snappy``, ``lz4``, ``none``; or
+        ``auto``, which is zstd, except for bodies that do not shrink
+    :param pin: name of the pin by which retention keeps messages that have not landed; ``None``
+        derives one
 
-    Raises :class:`~lakelog_lake.errors.NotAStore` and :class:`~lakelog.errors.SettingsError`.
+    Raises :class:`~lakelog.errors.NotAStore` and :class:`~lakelog.errors.SettingsError`.
     """
     path = Path(store).absolute()
     source = LandingSource(path, identity_of(path, store_id), chosen=Chosen(system_topics))
@@ -82,9 +83,9 @@ def _nothing(_: str) -> None:
 
 @attrs.define
 class Lander:
-    """A function of a batch and its number, for one query at a time.
+    """A function for ``foreachBatch``, for one query at a time.
 
-    :ivar pin: the name of the pin, if not the default
+    :ivar pin: the name of the pin; ``None`` derives one
     :ivar on_phase: see :class:`~lakelog_lake.landing.dispatcher.LandingDispatcher`
     """
 
@@ -96,9 +97,10 @@ class Lander:
     _running: LandingDispatcher | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Land all messages that are durable now, at least those of the batch, with Spark tasks.
+        """Land all messages that are durable now, including those of the batch, with Spark tasks.
 
-        Raises the errors of a dispatcher: the query fails with them, and its next run continues.
+        Raises :class:`~lakelog.errors.SettingsError` for a transformed frame, and the errors of a
+        dispatcher. The query fails with them, and its next run continues.
         """
         columns = set(names_of(ReadOptions(self.source.path, corrupt="collect")))
         if not columns >= set(frame.columns):

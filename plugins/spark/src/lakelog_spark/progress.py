@@ -1,6 +1,6 @@
-"""The lag of a streaming query behind its log, which a Python source cannot report in Spark 4.1.
+"""Computes the lag of a streaming query, which a Python source cannot report in Spark 4.1.
 
-Give it the ``endOffset`` of a query's progress, or of a listener's event:
+The argument is the ``endOffset`` of a query's progress, or of a listener's event:
 
 >>> lag("STORE", query.lastProgress["sources"][0]["endOffset"])   # doctest: +SKIP
 """
@@ -24,11 +24,11 @@ from lakelog_lake.log.landmarks import Landmarks
 
 @attrs.frozen
 class StreamLag:
-    """Messages that a query has not read yet.
+    """The messages that a query has not read yet.
 
-    :ivar bytes: of the log
-    :ivar messages: with a unit in a queue
-    :ivar seconds: since the store time of the oldest one; 0 if there are none
+    :ivar bytes: bytes of the log from the query's position to the end
+    :ivar messages: number of these messages, as far as queues have units for them
+    :ivar seconds: time since the store time of the oldest one; 0 without any
     """
 
     bytes: int
@@ -37,9 +37,10 @@ class StreamLag:
 
 
 def place_of(offset: str | Mapping[str, Any]) -> int:
-    """The physical offset in an offset of a query, in bytes.
+    """The physical offset, in bytes, in the offset of a query.
 
-    PySpark's progress shows offsets as Python dicts, other places as JSON.
+    PySpark's progress has offsets as the text of Python dicts; elsewhere they are JSON. Raises
+    ``ValueError``, ``SyntaxError``, ``KeyError`` and ``TypeError`` for other values.
     """
     if not isinstance(offset, str):
         return int(offset["offset"])
@@ -54,8 +55,10 @@ def lag(
 ) -> StreamLag:
     """The lag of a query at ``offset`` behind the store in ``path``.
 
-    :param offset: as shown by Spark, or parsed
-    :param until: the option of the query
+    :param offset: the query's offset, as text or parsed
+    :param until: the value of the option ``until`` of the query
+
+    Raises as :func:`place_of`, and the errors of opening a store.
     """
     reached = place_of(offset)
     with lakelog.open(Path(path), mode="read") as store, Landmarks.of(store) as log:

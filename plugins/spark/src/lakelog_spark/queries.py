@@ -45,7 +45,7 @@ def answers(
         register(spark)
         for statement in statements:
             with told("the query failed"):
-                frame = read(spark, store, **options)  # a frame keeps the end of the log
+                frame = read(spark, store, **options)  # a frame has the end of the log at its load
                 frame.createOrReplaceTempView(VIEW)
                 found = spark.sql(statement)
                 rows = (found.limit(limit + 1) if limit else found).toArrow()

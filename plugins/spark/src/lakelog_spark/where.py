@@ -1,9 +1,9 @@
-"""Data frames that read only what a predicate needs of a store, and contain exactly its rows.
+"""Data frames that read only the part of a store that a predicate needs.
 
 Spark resolves the predicate on a frame that is never read. The limits of single columns become an
-option of another frame, which is loaded for this call only, so that no other query shares it. That
-frame is filtered by the whole predicate again: limits only exclude rows for which it cannot be
-true.
+option of a second frame, which is loaded for this call only, so that no other query shares it. The
+second frame is filtered by the whole predicate again: limits only exclude rows for which the
+predicate cannot be true.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def read(
     where: str | Column | None = None,
     **options: str,
 ) -> DataFrame:
-    """Read the rows of a store for which ``where`` is true, and as few others as possible.
+    """Load the rows of a store for which ``where`` is true, and read as few others as possible.
 
     :param where: SQL such as ``"topic = 'orders' AND queue_offset >= 100"``, or a boolean column.
         Comparisons of ``topic``, ``queue_id``, ``tags``, ``queue_offset``, ``physical_offset`` and
         ``store_timestamp`` with constants, ``IN`` and ``BETWEEN``, combined by ``AND`` and ``OR``,
-        limit what is read; everything else filters rows
-    :param options: of the format ``lakelog``
+        limit the read part of the log; any other condition only filters rows
+    :param options: options of the format ``lakelog``
 
-    Each call returns a new frame, which sees the log as of its first use. With Spark Connect
-    nothing is limited. Raises Spark's errors for a wrong predicate or option.
+    Each call returns a new frame, which has the state of the log at its first use. With Spark
+    Connect the whole log is read. Raises Spark's errors for a wrong predicate or option.
     """
     reader = spark.read.format("lakelog").options(**options)
     frame = reader.load(os.fspath(path))
@@ -85,7 +85,10 @@ def _limits(condition: Any) -> dict[str, Limit]:
 
 
 def _between(found: Any) -> dict[str, Limit]:
-    """Convert two comparisons, whose left sides refer to expressions defined beside them."""
+    """Convert the two comparisons of ``BETWEEN``.
+
+    Their left sides refer to an expression that Spark's ``With`` defines.
+    """
     if _kind(found) != "With" or found.defs().size() != 1:
         return _limits(found)
     column, sides = found.defs().apply(0).child(), found.child()
@@ -134,7 +137,7 @@ def _value(expression: Any) -> Any:
 
 
 def _is_constant(expression: Any) -> bool:
-    """Whether it never changes; the current time is constant only for Spark's optimizer."""
+    """Whether an expression never changes; Spark's optimizer also counts the current time so."""
     kind = _kind(expression)
     return kind == "Literal" or (kind == "Cast" and _is_constant(expression.child()))
 

@@ -1,7 +1,7 @@
-"""The user of a call, and the topics and groups that it touches.
+"""Authenticates the user of a call, and authorizes the topics and groups that the call uses.
 
-Source: RocketMQ 5.3.3, ``DefaultAuthorizationContextBuilder``; here the topic of a transaction is
-that of its half message too.
+Source: RocketMQ 5.3.3, ``DefaultAuthorizationContextBuilder``. In addition, the end of a
+transaction needs the right to the topic of its half message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _Uses: TypeAlias = Callable[[Any], Iterator[Use]]
 
 
 def place_of(transaction_id: str) -> tuple[int, int]:
-    """Physical and queue offset of the half message; raises :class:`IllegalRequest`."""
+    """Parse a transaction id: physical offset and queue offset of the half message.
+
+    Raises :class:`IllegalRequest`.
+    """
     try:
         place, half = (int(each, 16) for each in transaction_id.split("."))
     except ValueError:
@@ -95,7 +98,9 @@ class GrpcAccess:
     def check(self, name: str, request: Any, context: Any) -> None:
         """Check the signature of a call and the rights of its user.
 
-        :param name: the call's; a call that is not listed needs an administrator
+        :param name: the method's name; a method that is not listed needs an administrator
+        :param request: the request message
+        :param context: the call's ``ServicerContext``
 
         Raises :class:`IllegalRequest` with ``UNAUTHORIZED`` or ``FORBIDDEN``.
         """

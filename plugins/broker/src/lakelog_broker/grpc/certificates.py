@@ -1,4 +1,4 @@
-"""The certificate of the TLS port: given files, or one that this process makes for itself."""
+"""The certificate of the TLS port: from given files, or self-signed by this process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ _VALID_DAYS: Final = 3650
 def key_and_certificate(
     certificate: Path | None, key: Path | None, host: str
 ) -> tuple[bytes, bytes]:
-    """The key and the certificate in PEM; both paths are given, or none.
+    """The private key and the certificate as PEM bytes; without files, a self-signed pair.
 
-    Raises :class:`~lakelog.errors.SettingsError` for a file that cannot be read, and
-    ``ImportError`` if one is to be made and ``cryptography`` is missing.
+    :param host: name for the ``subjectAltName`` of a self-signed certificate
+
+    Raises :class:`~lakelog.errors.SettingsError` for a file that cannot be read or if only one is
+    given, and ``ImportError`` if ``cryptography`` is needed and missing.
     """
     if (certificate is None) != (key is None):
         raise SettingsError("certificate and key must be given together")
@@ -30,7 +32,7 @@ def key_and_certificate(
 
 
 def _self_made(host: str) -> tuple[bytes, bytes]:
-    """A certificate that nobody signed, such as RocketMQ's proxy makes; its clients take any."""
+    """Make a self-signed certificate, as RocketMQ's proxy does; its clients accept any."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

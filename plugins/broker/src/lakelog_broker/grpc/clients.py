@@ -1,4 +1,4 @@
-"""Clients: their settings, their telemetry streams, and their membership of groups."""
+"""gRPC clients: their settings, their telemetry streams, and their membership in groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakelog_queues.units.delays import DELAYS_MS
 _LOG: Final = logging.getLogger("lakelog.broker")
 MAX_BODY_BYTES: Final = 4 << 20
 MAX_TOPICS: Final = 1_000
-"""To which a client sends, or which it has subscribed."""
+"""Most topics to which one client sends or subscribes."""
 _BATCH: Final = 32
 _POLLING_S: Final = 20
 _PRODUCER_ATTEMPTS: Final = 3
@@ -32,7 +32,8 @@ class TelemetryStream:
     """The telemetry stream of one client.
 
     :ivar settings: the client's last ``Settings``
-    :ivar is_ordered: whether its group gets the messages of a queue in order
+    :ivar is_ordered: whether its group consumes the messages of a queue in order
+    :ivar commands: the ``TelemetryCommand`` messages to send; ``None`` ends the stream
     """
 
     def __init__(self, client_id: str) -> None:
@@ -42,7 +43,7 @@ class TelemetryStream:
         self.commands: asyncio.Queue[Any] = asyncio.Queue()
 
     def check_transaction(self, half: Any) -> None:
-        """Ask the client for the outcome of a transaction, of which ``half`` is the message."""
+        """Ask the client for the outcome of the transaction with the half message ``half``."""
         command = proto("TelemetryCommand")()
         asked = command.recover_orphaned_transaction_command
         asked.transaction_id = transaction_id(half.physical_offset, half.queue_offset)
@@ -52,12 +53,12 @@ class TelemetryStream:
 
 
 def transaction_id(physical_offset: int, queue_offset: int) -> str:
-    """The id of a transaction: the place of its half message, so that it needs no table."""
+    """The id of a transaction: both offsets of its half message, so that no table is needed."""
     return f"{physical_offset:x}.{queue_offset:x}"
 
 
 def client_id_of(context: Any) -> str:
-    """The id of the client that calls; raises :class:`IllegalRequest`."""
+    """The id of the calling client; raises :class:`IllegalRequest` without one."""
     found = dict(context.invocation_metadata()).get("x-mq-client-id")
     if not found:
         raise IllegalRequest("CLIENT_ID_REQUIRED", "the metadata has no x-mq-client-id")
@@ -80,7 +81,10 @@ class GrpcClients:
         return self._lines.get(client_id)
 
     async def telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
-        """Serve a client's stream: its settings are completed, and commands are sent to it."""
+        """Serve a client's stream: answer its settings with completed ones, and send commands.
+
+        Raises :class:`IllegalRequest`.
+        """
         line = TelemetryStream(client_id_of(context))
         listening = asyncio.create_task(self._listen(line, requests, context))
         try:
@@ -119,7 +123,7 @@ class GrpcClients:
             self._join(line)
 
     def terminated(self, client_id: str) -> None:
-        """Remove a client that says that it ends."""
+        """Remove a client that announced its end."""
         self._remove(client_id)
 
     def _join(self, line: TelemetryStream) -> None:
@@ -143,7 +147,7 @@ class GrpcClients:
         self.on_gone(client_id)
 
     def completed(self, sent: Any) -> Any:
-        """The client's settings with the values that a broker decides."""
+        """The client's ``Settings`` with the values that the broker sets."""
         settings = proto("Settings")()
         settings.CopyFrom(sent)
         backoff = settings.backoff_policy

@@ -1,4 +1,4 @@
-"""Calls that hand out messages and take acknowledgements."""
+"""Calls that hand out messages, and that acknowledge them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lakelog_broker.popping.service import Popping, PopRequest
 from lakelog_broker.state.topics import READABLE
 
 RENEWED_MS: Final = 60_000
-"""How long a message with automatic renewal is invisible; the proxy's
+"""Invisible time of a message with automatic renewal, in ms; the proxy's
 ``defaultInvisibleTimeMills``."""
 RENEW_INTERVAL_S: Final = 5.0
 _RENEW_LIMIT_S: Final = 3 * 3600
@@ -30,13 +30,16 @@ _MAX_INVISIBLE_MS: Final = 12 * 3_600_000
 _MAX_BATCH: Final = 32
 _POLLING_MS: Final = 20_000
 _MARGIN_MS: Final = 500
-"""An answer is sent so long before the deadline of the call."""
+"""Time between the answer and the deadline of the call."""
 _SQL: Final = 2
 
 
 @attrs.frozen
 class Renewal:
-    """A hand-out that is renewed while its client lives."""
+    """A hand-out that is renewed while its client is connected.
+
+    :ivar until_s: end of the renewals, in seconds of ``time.monotonic``
+    """
 
     client_id: str
     group: str
@@ -54,7 +57,10 @@ class Consuming:
         clients.on_gone = self._client_gone
 
     async def receive(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """Yield a status, the messages, and the time of delivery."""
+        """Serve ``ReceiveMessage``: yield a status, the messages, and the time of delivery.
+
+        Errors are yielded as a status.
+        """
         response = proto("ReceiveMessageResponse")
         try:
             client_id = client_id_of(context)
@@ -93,7 +99,7 @@ class Consuming:
         return PopRequest(
             group=group,
             topic=name,
-            # As the proxy: clients name any queue of a broker, and mean the broker.
+            # As in the proxy: a client names some queue of a broker, and means all of them.
             queues=range(topic.read_queues),
             max_messages=max(1, min(request.batch_size, _MAX_BATCH)),
             invisible_ms=invisible_ms,
@@ -103,7 +109,7 @@ class Consuming:
         )
 
     async def acknowledge(self, request: Any, _context: Any) -> Any:
-        """Count messages as done."""
+        """Serve ``AckMessage``; the answer has a status for each message."""
         answer = proto("AckMessageResponse")()
         group, topic = name_of(request.group), name_of(request.topic)
         for each in request.entries:
@@ -122,11 +128,14 @@ class Consuming:
         return answer
 
     async def change_invisible(self, request: Any, _context: Any) -> Any:
-        """Let a message come again at another time."""
+        """Serve ``ChangeInvisibleDuration``: hand a message out again at another time.
+
+        Raises :class:`IllegalRequest`.
+        """
         group, topic = name_of(request.group), name_of(request.topic)
         handle = _handle(request.receipt_handle)
         duration_ms = milliseconds(request.invisible_duration)
-        # The Node client gives 0: it does not know a policy with a list of delays.
+        # The Node client sends 0: it does not implement backoff policies with a list of delays.
         if not 0 <= duration_ms <= _MAX_INVISIBLE_MS:
             text = f"an invisible duration of {duration_ms} ms is not between 0 and 12 h"
             raise IllegalRequest("ILLEGAL_INVISIBLE_TIME", text)
@@ -138,7 +147,10 @@ class Consuming:
         return answer(status=status(), receipt_handle=str(changed))
 
     async def dead_letter(self, request: Any, _context: Any) -> Any:
-        """Put a message whose attempts are used up into the group's dead letters."""
+        """Serve ``ForwardMessageToDeadLetterQueue``: put a message into ``%DLQ%group``.
+
+        Raises :class:`IllegalRequest`.
+        """
         group, topic = name_of(request.group), name_of(request.topic)
         handle = _handle(request.receipt_handle)
         self._renewals.pop((group, topic, request.receipt_handle), None)
@@ -147,7 +159,7 @@ class Consuming:
         return proto("ForwardMessageToDeadLetterQueueResponse")(status=status())
 
     async def renew(self) -> None:
-        """Renew the hand-outs of living clients until the task is cancelled."""
+        """Renew the hand-outs of connected clients until the task is cancelled."""
         while True:
             await asyncio.sleep(RENEW_INTERVAL_S)
             now_s = time.monotonic()
@@ -159,7 +171,7 @@ class Consuming:
                     self._renewals.pop(key, None)
 
     def _client_gone(self, client_id: str) -> None:
-        """What a client had comes again at once."""
+        """Make the renewed messages of a client visible at once."""
         gone = [(key, each) for key, each in self._renewals.items() if each.client_id == client_id]
         for key, each in gone:
             del self._renewals[key]

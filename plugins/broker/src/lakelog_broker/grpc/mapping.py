@@ -1,4 +1,4 @@
-"""Messages of the protocol as messages of the store, and the other way round.
+"""Converts messages of the gRPC protocol to messages of the store, and back.
 
 Source: RocketMQ 5.3.3, the proxy's ``SendMessageActivity`` and ``GrpcConverter``.
 """
@@ -23,7 +23,7 @@ NORMAL, FIFO, DELAY, TRANSACTION = 1, 2, 3, 4
 GZIP: Final = 2
 _MD5: Final = 2
 _COMPRESSED: Final = 1
-"""The bit of ``sys_flag`` for a body that the client compressed."""
+"""The bit of ``sys_flag`` for a compressed body."""
 _SYSTEM: Final = """
 KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET
 MAX_OFFSET BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG
@@ -38,7 +38,7 @@ __STARTDELIVERTIME DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __BORNHOST BORN_TIMEST
 __TRACE_CONTEXT
 """
 SYSTEM_PROPERTIES: Final = frozenset(_SYSTEM.split())
-"""Properties that a client may not set by itself, and does not see."""
+"""Properties that are reserved: not accepted from clients, and not sent to them."""
 _DIGESTS: Final[dict[int, Callable[[bytes], int]]] = {
     1: zlib.crc32,
     2: lambda body: int(hashlib.md5(body, usedforsecurity=False).hexdigest(), 16),
@@ -47,7 +47,7 @@ _DIGESTS: Final[dict[int, Callable[[bytes], int]]] = {
 
 
 def name_of(resource: Any) -> str:
-    """A topic's or group's name, with its namespace as RocketMQ writes it."""
+    """The name of a topic or group; with a namespace it is ``NAMESPACE%NAME``."""
     if resource.resource_namespace:
         return f"{resource.resource_namespace}%{resource.name}"
     return str(resource.name)
@@ -59,9 +59,11 @@ def milliseconds(stamp: Any) -> int:
 
 
 def stored_form(sent: Any, queue_count: int, next_queue: int) -> Message:
-    """The message to put; raises :class:`IllegalRequest`.
+    """Convert a client's message to a message to put; raises :class:`IllegalRequest`.
 
-    :param next_queue: the queue of a message without a group
+    :param sent: a ``Message`` of the protocol
+    :param queue_count: number of the topic's queues
+    :param next_queue: queue id for a message without a message group
     """
     system, topic = sent.system_properties, name_of(sent.topic)
     _check(sent)
@@ -123,9 +125,9 @@ def _check(sent: Any) -> None:
 
 
 def sent_form(stored: StoredMessage, topic: str | None = None) -> Any:
-    """The message as a client gets it.
+    """Convert a stored message to a ``Message`` of the protocol.
 
-    :param topic: its topic for the client; ``None`` is its own
+    :param topic: the topic for the client; ``None`` is the stored one
     """
     properties = stored.properties
     message = proto("Message")(body=stored.body)
@@ -171,7 +173,10 @@ def _type_of(properties: dict[str, str]) -> int:
 
 
 def popped_form(popped: Popped, topic: str, invisible_ms: int) -> Any:
-    """A message that was handed out, with its receipt handle."""
+    """Convert a handed-out message to a ``Message`` of the protocol, with its receipt handle.
+
+    :param topic: the topic for the client
+    """
     message = sent_form(popped.message, topic)
     system = message.system_properties
     system.receipt_handle = str(popped.handle)

@@ -34,7 +34,7 @@ class Producing:
         self._turn = itertools.count()
 
     async def send(self, request: Any, _context: Any) -> Any:
-        """Put each message; an entry has the outcome of each."""
+        """Serve ``SendMessage``: put each message; the answer has one entry for each."""
         answer = proto("SendMessageResponse")()
         for each in request.messages:
             try:
@@ -75,7 +75,10 @@ class Producing:
         return entry
 
     async def recall(self, request: Any, _context: Any) -> Any:
-        """Recall a message that waits for its time, by the handle of its send."""
+        """Serve ``RecallMessage``: recall a waiting timer message by its handle.
+
+        Raises :class:`IllegalRequest` and :class:`~lakelog_broker.codes.Refused`.
+        """
         topic, settings = name_of(request.topic), self._broker.settings
         if self._broker.topics.find(topic) is None:
             raise IllegalRequest("TOPIC_NOT_FOUND", f"there is no topic {topic}")
@@ -86,7 +89,10 @@ class Producing:
         return proto("RecallMessageResponse")(status=found, message_id=handle.message_id)
 
     async def end_transaction(self, request: Any, _context: Any) -> Any:
-        """Commit or roll back the half message at the place that the id has."""
+        """Serve ``EndTransaction``: commit or roll back the half message that the id names.
+
+        Raises :class:`IllegalRequest`.
+        """
         place, half = place_of(request.transaction_id)
         outcome = _OUTCOMES.get(request.resolution)
         if not self._broker.transactions.end(place, half, outcome):

@@ -1,9 +1,8 @@
-"""The messages of ``apache.rocketmq.v2``, in a descriptor pool of their own.
+"""The messages of ``apache.rocketmq.v2``, in a separate descriptor pool.
 
-Generated modules register in protobuf's default pool, and RocketMQ's Python client brings such
-modules under other file names: a process with a client and a broker could not import both. The
-descriptor set is made of RocketMQ's three public files by ``protoc --include_imports
---descriptor_set_out``.
+Generated modules register in protobuf's default pool, and RocketMQ's Python client has the same
+messages under other file names. So a process could not import both. The descriptor set was compiled
+from RocketMQ's three public files by ``protoc --include_imports --descriptor_set_out``.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ SERVICE: Final[Any] = _POOL.FindServiceByName(f"{_PACKAGE}.MessagingService")
 CODES: Final[dict[str, int]] = {
     each.name: each.number for each in _POOL.FindEnumTypeByName(f"{_PACKAGE}.Code").values
 }
-"""Numbers of the codes of a status, by name."""
+"""The numbers of ``Code``, by name."""
 
 
 @cache
 def proto(name: str) -> Any:
-    """The class of a message, by its short name."""
+    """The message class with this short name; raises ``KeyError``."""
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
 
 
 def class_of(descriptor: Any) -> Any:
-    """The class of a message, by its descriptor."""
+    """The message class of a descriptor."""
     return message_factory.GetMessageClass(descriptor)

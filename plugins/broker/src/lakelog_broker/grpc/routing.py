@@ -1,4 +1,4 @@
-"""Routes: each leads to this broker, which shares out the queues by itself."""
+"""Routes and assignments; each names this broker, which distributes the queues itself."""
 
 from __future__ import annotations
 
@@ -13,28 +13,31 @@ from lakelog_rocketmq.config.topics import TopicConfig
 
 ANY_QUEUE: Final = -1
 _PERMISSIONS: Final = {2: 3, 4: 2, 6: 4}
-"""RocketMQ's bits as numbers of ``Permission``."""
+"""Numbers of ``Permission`` by RocketMQ's permission bits."""
 _TYPES: Final = {"NORMAL": NORMAL, "FIFO": FIFO, "DELAY": DELAY, "TRANSACTION": TRANSACTION}
 
 
 def accepted_types(topic: TopicConfig) -> list[int]:
-    """Numbers of the message types that a topic takes, by its attribute ``message.type``.
+    """Numbers of the message types that a topic accepts, by its attribute ``message.type``.
 
-    A topic without the attribute takes all types; with RocketMQ's proxy only normal messages.
+    A topic without the attribute accepts all types here; RocketMQ's proxy accepts only ``NORMAL``.
     """
     found = _TYPES.get(topic.attributes.get("message.type", "MIXED").upper())
     return sorted(_TYPES.values()) if found is None else [found]
 
 
 class Routing:
-    """Answers about topics and their queues."""
+    """Answers requests about topics and their queues.
+
+    :ivar port: the gRPC port, set once it is bound
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.port = 0
 
     def topic(self, name: str) -> TopicConfig:
-        """A topic, created where a send creates it; raises :class:`IllegalRequest`."""
+        """Find a topic, or create it if a send would; raises :class:`IllegalRequest`."""
         if not name:
             raise IllegalRequest("ILLEGAL_TOPIC", "the topic has no name")
         try:
@@ -46,14 +49,17 @@ class Routing:
             ) from None
 
     async def query_route(self, request: Any, _context: Any) -> Any:
-        """The queues of a topic."""
+        """Serve ``QueryRoute``: the queues of a topic; raises :class:`IllegalRequest`."""
         topic = self.topic(name_of(request.topic))
         queues = range(max(topic.read_queues, topic.write_queues))
         found = [self._queue(request, topic, each) for each in queues]
         return proto("QueryRouteResponse")(status=status(), message_queues=found)
 
     async def query_assignment(self, request: Any, _context: Any) -> Any:
-        """One assignment: any queue of this broker."""
+        """Serve ``QueryAssignment``: one assignment, to any queue of this broker.
+
+        Raises :class:`IllegalRequest`.
+        """
         topic = self.topic(name_of(request.topic))
         queue = self._queue(request, topic, ANY_QUEUE)
         one = proto("Assignment")(message_queue=queue)

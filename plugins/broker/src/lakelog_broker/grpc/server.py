@@ -62,7 +62,7 @@ class GrpcServer:
         self.port = self._routing.port = self._server.sockets[0].getsockname()[1]
 
     async def renew(self) -> None:
-        """Renew hand-outs until the task is cancelled."""
+        """Renew the hand-outs of connected clients until the task is cancelled."""
         await self._consuming.renew()
 
     async def close(self) -> None:
@@ -125,7 +125,7 @@ class GrpcServer:
 def _answering(
     call: Callable[[Any, Any], Awaitable[Any]], response: Any
 ) -> Callable[[Any, Any], Awaitable[Any]]:
-    """``call`` with a status for each error."""
+    """Wrap ``call``: an error becomes the status of a response."""
 
     @functools.wraps(call)
     async def answered(request: Any, context: Any) -> Any:
@@ -138,7 +138,7 @@ def _answering(
 
 
 def _unsupported(response: Any) -> Callable[[Any, Any], Awaitable[Any]]:
-    """The answer that the proxy of 5.3.3 gives to calls about offsets."""
+    """A call that is not served; RocketMQ's proxy 5.3.3 answers calls about offsets so, too."""
 
     async def call(_request: Any, _context: Any) -> Any:
         return response(status=status("NOT_IMPLEMENTED", "the call is not served"))

@@ -1,7 +1,7 @@
-"""One port for plain text and TLS: the first byte of a connection decides, then bytes are copied.
+"""One port for plain text and TLS: a proxy that selects the server by a connection's first byte.
 
-A server of grpcio takes one of the two on a port, and RocketMQ's proxy takes both. A TLS
-connection begins with a record of the type handshake, 0x16; HTTP/2 in plain text with ``PRI``.
+A port of grpcio accepts only one of the two; RocketMQ's proxy accepts both. A TLS connection begins
+with a handshake record, type 0x16. HTTP/2 in plain text begins with ``PRI``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _HANDSHAKE: Final = 0x16
 
 
 class _Copier(asyncio.Protocol):
-    """Writes what it reads to its peer, no faster than the peer takes it."""
+    """Writes received bytes to its peer, no faster than the peer accepts them."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -42,7 +42,11 @@ class _Copier(asyncio.Protocol):
 
 
 class Splice(_Copier):
-    """A client's connection, copied to the socket of the server for its kind."""
+    """A client's connection, copied to the Unix socket of the plain server or the TLS server.
+
+    :param plain: path of the plain server's socket
+    :param tls: path of the TLS server's socket
+    """
 
     def __init__(self, plain: str, tls: str) -> None:
         super().__init__()
@@ -51,7 +55,7 @@ class Splice(_Copier):
         self._opening: asyncio.Task[None] | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Copy, or note the first bytes until the other connection is open."""
+        """Copy the bytes, or buffer them until the connection to the server is open."""
         if self.peer is not None:
             super().data_received(data)
             return

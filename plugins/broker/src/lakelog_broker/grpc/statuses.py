@@ -1,4 +1,4 @@
-"""Statuses of answers: an error is a code in an answer, and no error of gRPC."""
+"""Statuses of responses: an error is a ``Status`` of a response, not an error of gRPC."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ class IllegalRequest(Exception):  # an answer, not a failure of the broker
 
 
 def status(code: str = "OK", text: str = "OK") -> Any:
-    """A status with the code of this name."""
+    """A ``Status`` with the code of this name."""
     return proto("Status")(code=CODES[code], message=text)
 
 
 def put_status(found: PutStatus) -> Any:
-    """The status of a message that was put."""
+    """The ``Status`` for the result of a put."""
     return status(_PUTS.get(found, "INTERNAL_SERVER_ERROR"), found.name)
 
 
 def common_status(found: Iterable[Any]) -> Any:
-    """The status of an answer with entries: that of all, or ``MULTIPLE_RESULTS``."""
+    """The status of a response with entries: their common status, or ``MULTIPLE_RESULTS``."""
     by_code = {each.code: each for each in found}
     if len(by_code) == 1:
         return next(iter(by_code.values()))
@@ -63,7 +63,7 @@ def common_status(found: Iterable[Any]) -> Any:
 
 
 def status_of(error: Exception) -> Any:
-    """The status of an answer to a request that raised ``error``."""
+    """The status of the response to a request that raised ``error``; logs unexpected errors."""
     if isinstance(error, IllegalRequest):
         return status(error.code, str(error))
     if isinstance(error, Refused):

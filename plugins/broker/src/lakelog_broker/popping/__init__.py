@@ -1,1 +1,1 @@
-"""Messages that are handed out, stay invisible for a time, and come again unless acknowledged."""
+"""Pop consumption: a message is invisible for a time, and handed out again if not acknowledged."""

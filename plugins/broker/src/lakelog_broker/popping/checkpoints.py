@@ -1,13 +1,15 @@
-"""Open checkpoints of a RocketMQ broker whose directory is taken over.
+"""Open pop checkpoints in a directory that a RocketMQ broker served before.
 
 RocketMQ moves a group's offset when it hands messages out, and puts a checkpoint ``ck`` into
-``rmq_sys_REVIVE_LOG_<cluster>``; ``ack`` and ``bAck`` follow. They are timer messages: until the
-time of the hand-out is over, they are in ``rmq_sys_wheel_timer``. What is not acknowledged is
-behind the group's offset, and would be lost: it is put into the group's retry topic, as RocketMQ
-does in the end. A checkpoint that still waits comes to its topic later: an acknowledgement is put
-behind it, so that RocketMQ's broker puts nothing again if the directory goes back to it. The offset
-of ``CID_RMQ_SYS_REVIVE_GROUP`` is that of the last record that is settled, not of the next one.
-Source: RocketMQ 5.3.3, ``PopReviveService``, ``PopCheckPoint``, ``BatchAckMsg``.
+``rmq_sys_REVIVE_LOG_<cluster>``; ``ack`` and ``bAck`` follow. All three are timer messages: until
+the invisible time is over, they wait in ``rmq_sys_wheel_timer``.
+
+A message that is not acknowledged is before the group's offset, and would be lost. So it is put
+into the group's retry topic, as RocketMQ does after the invisible time. A checkpoint that still
+waits is delivered to its topic later. An acknowledgement is put behind it, so that a RocketMQ
+broker that serves the directory again puts no message twice. The offset of
+``CID_RMQ_SYS_REVIVE_GROUP`` is the offset of the last settled record, not of the next one. Source:
+RocketMQ 5.3.3, ``PopReviveService``, ``PopCheckPoint``, ``BatchAckMsg``.
 """
 
 from __future__ import annotations
@@ -35,20 +37,22 @@ _OF_REVIVE: Final = f"REAL_TOPIC\x01{REVIVE_TOPIC}".encode()
 _READ: Final = 1024
 _TAGS: Final = "ck || ack || bAck"
 _BEHIND_MS: Final = 2_000
-"""An acknowledgement of a checkpoint that is due comes so much later."""
+"""Delay of an acknowledgement behind its checkpoint, if that is due already."""
 _LOG: Final = logging.getLogger("lakelog.broker")
 _Key: TypeAlias = tuple[object, ...]
 _OF_BOTH: Final = ("t", "c", "q", "so", "pt", "bn")
-"""Fields by which an acknowledgement names its checkpoint."""
+"""Fields of an acknowledgement that identify its checkpoint."""
 
 
 @attrs.define
 class Checkpoint:
     """A hand-out of some messages of a queue.
 
+    :ivar pop_time_ms: time of the hand-out, in ms since 1970
     :ivar offsets: the queue offsets that are not acknowledged
     :ivar content: the body of the ``ck``
-    :ivar goes_to: topic and queue to which a timer will deliver the ``ck``; ``None`` once it has
+    :ivar goes_to: topic and queue id to which a timer will deliver the ``ck``; ``None`` if it is
+        already there
     """
 
     group: str
@@ -71,7 +75,11 @@ class Checkpoint:
         return cls(content["c"], content["t"], queue_id, pop_time_ms, offsets, content)
 
     def acknowledgement(self, now_ms: int) -> Message | None:
-        """A ``bAck`` of all that is left, to come behind the ``ck``; ``None`` if that was read."""
+        """A ``bAck`` for the open offsets, due after the ``ck``.
+
+        :param now_ms: the present time, in ms since 1970
+        :returns: ``None`` if no offset is open, or if the ``ck`` is already in its topic
+        """
         if self.goes_to is None or not self.offsets:
             return None
         topic, queue_id = self.goes_to
@@ -87,12 +95,13 @@ class Checkpoint:
 
 
 async def honour_checkpoints(broker: Broker) -> None:
-    """Put what was handed out and not acknowledged into the retry topics of its groups.
+    """Put messages that were handed out and not acknowledged into the retry topics of their groups.
 
-    A crash in between puts messages twice and loses none. Raises as ``Store.put``.
+    A crash meanwhile puts some messages twice and loses none. Raises as ``Store.put`` and
+    :meth:`Broker.save`.
     """
     reader = _Reader(broker)
-    for topic in broker.store.topics():  # topics.json has the revive topic by chance only
+    for topic in broker.store.topics():  # topics.json need not have the revive topic
         if topic.startswith(REVIVE_TOPIC):
             for queue in broker.store.queues(topic):
                 reader.read_revived(topic, queue.queue_id)
@@ -103,13 +112,14 @@ async def honour_checkpoints(broker: Broker) -> None:
         await _put_again(broker, point)
     for (topic, queue_id), offset in reader.offsets.items():
         broker.offsets.set(REVIVE_GROUP, topic, queue_id, offset)
-    await broker.save()  # a start that fails from here on must not put them again
+    await broker.save()  # a repeated start must not put them again
 
 
 class _Reader:
     """Reads checkpoints and their acknowledgements.
 
-    :ivar offsets: the new offsets of the queues in which there were any
+    :ivar points: the open checkpoints, by the values of their ``_OF_BOTH`` fields
+    :ivar offsets: the new offset of ``REVIVE_GROUP`` in each queue that had records
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -119,13 +129,16 @@ class _Reader:
         self._honoured_ms = self._last_honoured_ms()
 
     def _last_honoured_ms(self) -> int:
-        """The time up to which checkpoints were honoured; they come to their topic later on."""
+        """Store time of the last honoured checkpoint, in ms since 1970; -1 without one.
+
+        Honoured checkpoints may be delivered to their topic later, and must not count again.
+        """
         end = self._committed.get(REVIVE_GROUP, TIMER_TOPIC, 0) or 0
         last = self._store.get(TIMER_TOPIC, 0, end - 1, 1).messages if end > 0 else []
         return last[0].store_timestamp_ms if last else -1
 
     def read_revived(self, topic: str, queue_id: int) -> None:
-        """Read a queue to which timers deliver, behind its last settled record."""
+        """Read a queue of the revive topic, from behind its last settled record."""
         settled = self._committed.get(REVIVE_GROUP, topic, queue_id)
         start = 0 if settled is None else settled + 1
         end = self._read(topic, queue_id, start)
@@ -133,7 +146,7 @@ class _Reader:
             self.offsets[topic, queue_id] = end - 1
 
     def read_waiting(self) -> None:
-        """Read the records that wait for their time; the others were in their topic."""
+        """Read the records that still wait in the topic of timers."""
         start = max(
             self._committed.get(group, TIMER_TOPIC, 0) or 0 for group in (REVIVE_GROUP, TIMER_GROUP)
         )
@@ -142,7 +155,7 @@ class _Reader:
             self.offsets[TIMER_TOPIC, 0] = end
 
     def _read(self, topic: str, queue_id: int, start: int) -> int:
-        """Read a queue from an offset to its end, which is returned."""
+        """Read a queue from an offset to its end; return the end offset."""
         while True:
             got = self._store.get(topic, queue_id, start, _READ, tags=_TAGS)
             for message in got.messages:
@@ -185,7 +198,7 @@ class _Reader:
 
 
 def _goes_to(message: StoredMessage) -> tuple[str, int]:
-    """Topic and queue of a message that waits for its time."""
+    """The own topic and queue id of a waiting message."""
     text = message.properties_bytes
     topic, queue_id = property_value(text, REAL_TOPIC), property_value(text, REAL_QUEUE)
     return (topic or b"").decode(), int(queue_id or 0)

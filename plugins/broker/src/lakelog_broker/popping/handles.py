@@ -1,4 +1,4 @@
-"""Receipt handles: the text with which a client acknowledges a message that it got.
+"""Receipt handles: the text by which a client acknowledges a message.
 
 ``startOffset popTime invisibleTime reviveQid flag brokerName queueId offset``, joined by spaces.
 Source: RocketMQ 5.3.3, ``ExtraInfoUtil`` and ``KeyBuilder``.
@@ -24,8 +24,9 @@ class ReceiptHandle:
     """One hand-out of one message.
 
     :ivar start_offset: the first queue offset of the hand-out
-    :ivar pop_time_ms: ms since 1970 of the hand-out; it tells two hand-outs of a message apart
-    :ivar invisible_ms: how long the message is invisible from then on
+    :ivar pop_time_ms: time of the hand-out, in ms since 1970; distinct for each of a message's
+        hand-outs
+    :ivar invisible_ms: how long the message is invisible from ``pop_time_ms`` on
     :ivar flag: ``OWN_TOPIC``, ``RETRY_TOPIC`` or ``RETRY_TOPIC_V2``
     """
 
@@ -56,12 +57,12 @@ class ReceiptHandle:
             ) from None
 
     def topic_of(self, group: str, topic: str) -> str:
-        """The topic in which the message is."""
+        """The topic of the message's queue: ``topic`` itself, or a retry topic of the group."""
         if self.flag == OWN_TOPIC:
             return topic
         return retry_topic(group, topic, self.flag)
 
 
 def retry_topic(group: str, topic: str, flag: int = RETRY_TOPIC) -> str:
-    """The topic of messages of ``topic`` that a group did not acknowledge in time."""
+    """The retry topic for messages of ``topic`` that ``group`` did not acknowledge in time."""
     return f"{RETRY_PREFIX}{group}{'+' if flag == RETRY_TOPIC_V2 else '_'}{topic}"

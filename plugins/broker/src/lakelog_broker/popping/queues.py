@@ -1,4 +1,4 @@
-"""One queue as one group sees it: the messages that are out, and the offset to commit."""
+"""The state of one group in one queue: the messages that are out, and the offset to commit."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from typing import Final
 import attrs
 
 MAX_OUT: Final = 10_000
-"""Messages of a queue that a group has not acknowledged; RocketMQ's
+"""Most unacknowledged messages of a group in a queue; RocketMQ's
 ``popInflightMessageThreshold``."""
 
 
 @attrs.define
 class HandOut:
-    """A message that is out.
+    """A message that is out: handed out, and not yet acknowledged.
 
-    :ivar attempt: 1 at the first hand-out, retries in other topics included
-    :ivar visible_ms: ms since 1970 at which it comes again
+    :ivar attempt: number of the hand-out from 1 on; earlier ones in other topics count, too
+    :ivar pop_time_ms: time of the hand-out, in ms since 1970
+    :ivar visible_ms: time from which it is handed out again, in ms since 1970
+    :ivar start_offset: the first queue offset of the hand-out
     :ivar is_moving: whether it is being put into another topic
-    :ivar is_done: whether it is acknowledged, in an ordered queue, behind one that is not
+    :ivar is_done: whether it is acknowledged, but kept because an earlier message of an ordered
+        queue is not
     """
 
     attempt: int
@@ -33,7 +36,7 @@ class HandOut:
 
     @property
     def comes_again(self) -> bool:
-        """Whether it comes again at its time."""
+        """Whether it is handed out again at ``visible_ms``."""
         return not (self.is_moving or self.is_done)
 
 
@@ -41,15 +44,15 @@ class HandOut:
 class PopQueue:
     """A queue of a group.
 
-    The committed offset is the first one that is not acknowledged, so a crash hands out some
-    messages again and loses none.
+    The committed offset is the first unacknowledged one. So after a crash some messages are handed
+    out again, and none is lost.
 
-    :ivar next_offset: of the first message that was never handed out
+    :ivar next_offset: queue offset of the first message that was never handed out
     :ivar committed: the offset that was committed last
-    :ivar out: by queue offset, in ascending order
-    :ivar has_more: whether a read stopped before the end of the queue, for its filter
-    :ivar is_ordered: whether the last hand-out was in order
-    :ivar attempt_id: the client's name of the last hand-out of an ordered queue
+    :ivar out: the messages that are out, by queue offset, in ascending order
+    :ivar has_more: whether the last read stopped before the end of the queue without a match
+    :ivar is_ordered: whether the last request was ordered
+    :ivar attempt_id: the ``attempt_id`` of the last ordered request
     """
 
     next_offset: int
@@ -73,17 +76,17 @@ class PopQueue:
 
     @property
     def due_ms(self) -> int | None:
-        """The time at which the next message comes again; ``None`` if none does."""
+        """Time of the next repeated hand-out, in ms since 1970; ``None`` without one."""
         self._drop_outdated()
         return self._times[0][0] if self._times else None
 
     def add(self, offset: int, hand_out: HandOut) -> None:
-        """Note a hand-out, or its new time."""
+        """Note a hand-out, or the new ``visible_ms`` of one."""
         self.out[offset] = hand_out
         heapq.heappush(self._times, (hand_out.visible_ms, offset))
 
     def take_due(self, now_ms: int) -> int | None:
-        """The offset of a message whose time is over, or ``None``; it is returned once."""
+        """Return the offset of a message whose invisible time is over, once; else ``None``."""
         self._drop_outdated()
         if self._times and self._times[0][0] <= now_ms:
             return heapq.heappop(self._times)[1]
@@ -99,14 +102,14 @@ class PopQueue:
             heapq.heappop(times)
 
     def holds_back(self, offset: int) -> bool:
-        """Whether a later message than that at ``offset`` is done, and this one is not."""
+        """Whether a later message is acknowledged, while the one at ``offset`` is not."""
         return offset < self._acknowledged
 
     def acknowledge(self, offset: int) -> None:
-        """Count a message as done.
+        """Acknowledge a message.
 
-        In an ordered queue it stays until those before it are done: if one of them comes again,
-        the later ones come again behind it, as with RocketMQ.
+        In an ordered queue it is kept until all earlier messages are acknowledged. If one of them
+        is handed out again, the later ones follow it again, as with RocketMQ.
         """
         if self.is_ordered and offset != next(iter(self.out), offset):
             self.out[offset].is_done = True
@@ -114,7 +117,7 @@ class PopQueue:
             self.remove(offset)
 
     def remove(self, offset: int) -> HandOut | None:
-        """Forget a message that is done, and the acknowledged ones behind it."""
+        """Remove a message that is done, and the done messages that then are the first ones."""
         found = self.out.pop(offset, None)
         if found is not None:
             self._acknowledged = max(self._acknowledged, offset)

@@ -1,10 +1,11 @@
 """Hands out messages to the members of groups, for both protocols.
 
-A message that is not acknowledged in time is handed out again in place. If later messages of its
-queue are done, it is put into ``%RETRY%place`` with one more reconsume time, so that the
-group's offset moves on; after the group's last attempt it goes to ``%DLQ%group``. RocketMQ puts
-each such message there, and keeps hand-outs in its topic ``rmq_sys_REVIVE_LOG``; here they are in
-memory only, and a crash hands out again all messages behind the first unacknowledged one.
+A message that is not acknowledged in time is handed out again in place. If a later message of its
+queue is acknowledged, it is put into a retry topic of the group (``%RETRY%GROUP_TOPIC``) with one
+more reconsume time, so that the group's offset can move on. After the group's last attempt it goes
+to ``%DLQ%GROUP``. RocketMQ puts each unacknowledged message into the retry topic, and stores
+hand-outs in its topic ``rmq_sys_REVIVE_LOG``. Here hand-outs are in memory only: after a crash all
+messages from the first unacknowledged one on are handed out again.
 
 Source: RocketMQ 5.3.3, ``PopMessageProcessor``, ``PopReviveService``.
 """
@@ -39,19 +40,21 @@ from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, dead_letter_of, 
 
 _LOG: Final = logging.getLogger("lakelog.broker")
 _READS: Final = 8
-"""Reads of one queue for one request, if its filter matches few messages."""
+"""Most reads of one queue for one request, if the filter matches few messages."""
 _LOOK_S: Final = 1.0
-"""A waiting request looks so often for messages of others whose time is over."""
+"""Interval at which a waiting request looks for messages whose invisible time is over."""
 
 
 @attrs.frozen(kw_only=True)
 class PopRequest:
     """A request for messages.
 
-    :ivar queues: the queue ids to look at
-    :ivar is_ordered: a queue gives nothing while a message of it is out
-    :ivar attempt_id: a repeated request of an ordered consumer has that of the first one
-    :ivar from_first: whether a new group begins at the first message of a queue
+    :ivar queues: the queue ids to read
+    :ivar invisible_ms: how long the messages stay invisible
+    :ivar is_ordered: whether a queue hands out no message while one of its messages is out
+    :ivar attempt_id: id of an ordered consumer's request; a repeated request has the same id
+    :ivar from_first: whether a new group begins at the first message of a queue; otherwise at the
+        last one
     """
 
     group: str
@@ -69,8 +72,8 @@ class PopRequest:
 class Popped:
     """A message that was handed out.
 
-    :ivar record: its record as stored
-    :ivar attempt: 1 for the first time
+    :ivar record: the stored record
+    :ivar attempt: number of the hand-out, from 1 on
     """
 
     message: StoredMessage
@@ -80,7 +83,10 @@ class Popped:
 
 
 class Popping:
-    """All groups that pop; used from one event loop."""
+    """The hand-outs of all groups; used from one event loop.
+
+    :param clock_ms: returns the time in ms since 1970
+    """
 
     def __init__(self, broker: Broker, clock_ms: Callable[[], int] | None = None) -> None:
         self._broker, self._store = broker, broker.store
@@ -90,7 +96,10 @@ class Popping:
         self._moves: set[asyncio.Task[None]] = set()
 
     async def receive(self, request: PopRequest, wait_s: float) -> list[Popped]:
-        """The messages of a request; waits for the first one for ``wait_s`` seconds at most."""
+        """Hand out messages; wait at most ``wait_s`` seconds for the first one.
+
+        Raises :class:`Refused`.
+        """
         loop, found = asyncio.get_running_loop(), list[Popped]()
         end = loop.time() + wait_s
 
@@ -109,7 +118,7 @@ class Popping:
                 return found
 
     def pop(self, request: PopRequest) -> list[Popped]:
-        """The messages that can be handed out now; raises :class:`Refused`."""
+        """Hand out the messages that are available now; raises :class:`Refused`."""
         found: list[Popped] = []
         places = list(self._places(request))
         first = next(self._turn) % len(places) if places else 0
@@ -154,7 +163,7 @@ class Popping:
                 found.append(again)
                 if len(found) >= most:
                     return found
-        if request.is_ordered and queue.out and not found:  # all are on their way elsewhere
+        if request.is_ordered and queue.out and not found:  # all are being put elsewhere
             return found
         selection = request.selection if flag == OWN_TOPIC else EVERYTHING
         read = self._read(selection, topic, queue_id, queue, min(most - len(found), queue.room))
@@ -187,7 +196,7 @@ class Popping:
 
     @staticmethod
     def _is_blocked(request: PopRequest, queue: PopQueue, now_ms: int) -> bool:
-        """Whether a message of an ordered queue is out, and the request is no repetition."""
+        """Whether a message of an ordered queue is out, and the request is not a repeated one."""
         if request.attempt_id and request.attempt_id == queue.attempt_id:
             return False
         return any(each.visible_ms > now_ms and not each.is_done for each in queue.out.values())
@@ -242,7 +251,7 @@ class Popping:
         stored: StoredMessage,
         flag: int,
     ) -> Message | None:
-        """The message for another topic; ``None`` if it is handed out in place."""
+        """The copy for the retry topic or ``%DLQ%``; ``None`` to hand the message out in place."""
         if former.attempt > self._broker.topics.retry_limit(request.group):
             return dead_letter_of(stored, request.group, former.attempt)
         if request.is_ordered or not queue.holds_back(stored.queue_offset):
@@ -256,9 +265,9 @@ class Popping:
         return message
 
     def _move(self, group: str, queue: PopQueue, stored: StoredMessage, message: Message) -> bool:
-        """Put a message into a topic of the group, and count it as done in its queue.
+        """Put a copy into a topic of the group; the message is then done in its own queue.
 
-        :returns: whether it was accepted; a message that was not is handed out in place
+        :returns: whether the put was accepted; otherwise the message is handed out in place
         """
         if message.topic.startswith(DEAD_LETTER_PREFIX):
             self._broker.topics.of_group(DEAD_LETTER_PREFIX, group)
@@ -308,7 +317,7 @@ class Popping:
         return Popped(message, record, handle, out.attempt)
 
     def acknowledge(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
-        """Count a message as done; false if this hand-out is over or not known."""
+        """Acknowledge a message; false if this hand-out is over or not known."""
         place, queue = self._find(group, topic, handle)
         if queue is None:
             return False
@@ -320,7 +329,10 @@ class Popping:
     def change(
         self, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int
     ) -> ReceiptHandle | None:
-        """Let a message come again after ``invisible_ms``; ``None`` if the hand-out is over."""
+        """Hand a message out again ``invisible_ms`` from now.
+
+        :returns: the new handle; ``None`` if the hand-out is over or not known
+        """
         place, queue = self._find(group, topic, handle)
         if queue is None:
             return None
@@ -332,7 +344,7 @@ class Popping:
         return attrs.evolve(handle, pop_time_ms=out.pop_time_ms, invisible_ms=invisible_ms)
 
     def extend(self, group: str, topic: str, handle: ReceiptHandle, invisible_ms: int) -> bool:
-        """As :meth:`change`, with the same handle; false if the hand-out is over."""
+        """As :meth:`change`, but the handle stays valid; false if the hand-out is over."""
         _, queue = self._find(group, topic, handle)
         if queue is None:
             return False
@@ -342,7 +354,10 @@ class Popping:
         return True
 
     def dead_letter(self, group: str, topic: str, handle: ReceiptHandle) -> bool:
-        """Put a message into ``%DLQ%group``; false if the hand-out is over."""
+        """Put a message into ``%DLQ%group``; false if the hand-out is over or the put is refused.
+
+        Raises :class:`Refused` if the message was deleted.
+        """
         place, queue = self._find(group, topic, handle)
         if queue is None:
             return False
@@ -353,7 +368,7 @@ class Popping:
         return self._move(group, queue, got[0], dead_letter_of(got[0], group, times))
 
     def is_available(self, request: PopRequest) -> bool:
-        """Whether a request would get a message now, filters aside."""
+        """Whether a request would get a message now, without regard to its filter."""
         now_ms = self._clock_ms()
         for topic, flag, queue_id in self._places(request):
             queue = self._queue(request.group, topic, queue_id, flag != OWN_TOPIC)
@@ -395,7 +410,7 @@ class Popping:
             self._broker.offsets.set(group, topic, queue_id, offset)
 
     def _due_ms(self, request: PopRequest) -> int | None:
-        """The time at which a message can come without a new one in the log."""
+        """Time of the next hand-out without a new message, in ms since 1970; ``None`` without."""
         times: list[int] = []
         for topic, _, queue_id in self._places(request):
             queue = self._queues.get((request.group, topic, queue_id))

@@ -1,1 +1,1 @@
-"""RocketMQ's remoting protocol: frames, connections, and one module per family of requests."""
+"""RocketMQ's remoting protocol: frames, connections, and one module per group of requests."""

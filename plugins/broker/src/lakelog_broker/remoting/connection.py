@@ -1,4 +1,4 @@
-"""One connection of a remoting client: cuts frames out of its bytes, and writes responses."""
+"""One connection of a remoting client: reads frames, serves requests, and writes responses."""
 
 from __future__ import annotations
 
@@ -35,36 +35,36 @@ _SENDS: Final = {
     RequestCode.SEND_BATCH_MESSAGE,
     RequestCode.CONSUMER_SEND_MSG_BACK,
 }
-"""Requests that are carried out although their client has left; others end with it."""
+"""Requests that are completed after their client has disconnected; others are cancelled."""
 MAX_UNANSWERED_BYTES: Final = 8 << 20
-"""No more is read from a connection while its requests of so many bytes have no response."""
+"""A connection is not read while its unanswered requests have more bytes than this."""
 MAX_UNSENT_BYTES: Final = 4 << 20
-"""No more is read from a connection while responses of so many bytes wait to be sent."""
+"""A connection is not read while its unsent responses have more bytes than this."""
 _WRITE_BYTES: Final = 256 << 10
 _HEADER_BYTES: Final = 512
-"""What the header of a request counts."""
+"""Bytes that are counted for the header of an unanswered request."""
 
 CALL_TIMEOUT_S: Final = 10.0
-"""For the response of a client; RocketMQ's ``Broker2Client.callClient``."""
+"""Timeout for the response of a client; as RocketMQ's ``Broker2Client.callClient``."""
 MAX_FIELDS: Final = 256
-"""Of a header; RocketMQ's clients send about 20."""
+"""Most fields of a header; RocketMQ's clients send about 20."""
 
 Answer: TypeAlias = RemotingCommand | None
 Handler: TypeAlias = Callable[["Connection", RemotingCommand], Answer | Awaitable[Answer]]
-"""Serves a request; ``None`` is no response. An awaitable may be answered after later requests."""
+"""Serves a request; ``None`` means no response. An awaitable may end after later requests."""
 
 
 class ConnectionOwner(Protocol):
     """The server of a connection."""
 
     def check(self, request: RemotingCommand) -> None:
-        """Raise :class:`Refused` if the request's user may not send it."""
+        """Raise :class:`Refused` if the user of ``request`` may not send it."""
 
     def handler(self, code: int) -> Handler | None:
         """The handler of a request code, or ``None``."""
 
     def take(self, connection: Connection, frame: bytes) -> bool:
-        """Serve a common frame in a short way; false if nothing was done."""
+        """Serve a common frame by a fast path; false if nothing was done."""
 
     def opened(self, connection: Connection) -> None:
         """Note a new connection."""
@@ -73,18 +73,18 @@ class ConnectionOwner(Protocol):
         """Remove a connection that is closed."""
 
     def next_opaque(self) -> int:
-        """A number for a request to a client."""
+        """Return a new ``opaque`` number for a request to a client."""
 
 
 class Connection(asyncio.Protocol):
     """A client's connection.
 
-    A client that does not read its responses, or that sends faster than messages are put, is not
-    read from until it has caught up: memory is bounded by the two limits above, one frame, and one
+    Reading pauses if the client does not read its responses, or sends faster than messages are put.
+    So memory is bounded by ``MAX_UNANSWERED_BYTES``, ``MAX_UNSENT_BYTES``, one frame, and one
     response.
 
     :ivar peer: ``address:port`` of the client
-    :ivar groups: the names of its consumer and producer groups, each with its kind
+    :ivar groups: kind (``consumers`` or ``producers``) and name of each of the client's groups
     """
 
     def __init__(self, server: ConnectionOwner) -> None:
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         self._server.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # of the base
-        """End the requests that wait for messages; sends are completed."""
+        """Cancel the waiting requests, except sends, which are completed."""
         self._writable.set()
         for task, request in self._tasks.items():
             if request.code not in _SENDS:
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
         self._server.closed(self)
 
     def fileno(self) -> int:
-        """The descriptor of its socket; -1 if it is closed."""
+        """The socket's descriptor; -1 if it is closed."""
         sock = self._transport.get_extra_info("socket") if self._transport is not None else None
         number: int = -1 if sock is None else sock.fileno()
         return number
@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Go on after :meth:`pause_writing`."""
+        """Continue to serve requests after :meth:`pause_writing`."""
         self._can_write = True
         self._writable.set()
         self._resume()
@@ -153,20 +153,20 @@ class Connection(asyncio.Protocol):
             await self._writable.wait()
 
     def data_received(self, data: bytes) -> None:
-        """Serve all whole frames; their responses are written together."""
+        """Serve all complete frames; write their responses together."""
         if not self._received:
             self._received = data
         else:
             self._received += data
             if len(self._received) < self._needed_bytes:
-                return  # the parts of a large frame are not copied each time
+                return  # _serve_received would copy the parts of a large frame each time
         self._serve_received()
 
     def _is_busy(self) -> bool:
         return self._unanswered_bytes > MAX_UNANSWERED_BYTES or not self._can_write
 
     def _resume(self) -> None:
-        """Serve what was received while the connection was busy, then read on."""
+        """Serve the frames received while the connection was busy, then resume reading."""
         if self._is_reading or self._transport is None or self._transport.is_closing():
             return
         if not self._is_busy():
@@ -210,7 +210,7 @@ class Connection(asyncio.Protocol):
     def _serve(self, request: RemotingCommand) -> None:
         if request.is_response:
             call = self._calls.get(request.opaque)
-            if call is not None and not call.done():  # others are of notifications
+            if call is not None and not call.done():  # notifications are answered, too
                 call.set_result(request)
             return
         try:
@@ -222,7 +222,7 @@ class Connection(asyncio.Protocol):
             answer = handler(self, request)
         except Exception as error:  # noqa: BLE001  # a request must not end the connection
             if isinstance(error, LimitExceeded) and not self._is_over_limit:
-                self._is_over_limit = True  # one line of a connection
+                self._is_over_limit = True  # one log line per connection
                 _LOG.warning("%s: request %d is refused: %s", self.peer, request.code, error)
             answer = failed(request, error)
         if answer is None or isinstance(answer, RemotingCommand):
@@ -246,12 +246,12 @@ class Connection(asyncio.Protocol):
             self._write(encode_frame(found))
 
     def respond(self, request: RemotingCommand, answer: Answer) -> None:
-        """Write an answer with those to the other requests that were received with this one."""
+        """Queue a response; all responses to frames that came together are written together."""
         if answer is not None and not request.is_one_way:
             self.respond_frame(encode_frame(answer))
 
     def respond_frame(self, frame: bytes) -> None:
-        """As :meth:`respond`, with a whole frame."""
+        """As :meth:`respond`, with an encoded frame."""
         self._responses.append(frame)
         self._response_bytes += len(frame)
         if self._response_bytes > _WRITE_BYTES:
@@ -262,7 +262,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def notify(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> None:
-        """Send a request to the client that needs no response."""
+        """Send a one-way request to the client."""
         opaque = self._server.next_opaque()
         self._write(encode_frame(RemotingCommand(code, opaque, ONE_WAY_FLAG, fields, body)))
 
@@ -271,7 +271,7 @@ class Connection(asyncio.Protocol):
     ) -> RemotingCommand:
         """Send a request to the client, and return its response.
 
-        Raises ``TimeoutError`` after ``CALL_TIMEOUT_S``, and ``ConnectionError``.
+        Raises ``TimeoutError`` after ``CALL_TIMEOUT_S``, and ``ConnectionError`` if it disconnects.
         """
         opaque = self._server.next_opaque()
         call: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()

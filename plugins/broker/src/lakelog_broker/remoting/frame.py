@@ -1,6 +1,6 @@
 """Remoting frames: ``i32 length | i8 form, i24 header length | header | body``, big-endian.
 
-The length counts all bytes after itself. A header of form 0 is JSON, one of form 1 is binary:
+The length counts all bytes after itself. A header of form 0 is JSON, a header of form 1 is binary:
 ``i16 code | i8 language | i16 version | i32 opaque | i32 flag | i32 length, remark | i32 length,
 (i16 length, name | i32 length, value)*``. A response has the form of its request. Source: RocketMQ
 5.3.3, ``RemotingCommand`` and ``RocketMQSerializable``.
@@ -48,7 +48,7 @@ class RemotingCommand:
     """A request or a response.
 
     :ivar code: a ``RequestCode`` or ``ResponseCode``
-    :ivar opaque: the number of a request, which its response repeats
+    :ivar opaque: the number of a request; its response has the same number
     :ivar flag: bits of ``RESPONSE_FLAG`` and ``ONE_WAY_FLAG``
     :ivar fields: the header's ``extFields``; all values are strings
     :ivar version: the ordinal of the sender's version in ``MQVersion``
@@ -67,18 +67,18 @@ class RemotingCommand:
 
     @property
     def is_response(self) -> bool:
-        """Whether it answers a request."""
+        """Whether this is a response."""
         return bool(self.flag & RESPONSE_FLAG)
 
     @property
     def is_one_way(self) -> bool:
-        """Whether its sender wants no response."""
+        """Whether the sender expects no response."""
         return bool(self.flag & ONE_WAY_FLAG)
 
     def response(
         self, code: int = 0, remark: str | None = None, body: bytes = b"", **fields: object
     ) -> RemotingCommand:
-        """A response to this request; values of ``fields`` are converted to strings."""
+        """Make a response to this request; values of ``fields`` are converted to strings."""
         texts = {
             name: value if type(value) is str else str(value) for name, value in fields.items()
         }
@@ -88,8 +88,8 @@ class RemotingCommand:
 
 
 def decode_frame(frame: bytes | memoryview) -> RemotingCommand:
-    """Decode the bytes behind the length of a frame; raises :class:`BadFrame`."""
-    frame = bytes(frame)  # bytes are not copied
+    """Decode a frame without its first length field; raises :class:`BadFrame`."""
+    frame = bytes(frame)  # a no-op for bytes
     if len(frame) < _I32.size:
         raise BadFrame(f"a frame of {len(frame)} bytes has no header length")
     (word,) = _I32.unpack_from(frame)
@@ -130,7 +130,7 @@ def _decode_json(head: bytes, body: bytes) -> RemotingCommand:
 
 
 def _loaded(head: bytes) -> Any:
-    """As ``json.loads``, which takes twice as long for a header."""
+    """As ``json.loads``, in half the time for a header."""
     try:
         text = head.decode()
         found, end = _scan_json(text)
@@ -153,7 +153,7 @@ def _decode_binary(head: bytes, body: bytes) -> RemotingCommand:
     if left < 0 or end > len(head):
         raise BadFrame(f"fields of {left} bytes in a header of {len(head)}")
     fields: dict[str, str] = {}
-    while at < end:  # a length below 0 is a large one
+    while at < end:  # lengths are read as unsigned: a negative one is then too large
         start = at + 2 + _U16.unpack_from(head, at)[0]
         stop = start + 4 + _U32.unpack_from(head, start)[0]
         if stop > end:
@@ -176,21 +176,21 @@ _DECODERS: Final = {JSON_FORM: _decode_json, BINARY_FORM: _decode_binary}
 
 
 def encode_frame(command: RemotingCommand) -> bytes:
-    """The whole frame of ``command``, its length included."""
+    """Encode the whole frame of ``command``, including its length."""
     head = _json_header(command) if command.form == JSON_FORM else _binary_header(command)
     return framed(head, command.form, command.body)
 
 
 def framed(head: bytes, form: int = JSON_FORM, body: bytes = b"") -> bytes:
-    """The frame of an encoded header."""
+    """Build the whole frame with the encoded header ``head``."""
     lengths = _LENGTHS.pack(4 + len(head) + len(body), form << 24 | len(head))
     return b"".join((lengths, head, body))
 
 
 def answer_template(fields: str) -> bytes:
-    """The JSON header of an answer without a remark, to be formatted with fields and opaque.
+    """The JSON header of a successful response, as a ``%`` format of field values and ``opaque``.
 
-    :param fields: the ``extFields``, encoded, with the conversions of ``%``
+    :param fields: the ``extFields`` as JSON text, with ``%`` conversions for their values
     """
     return (
         b'{"code":0,"extFields":{%b},"flag":%d,"language":"JAVA","opaque":%%d,'
@@ -203,7 +203,7 @@ def answer_template(fields: str) -> bytes:
 
 
 def _json_header(command: RemotingCommand) -> bytes:
-    # The encoder of ``json`` takes three times as long.
+    # json.dumps takes three times as long.
     fields = ",".join([f"{_quoted(name)}:{_quoted(text)}" for name, text in command.fields.items()])
     remark = "" if command.remark is None else f',"remark":{_quoted(command.remark)}'
     numbers = command.flag, command.opaque, command.version

@@ -1,8 +1,7 @@
-"""The listening socket: the number of connections, and TLS on the same port.
+"""The listening socket: limits the number of connections, and accepts TLS on the same port.
 
 A TLS handshake begins with byte 0x16, a remoting frame with the high byte of its length, which is
-0 or 1. The first byte is looked at in the socket's buffer and stays there, so that TLS or the
-frames begin with it.
+0 or 1. The first byte is read with ``MSG_PEEK``, so that TLS or the frames still begin with it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Listener:
     """Accepts connections and starts their protocol.
 
     :param connect: makes the protocol of a connection
-    :param count: the number of connections whose protocol has begun
+    :param count: returns the number of connections whose protocol has started
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class Listener:
         self._is_full = False
 
     def start(self) -> int:
-        """Bind the port and accept connections; returns the port. Raises ``OSError``."""
+        """Bind the port and accept connections; return the port. Raises ``OSError``."""
         settings = self._settings
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         address = (settings.host, settings.port)
@@ -54,12 +53,12 @@ class Listener:
         return int(self._socket.getsockname()[1])
 
     def descriptors(self) -> list[int]:
-        """Those of the listening socket and of connections that did not begin; -1 if closed."""
+        """Descriptors of the listener and of connections without a protocol; -1 if closed."""
         sockets = [*filter(None, [self._socket]), *self._starting.values()]
         return [each.fileno() for each in sockets]
 
     async def close(self) -> None:
-        """Close the port, and connections that did not begin."""
+        """Close the port, and the connections whose protocol has not started."""
         tasks = [*self._starting, *filter(None, [self._accepting])]
         for task in tasks:
             task.cancel()
@@ -72,7 +71,7 @@ class Listener:
         while True:
             try:
                 accepted, peer = await loop.sock_accept(listening)
-            except OSError as error:  # as without a free file descriptor
+            except OSError as error:  # such as no free file descriptor
                 _LOG.warning("no connection can be accepted now: %s", error)
                 await asyncio.sleep(_RETRY_S)
                 continue
@@ -87,7 +86,7 @@ class Listener:
 
     def _refuse(self, accepted: socket.socket, peer: object) -> None:
         accepted.close()
-        if not self._is_full:  # one line for a run of refusals
+        if not self._is_full:  # one log line for consecutive refusals
             most = self._settings.max_connections
             _LOG.warning("%s is refused: there are %d connections (max_connections)", peer, most)
         self._is_full = True
@@ -116,7 +115,7 @@ class Listener:
 
 
 async def _first_byte(accepted: socket.socket) -> bytes:
-    """The first byte of a peer, left in the buffer of the socket; empty if the peer has closed."""
+    """Peek at the first byte of a peer; empty if the peer has closed the connection."""
     loop = asyncio.get_running_loop()
     readable = loop.create_future()
 
@@ -133,7 +132,7 @@ async def _first_byte(accepted: socket.socket) -> bytes:
 
 
 def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:
-    """The server's side of TLS, or ``None`` without it; raises :class:`SettingsError`."""
+    """The server's TLS context, or ``None`` without TLS; raises :class:`SettingsError`."""
     if settings.tls == "off":
         return None
     if settings.certificate is None:

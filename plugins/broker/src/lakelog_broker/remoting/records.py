@@ -1,4 +1,4 @@
-"""Records that are sent to clients and are not in the log as they are."""
+"""Records for clients that differ from the stored ones."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ENCODER: Final = Encoder(
 
 
 def record_with_own_topic(stored: StoredMessage) -> bytes:
-    """The record of a message that was set aside, with its own topic and queue, at its offsets.
+    """Encode a message that was set aside with its own topic and queue id, at its stored offsets.
 
-    All its properties stay. Raises ``ValueError`` if it does not say its topic.
+    All properties are kept. Raises ``ValueError`` if the message has no own topic.
     """
     own = restored(stored)
     message: Message = attrs.evolve(

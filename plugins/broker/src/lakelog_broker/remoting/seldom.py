@@ -1,6 +1,6 @@
-"""The requests that most clients do not send: of tools, of clients that pop, for later.
+"""Handlers of rare requests: of tools, of clients that pop, of transactions and recalls.
 
-The first one imports this module: the start of a broker then takes less CPU time.
+The first such request imports this module, so that the start of a broker takes less CPU time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakelog_broker.state.request_modes import RequestModes
 
 
 def seldom_handlers(broker: Broker, pops: Popping, modes: RequestModes) -> dict[int, Handler]:
-    """Their handlers, by request code."""
+    """The handlers of rare requests, by request code."""
     return {
         code: handler
         for family in (

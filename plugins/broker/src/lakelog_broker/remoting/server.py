@@ -1,4 +1,4 @@
-"""The remoting port: name server and broker in one, since their request codes differ."""
+"""The remoting port: name server and broker on one port, as their request codes are distinct."""
 
 from __future__ import annotations
 
@@ -34,12 +34,15 @@ if TYPE_CHECKING:
 class RemotingServer:
     """Accepts connections and dispatches their requests by code.
 
-    :ivar check: raises :class:`~lakelog_broker.codes.Refused` if its user may not send a request
-    :ivar take: serves a common frame in a short way; false if nothing was done
+    :ivar check: raises :class:`~lakelog_broker.codes.Refused` if the user of a request may not
+        send it
+    :ivar take: serves a common frame by a fast path; false if nothing was done
     """
 
     def __init__(self, broker: Broker, pops: Callable[[], Popping]) -> None:
         """Prepare.
+
+        :param pops: returns the hand-outs; called at the first rare request
 
         Raises :class:`~lakelog.errors.CorruptConfig` and :class:`~lakelog.errors.SettingsError`.
         """
@@ -69,7 +72,7 @@ class RemotingServer:
         _ALL.add(self)
 
     async def start(self) -> int:
-        """Bind the port and serve; returns the port. Raises ``OSError``."""
+        """Bind the port and serve; return the port. Raises ``OSError``."""
         port = self._listener.start()
         self._broker.bound(self._broker.settings.host, port)
         return port
@@ -82,9 +85,9 @@ class RemotingServer:
         await asyncio.sleep(0)
 
     def forked(self) -> None:
-        """Give up the sockets in a forked child, where nobody serves them.
+        """Detach the sockets in a forked child, which does not serve them.
 
-        Their descriptors stay open, on nothing, until the objects that have them are collected.
+        Their descriptors stay open on ``/dev/null`` until the socket objects are collected.
         """
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for each in (*self._listener.descriptors(), *(each.fileno() for each in self._connections)):
@@ -106,12 +109,12 @@ class RemotingServer:
         self._connections.add(connection)
 
     def closed(self, connection: Connection) -> None:
-        """Remove a connection that is closed, and its members."""
+        """Remove a closed connection, and its members."""
         self._connections.discard(connection)
         self._broker.members.disconnected(connection)
 
     def next_opaque(self) -> int:
-        """A number for a request to a client."""
+        """Return a new ``opaque`` number for a request to a client."""
         return next(self._opaque)
 
     def _members_changed(self, name: str) -> None:

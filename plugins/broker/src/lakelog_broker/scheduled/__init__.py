@@ -1,6 +1,7 @@
-"""Work at a later time: delay levels, timer messages, and transactions with their checks.
+"""Scheduled work: delay levels, timer messages, and transactions with their checks.
 
-All is kept in RocketMQ's system topics and files, so that its broker continues with a directory
-that this one has served, and the other way round. Each part delivers at least once: its progress is
-saved every few seconds, and never before the log is durable to which it refers.
+All state is in RocketMQ's system topics and files. So a RocketMQ broker can continue in a directory
+that this broker has served, and this broker in a directory of RocketMQ. Each part delivers at least
+once: its progress is saved every few seconds, and only after the messages that it covers are
+durable.
 """

@@ -1,8 +1,9 @@
 """Delivers messages with a delay level when they are due.
 
 Queue ``level - 1`` of ``SCHEDULE_TOPIC_XXXX`` has the messages of a level, in the order of their
-delivery; the tags code of a unit is the time of delivery. ``config/delayOffset.json`` has the next
-queue offset of each level. Source: RocketMQ 5.3.3, ``ScheduleMessageService``.
+delivery. The tags code of a ConsumeQueue unit is the time of delivery, in ms since 1970.
+``config/delayOffset.json`` has the next queue offset of each level. Source: RocketMQ 5.3.3,
+``ScheduleMessageService``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from lakelog_rocketmq.config.delayoffsets import load_delay_offsets, save_delay_
 BATCH: Final = 64
 _NEVER: Final = 1 << 62
 _LONGEST_WAIT_MS: Final = 10_000
-"""Of one sleep: the system's clock may be set while it lasts."""
+"""Longest single sleep: the system's clock may be set meanwhile."""
 _REMOVED: Final = (b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS")
 
 
@@ -41,9 +42,10 @@ _REMOVED: Final = (b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DE
 class _Level:
     """The progress of one level.
 
-    :ivar next_offset: queue offset of the first message that was not tried
-    :ivar due_ms: when that message is due; ``_NEVER`` at the end of the queue
-    :ivar deferred: physical offset of each message to be tried again, by queue offset
+    :ivar next_offset: queue offset of the first message whose delivery was not tried
+    :ivar due_ms: time of its delivery, in ms since 1970; 0 if unknown, ``_NEVER`` at the end of
+        the queue
+    :ivar deferred: physical offset of each message to try again, by queue offset
     """
 
     queue_id: int
@@ -53,14 +55,14 @@ class _Level:
 
     @property
     def first_open(self) -> int:
-        """The lowest queue offset that is not delivered."""
+        """The lowest queue offset that was not delivered."""
         return min(self.deferred, default=self.next_offset)
 
 
 class Delays:
     """Delivers the messages of all levels; used from one event loop.
 
-    Raises :class:`~lakelog.errors.CorruptConfig` if the file of offsets cannot be read.
+    Raises :class:`~lakelog.errors.CorruptConfig` if ``config/delayOffset.json`` is damaged.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class Delays:
         while True:
             wait_ms = min(self.deliver_due() - self._clock(), _LONGEST_WAIT_MS)
             if wait_ms <= 0:
-                await asyncio.sleep(0)  # more is due; others have their turn first
+                await asyncio.sleep(0)  # more is due; other tasks run first
                 continue
             ended = [level for level in self._levels if level.due_ms == _NEVER]
             queues = [(SCHEDULE_TOPIC, level.queue_id) for level in ended]
@@ -103,7 +105,7 @@ class Delays:
     def deliver_due(self) -> int:
         """Deliver at most ``BATCH`` due messages of each level.
 
-        :returns: the time of the next delivery, in ms since 1970; the past if more is due now
+        :returns: time of the next delivery, in ms since 1970; in the past if more is due now
         """
         retries = self._clock() >= self._retry_at_ms
         for level in self._levels:
@@ -151,9 +153,10 @@ class Delays:
         return self._store.queue_bounds(SCHEDULE_TOPIC, level.queue_id) or (0, 0)
 
     def progress(self) -> Callable[[], None] | None:
-        """A call that saves the present offsets, or ``None`` if they are saved.
+        """Return a function that saves the present offsets; ``None`` if they are saved.
 
-        The log must be durable before it is called, in any thread. It raises ``OSError``.
+        The log must be durable before its call, which may be in any thread. It raises ``OSError``
+        and :class:`~lakelog.errors.CorruptConfig`.
         """
         # A level whose queue does not exist has no offset.
         present = {level.queue_id + 1: level.first_open for level in self._levels}

@@ -1,4 +1,4 @@
-"""Puts messages that were set aside into their topics; one bad message does not stop the others."""
+"""Delivers messages that were set aside; a message that cannot be delivered stops no other."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ _ILLEGAL: Final = {
     PutStatus.PROPERTIES_SIZE_EXCEEDED,
 }
 RETRY_MS: Final = 1_000
-"""A message that could not be delivered now is tried again after so long."""
+"""Pause before another attempt to deliver a message."""
 MAX_DEFERRED: Final = 1_000
-"""With so many undelivered messages no further ones are read: the disk takes nothing."""
+"""With this many deferred messages no further ones are read: the disk accepts no writes."""
 
 Clock: TypeAlias = Callable[[], int]
 """Returns the time in ms since 1970."""
 
 
 def now_ms() -> int:
-    """The time of the system."""
+    """The system's time, in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 
 class Deliverer:
     """Delivers messages by their physical offset.
 
-    :param what: names the messages in the log
+    :param what: a noun for the messages in log lines
+    :param look_up: reads the message at a physical offset
     """
 
     def __init__(self, what: str, look_up: Callable[[int], StoredMessage]) -> None:
@@ -49,12 +50,12 @@ class Deliverer:
         self._failing: set[int] = set()
 
     def deliver(self, physical_offset: int, put: Callable[[StoredMessage], Any]) -> bool:
-        """Look a message up and ``put`` it.
+        """Read the message at ``physical_offset``, and call ``put`` with it.
 
-        :returns: whether it is done with: put, or never to be put, as where its record is damaged
-            or gone. Then RocketMQ goes on with the next one too. ``False`` is to be tried again
+        :returns: ``True`` if the message was put, or can never be put because its record is damaged
+            or deleted; RocketMQ skips such a message, too. ``False`` to try again later
 
-        Raises :class:`~lakelog.errors.StoreClosed`. A message is logged once.
+        Raises :class:`~lakelog.errors.StoreClosed`. Repeated failures of a message are logged once.
         """
         try:
             put(self._look_up(physical_offset))

@@ -24,9 +24,11 @@ _VERSION = "v1"
 
 @attrs.frozen
 class RecallHandle:
-    """What identifies a waiting timer message.
+    """The identity of a waiting timer message.
 
-    :ivar due_ms: one more than its ``TIMER_OUT_MS``; :ivar message_id: its ``UNIQ_KEY``
+    :ivar broker: name of its broker
+    :ivar due_ms: its ``TIMER_OUT_MS`` plus one, in ms since 1970
+    :ivar message_id: its ``UNIQ_KEY``
     """
 
     topic: str
@@ -36,9 +38,10 @@ class RecallHandle:
 
     @classmethod
     def of(cls, properties: Any, broker: str) -> RecallHandle | None:
-        """The handle of a message that was put, by its property string as stored.
+        """The handle of a message, by its stored property string.
 
-        ``None`` if it is no timer message or cannot be recalled.
+        :param broker: name of this broker
+        :returns: ``None`` if the message is no timer message, or cannot be recalled
         """
         if type(properties) is not bytes or b"TIMER_OUT_MS\x01" not in properties:
             return None
@@ -69,11 +72,12 @@ class RecallHandle:
     def message(
         self, topic: str, settings: BrokerSettings, group: str, host: str | None
     ) -> Message:
-        """The message that recalls.
+        """Make the message whose put recalls the timer message.
 
-        :param group: the producer group; :param host: ``address:port`` of the client
+        :param group: the producer group
+        :param host: ``address:port`` of the client
 
-        Raises :class:`Refused` if the handle is not of this topic and broker, or is too late.
+        Raises :class:`Refused` if the handle is of another topic or broker, or is too late.
         """
         self._check(topic, settings.name, settings.timer_limit_s * 1000)
         return Message(

@@ -1,13 +1,13 @@
-"""The saved progress of timers: RocketMQ's ``config/timercheck`` and a file of lakelog's own.
+"""The saved progress of timers: RocketMQ's ``config/timercheck``, and a file of lakelog.
 
 ``timercheck`` is ``i64 read time, ms | i64 flushed position of timerlog | i64 queue offset | i64
-master's queue offset | i64, i64 ms, i64 version``, big-endian, in 4096 bytes. RocketMQ reads the
-queue of timers from the smaller queue offset on. A message below it is delivered if its
-``TIMER_OUT_MS`` is before the read time. Source: RocketMQ 5.3.3, ``TimerCheckpoint`` and
-``TimerMessageStore.recover``.
+master's queue offset | i64 state version | i64 time, ms | i64 counter``, big-endian, in 4096 bytes.
+RocketMQ reads the queue of timers from the smaller queue offset on. A message below that offset was
+delivered if its ``TIMER_OUT_MS`` is before the read time. Source: RocketMQ 5.3.3,
+``TimerCheckpoint`` and ``TimerMessageStore.recover``.
 
-The own file says to the millisecond what was delivered. It counts only as long as ``timercheck``
-is unchanged: otherwise RocketMQ has served the directory in between.
+lakelog's file, ``config/timerProgress.json``, has the delivered times to the millisecond. It counts
+only if ``timercheck`` is unchanged since: otherwise RocketMQ has served the directory meanwhile.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ _FIELDS: Final = struct.Struct(">7q")
 _FILE_BYTES: Final = 4096
 _OWN_FIELDS: Final = "lowestOffset", "readOffset", "dueBeforeMs"
 _SLOT_MS: Final = 1_000
-"""RocketMQ's ``timerPrecisionMs``, to which it rounds ``TIMER_OUT_MS`` down."""
+"""RocketMQ's ``timerPrecisionMs``: ``TIMER_OUT_MS`` is rounded down to a multiple of it."""
 
 
 @attrs.frozen
 class TimerProgress:
-    """Which timer messages were delivered.
+    """Defines which timer messages were delivered.
 
-    A message was delivered if it is below ``read_offset`` and due before ``due_before_ms``.
+    A message was delivered if its queue offset is below ``read_offset``, and its time is before
+    ``due_before_ms``.
 
-    :ivar lowest_offset: the lowest queue offset of a message that waits; 0 if unknown
+    :ivar lowest_offset: the lowest queue offset of a waiting message; 0 if unknown
     :ivar read_offset: queue offset below which all messages were read
     :ivar due_before_ms: a time in ms since 1970
-    :ivar by_slot: whether that is compared with ``TIMER_OUT_MS`` instead of the exact time
+    :ivar by_slot: whether to compare ``TIMER_OUT_MS`` instead of the exact time
     """
 
     lowest_offset: int = 0
@@ -50,13 +51,20 @@ class TimerProgress:
     by_slot: bool = True
 
     def is_delivered(self, queue_offset: int, due_ms: int, slot_ms: int) -> bool:
-        """Whether a message with these times was delivered."""
+        """Whether a message was delivered.
+
+        :param due_ms: its exact time, in ms since 1970
+        :param slot_ms: its ``TIMER_OUT_MS``
+        """
         time_ms = slot_ms if self.by_slot else due_ms
         return queue_offset < self.read_offset and time_ms < self.due_before_ms
 
 
 def load_progress(files: FileSystem, path: Path) -> TimerProgress:
-    """The progress in the store directory ``path``; raises ``CorruptConfig``, ``OSError``."""
+    """Read the progress in the store directory ``path``.
+
+    Raises :class:`~lakelog.errors.CorruptConfig` and ``OSError``.
+    """
     checkpoint = read_file(files, path / CONFIG_DIR / CHECKPOINT) or b""
     if len(checkpoint) < _FIELDS.size:
         return TimerProgress()
@@ -78,7 +86,9 @@ def _read_own(content: Mapping[str, Any]) -> tuple[list[int], TimerProgress] | N
 def save_progress(files: FileSystem, path: Path, progress: TimerProgress, now_ms: int) -> None:
     """Replace both files; raises ``OSError``.
 
-    After a crash between them more messages come again, and none is lost.
+    After a crash between the two, more messages are delivered again, and none is lost.
+
+    :param now_ms: the present time, in ms since 1970
     """
     former = read_file(files, path / CONFIG_DIR / CHECKPOINT) or b""
     _, log_position, _, _, state, _, version = _FIELDS.unpack_from(

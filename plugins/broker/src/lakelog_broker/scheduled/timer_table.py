@@ -1,4 +1,4 @@
-"""The timer messages that wait: when each is due, and where it stands in the queue of timers."""
+"""The waiting timer messages: the due time and the queue offset of each."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 
 
 class TimerTable:
-    """Pairs of a time in ms since 1970 and a queue offset, taken in the order of time.
+    """A priority queue of pairs of a due time (ms since 1970) and a queue offset.
 
-    A pair of a later minute takes 8 bytes: its ms within the minute and its offset in one integer.
-    Only the pairs of a minute that has begun are sorted; these take about 45 bytes each.
+    A pair of a future minute takes 8 bytes: the milliseconds within the minute, and the offset, are
+    packed into one integer. Only the pairs of minutes that have begun are in a heap; these take
+    about 45 bytes each.
     """
 
     def __init__(self) -> None:
         self._later: dict[int, array[int]] = {}  # by minute
-        self._lowest: dict[int, int] = {}  # queue offset, by minute
-        self._minutes: list[int] = []  # a heap of the keys
-        self._begun: list[int] = []  # a heap of pairs with whole times
+        self._lowest: dict[int, int] = {}  # lowest queue offset, by minute
+        self._minutes: list[int] = []  # a heap of the keys of _later
+        self._begun: list[int] = []  # a heap of packed pairs with times in ms since 1970
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, due_ms: int, offset: int, now_ms: int) -> None:
-        """Add a pair; ``now_ms`` is the present time."""
+        """Add a pair; ``now_ms`` is the present time in ms since 1970."""
         self._count += 1
         minute, ms = divmod(due_ms, _MINUTE_MS)
         if minute * _MINUTE_MS <= now_ms:
@@ -44,7 +45,7 @@ class TimerTable:
         pairs.append(ms << _OFFSET_BITS | offset)
 
     def take(self, now_ms: int) -> tuple[int, int] | None:
-        """Remove and return the first pair that is due; ``None`` if none is."""
+        """Remove and return the earliest pair that is due; ``None`` if no pair is due."""
         self._begin(now_ms)
         if not self._begun or self._begun[0] >> _OFFSET_BITS > now_ms:
             return None
@@ -53,7 +54,7 @@ class TimerTable:
         return pair >> _OFFSET_BITS, pair & _OFFSET_MASK
 
     def remove(self, due_ms: int, offset: int) -> None:
-        """Remove a pair of a later minute; raises ``ValueError`` if it is not there."""
+        """Remove a pair of a future minute; raises ``ValueError`` if it does not exist."""
         minute, ms = divmod(due_ms, _MINUTE_MS)
         pairs = self._later.get(minute, array("q"))
         pairs.remove(ms << _OFFSET_BITS | offset)
@@ -61,20 +62,20 @@ class TimerTable:
         self._count -= 1
 
     def next_ms(self, now_ms: int) -> int | None:
-        """The time of the first pair, or the beginning of its minute; ``None`` without pairs."""
+        """Time of the earliest pair, or the start of its minute; ``None`` without pairs."""
         self._begin(now_ms)
         if self._begun:
             return self._begun[0] >> _OFFSET_BITS
         return self._minutes[0] * _MINUTE_MS if self._minutes else None
 
     def lowest_offset(self) -> int | None:
-        """The lowest queue offset of all pairs."""
+        """The lowest queue offset of all pairs; ``None`` without pairs."""
         begun = min((pair & _OFFSET_MASK for pair in self._begun), default=_OFFSET_MASK)
         lowest = min(begun, *self._lowest.values(), _OFFSET_MASK)
         return None if lowest == _OFFSET_MASK else lowest
 
     def _begin(self, now_ms: int) -> None:
-        """Sort the pairs of minutes that have begun."""
+        """Move the pairs of minutes that have begun into the heap."""
         while self._minutes and self._minutes[0] * _MINUTE_MS <= now_ms:
             minute = heapq.heappop(self._minutes)
             begin_ms = minute * _MINUTE_MS

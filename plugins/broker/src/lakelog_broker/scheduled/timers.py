@@ -1,9 +1,9 @@
-"""Delivers timer messages to the millisecond, and leaves out those that were recalled.
+"""Delivers timer messages to the millisecond, except recalled ones.
 
-They wait in queue 0 of ``rmq_sys_wheel_timer``. A table in memory has the time and the queue offset
-of each; it is built at start from the lowest offset that waits, which is the offset of the group
-``CID_RMQ_SYS_TIMER``. A message with ``TIMER_DEL_UNIQKEY`` recalls another one. Source: RocketMQ
-5.3.3, ``TimerMessageStore``.
+Timer messages wait in queue 0 of ``rmq_sys_wheel_timer``. A table in memory has the due time and
+the queue offset of each. At start it is built from the lowest waiting offset on, which is the
+committed offset of the group ``CID_RMQ_SYS_TIMER``. A message with ``TIMER_DEL_UNIQKEY`` recalls
+another one. Source: RocketMQ 5.3.3, ``TimerMessageStore``.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from lakelog_broker.state.offsets import GroupOffsetTable
 
 GROUP: Final = "CID_RMQ_SYS_TIMER"
 ROLL_MS: Final = 2 * 24 * 3_600_000
-"""A message that waits for so long is appended again, so that the log before it can be deleted;
-RocketMQ's ``timerRollWindowSlot``."""
+"""A message that has waited for this long is appended again, so that the log before it can be
+deleted; RocketMQ's ``timerRollWindowSlot``."""
 BATCH: Final = 128
 _QUEUE: Final = (TIMER_TOPIC, 0)
 _LONGEST_WAIT_MS: Final = 10_000
-"""Of one sleep: the system's clock may be set while it lasts."""
+"""Longest single sleep: the system's clock may be set meanwhile."""
 _SLOT_MS: Final = 1_000
 _RECALL: Final = b"TIMER_DEL_UNIQKEY"
 _RECALL_KEPT_MS: Final = 3_000
-"""A recall is kept for so long after its time, which RocketMQ may have rounded down."""
+"""A recall is kept for this long after its due time, which RocketMQ may have rounded down."""
 _LOG: Final = logging.getLogger("lakelog.broker")
 
 
@@ -70,8 +70,8 @@ class Timers:
         self._next_offset = offsets.get(GROUP, *_QUEUE) or 0
         self._table = TimerTable()
         self._recalled: dict[bytes, int] = {}  # queue offset of the recall, by key of the message
-        self._deferred: dict[int, int] = {}  # time by queue offset, to be tried again
-        self._unread: dict[int, int] = {}  # physical offset by queue offset, to be read again
+        self._deferred: dict[int, int] = {}  # due time by queue offset, to deliver again
+        self._unread: dict[int, int] = {}  # physical offset by queue offset, to read again
         self._retry_at_ms = 0
         self._changes = self._saved_changes = 0
         self._saving = threading.Lock()
@@ -84,7 +84,7 @@ class Timers:
         while True:
             wait_ms = min(self.deliver_due() - self._clock(), _LONGEST_WAIT_MS)
             if wait_ms <= 0:
-                await asyncio.sleep(0)  # more is to be read or due; others have their turn first
+                await asyncio.sleep(0)  # more is to be read or due; other tasks run first
                 continue
             await self._waits.until(
                 [_QUEUE],
@@ -96,11 +96,11 @@ class Timers:
     def deliver_due(self) -> int:
         """Read new messages, and deliver due ones; at most ``BATCH`` of each.
 
-        :returns: the time of the next delivery, in ms since 1970; the past if more is to be done
+        :returns: time of the next delivery, in ms since 1970; in the past if work remains
         """
         now = self._clock()
         if self._read():
-            return now  # first all of them: one of them may recall another
+            return now  # all are read first, as a message may recall another one
         if now >= self._retry_at_ms and (self._deferred or self._unread):
             self._retry(now)
         for _ in range(BATCH if len(self._deferred) < MAX_DEFERRED else 0):
@@ -118,7 +118,7 @@ class Timers:
         return min(first, self._retry_at_ms) if self._deferred or self._unread else first
 
     def _read(self) -> bool:
-        """Read at most ``BATCH`` messages of the queue into the table; whether there were any."""
+        """Read at most ``BATCH`` messages of the queue into the table; return if there was any."""
         low, high = self._bounds()
         # RocketMQ corrects an offset outside of the queue in the same way.
         self._next_offset = min(max(self._next_offset, low), high)
@@ -178,9 +178,9 @@ class Timers:
         self._retry_at_ms = now + RETRY_MS
 
     async def roll(self) -> None:
-        """Append a message again that has waited for long, so that its log can be deleted.
+        """Append messages again that have waited for ``ROLL_MS``, so that their log can be deleted.
 
-        Raises :class:`~lakelog.errors.StoreError`, :class:`~lakelog.PutRefused`.
+        Raises :class:`~lakelog.errors.StoreError` and :class:`~lakelog.PutRefused`.
         """
         while (lowest := self._table.lowest_offset()) is not None:
             units = self._store.queue_units(*_QUEUE, lowest, 1)
@@ -196,10 +196,10 @@ class Timers:
         return self._store.queue_bounds(*_QUEUE) or (0, 0)
 
     def progress(self) -> Callable[[], None] | None:
-        """A call that saves the present progress, or ``None`` if it is saved.
+        """Return a function that saves the present progress; ``None`` if it is saved.
 
-        The offset of the group is set at once. The log must be durable before the call, which may
-        be in any thread. It raises ``OSError``.
+        The group's offset is set immediately. The log must be durable before the call of the
+        function, which may be in any thread. The function raises ``OSError``.
         """
         now, changes = self._clock(), self._changes
         if changes == self._saved_changes:
@@ -223,16 +223,16 @@ class Timers:
         first = self._table.next_ms(now)
         if first is not None:
             times.append(first)
-        if self._unread:  # their times are unknown
+        if self._unread:  # the times of unread messages are unknown
             times.append(self._saved.due_before_ms)
         return TimerProgress(min(lowest), self._next_offset, min(times), by_slot=False)
 
 
 def due_of(stored: StoredMessage) -> tuple[int, int]:
-    """When a message of the queue is due, exactly and in ``TIMER_OUT_MS``, in ms since 1970.
+    """The exact due time of a timer message, and its ``TIMER_OUT_MS``, in ms since 1970.
 
-    RocketMQ rounds ``TIMER_OUT_MS`` down to a second and then waits for its end; the exact time
-    follows from the client's property. A recall stays for a while after its time. Raises
+    RocketMQ rounds ``TIMER_OUT_MS`` down to a second, and delivers at the end of that second. The
+    exact time follows from the client's property. A recall is due ``_RECALL_KEPT_MS`` later. Raises
     ``ValueError`` for a message without a time.
     """
     properties = stored.properties_bytes
@@ -245,6 +245,6 @@ def due_of(stored: StoredMessage) -> tuple[int, int]:
 
 
 def recall_key(properties: bytes) -> bytes:
-    """The key by which a waiting message is recalled."""
+    """The key of a waiting message, as its recall has it in ``TIMER_DEL_UNIQKEY``."""
     topic = property_value(properties, REAL_TOPIC) or b""
     return topic + b"+" + (property_value(properties, b"UNIQ_KEY") or b"")

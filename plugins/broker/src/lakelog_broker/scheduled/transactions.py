@@ -1,10 +1,10 @@
-"""Transactions: half messages that are committed, rolled back, or asked about.
+"""Transactions: half messages that are committed, rolled back, or checked.
 
 A half message waits in queue 0 of ``RMQ_SYS_TRANS_HALF_TOPIC``. Its end is a message with the tag
 ``d`` in ``RMQ_SYS_TRANS_OP_HALF_TOPIC``, whose body is the half message's queue offset and a comma.
-A half message that is asked about is appended again first, so that the offset of the group
-``CID_RMQ_SYS_TRANS`` moves on, and with it the log that must be kept. Source: RocketMQ 5.3.3,
-``TransactionalMessageServiceImpl`` and ``EndTransactionProcessor``.
+A check asks a producer for the outcome. Before a check the half message is appended again, so that
+the offset of the group ``CID_RMQ_SYS_TRANS`` moves on, and the log before it can be deleted.
+Source: RocketMQ 5.3.3, ``TransactionalMessageServiceImpl`` and ``EndTransactionProcessor``.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ BATCH: Final = 128
 _HALVES: Final = (HALF_TOPIC, 0)
 _ENDS: Final = (OP_TOPIC, 0)
 _RENEW_MS: Final = 3_600_000
-"""A half message that is not to be asked about for so long is appended again in between."""
+"""A half message without a check for this long is appended again."""
 _LONGEST_WAIT_MS: Final = 10_000
 _LOG: Final = logging.getLogger("lakelog.broker")
 
 
 @attrs.define
 class _Open:
-    """A half message that is not ended.
+    """A half message without an end.
 
     :ivar first_offset: its queue offset when the client sent it
-    :ivar due_ms: when its outcome is asked for, in ms since 1970
+    :ivar due_ms: time of the next check, or of the next append, in ms since 1970
     """
 
     physical_offset: int
@@ -55,7 +55,7 @@ class _Open:
 
 
 class Transactions:
-    """Ends transactions, and asks for the outcome of old ones; used from one event loop."""
+    """Ends transactions, and checks those without an outcome; used from one event loop."""
 
     def __init__(  # its collaborators
         self,
@@ -75,10 +75,10 @@ class Transactions:
         self._next_offset = offsets.get(GROUP, *_HALVES) or 0
         self._open: dict[int, _Open] = {}  # by queue offset
         self._queue: list[tuple[int, int]] = []  # a heap of times and queue offsets
-        self._unread: dict[int, int] = {}  # physical offset by queue offset, to be read again
-        self._current: dict[int, int] = {}  # queue offset by the first one, of those moved
-        self._ended: set[int] = set()
-        # Queue offset of each message about ends, and the highest half message that it names.
+        self._unread: dict[int, int] = {}  # physical offset by queue offset, to read again
+        self._current: dict[int, int] = {}  # present queue offset by the first one
+        self._ended: set[int] = set()  # queue offsets of half messages
+        # Queue offset of each message of the op topic, and the highest half message that it ends.
         self._ends: deque[tuple[int, int]] = deque()
         self._retry_at_ms = 0
         self._to_ask: list[StoredMessage] = []
@@ -89,13 +89,13 @@ class Transactions:
         return len(self._open)
 
     def _read_ends(self) -> None:
-        """Read from the op topic which half messages are ended."""
+        """Read the ended half messages from the op topic."""
         offset = max(self._offsets.get(GROUP, *_ENDS) or 0, self._bounds(_ENDS)[0])
         deliverer = Deliverer("the end of transactions", self._store.look_up)
         while offset < self._bounds(_ENDS)[1]:
             units = self._store.queue_units(*_ENDS, offset, BATCH)
             for physical_offset in units.offsets.tolist():
-                # Without an end its half message is asked about again, and nothing is lost.
+                # An end that cannot be read is harmless: its half message is checked again.
                 deliverer.deliver(physical_offset, self._note_ends)
             offset += max(1, len(units))
         self._ended = {each for each in self._ended if each >= self._next_offset}
@@ -114,18 +114,18 @@ class Transactions:
         commit: bool | None,
         group: str | None = None,
     ) -> bool:
-        """Commit a transaction or roll it back; both are in the log on return.
+        """Commit a transaction or roll it back; the outcome is in the log on return.
 
-        :param physical_offset: offset of the half message in the log, as in the result of its put
+        :param physical_offset: physical offset of the half message, as in the result of its put
         :param half_offset: its queue offset
-        :param commit: ``None`` is an unknown outcome: it is asked for later
-        :param group: the producer group, which must be that of the half message; ``None`` is any
-        :returns: whether there is such a transaction that had not ended. After a restart that
-            includes one that was asked about only under its new offsets: its producer is asked
-            again
+        :param commit: ``True`` to commit, ``False`` to roll back; ``None`` means that the outcome
+            is unknown, and a later check asks for it
+        :param group: the producer group, which must match the half message; ``None`` matches any
+        :returns: whether there is such a transaction without an end. After a restart, a transaction
+            that was checked before is found only by its new offsets; its next check has them
 
-        Raises :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreError`; then the
-        transaction has not ended, or is committed and may be asked about once more.
+        Raises :class:`~lakelog.PutRefused` and :class:`~lakelog.errors.StoreError`. The transaction
+        then has no end, or is committed and may be checked once more.
         """
         stored = self._half_at(physical_offset, half_offset)
         if stored is None:
@@ -149,7 +149,7 @@ class Transactions:
         return True
 
     def topic_of(self, physical_offset: int, half_offset: int) -> str | None:
-        """The own topic of a half message; ``None`` if there is none at this place."""
+        """The own topic of a half message; ``None`` without a half message at these offsets."""
         half = self._half_at(physical_offset, half_offset)
         return None if half is None else half.properties.get("REAL_TOPIC")
 
@@ -162,7 +162,7 @@ class Transactions:
         return stored if is_half else None
 
     def _is_open(self, offset: int) -> bool:
-        """Whether a half message waits, or was not read yet."""
+        """Whether a half message waits for its end, or was not read yet."""
         return offset >= self._next_offset or offset in self._open or offset in self._unread
 
     def _put_end(self, offset: int) -> None:
@@ -178,15 +178,15 @@ class Transactions:
     # --- checks ---
 
     async def run(self) -> None:
-        """Ask for outcomes until the task is cancelled."""
+        """Check transactions until the task is cancelled."""
         while True:
             wait_ms = min(self.check_due() - self._clock(), _LONGEST_WAIT_MS)
             if self._to_ask:
-                # The answer has the place of the new half message, which must be readable.
+                # The producer's answer names the new half message, which must be readable by then.
                 await in_thread(self._store.flush)
                 self.ask()
             if wait_ms <= 0:
-                await asyncio.sleep(0)  # more is to be read or due; others have their turn first
+                await asyncio.sleep(0)  # more is to be read or due; other tasks run first
                 continue
             await self._waits.until(
                 [_HALVES],
@@ -198,7 +198,7 @@ class Transactions:
     def check_due(self) -> int:
         """Read new half messages, and append due ones again; at most ``BATCH`` of each.
 
-        :returns: the time of the next request, in ms since 1970; the past if more is to be done
+        :returns: time of the next check, in ms since 1970; in the past if work remains
         """
         now = self._clock()
         if self._read():
@@ -219,7 +219,7 @@ class Transactions:
         return min(first, self._retry_at_ms) if self._unread else first
 
     def _read(self) -> bool:
-        """Read at most ``BATCH`` half messages; whether there were any."""
+        """Read at most ``BATCH`` half messages; return whether there was any."""
         low, high = self._bounds(_HALVES)
         self._next_offset = min(max(self._next_offset, low), high)
         if self._next_offset == high or len(self._unread) >= MAX_DEFERRED:
@@ -238,7 +238,7 @@ class Transactions:
         offset, properties = stored.queue_offset, stored.properties_bytes
         first_text = property_value(properties, b"TRAN_PREPARED_QUEUE_OFFSET")
         first = offset if first_text is None else int(first_text)
-        if first != offset:  # it was appended again; the former one does not count
+        if first != offset:  # it was appended again, and replaces the former one
             self._open.pop(self._current.get(first, first), None)
             self._current[first] = offset
         if property_value(properties, b"TRANSACTION_CHECK_TIMES") is None:
@@ -257,7 +257,7 @@ class Transactions:
         return int(self._settings.transaction_check_interval_s * 1000)
 
     def _immunity_ms(self, properties: bytes) -> int:
-        """The age of a half message at the first request."""
+        """The age of a half message at its first check, in ms."""
         given = property_value(properties, b"CHECK_IMMUNITY_TIME_IN_SECONDS") or b""
         if given.isdigit():
             return int(given) * 1000
@@ -271,7 +271,7 @@ class Transactions:
             waiting.due_ms = self._clock() + RETRY_MS
             self._wait(offset, waiting)
         elif offset in self._open and self._open[offset] is waiting:
-            del self._open[offset]  # damaged: it cannot be committed either
+            del self._open[offset]  # its record is damaged, so it cannot be committed
 
     def _check_one(self, offset: int, waiting: _Open, stored: StoredMessage) -> None:
         properties, now = stored.properties_bytes, self._clock()
@@ -286,7 +286,7 @@ class Transactions:
         if is_asked:
             added["TRANSACTION_CHECK_TIMES"] = str(times + 1)
         put = self._appender.put_again(stored, **added)
-        self._put_end(offset)  # or a restart before the next save would ask about it too
+        self._put_end(offset)  # else a restart before the next save would check it as well
         self._current[waiting.first_offset] = put.queue_offset
         due_ms = now + self._interval_ms if is_asked else first_ms
         self._wait(put.queue_offset, _Open(put.physical_offset, waiting.first_offset, due_ms))
@@ -302,16 +302,16 @@ class Transactions:
             )
 
     def ask(self) -> None:
-        """Ask a producer of its group about each half message that was appended again."""
+        """Ask a producer for the outcome of each half message that :meth:`check_due` appended."""
         halves, self._to_ask = self._to_ask, []
         for half in halves:
             producers = self._members.producers(group_of(half))
             if not producers:
-                continue  # asked again after the interval
+                continue  # the next check is after the interval
             self._turn += 1
             try:
                 producers[self._turn % len(producers)].peer.check_transaction(half)
-            except Exception:  # noqa: BLE001  # of one client; it is asked again as well
+            except Exception:  # noqa: BLE001  # an error of one client; the next check follows
                 _LOG.exception("a producer of %r could not be asked", group_of(half))
 
     def _give_up(self, stored: StoredMessage, times: int) -> None:
@@ -331,7 +331,7 @@ class Transactions:
         return self._store.queue_bounds(*queue) or (0, 0)
 
     def note_progress(self) -> None:
-        """Set the offsets of the group; the log must be durable before they are saved."""
+        """Set the offsets of the group ``GROUP``; the log must be durable before their save."""
         lowest = min([self._next_offset, *self._unread, *self._open])
         while self._ends and self._ends[0][1] < lowest:
             self._ended.discard(self._ends.popleft()[1])

@@ -1,1 +1,1 @@
-"""Which client may do what: users, signatures of requests, and the listening socket's TLS."""
+"""Access control: users, their permissions, and the signatures of requests."""

@@ -1,4 +1,4 @@
-"""Checks the signature of a request and the permissions of its user, of either protocol.
+"""Checks the signature of a request and the permissions of its user, for both protocols.
 
 Sources: RocketMQ 5.3.3, ``AclClientRPCHook``, ``AclUtils`` and
 ``DefaultAuthenticationContextBuilder``; rocketmq-clients, ``Signature``.
@@ -20,7 +20,7 @@ from lakelog_broker.security.users import AccessRight, User, read_users
 from lakelog_broker.settings import BrokerSettings
 
 MAX_CLOCK_SKEW_S: Final = 300
-"""A gRPC signature is refused that is so much older or younger than now."""
+"""Largest difference between the time of a gRPC signature and the present time."""
 _LAST_WITHOUT_FLAG: Final = 399
 """The ordinal of 4.9.3 in ``MQVersion``: up to it, clients do not sign ``_UNIQUE_KEY_QUERY``."""
 _UNIQUE_FLAG: Final = "_UNIQUE_KEY_QUERY"
@@ -32,7 +32,10 @@ _ANONYMOUS: Final = User(access_key="anonymous", secret_key="", admin=True)
 
 
 class AccessControl:
-    """Users by access key; without users, every client may do everything."""
+    """Checks users by access key; without users, every client may send every request.
+
+    :param now: returns the present time
+    """
 
     def __init__(
         self,
@@ -43,10 +46,10 @@ class AccessControl:
 
     @classmethod
     def of(cls, settings: BrokerSettings) -> AccessControl:
-        """The access that settings grant.
+        """Build the access control that the settings define.
 
-        Raises :class:`~lakelog.errors.SettingsError` if the users file is damaged, and for an
-        address that other machines reach where everybody would be an administrator.
+        Raises :class:`~lakelog.errors.SettingsError` if the users file is damaged, and if there are
+        no users and other machines can reach the address.
         """
         if settings.users is not None:
             return cls(read_users(settings.users))
@@ -54,7 +57,10 @@ class AccessControl:
         return cls({})
 
     def check_remoting(self, request: Request) -> User:
-        """The user of a request that is allowed; raises :class:`Refused` with NO_PERMISSION."""
+        """Check the signature and the rights of a request; return its user.
+
+        Raises :class:`Refused` with ``NO_PERMISSION``, and ``KeyError`` for a missing field.
+        """
         if not self._users:
             return _ANONYMOUS
         fields = request.fields
@@ -74,9 +80,11 @@ class AccessControl:
         return user
 
     def check_grpc(self, metadata: Mapping[str, str]) -> User:
-        """The user of a call with a right and recent signature; raises :class:`Refused`.
+        """Check the signature of a gRPC call and its time; return its user.
 
         :param metadata: ``authorization`` and ``x-mq-date-time`` (``yyyyMMddTHHmmssZ``)
+
+        Raises :class:`Refused` with ``NO_PERMISSION``.
         """
         if not self._users:
             return _ANONYMOUS
@@ -105,7 +113,10 @@ class AccessControl:
 
     @staticmethod
     def require(user: User, operation: AccessRight, *, topic: str = "", group: str = "") -> None:
-        """Raise :class:`Refused` unless ``user`` may do it on the topic or group, if any."""
+        """Raise :class:`Refused` unless ``user`` may do ``operation`` on the topic or group.
+
+        Without a topic and a group, nothing is checked.
+        """
         use = Use(operation, topic, group)
         if (topic or group) and not use.allowed_to(user):
             remark = f"{user.access_key} has no permission for {use}"
@@ -113,7 +124,10 @@ class AccessControl:
 
 
 def remoting_signature(secret: str, request: Request) -> bytes:
-    """The signature that a remoting request must have, in base64."""
+    """The expected signature of a remoting request: base64 of an HMAC-SHA1.
+
+    The message is the values of the fields, sorted by name, and the body.
+    """
     left_out = {"Signature"}
     if request.version <= _LAST_WITHOUT_FLAG:
         left_out.add(_UNIQUE_FLAG)

@@ -1,4 +1,4 @@
-"""Refuses to serve everybody at an address that other machines reach."""
+"""Refuses to serve without users at an address that other machines can reach."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from lakelog_broker.settings import BrokerSettings
 
 
 def refuse_exposed(settings: BrokerSettings) -> None:
-    """Raise :class:`SettingsError` where every client would be an administrator."""
+    """Raise :class:`SettingsError` if other machines can reach the address.
+
+    Called without users, when every client is an administrator; ``allow_anonymous`` permits it.
+    """
     if not settings.allow_anonymous and not is_loopback(settings.host):
         raise SettingsError(
             f"the broker would serve everybody at {settings.host}: give a users file, "
@@ -18,7 +21,7 @@ def refuse_exposed(settings: BrokerSettings) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches ``host``."""
+    """Whether ``host`` is a loopback address, which only this machine can reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,6 +1,6 @@
-"""The topics and groups that a remoting request touches.
+"""The topics and groups that a remoting request uses.
 
-Source: RocketMQ 4.9, ``PlainAccessValidator``; the requests of administration are more here.
+Source: RocketMQ 4.9, ``PlainAccessValidator``. Here more requests need an administrator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PUB, _SUB = AccessRight.PUB, AccessRight.SUB
 
 
 class Request(Protocol):
-    """The parts of a remoting command that decide about access."""
+    """The parts of a remoting command that access control reads."""
 
     code: int
     fields: dict[str, str]
@@ -36,7 +36,7 @@ class Use:
     group: str = ""
 
     def allowed_to(self, user: User) -> bool:
-        """Whether ``user`` may do it; a topic of retries is its group."""
+        """Whether ``user`` may do it; a retry topic needs the right to its group."""
         if self.topic.startswith(RETRY_PREFIX):
             return user.allows(_SUB, group=self.topic.removeprefix(RETRY_PREFIX))
         return user.allows(self.operation, topic=self.topic, group=self.group)
@@ -57,7 +57,7 @@ def _sends(field: str) -> _Uses:
 
 
 def _reads(*names: str) -> _Uses:
-    """Reads of the topic and the group in these fields."""
+    """Uses of a request that reads the topics and groups in the fields ``names``."""
 
     def uses(request: Request) -> Iterator[Use]:
         for name in names:
@@ -150,8 +150,8 @@ _USES: Final[Mapping[int, _Uses]] = {
 def uses_of(request: Request) -> list[Use] | None:
     """The uses that must be allowed; ``None`` for a request that only an administrator may send.
 
-    A code that is not in the table is one of those, so that a new code is closed until it is
-    listed. Raises :class:`Refused` and ``KeyError`` for a request without its fields.
+    A code that is not in the table needs an administrator, so that a new code is closed until it is
+    listed. Raises ``KeyError`` for a missing field, and :class:`Refused` for a malformed body.
     """
     uses = _USES.get(request.code)
     try:

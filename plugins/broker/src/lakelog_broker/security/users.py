@@ -50,7 +50,9 @@ class User:
     """A user.
 
     :ivar secret_key: the key of the user's signatures
-    :ivar admin: whether every operation is allowed, those of administration too
+    :ivar admin: whether all operations are allowed, including administration
+    :ivar default_topic_perm: rights to topics that ``topic_perms`` does not list
+    :ivar default_group_perm: rights to groups that ``group_perms`` does not list
     """
 
     access_key: str
@@ -71,7 +73,7 @@ class User:
 
 
 def read_users(path: Path) -> dict[str, User]:
-    """The users of a file by access key; raises :class:`SettingsError`."""
+    """Read the users of a TOML file, by access key; raises :class:`SettingsError`."""
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:

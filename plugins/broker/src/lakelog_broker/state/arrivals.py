@@ -1,4 +1,4 @@
-"""Wakes requests that wait for messages in a queue."""
+"""Notifies requests that wait for messages in queues."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from lakelog.format.queue_offsets import Queue
 from lakelog_queues.arrivals import ArrivalSignal
 
 _URGENT_S: Final = 1.0
-"""Arrivals are urgent for so long after a request has waited: it is likely to come again."""
+"""Arrivals stay urgent for this long after a request has waited, as clients repeat it."""
 
 
 class ArrivalWaits:
     """Waiting requests by queue; used from one event loop.
 
-    After an arrival only the ends of those queues are compared for which a request waits.
+    After an arrival, only the ends of queues with a waiting request are compared.
+
+    :param end_of: returns the end offset of a queue, by topic and queue id
     """
 
     def __init__(self, arrivals: ArrivalSignal, end_of: Callable[[str, int], int]) -> None:
@@ -46,7 +48,7 @@ class ArrivalWaits:
                     event.set()
 
     def wake(self, topic: str, queue_id: int) -> None:
-        """Let the requests that wait for a queue look again, though it has not grown."""
+        """Notify the requests that wait for a queue, though it has not grown."""
         for event in self._waiting.get((topic, queue_id), ()):
             event.set()
 
@@ -60,10 +62,10 @@ class ArrivalWaits:
     ) -> bool:
         """Call ``is_found`` now and whenever one of ``queues`` grows, until it returns true.
 
-        :param is_urgent: false for work that may learn of a message some tens of ms later. Without
-            an urgent wait, the queues are filled for many messages at once, which takes a third
-            of the time of a put that is answered alone
-        :returns: its last result, after ``timeout_s`` seconds at the latest
+        :param is_urgent: false for work that may start some tens of ms after an arrival. Without an
+            urgent wait, many messages are dispatched at once, which is much cheaper than a dispatch
+            after each put
+        :returns: the last result of ``is_found``, after ``timeout_s`` seconds at the latest
         """
         event, end = asyncio.Event(), asyncio.get_running_loop().time() + timeout_s
         watched = list(queues)

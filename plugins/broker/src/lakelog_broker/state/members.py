@@ -1,4 +1,4 @@
-"""Clients of a broker: members of consumer groups, producers of producer groups, and locks."""
+"""Clients of a broker: members of consumer groups and producer groups, and locks of queues."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import attrs
 from lakelog import StoredMessage
 
 SILENCE_MS: Final = 120_000
-"""A client without a heartbeat for so long is removed; RocketMQ's ``channelExpiredTimeout``."""
+"""A client without a heartbeat for this long is removed; RocketMQ's ``channelExpiredTimeout``."""
 LOCK_MS: Final = 60_000
-"""A lock of a queue that is not renewed ends after so long."""
+"""A lock of a queue expires after this long if it is not renewed."""
 
 
 class Peer(Protocol):
@@ -22,8 +22,8 @@ class Peer(Protocol):
     def check_transaction(self, half: StoredMessage) -> None:
         """Ask the client for the outcome of a transaction.
 
-        :param half: its message at its present place, which the answer is to name; its own topic
-            and queue are properties, see :func:`lakelog_broker.appending.restored`
+        :param half: the half message at its present offsets, which the answer must name; its own
+            topic and queue are properties, see :func:`lakelog_broker.appending.restored`
         """
 
 
@@ -31,8 +31,10 @@ class Peer(Protocol):
 class Member:
     """A client in a group.
 
-    :ivar peer: its connection; :ivar seen_s: monotonic time of its last heartbeat
-    :ivar version: the ordinal of its version; :ivar language: in RocketMQ's spelling
+    :ivar peer: its connection, a :class:`Peer`
+    :ivar seen_s: time of its last heartbeat, in seconds of ``time.monotonic``
+    :ivar language: the client's language, in RocketMQ's spelling
+    :ivar version: the ordinal of its version in ``MQVersion``
     """
 
     client_id: str
@@ -46,7 +48,8 @@ class Member:
 class MemberGroup:
     """The members of a consumer group and its subscriptions.
 
-    :ivar subscriptions: the last ``SubscriptionData`` of each topic, as in a heartbeat
+    :ivar members: members by client id
+    :ivar subscriptions: the last ``SubscriptionData`` of a heartbeat, by topic
     :ivar consume_type: ``CONSUME_ACTIVELY`` or ``CONSUME_PASSIVELY``
     """
 
@@ -58,7 +61,7 @@ class MemberGroup:
 
 
 class MemberTable:
-    """All members; used from one event loop.
+    """All members of all groups; used from one event loop.
 
     :ivar on_change: called with the name of a consumer group whose members changed
     """
@@ -71,7 +74,7 @@ class MemberTable:
         self._locks: dict[tuple[str, str, int], tuple[str, float]] = {}
 
     def groups(self) -> Mapping[str, MemberGroup]:
-        """Every consumer group that has or had a member."""
+        """All consumer groups that have or had a member, by name."""
         return self._groups
 
     def group(self, name: str) -> MemberGroup | None:
@@ -87,7 +90,7 @@ class MemberTable:
         return self._producers
 
     def join(self, name: str, member: Member) -> MemberGroup:
-        """Add a consumer to a group, or renew it."""
+        """Add a consumer to a group, or renew its membership."""
         group = self._groups.setdefault(name, MemberGroup())
         known = group.members.get(member.client_id)
         group.members[member.client_id] = member
@@ -96,7 +99,7 @@ class MemberTable:
         return group
 
     def join_producers(self, name: str, member: Member) -> None:
-        """Add a producer to a group, or renew it."""
+        """Add a producer to a group, or renew its membership."""
         self._producers.setdefault(name, {})[member.client_id] = member
 
     def leave(self, client_id: str, consumer_group: str | None, producer_group: str | None) -> None:
@@ -107,7 +110,7 @@ class MemberTable:
             self._producers.get(producer_group, {}).pop(client_id, None)
 
     def disconnected(self, peer: Any) -> None:
-        """Remove all members of a connection that is closed."""
+        """Remove all members of a closed connection."""
         self._remove_all(lambda each: each.peer is peer)
 
     def remove_silent(self) -> None:
@@ -133,7 +136,11 @@ class MemberTable:
     def lock(
         self, group: str, client_id: str, queues: Iterable[tuple[str, int]]
     ) -> list[tuple[str, int]]:
-        """Lock queues for a client, or renew its locks; returns the queues that it has now."""
+        """Lock queues for a client, or renew its locks.
+
+        :param queues: topic and queue id of each queue
+        :returns: the queues that the client holds now
+        """
         now, locked = self._clock(), []
         for topic, queue_id in queues:
             owner, until = self._locks.get((group, topic, queue_id), ("", 0.0))
@@ -143,7 +150,7 @@ class MemberTable:
         return locked
 
     def unlock(self, group: str, client_id: str, queues: Iterable[tuple[str, int]]) -> None:
-        """Release the locks that a client has."""
+        """Release the locks that a client holds on ``queues``."""
         for topic, queue_id in queues:
             if self._locks.get((group, topic, queue_id), ("", 0.0))[0] == client_id:
                 del self._locks[group, topic, queue_id]

@@ -10,9 +10,14 @@ Commit: TypeAlias = tuple[str, str, Mapping[int, int]]
 
 
 class GroupOffsetTable:
-    """Offsets by group, topic and queue; those of ``config/consumerOffset.json`` at first.
+    """Next queue offsets by group, topic and queue id.
 
-    A crash loses the offsets of the last seconds, as with RocketMQ: messages are handed out again.
+    A crash loses the changes of the last seconds, as with RocketMQ; messages are then handed out
+    again.
+
+    :param committed: the content of ``config/consumerOffset.json``, by group, topic and queue id
+    :param commit: replaces offsets in the file
+    :param forget: removes offsets from the file, of one topic or of all
     """
 
     def __init__(
@@ -31,7 +36,7 @@ class GroupOffsetTable:
         self._unsaved: set[tuple[str, str]] = set()
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The next offset of a group in a queue; ``None`` if it has none."""
+        """The next offset of a group in a queue; ``None`` without one."""
         return self._offsets.get((group, topic), {}).get(queue_id)
 
     def of_group(self, group: str) -> dict[str, dict[int, int]]:
@@ -39,11 +44,11 @@ class GroupOffsetTable:
         return {topic: dict(all_) for (name, topic), all_ in self._offsets.items() if name == group}
 
     def groups(self) -> set[str]:
-        """Every group that has an offset."""
+        """The names of all groups with an offset."""
         return {group for group, _ in self._offsets}
 
     def set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Change an offset; it is in the file after the next save."""
+        """Change an offset in memory; the next save writes it to the file."""
         self._offsets.setdefault((group, topic), {})[queue_id] = offset
         self._changed.add((group, topic))
 
@@ -56,11 +61,11 @@ class GroupOffsetTable:
         self._forget(group, topic)
 
     def progress(self) -> Callable[[], None] | None:
-        """A call that commits the present offsets, or ``None`` if they are committed.
+        """Return a function that commits the present offsets; ``None`` if they are committed.
 
-        The log must be durable before it is called, in any thread: an offset may stand behind a
-        message that was put into a topic of retries. It raises as ``commit_offsets``; what it did
-        not commit is part of the next progress.
+        The log must be durable before its call, which may be in any thread: an offset may be behind
+        a message whose copy in a retry topic is not durable yet. The function raises as
+        ``Store.commit_offsets``; offsets that it did not commit are part of the next progress.
         """
         self._unsaved |= self._changed
         self._changed = set()

@@ -23,7 +23,7 @@ _Table = dict[str, dict[str, Any]]
 
 
 class RequestModes:
-    """The modes by topic and group; a change is in the file before it is visible."""
+    """The modes by topic and group; a change is written to the file before it takes effect."""
 
     def __init__(self, files: FileSystem, path: Path) -> None:
         """Read the file, if there is one; raises :class:`~lakelog.errors.CorruptConfig`."""
@@ -37,7 +37,10 @@ class RequestModes:
     def set(self, topic: str, group: str, mode: str, shared_queues: int) -> None:
         """Change the mode of a group; durable on return.
 
+        :param mode: ``POP`` or ``PULL``
         :param shared_queues: RocketMQ's ``popShareQueueNum``, which has no effect here
+
+        Raises :class:`~lakelog.errors.CorruptConfig` and ``OSError``.
         """
         found = {"topic": topic, "consumerGroup": group, "mode": mode}
         with config_turn(self._files, self._path):

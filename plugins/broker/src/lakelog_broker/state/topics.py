@@ -26,7 +26,7 @@ from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from lakelog_rocketmq.config.topics import TopicConfig
 
 AUTO_CREATE_TOPIC: Final = "TBW102"
-"""Clients ask for its route when they do not know a topic, and send with its name."""
+"""Clients ask for the route of this topic before they send to an unknown topic."""
 READABLE: Final = 4
 WRITABLE: Final = 2
 INHERITED: Final = 1
@@ -34,7 +34,7 @@ _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 
 
 class TopicTable:
-    """All topics by name; a change is in the file before it is visible."""
+    """All topics by name, and settings of groups; a change is written before it takes effect."""
 
     def __init__(self, files: FileSystem, path: Path, settings: BrokerSettings) -> None:
         self._files, self._path, self._settings = files, path, settings
@@ -42,7 +42,7 @@ class TopicTable:
         self._retry_limits = retry_limits(files, path)
         every = READABLE | WRITABLE | INHERITED
         queues = settings.default_queues
-        # Tools look brokers up by the routes of topics named as the cluster and the broker.
+        # Tools find a broker by the routes of topics with the names of the cluster and the broker.
         self._builtin = {
             AUTO_CREATE_TOPIC: TopicConfig(AUTO_CREATE_TOPIC, queues, queues, every),
             **{name: TopicConfig(name, 1, 1, every) for name in (settings.cluster, settings.name)},
@@ -77,12 +77,18 @@ class TopicTable:
         return config
 
     def create(self, topic: str, queues: int | None = None, permission: int = 6) -> TopicConfig:
-        """Create a topic with the default number of queues, unless it exists."""
+        """Return a topic; create it first if it is missing. Raises as :meth:`set`.
+
+        :param queues: number of queues of a new topic; ``None`` is the default of the settings
+        """
         count = self._settings.default_queues if queues is None else queues
         return self.find(topic) or self.set(TopicConfig(topic, count, count, permission))
 
     def of_group(self, prefix: str, group: str) -> TopicConfig:
-        """The topic of retries (``%RETRY%``) or dead letters (``%DLQ%``) of a group, created."""
+        """Return the retry topic (``%RETRY%``) or dead letter topic (``%DLQ%``) of a group.
+
+        It is created first if it is missing. Raises as :meth:`set`.
+        """
         found = self.find(prefix + group)
         if found is not None:
             return found
@@ -94,12 +100,12 @@ class TopicTable:
     def created_by_sending(
         self, topic: str, default_topic: str = AUTO_CREATE_TOPIC, queues: int | None = None
     ) -> TopicConfig:
-        """The topic of a message that a client sends; created where RocketMQ does.
+        """Return the topic of a client's message; create it under the same conditions as RocketMQ.
 
-        :param default_topic: the topic whose settings the client wants the new one to have
-        :param queues: the number that the client wants; at most ``default_queues``
+        :param default_topic: the client's template for a new topic
+        :param queues: the client's number of queues for a new topic; at most ``default_queues``
 
-        Raises :class:`Refused`.
+        Raises :class:`Refused` for an unknown topic that is not created, or an illegal name.
         """
         found = self.find(topic)
         if found is not None:
@@ -112,21 +118,21 @@ class TopicTable:
         return self.require(topic)
 
     def retry_limit(self, group: str) -> int:
-        """How often a message is returned to a group before it is a dead letter."""
+        """The number of retries of a message in a group before it becomes a dead letter."""
         return self._retry_limits.get(group, DEFAULT_RETRIES)
 
     def add_group(self, group: str) -> None:
-        """Add a group to ``config/subscriptionGroup.json``, unless it is there."""
+        """Add a group to ``config/subscriptionGroup.json``, unless it exists."""
         if group not in self._retry_limits:
             self.set_retry_limit(group, DEFAULT_RETRIES)
 
     def set_retry_limit(self, group: str, limit: int) -> None:
-        """Change the limit of a group, in memory and in the file."""
+        """Change the retry limit of a group, in memory and in the file."""
         set_retry_limit(self._files, self._path, group, limit)
         self._retry_limits[group] = limit
 
     def groups(self) -> list[str]:
-        """The names of all groups that are in the file."""
+        """The names of all groups in the file."""
         return list(self._retry_limits)
 
     def group_settings(self, group: str) -> dict[str, Any]:
@@ -134,7 +140,10 @@ class TopicTable:
         return group_settings(self._files, self._path, group)
 
     def set_group(self, group: str, settings: Mapping[str, Any]) -> None:
-        """Create a group, or change its settings; raises ``ValueError`` for one of another type."""
+        """Create a group, or change its settings.
+
+        Raises ``ValueError`` for a setting of another type.
+        """
         changed = set_group_settings(self._files, self._path, group, settings)
         self._retry_limits[group] = changed.max_retries
 
@@ -143,12 +152,12 @@ class TopicTable:
         return group in ordered_groups(self._files, self._path)
 
     def remove_group(self, group: str) -> None:
-        """Remove a group from the file, if it is there."""
+        """Remove a group from the file, if it exists."""
         remove_group(self._files, self._path, group)
         self._retry_limits.pop(group, None)
 
     def remove(self, topic: str) -> None:
-        """Remove a topic from the table and the file, if it is there."""
+        """Remove a topic from the table and the file, if it exists."""
         if topic in self._topics:
             remove_topic(self._files, self._path, topic)
             del self._topics[topic]

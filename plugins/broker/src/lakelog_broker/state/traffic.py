@@ -1,4 +1,4 @@
-"""How many messages are put into topics and read by groups, and how fast."""
+"""Counts and rates of the messages put into topics and read by groups."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MINUTE: Final = "minute"
 HOUR: Final = "hour"
 DAY: Final = "day"
 _WINDOWS: Final = {MINUTE: (60, SAMPLE_INTERVAL_S), HOUR: (3600, 600), DAY: (86400, 3600)}
-"""Length of each, and the interval of its samples, in seconds; as RocketMQ's ``StatsItem``."""
+"""Length of each window and the interval of its samples, in s; as RocketMQ's ``StatsItem``."""
 
 
 class GrowingQueue(Protocol):
-    """A queue, and the offset of its next message."""
+    """A queue with its topic and its end."""
 
     @property
     def topic(self) -> str:
@@ -35,7 +35,11 @@ class GrowingQueue(Protocol):
 
 @attrs.frozen
 class Rate:
-    """A growth, and that of a second."""
+    """The growth of a count in a window.
+
+    :ivar count: the growth
+    :ivar per_second: the growth per second
+    """
 
     count: int
     per_second: float
@@ -50,13 +54,17 @@ class _Sample:
 class Traffic:
     """Counts of messages; used from one event loop.
 
-    The number put into a topic is the growth of its queues, so that messages of the store's other
-    writers count, and sending has no work with it. The number read by a group is counted by the
+    The number of messages put into a topic is the growth of its queues. So messages of the store's
+    other writers count, and a send needs no counting. Messages read by a group are counted by the
     requests that read.
 
-    :ivar found: requests that read messages; :ivar missed: those that found none
-    :ivar mornings: messages put and read until yesterday's and until today's midnight, as far as
-        this broker has counted them
+    :ivar found: number of requests that read messages
+    :ivar missed: number of requests that found none
+    :ivar mornings: counts of put and read messages since the start of the broker, as of the last
+        midnight but one, and as of the last midnight
+    :param queues: returns all queues
+    :param is_counted: whether a topic counts for the whole broker
+    :param clock: returns the time in seconds since 1970
     """
 
     def __init__(
@@ -79,7 +87,7 @@ class Traffic:
     def note_read(
         self, group: str, topic: str, queue_id: int, next_offset: int, count: int
     ) -> None:
-        """Count the messages of a response, and note the offset behind them."""
+        """Count the messages of a response, and note the queue offset behind them."""
         self._pulled[group, topic, queue_id] = next_offset
         if count:
             self.found += 1
@@ -88,20 +96,20 @@ class Traffic:
             self.missed += 1
 
     def pulled_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """The offset behind the messages that a group has got of a queue; 0 without any."""
+        """The queue offset behind the messages last read by a group; 0 without any."""
         return self._pulled.get((group, topic, queue_id), 0)
 
     def forget(self, group: str) -> None:
-        """Remove a group."""
+        """Remove the counts of a group."""
         for place in [each for each in self._pulled if each[0] == group]:
             del self._pulled[place]
         for key in [each for each in self._reads if each[1] == group]:
             del self._reads[key]
 
     def sample(self, ends: Mapping[str, int] | None = None) -> None:
-        """Keep the present counts for later rates; called every ``SAMPLE_INTERVAL_S``.
+        """Store the present counts for later rates; called every ``SAMPLE_INTERVAL_S`` seconds.
 
-        :param ends: those of :meth:`topic_ends`, which takes its time with many queues
+        :param ends: the result of :meth:`topic_ends`, which is slow with many queues
         """
         now = _Sample(self._clock(), self.counts(ends))
         last = self._samples[MINUTE][-1]
@@ -113,7 +121,7 @@ class Traffic:
                 self._samples[name].append(now)
 
     def counts(self, ends: Mapping[str, int] | None = None) -> dict[tuple[str, str], int]:
-        """All counts since the start that are not 0, by the name of a statistic and its key."""
+        """All nonzero counts since the start, by the name of a statistic and its key."""
         found = Counter[tuple[str, str]]()
         for topic, end in (self.topic_ends() if ends is None else ends).items():
             put = end - self._ends.get(topic, 0)
@@ -127,9 +135,9 @@ class Traffic:
         return +found
 
     def rates(self, name: str, key: str = "") -> dict[str, Rate] | None:
-        """The growth of a count in the last minute, hour and day; ``None`` if it is 0.
+        """The growth of a count in the last minute, hour and day; ``None`` if the count is 0.
 
-        The windows are as long as the broker runs, if that is shorter.
+        A window is never longer than the time since the start of the broker.
         """
         now_s, present = self._clock(), self.counts().get((name, key), 0)
         if not present:
@@ -140,14 +148,14 @@ class Traffic:
         }
 
     def recent_rates(self, name: str) -> list[float]:
-        """Of the last 10 seconds, the last minute, and the last 10 minutes, a second."""
+        """The rates per second of the last 10 seconds, the last minute, and the last 10 minutes."""
         now_s, present = self._clock(), self.counts().get((name, ""), 0)
         minute, hour = self._samples[MINUTE], self._samples[HOUR]
         former = minute[-1], minute[0], hour[-1]
         return [_rate(each, now_s, present, (name, "")).per_second for each in former]
 
     def topic_ends(self) -> Counter[str]:
-        """The sum of the ends of each topic's queues; may be called in any thread."""
+        """The sum of the end offsets of each topic's queues; may be called in any thread."""
         ends = Counter[str]()
         for queue in self._queues():
             ends[queue.topic] += queue.max_offset

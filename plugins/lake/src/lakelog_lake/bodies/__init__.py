@@ -1,4 +1,4 @@
-"""Parsers of message bodies, made from a line of text.
+"""Parsers of message bodies, selected by a text.
 
 ========================================  ======================================================
 ``binary``                                unchanged bytes
@@ -7,15 +7,15 @@
 ``avro:PATH``, ``avro-confluent:PATH``    by an Avro schema; the second strips Confluent's header
 ``protobuf:PATH#pkg.Message``             by a descriptor set, ``protoc --descriptor_set_out``
 ``avro-registry:URL#SUBJECT``             by a schema registry (:mod:`.registry`)
-``protobuf-registry:URL#SUBJECT``         likewise
+``protobuf-registry:URL#SUBJECT``         by a schema registry
 ========================================  ======================================================
 
 Columns have the names of the fields. A name that is also a column of messages gets the prefix
 ``body_``; characters other than letters, digits and underscores become underscores
 (:mod:`.names`).
 
-Schema files are read here, once, and are sent with the parser: executors need no access to them.
-The modules of the formats are imported on demand.
+Schema files are read once, when the parser is made, and are part of it: executors need no access to
+them. The modules of the formats are imported on demand.
 """
 
 from __future__ import annotations

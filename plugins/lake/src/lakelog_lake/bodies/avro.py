@@ -1,7 +1,7 @@
 """Avro bodies as typed columns: each body is one record datum without a container file.
 
-With ``avro-confluent`` a datum follows Confluent's header (a zero byte, then the id of a schema in
-4 bytes), which is skipped: no registry is used, every datum is read by the one given schema. Bytes
+With ``avro-confluent`` the datum follows Confluent's header (a zero byte, then a schema id of 4
+bytes). The header is skipped and no registry is used: each datum is read by the given schema. Bytes
 behind the datum make a body invalid.
 """
 
@@ -175,7 +175,7 @@ def _not_null(union: list[Any], at: str) -> Any:
 
 
 def understood(schema: Any) -> Any:
-    """``schema`` without unsupported logical types, which the library would otherwise apply."""
+    """Return ``schema`` without unsupported logical types, which the library would apply."""
     if isinstance(schema, list):
         return [understood(each) for each in schema]
     if not isinstance(schema, dict):

@@ -1,8 +1,8 @@
-"""The protocol of body parsers: they replace the column ``body`` by typed columns.
+"""The protocol of body parsers, which replace the column ``body`` by typed columns.
 
-A parser is sent to the processes that write data files: it is small, picklable, and deterministic
-in each of them. It does not raise for the content of a body: the row counts as not good, and lands
-among the dead letters with its error and its raw body.
+A parser is sent to the processes that write data files. It must be small, picklable, and
+deterministic in each process. It must not raise for the content of a body: the row is marked as not
+good, and lands in the table of dead letters with its error and its raw body.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class Parsed:
-    """The result for some bodies.
+    """The result of parsing some bodies.
 
-    :ivar columns: one row for each good body, in the order of the bodies, with exactly the
+    :ivar columns: one row for each parsed body, in the order of the bodies, with exactly the
         parser's ``fields``
-    :ivar good: for each body whether it was parsed
-    :ivar errors: one line for each body that was not, in their order
+    :ivar good: whether each body was parsed, one flag for each body
+    :ivar errors: one line of text for each body that was not parsed, in the order of the bodies
     """
 
     columns: pa.RecordBatch
@@ -36,7 +36,7 @@ class Parsed:
 
 
 class BodyParser(Protocol):
-    """Converts bodies to columns; see the module."""
+    """Converts bodies to columns; the module's docstring has the contract."""
 
     @property
     def fields(self) -> pa.Schema:

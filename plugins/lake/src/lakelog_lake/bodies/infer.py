@@ -1,8 +1,8 @@
-"""Infers a schema from existing bodies: to be reviewed, kept in a file, and given to ``json:``.
+"""Infers a schema from existing bodies; a user reviews it, and passes its file to ``json:``.
 
-Nothing is inferred while messages land, as two runs that saw different messages would not agree.
-Fields without a single type (always null, numbers and strings, objects without fields) are left out
-and listed.
+No schema is inferred while messages land: two runs with different messages could get different
+schemas. Fields without a single type (always null, numbers and strings, objects without fields) are
+left out and listed.
 """
 
 from __future__ import annotations

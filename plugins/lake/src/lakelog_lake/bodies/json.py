@@ -6,12 +6,12 @@ key of the schema makes a body invalid. The schema file is a JSON Schema (:mod:`
 if it does not begin with ``{``, a Spark DDL (:mod:`.ddl`).
 
 Bodies are read in steps by Arrow's reader. If it rejects a step, the step is split around the
-invalid body, or in quarters if the reader does not identify it, until a few bodies are left, which
-are checked one by one. So an invalid body costs the others little, and no result depends on
+invalid body, or in quarters if the reader does not identify that body. Once a few bodies are left,
+they are checked one by one. So an invalid body costs the others little, and no result depends on
 neighbouring bodies.
 
-The cause is found by a slow, exact check of single bodies. Every fault that it reports is also
-rejected by Arrow's reader; for a fault that only the reader finds, the reader's text is used.
+A slow, exact check of single bodies finds the cause. Arrow's reader also rejects every body that
+this check rejects. For a fault that only the reader finds, the reader's text is used.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ _PYTHON_TIMES: Final[dict[str, Any]] = {
 
 
 def fault(body: bytes, shape: FieldShape) -> str | None:
-    """The fault of ``body`` and its place; ``None`` if it has none. It must be UTF-8 and braced."""
+    """The fault of ``body`` and its place; ``None`` without a fault.
+
+    :param body: UTF-8 that begins with ``{`` and ends with ``}``
+    """
     text = body.decode()
     try:
         value = _DECODER.decode(text)

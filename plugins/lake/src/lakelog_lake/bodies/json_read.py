@@ -1,13 +1,13 @@
-"""Converts bodies to columns at full speed with Arrow's JSON reader: all of them, or none.
+"""Converts bodies to columns with Arrow's JSON reader: all bodies of a call, or none.
 
-The bodies are joined with newlines and read as one block. Each is an object of its own because each
-begins with ``{`` and ends with ``}`` (so an incomplete body makes the next one a syntax error, and
-a newline inside of a string is one), newlines inside of bodies are unchanged, and there are as many
-objects as bodies. The check for braces also excludes a top-level ``null``, at which Arrow 26
-crashes.
+The bodies are joined with newlines and read as one block. The result is valid only if each body is
+exactly one object. This follows from two checks: each body begins with ``{`` and ends with ``}``,
+and the reader returns as many objects as there are bodies. An incomplete body then makes the next
+one a syntax error. A newline inside of a string is a syntax error, too; other newlines inside of a
+body are valid. The check for braces also excludes a top-level ``null``, at which Arrow 26 crashes.
 
 Arrow's reader accepts ``NaN`` and ``Inf``, which JSON does not have: :func:`has_no_number` finds
-bodies that need a check before.
+bodies that must be checked first.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def has_no_number(body: bytes) -> bool:
 def read(bodies: pa.Array, shape: FieldShape, schema: pa.Schema) -> pa.RecordBatch:
     """The columns of ``bodies``; raises :class:`Unread`.
 
-    :param bodies: UTF-8, braced, and none with ``NaN`` as a value
-    :param schema: of the table
+    :param bodies: UTF-8 texts that begin with ``{``, end with ``}``, and have no ``NaN`` as a value
+    :param schema: the columns of the result
     """
     block = joined(bodies)
     try:

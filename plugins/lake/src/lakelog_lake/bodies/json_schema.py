@@ -37,7 +37,7 @@ class FieldShape:
     :ivar name: its name in the table
     :ivar kind: one of :data:`PLAIN`, ``struct`` or ``array``
     :ivar required: whether a missing or null field is an error
-    :ivar fields: of a struct its fields; of an array one field for its elements
+    :ivar fields: for a struct its fields; for an array one field, of its elements
     """
 
     key: str
@@ -59,7 +59,7 @@ def _same(shape: FieldShape) -> bool:
 
 
 def read_type(shape: FieldShape) -> pa.DataType:
-    """The type that Arrow's reader is asked for."""
+    """The type to request from Arrow's reader."""
     return pa.string() if shape.kind in AS_TEXT else _type(shape, read_type, "key")
 
 

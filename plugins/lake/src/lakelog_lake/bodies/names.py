@@ -1,9 +1,9 @@
 """Names of columns in a table for the fields of a schema.
 
-- characters other than ASCII letters, digits and underscores become underscores, as engines differ
-  on them
+- characters other than ASCII letters, digits and underscores become underscores, as engines treat
+  them differently
 - a name that is also a column of messages gets the prefix ``body_``
-- engines ignore case: names that differ only in case, or became equal, are refused
+- names that are equal after this, or differ only in case, are refused, as engines ignore case
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ _STEP_ROWS = 4096
 
 @attrs.frozen(slots=False)
 class Rowwise:
-    """A parser whose library reads single bodies; unpickled copies rebuild its cached fields."""
+    """A parser whose library decodes single bodies; its cached properties are not pickled."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without cached values, which are rebuilt from the schema."""
+        """The state without cached values, which are rebuilt from the schema."""
         return {each.name: getattr(self, each.name) for each in attrs.fields(type(self))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

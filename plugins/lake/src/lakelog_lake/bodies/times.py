@@ -1,7 +1,7 @@
 """Parses times: RFC 3339 and similar ISO 8601 forms, to the microsecond.
 
-Digits behind the microsecond are cut off (Java and Go write nanoseconds); without a zone a time is
-in UTC, as everywhere in this package; leap seconds are invalid.
+Digits behind the microsecond are cut off, as Java and Go write nanoseconds. A time without a zone
+is in UTC, as everywhere in this package. Leap seconds are invalid.
 """
 
 from __future__ import annotations

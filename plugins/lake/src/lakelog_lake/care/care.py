@@ -55,7 +55,10 @@ def compact(
 def expire(
     to: str, table: str | None, retention: RetentionTerms, storage: Mapping[str, str] | None = None
 ) -> list[tuple[str, Expired]]:
-    """Expire the same tables; raises :class:`~lakelog_lake.errors.TableMaintenanceError`."""
+    """Expire the tables of ``KIND:PATH`` and their dead letters; return the results by table name.
+
+    Raises :class:`~lakelog_lake.errors.TableMaintenanceError`.
+    """
     done = []
     for each in _tables(to, table, storage):
         if isinstance(each, ParquetRows):

@@ -1,8 +1,8 @@
 """Compaction and expiry of a Delta table with deltalake's procedures, without a JVM.
 
-No compaction, vacuum or log clean-up removes the positions, which the newest commit always has.
-Deltalake's plain compaction puts the newest files first; the sorting one, by queue offset, keeps
-the order of each queue.
+The newest commit always has the positions, so no compaction, vacuum or log clean-up removes them.
+Deltalake's plain compaction puts the newest files first. Therefore the sorting one (``z_order`` by
+queue offset) is used, which keeps the order of each queue.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _with_small_files(table: DeltaTable, target_bytes: int) -> list[dict[str, An
 
 
 def expire(sink: DeltaSink, retention: RetentionTerms) -> Expired:
-    """Vacuum, then clean up the table's log as its own settings say."""
+    """Vacuum, then clean up the table's log according to its own settings."""
     table = _table(sink)
     before = _versions(sink)
     kept = list(range(max(0, table.version() - retention.keep + 1), table.version() + 1))
@@ -84,7 +84,11 @@ def expire(sink: DeltaSink, retention: RetentionTerms) -> Expired:
 
 
 def _vacuum(table: DeltaTable, seconds: int, kept: list[int], *, full: bool) -> None:
-    """:param full: whether to remove files that no version lists as well."""
+    """Vacuum a table.
+
+    :param seconds: retention of removed files
+    :param full: whether to remove also files that no version lists
+    """
     table.vacuum(
         ceil(seconds / _HOUR),
         dry_run=False,
@@ -95,7 +99,7 @@ def _vacuum(table: DeltaTable, seconds: int, kept: list[int], *, full: bool) -> 
 
 
 def _files(sink: DeltaSink) -> set[str]:
-    """The data files on disk; a dry run of vacuum also lists files that are already removed."""
+    """The existing data files; a dry run of vacuum would also list files that are gone."""
     found = (each for each in below(sink.path) if each.endswith(".parquet"))
     return {each for each in found if "/_delta_log/" not in each}
 

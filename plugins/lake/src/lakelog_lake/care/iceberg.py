@@ -1,8 +1,7 @@
 """Expires the snapshots of an Iceberg table with pyiceberg, without a JVM.
 
-The position is also a property of the table, which outlives snapshots. A snapshot referenced by a
-tag or branch keeps all later ones: a chain cut anywhere but at its old end would look like a table
-that was rolled back.
+The position is also a property of the table, which expiry does not remove. A snapshot with a tag or
+branch also keeps all later snapshots: a chain with a gap would look like a rolled-back table.
 """
 
 from __future__ import annotations
@@ -29,7 +28,10 @@ _ORPHANS: Final = (("data", ".parquet"), ("metadata", ".avro"))
 
 
 def expire(sink: IcebergSink, retention: RetentionTerms) -> Expired:
-    """Remove snapshots that were replaced long enough ago, and files that only they reference."""
+    """Remove snapshots replaced before the cutoff, and files that only they reference.
+
+    Raises :class:`~lakelog_lake.errors.TooBusy`.
+    """
     from pyiceberg.exceptions import CommitFailedException
 
     from lakelog_lake.sinks.iceberg_upkeep import expirable

@@ -24,14 +24,18 @@ _Named = TypeVar("_Named")
 
 @attrs.frozen
 class Sizes:
-    """:ivar stored: bytes of a file; :ivar unpacked: bytes of its columns in memory."""
+    """The size of a Parquet file.
+
+    :ivar stored: length of the file in bytes
+    :ivar unpacked: bytes of its uncompressed columns
+    """
 
     stored: int
     unpacked: int
 
 
 def sizes(path: Path) -> Sizes:
-    """Read from the file's footer."""
+    """Read the size of a file from its footer."""
     from pyarrow import parquet
 
     found = parquet.read_metadata(path)
@@ -40,7 +44,11 @@ def sizes(path: Path) -> Sizes:
 
 
 def bins(files: Iterable[tuple[_Named, Sizes]], target_bytes: int) -> Iterator[list[_Named]]:
-    """Yield groups of at least two files that make one file together, in the given order."""
+    """Yield groups of at least two files to merge into one, in the given order.
+
+    :param files: each file with its size
+    :param target_bytes: largest stored size of a group
+    """
     held: list[_Named] = []
     stored = unpacked = 0
     for name, size in files:
@@ -57,7 +65,10 @@ def bins(files: Iterable[tuple[_Named, Sizes]], target_bytes: int) -> Iterator[l
 
 
 def merge(paths: Sequence[Path], made: Path) -> Any:
-    """Write ``made`` durably; return its Parquet metadata."""
+    """Merge the rows of ``paths`` into the new file ``made``, durably.
+
+    :returns: the Parquet metadata of ``made``
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -71,7 +82,7 @@ def merge(paths: Sequence[Path], made: Path) -> Any:
 
 
 def write(schema: pa.Schema, parts: Iterable[pa.Table], made: Path) -> Any:
-    """Write ``made`` durably; return its Parquet metadata."""
+    """Write ``parts`` to the new file ``made``, durably; return its Parquet metadata."""
     with made.open("xb") as file:
         with parquet_writer(file, schema, ParquetCompression.ZSTD) as writer:
             for part in parts:

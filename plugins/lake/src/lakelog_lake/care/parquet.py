@@ -1,8 +1,8 @@
 """Compaction and expiry of a Parquet table.
 
-A compaction publishes one more manifest that lists the whole table, with the same positions. Like
-every manifest it is linked to its name, which fails if a dispatcher was first; then the compaction
-is tried again on the new version.
+A compaction publishes a further manifest that lists the whole table, with the same positions. The
+manifest is linked to its name, which fails if a dispatcher has published that version first. The
+compaction is then repeated on the new version.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ _OF_ONE_FILE: Final = ("path", "size_bytes", "rows")
 
 @attrs.frozen
 class _Version:
-    """:ivar content: its manifest; :ivar entries: all files of the table."""
+    """One version of the table.
+
+    :ivar content: its manifest
+    :ivar entries: all files of the table
+    """
 
     number: int
     content: Mapping[str, Any]
@@ -39,7 +43,11 @@ class _Version:
 
 @attrs.frozen
 class _Merged:
-    """:ivar old: paths as in manifests; :ivar entry: of the file with their rows."""
+    """A merge of files.
+
+    :ivar old: paths of the merged files, as in manifests
+    :ivar entry: the manifest entry of the new file
+    """
 
     old: frozenset[str]
     entry: dict[str, Any]
@@ -59,7 +67,14 @@ class Versions(ParquetSink):
         entries: Sequence[Mapping[str, Any]],
         moved: Mapping[str, str] | None = None,
     ) -> None:
-        """Publish a version with other files; :param moved: positions that change, by store."""
+        """Publish a version with other files.
+
+        :param version: the version that this one replaces
+        :param entries: all files of the new version
+        :param moved: positions that change, by store
+
+        Raises :class:`~lakelog_lake.errors.Conflict`.
+        """
         positions = {**version.content["positions"], **(moved or {})}
         changed = {"whole": True, "files": list(entries), "positions": positions}
         content = {**version.content, **changed}
@@ -158,7 +173,7 @@ def _outrun(table: Versions) -> TooBusy:
 
 
 def _discard_unless_named(table: Versions, merged: Sequence[_Merged]) -> None:
-    """Remove the new files, unless the failed commit published them after all."""
+    """Remove the new files, unless the commit published them in spite of its error."""
     named = {each["path"] for each in table.newest().entries}
     for each in merged:
         if each.entry["path"] not in named:
@@ -166,7 +181,7 @@ def _discard_unless_named(table: Versions, merged: Sequence[_Merged]) -> None:
 
 
 def expire(sink: ParquetSink, retention: RetentionTerms) -> Expired:
-    """Remove versions that were replaced long enough ago, and files that only they list."""
+    """Remove versions replaced before the cutoff, and files that only they list."""
     table = Versions(sink.path, sink.shape)
     numbers = table.numbers()
     if not numbers:

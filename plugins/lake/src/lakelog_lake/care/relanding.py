@@ -1,10 +1,10 @@
 """Lands dead letters again with a corrected schema.
 
-Their rows are read from the table of dead letters, parsed, and added to the main table; then they
-are removed from the dead letters. The first commit requires the table version in which the rows
-were looked up, so neither a kill between the two commits nor a concurrent run of the same command
-loses or duplicates a row. Dead letters of ranges that have yet to land are left alone. Positions
-keep their values and commit numbers, so a dispatcher continues undisturbed.
+Rows are read from the table of dead letters, parsed, and added to the main table. A second commit
+removes them from the dead letters. The first commit requires the version of the main table in which
+the rows were looked up. So neither a kill between the two commits nor a concurrent run of the same
+command loses or duplicates a row. Dead letters of ranges that the main table does not have yet are
+not touched. Positions keep their values and commit numbers, so a dispatcher can run meanwhile.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ _PLACE: Final = "physical_offset"
 class Relanded:
     """The result for the dead letters of one table.
 
-    :ivar landed: rows added to the table; :ivar taken_out: rows removed from the dead letters
-    :ivar left: dead letters that remain
+    :ivar landed: number of rows added to the table
+    :ivar taken_out: number of rows removed from the dead letters
+    :ivar left: number of dead letters that remain
     """
 
     table: str
@@ -103,7 +104,7 @@ class _Store:
     store: str
 
     def land(self) -> int:
-        """Land the rows that parse, and return their number; raises :class:`.errors.TooBusy`."""
+        """Land the rows that parse; return their number. Raises ``TooBusy``."""
         sink = self.target.sink
         for _ in range(_TRIES):
             with table_errors(sink.name):
@@ -116,7 +117,7 @@ class _Store:
             try:
                 with table_errors(sink.name):
                     sink.commit(head, self.store, files, head.position)
-            except Conflict:  # also for a commit whose answer was lost: read again
+            except Conflict:  # also after a commit whose answer was lost: read the table again
                 continue
             return sum(each.rows for each in files)
         raise TooBusy(f"{sink.name}: others changed it in each of {_TRIES} tries; try again")

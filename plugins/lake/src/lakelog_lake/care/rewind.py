@@ -32,7 +32,13 @@ _NOT_IN_LOG: Final = (EXTRA, PLACE, BODY, COLUMNS)
 
 @attrs.frozen
 class RewoundRows:
-    """The rows to remove of one queue; :ivar first: queue offset; :ivar start: physical offset."""
+    """The rows of one queue to remove.
+
+    :ivar first: queue offset of the first row
+    :ivar last: queue offset of the last row
+    :ivar start: physical offset of the first row
+    :ivar rows: number of rows
+    """
 
     topic: str
     queue: int
@@ -46,7 +52,8 @@ class RewoundRows:
 class Rewind:
     """The planned change of one table.
 
-    :ivar before: its position now; :ivar after: its position afterwards
+    :ivar before: its present position
+    :ivar after: its position after the change
     :ivar start: physical offset of the first row that is removed
     """
 

@@ -84,11 +84,13 @@ class RowsAt:
 def take_out(
     table: LandedTable, store: str, gone: RemovedRows, before: Position, after: Position
 ) -> None:
-    """Remove some rows of ``store``.
+    """Remove some rows of ``store`` and set its position, in one commit.
 
-    :param before: the expected position of the table
+    :param before: the expected position of the store in the table
+    :param after: its new position
 
-    Raises :class:`~lakelog_lake.errors.Conflict` if the table has another one.
+    Raises :class:`~lakelog_lake.errors.Conflict` if the table has another position, or was changed
+    meanwhile, and :class:`~lakelog_lake.errors.TableMaintenanceError`.
     """
     if isinstance(table, ParquetRows):
         _from_parquet(table, store, gone, before, after)
@@ -106,7 +108,7 @@ def _check(name: str, found: Position | None, before: Position) -> None:
 def _rest(path: Path, store: str, gone: RemovedRows, known: Mapping[str, Any]) -> pa.Table | None:
     """The remaining rows of a file; ``None`` if no row is removed.
 
-    :param known: columns that the file does not hold
+    :param known: columns that the file does not have
     """
     import pyarrow.compute as pc
     from pyarrow import parquet

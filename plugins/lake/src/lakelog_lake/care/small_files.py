@@ -1,7 +1,7 @@
-"""Merges the small files of recent passes while landing goes on: ``dispatch --compact``.
+"""Merges the small files of recent passes while messages land: ``dispatch --compact``.
 
-It runs between two passes in the dispatcher's process, so only a second dispatcher can conflict
-with it. Its commit changes no position. A kill leaves a file that no version lists.
+A compaction runs between two passes in the dispatcher's process, so only a second dispatcher can
+conflict with it. Its commit changes no position. A kill leaves a file that no version lists.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PeriodicCompaction:
     _left: int = attrs.field(default=attrs.Factory(lambda self: self.passes, True))
 
     def check(self) -> None:
-        """Raise :class:`~lakelog.errors.SettingsError` for a table that this cannot compact."""
+        """Raise :class:`~lakelog.errors.SettingsError` if a table cannot be compacted this way."""
         for each in self.sinks():
             is_folder = isinstance(each, DeltaSink | ParquetSink) and isinstance(each.path, Path)
             if not is_folder:
@@ -121,7 +121,7 @@ def _forgetting(sink: DeltaSink) -> DeltaTable:
 
 
 def _weights(files: Sequence[Added]) -> list[Weight]:
-    """Sizes in log order, made non-increasing so that the merged files are adjacent."""
+    """Weights in log order, raised to be non-increasing, so that merged files are adjacent."""
     least, found = 0, []
     for each in reversed(files):
         least = max(least, each.size_bytes // _UNIT_BYTES)
@@ -166,7 +166,7 @@ def _commit(
 
 
 def _discard_unless_named(sink: DeltaSink, made: Sequence[FileFacts]) -> None:
-    """Remove the new files, unless the failed commit was done after all."""
+    """Remove the new files, unless the commit was done in spite of its error."""
     named = {str(each.path) for each in DeltaRows(sink).actions()}
     for each in made:
         if each.path not in named:

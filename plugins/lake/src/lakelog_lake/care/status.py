@@ -17,14 +17,17 @@ from lakelog_lake.readback.open import all_opened
 class Status:
     """The status of one table.
 
-    :ivar table: its name; :ivar topic: the only one that it is for, or ``None``
+    :ivar table: name of the table
+    :ivar topic: the only topic of the table; ``None`` if it has all topics
+    :ivar log_start: physical offset of the start of the log
     :ivar landed_to: physical offset up to which the store has landed; ``None`` if it never did
     :ivar durable_to: physical offset up to which the log is durable; ``None`` if not known
-    :ivar log_start: physical offset of the start of the log
-    :ivar rows: of all stores; :ivar dead_letters: rows of its table of dead letters
-    :ivar files: data files of the newest version; :ivar bytes: their total size
+    :ivar rows: number of rows of all stores
+    :ivar dead_letters: number of rows of the table of dead letters
+    :ivar files: number of data files of the newest version
+    :ivar bytes: total size of these files
     :ivar versions: number of versions kept
-    :ivar commits: the last ones, oldest first
+    :ivar commits: the last commits, oldest first
     """
 
     table: str
@@ -60,7 +63,7 @@ class Status:
 def statuses(
     path: Path, store: str, to: str, table: str | None, storage: Mapping[str, str]
 ) -> Iterator[Status]:
-    """One status for each table that ``to`` names.
+    """Yield one status for each table of ``to``.
 
     :param store: the identity of the store in the tables
 

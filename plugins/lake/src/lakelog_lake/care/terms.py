@@ -22,7 +22,12 @@ def remove(path: Path) -> bool:
 
 
 def remove_orphans(folder: Path, pattern: str, named: set[Path], before: float) -> int:
-    """Remove files below ``folder`` that are not ``named`` and were last written before a time."""
+    """Remove unreferenced old files below ``folder``; return their number.
+
+    :param pattern: glob pattern of their names
+    :param named: the referenced files, which stay
+    :param before: only files last written before this time, in seconds since 1970
+    """
     count, named = 0, {each.resolve() for each in named}
     for path in folder.rglob(pattern):
         try:
@@ -36,7 +41,12 @@ def remove_orphans(folder: Path, pattern: str, named: set[Path], before: float) 
 
 @attrs.frozen
 class Compacted:
-    """:ivar removed: small files; :ivar made: files with their rows."""
+    """The result of a compaction.
+
+    :ivar removed: number of small files that were merged
+    :ivar made: number of new files with their rows
+    :ivar rows: number of these rows; ``None`` if not known
+    """
 
     removed: int = 0
     made: int = 0
@@ -45,7 +55,11 @@ class Compacted:
 
 @attrs.frozen
 class Expired:
-    """:ivar versions: removed versions of the table; :ivar files: removed files."""
+    """The result of an expiry.
+
+    :ivar versions: number of removed versions of the table
+    :ivar files: number of removed files
+    """
 
     versions: int = 0
     files: int = 0
@@ -55,8 +69,8 @@ class Expired:
 class RetentionTerms:
     """The versions to keep.
 
-    :ivar seconds: a version stays for so long after it was replaced
-    :ivar keep: so many of the newest versions stay in any case
+    :ivar seconds: time for which a version stays after it was replaced
+    :ivar keep: number of newest versions that stay in any case
     """
 
     seconds: int
@@ -64,10 +78,10 @@ class RetentionTerms:
 
     @property
     def cutoff(self) -> float:
-        """In seconds since 1970; versions replaced before are removed."""
+        """Versions replaced before this time, in seconds since 1970, are removed."""
         return time.time() - self.seconds
 
     @property
     def orphans_cutoff(self) -> float:
-        """In seconds since 1970; unreferenced files written before are removed."""
+        """Unreferenced files written before this time, in seconds since 1970, are removed."""
         return time.time() - max(self.seconds, SAFE_SECONDS)

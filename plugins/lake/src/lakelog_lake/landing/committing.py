@@ -1,14 +1,14 @@
 """Commits the files of one pass to one table exactly once.
 
-After a failed commit the table is read again, and its position decides:
+After a failed commit the table is read again, and the next step depends on its position:
 
-- this commit is in the table: done
-- the position is that of the start of this pass: commit the same files again, on the new version
-- the position is another one: another dispatcher landed the range, so these files are discarded
+- it is the position of this commit: the commit was done
+- it is the position at the start of this pass: commit the same files again, on the new version
+- it is any other position: another dispatcher landed the range, so these files are discarded
 
-Many dispatchers of different stores that commit to one table at once would mostly conflict: each
-try writes metadata that is then discarded. :class:`CommitTurns` lets those of one machine commit
-one after another.
+If many dispatchers of different stores commit to one table concurrently, most tries conflict, and
+each writes metadata that is then discarded. :class:`CommitTurns` makes the dispatchers of one
+machine commit one after another.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TRIES_AFTER_ERRORS: Final = 5
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 2.0
 _TURN_SECONDS: Final = 0.03
-"""Mean pause between two looks at the lock of :class:`CommitTurns`."""
+"""Mean pause between two attempts to take the lock of :class:`CommitTurns`."""
 
 
 def _nothing(_: str) -> None:
@@ -46,9 +46,9 @@ def _nothing(_: str) -> None:
 
 @attrs.frozen
 class CommitTurns:
-    """A lock on a file; the system releases it when the process that holds it ends.
+    """A lock on a file; the system releases the lock when the process that holds it ends.
 
-    :ivar on_wait: called again and again while another process has its turn
+    :ivar on_wait: called repeatedly while another process holds the lock
     """
 
     path: Path
@@ -56,7 +56,7 @@ class CommitTurns:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Wait for a turn, and have it; raises ``OSError`` if the file cannot be opened."""
+        """Hold the lock during the block; raises ``OSError`` if the file cannot be opened."""
         with self.path.open("ab") as file:
             while not _is_locked(file):
                 self.on_wait("waits for its turn")
@@ -80,10 +80,13 @@ def commit(
     position: Position,
     turns: CommitTurns | None = None,
 ) -> bool:
-    """Commit, and return whether this commit (and not another dispatcher's) landed the range.
+    """Commit; return whether this commit, and not another dispatcher's, landed the range.
 
-    :param turns: if given, the table is read again before the first try, as others have committed
-        since ``head`` was read
+    :param head: the version of the table on which the pass began
+    :param store: the identity of the store
+    :param position: the new position of the store
+    :param turns: if given, the table is read again before the first try, as other dispatchers may
+        have committed since ``head`` was read
 
     Raises :class:`~lakelog_lake.errors.TooManyConflicts` and
     :class:`~lakelog_lake.errors.Unreachable`.
@@ -103,14 +106,14 @@ def commit(
 def _tried(
     sink: Sink, head: Head, store: str, files: Sequence[FileFacts], position: Position
 ) -> bool:
-    """Try as often as it makes sense; see :func:`commit`."""
+    """Repeat the commit up to the limits of this module; see :func:`commit`."""
     began, refused = _mark(head), 0
     pause = _FIRST_PAUSE_SECONDS
     failure: Exception | None = None
     for _ in range(_TRIES):
         try:
             sink.commit(head, store, files, position)
-        except Exception as error:  # noqa: BLE001  # the table says whether the commit is in it
+        except Exception as error:  # noqa: BLE001  # the table's position shows the outcome
             failure = error
             refused += not isinstance(error, Conflict)
         else:

@@ -1,13 +1,15 @@
 """Lands a store in its tables, pass by pass: read positions, cut a range, write files, commit.
 
-A pass begins by reading the positions of all tables and checking that the log still holds the
-records that they name. Its range starts at the smallest position; tasks leave out the rows that a
-table already has. So each table lands exactly once by its own position, independently of the
-others. Between passes only the ends of ranges without rows for a table are kept in memory.
+A pass begins by reading the positions of all tables, and by checking that the log still has the
+last record of each position. Its range starts at the smallest position; tasks leave out the rows
+that a table already has. So each table gets each row exactly once by its own position,
+independently of the others. Between passes only the ends of ranges without rows for a table are
+kept in memory.
 
-While a pass commits, a thread already writes the next one. It is used only if the positions of the
-tables afterwards equal its start; otherwise its files are removed and written again. The result is
-the same as without this read-ahead, and a kill leaves files that no table version names.
+While a pass commits, a thread already writes the files of the next pass. They are used only if the
+positions of the tables after the commit equal the start of that pass; otherwise they are removed
+and written again. The result is the same as without this read-ahead. A kill leaves files that no
+version of a table lists.
 """
 
 from __future__ import annotations
@@ -59,14 +61,15 @@ class LandingSource:
 class Landed:
     """The result of a pass.
 
-    :ivar start: of its range, in bytes of the log
-    :ivar end: of its range, exclusive
-    :ivar won: whether this pass landed the range in every table, and not another dispatcher
+    :ivar start: start of its range, a physical offset in bytes
+    :ivar end: end of its range, exclusive
+    :ivar won: false if another dispatcher landed the range in each table that was to be committed
     :ivar rows: rows added to all tables, dead letters included. Rows that another dispatcher landed
-        count only if there are no others
-    :ivar damaged: ranges of the log, and bodies, that were skipped
-    :ivar dead_letters: rows whose bodies do not parse
-    :ivar is_more: whether more is known to wait: in the log, of a topic whose table is new, or
+        count only if ``won`` is false
+    :ivar files: number of the files with these rows
+    :ivar damaged: number of damaged ranges of the log, and of bodies, that were skipped
+    :ivar dead_letters: number of rows whose bodies do not parse
+    :ivar is_more: whether further rows are known: in the log, of a topic whose table is new, or
         because another dispatcher committed first
     :ivar commit_seconds: total time of the commits to all tables
     """
@@ -114,9 +117,9 @@ class LandingDispatcher:
         pass
     :ivar max_dead_letters: most dead letters that this object may land; a pass with more lands
         nothing
-    :ivar pin: renewed at the start of each pass, so that retention may delete what has landed
+    :ivar pin: renewed at the start of each pass, so that retention may delete landed messages
     :ivar is_last: whether no pass follows, so that none is written ahead
-    :ivar turns: with other dispatchers of the same tables
+    :ivar turns: the commit lock shared with other dispatchers of the same tables
     """
 
     source: LandingSource
@@ -146,7 +149,7 @@ class LandingDispatcher:
         """Run one pass; return ``None`` if there is nothing to land.
 
         Raises :class:`~lakelog_lake.errors.LandingError`, and errors of the engine and tables.
-        After any error, what was not committed lands in a later pass.
+        After any error, rows that were not committed land in a later pass.
         """
         self._looked_to = None
         begun_ns = time.time_ns()
@@ -233,13 +236,13 @@ class LandingDispatcher:
             self._kept.close()
 
     def finish(self) -> None:
-        """At an orderly end: commit the positions of tables that had no rows."""
+        """End in an orderly way: commit the positions that are only in memory."""
         self.close()
         for each in self.targets.served:
             each.finish(self.source.store)
 
     def give_up(self) -> None:
-        """After an error: remove the pin if nothing of the log has landed yet."""
+        """End after an error: remove the pin if no row of the store has landed yet."""
         self.close()
         pin = self.pin
         if pin is not None and pin.may_go and not self.targets.may_hold(self.source.store):

@@ -1,4 +1,4 @@
-"""Exports a whole store: to a table by the dispatcher's rules, or to one text file."""
+"""Exports a whole store: to a table, by the dispatcher's passes, or to one text file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _SMALL: Final = TaskLimits(8 << 20, 8 << 20)
 def to_table(
     source: LandingSource, spec: TableSpec, engine: Engine, on_landed: Callable[[Landed], None]
 ) -> int:
-    """Land everything; return the number of rows that this call added.
+    """Land all present messages; return the number of rows that this call added.
 
     Raises :class:`~lakelog.errors.SettingsError` if part of a store would be added to an existing
     table, whose position could not describe it.
@@ -116,7 +116,7 @@ def to_file(
 ) -> int:
     """Write one file, which gets its name once it is complete; return the number of its rows.
 
-    A device or a pipe is written to instead: a rename would take its place.
+    A device or a pipe is written directly: a rename would replace it.
 
     :param kind: ``jsonl`` or ``csv``; in a CSV file, lists and maps are written as JSON
     :param on_read: called with the bytes of the log read so far, and their total
@@ -126,7 +126,7 @@ def to_file(
     if to.exists() and not to.is_file():
         with to.open("w", newline="", encoding="utf-8") as file:
             return _lines(kind)(file, _rows(source, on_read))
-    to = Path(os.path.realpath(to))  # of a link, the file
+    to = Path(os.path.realpath(to))  # a rename would replace a symbolic link
     to.parent.mkdir(parents=True, exist_ok=True)
     temporary = to.with_name(f".{to.name}.{uuid4().hex}.tmp")
     try:

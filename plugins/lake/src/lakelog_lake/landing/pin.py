@@ -1,10 +1,10 @@
-"""Maintains the dispatcher's pin: retention keeps what the tables do not have yet.
+"""Maintains the dispatcher's pin, by which retention keeps the messages that have not landed yet.
 
-The pin holds the smallest position of the tables, so it is never ahead of them, and it also holds
-the log while no dispatcher runs. It is not written if the store directory is read-only or never
-belonged to lakelog, as lakelog deletes nothing there. If it cannot be written, a warning is logged
-and landing continues: the older pin keeps more of the log. A dispatcher that fails before anything
-has landed removes a pin that it created, as nobody may ever land what that would keep.
+The pin has the smallest position of the tables, so it is never ahead of them. It also protects the
+log while no dispatcher runs. It is not written if the store directory is read-only or was never
+used by lakelog, as lakelog then deletes no segment. If the pin cannot be written, a warning is
+logged and landing continues: the older pin protects more of the log. A dispatcher that fails before
+any row has landed removes a pin that it created: otherwise the pin might protect the log for ever.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakelog_lake.tables.position import UNCHECKED, Position
 from lakelog_retention import pins
 
 RENEW_MS: Final = 60_000
-"""An unchanged pin is written again after this time, so that it does not expire."""
+"""Interval at which an unchanged pin is written again, so that it does not expire."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _WORD_LENGTH: Final = 40
 _log = logging.getLogger("lakelog")
@@ -43,8 +43,9 @@ class PinWriter:
     """Writes one pin.
 
     :ivar path: the store directory
-    :ivar name: of the pin
-    :ivar destination: the tables, as shown to people
+    :ivar name: name of the pin
+    :ivar destination: description of the tables for users
+    :ivar clock: returns the time in ms since 1970
     """
 
     path: Path
@@ -58,7 +59,7 @@ class PinWriter:
     _is_new: bool = False
 
     def renew(self, position: Position) -> None:
-        """Set the pin to the end of ``position``, which all tables have reached."""
+        """Set the pin to the end of ``position``, the smallest one of the tables."""
         pin = self._pin(position)
         if self._is_news(pin) and self._is_allowed():
             if self._written is None:
@@ -71,7 +72,7 @@ class PinWriter:
 
     @property
     def may_go(self) -> bool:
-        """Whether this object created the pin and it has not been changed by others since."""
+        """Whether this object created the pin, and no other process has changed it since."""
         return self._is_new and self._there() == self._written
 
     def remove(self) -> None:

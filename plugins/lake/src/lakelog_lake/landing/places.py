@@ -53,8 +53,10 @@ class Destination(Protocol):
 class TableLocation:
     """A location of tables of one kind; the name of a table in folders is its path.
 
-    :ivar path: the warehouse for Iceberg; ``None`` where a catalog chooses it
-    :ivar catalog: one that pyiceberg is configured for; ``None`` for the file in the warehouse
+    :ivar kind: ``iceberg``, ``delta`` or ``parquet``
+    :ivar path: for Iceberg the warehouse; ``None`` if the catalog defines it
+    :ivar catalog: name of a catalog in pyiceberg's configuration; ``None`` for the SQLite file in
+        the warehouse
     :ivar storage: options of the object store, or properties of the catalog
     """
 
@@ -155,7 +157,10 @@ class TableLocation:
         return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
 
     def why_not_there(self, name: str) -> str | None:
-        """Why the table ``name`` cannot exist, or ``None``; a catalog is only asked on reading."""
+        """The reason why the table ``name`` cannot exist, or ``None``.
+
+        A configured catalog is not asked here, but when the table is read.
+        """
         from lakelog_lake.sinks.delta import is_there
         from lakelog_lake.sinks.iceberg import CATALOG_FILE
         from lakelog_lake.sinks.parquet import MANIFESTS

@@ -23,15 +23,15 @@ from lakelog_lake.landing.watchdog import WatchdogNotifier
 _log = logging.getLogger("lakelog_lake")
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 _SHARE: Final = 0.2
-"""Most of the time that commits may take."""
+"""Largest share of the time that commits may take."""
 _LOOKED_AT: Final = 8
 Pass = Callable[[], Landed | None]
 
 
 def until_done(one_pass: Pass, stop: Event, on_landed: Callable[[Landed], None]) -> bool:
-    """Land all present messages; return also if the log grows faster than it lands.
+    """Run passes until one finds no messages, or until ``stop`` is set.
 
-    Returns ``True`` if nothing was left, ``False`` if ``stop`` ended the run before that was known.
+    :returns: ``True`` if no message was left, ``False`` if ``stop`` ended the run before
     """
     while not stop.is_set():
         landed = one_pass()
@@ -51,14 +51,14 @@ def until_stopped(
 ) -> None:
     """Land messages as they arrive, until ``stop`` is set.
 
-    Passes begin ``interval_seconds`` apart, so that a trickle of messages does not cause one commit
-    each. A pass begins at once if more messages are known, or after an idle interval. If commits
-    take long, passes begin further apart, see :class:`Spacing`.
+    Passes begin ``interval_seconds`` apart, so that single messages do not cause one commit each. A
+    pass begins at once if further messages are known, or after an idle interval. If commits take
+    long, passes begin further apart, see :class:`Spacing`.
 
     A temporary error does not end the run: ``on_trouble`` is called with the error and with the
     seconds until the next try, which increase each time.
 
-    :param waits: sleeps between passes; by default ``interval_seconds`` where nothing is left
+    :param waits: waits between passes; by default for ``interval_seconds``
     """
     waits, spacing = waits or PollingWaits(stop, interval_seconds), Spacing(interval_seconds)
     pause = interval_seconds
@@ -108,7 +108,7 @@ class LandingWaits(Protocol):
     """Waits between passes; each wait ends early if a stop is requested."""
 
     def sleep(self, seconds: float) -> None:
-        """Sleep so long; return at once if that is 0 or less."""
+        """Sleep for ``seconds``; return at once if that is 0 or less."""
 
     def for_more(self) -> None:
         """Wait until a pass may find new messages."""
@@ -116,7 +116,7 @@ class LandingWaits(Protocol):
 
 @attrs.frozen
 class PollingWaits:
-    """Waits by a fixed interval, without notifications."""
+    """Waits for a fixed interval, without notifications."""
 
     stop: Event
     interval_seconds: float

@@ -31,7 +31,10 @@ def is_lost(error: BaseException) -> bool:
 
 @contextmanager
 def table_errors(table: str) -> Iterator[None]:
-    """Convert errors of the block to :class:`.errors.Unreachable`, except lakelog's own."""
+    """Convert errors of the block to :class:`Unreachable`, except lakelog's own errors.
+
+    Raises :class:`SparkLost` if the connection to the JVM is closed.
+    """
     try:
         yield
     except LakelogError:
@@ -43,7 +46,7 @@ def table_errors(table: str) -> Iterator[None]:
 
 
 def said(error: BaseException) -> str:
-    """The first line of an error's text, preceded by its class unless the system wrote the text."""
+    """The first line of an error's text; its class comes first, except for errors of the system."""
     text = str(error).strip()
     first = (_causes(text) if _CAUSE in text else text.partition("\n")[0])[:_MOST]
     if isinstance(error, OSError) and error.strerror:

@@ -1,7 +1,7 @@
 """One of the tables that passes land in: its state and its position.
 
-The position in the table is authoritative. A table that gets no rows from a pass is not committed
-to each time: the end reached is kept in memory, so that the next pass need not start further back.
+The position in the table is authoritative. A pass without rows for a table does not commit to it:
+the end of the pass is kept in memory instead, so that the next pass can start there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,13 @@ from lakelog_lake.tasks.task import Outlet, TablePart
 
 @attrs.frozen
 class CommitResult:
-    """The result of a range for one table; :ivar won: False if another dispatcher landed it."""
+    """The result of landing a range in one table.
+
+    :ivar start: start of the range, a physical offset in bytes
+    :ivar end: its end, exclusive
+    :ivar won: whether this dispatcher landed the range, and not another one
+    :ivar dead_letters: whether it is a table of dead letters
+    """
 
     start: int
     end: int
@@ -42,12 +48,12 @@ class CommitResult:
 class Target:
     """A table, and the rows that go to it.
 
-    :ivar sink: prepared
-    :ivar topics: only these; all if ``None``
+    :ivar sink: the prepared sink of the table
+    :ivar topics: the topics of the table; ``None`` for all
     :ivar parsers: body parsers by topic; bodies that do not parse go to ``dead_letters``
-    :ivar idle_bytes: up to so many bytes of the log without rows are kept in memory, not committed
-    :ivar compression: of its data files
-    :ivar start: records before this physical offset are in the table, or are none of its rows
+    :ivar idle_bytes: a position is committed without rows only after this many bytes of the log
+    :ivar compression: compression of its data files
+    :ivar start: all rows of the table before this physical offset have landed
     """
 
     sink: Sink
@@ -102,7 +108,7 @@ class Target:
 
     @property
     def landed(self) -> Position:
-        """The position at the last :meth:`look`; everything behind its end has yet to land."""
+        """The position at the last :meth:`look`; no record behind its end has landed."""
         position = None if self._head is None else self._head.position
         return Position(self.start, self.start) if position is None else position
 
@@ -137,7 +143,10 @@ class Target:
         parts: Sequence[TablePart],
         turns: CommitTurns | None = None,
     ) -> CommitResult | None:
-        """Commit what was written up to ``end``; return ``None`` if the table was not changed."""
+        """Commit the files written up to ``end``; return ``None`` if the table was not changed.
+
+        Raises as :func:`.committing.commit`.
+        """
         if self._head is None or end <= self.start:
             return None
         position = self._next(end, last, parts)

@@ -1,10 +1,10 @@
 """All tables that passes land in: one, with or without dead letters, or one for each topic.
 
-The table of a topic is created when a pass meets a record of the topic, before anything of that
-pass is committed; it gets rows from the next pass on. It starts at the topic's first record, which
-its consume queues name. If they do not, or begin behind the record that was met, or if nothing has
-landed in any table yet, it starts at the first record of the log. So a kill between these steps
-loses nothing.
+The table of a topic is created when a pass finds the first record of the topic, before the commits
+of that pass. It gets rows from the next pass on. It starts at the topic's first record, as found in
+the topic's ConsumeQueues. It starts at the first record of the log instead if there are no such
+queues, if they begin behind the record that was found, or if no table has any row yet. So a kill
+between these steps loses no row.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class TopicTables(Protocol):
 
 
 class Targets:
-    """The tables of a dispatcher; see the module."""
+    """The tables of a dispatcher; see the module's docstring."""
 
     def __init__(self, fixed: Iterable[Target] = (), tables: TopicTables | None = None) -> None:
-        """Start with ``fixed``; those of ``tables`` are added when they are found or needed."""
+        """Start with the tables ``fixed``; tables of topics are added when found or needed."""
         self._targets = list(fixed)
         self._tables = tables
         self._of_topics: set[str] = set()
@@ -50,8 +50,8 @@ class Targets:
     def served(self) -> list[Target]:
         """All tables, each table of dead letters before the table it belongs to.
 
-        A table without a position starts at that of the table it belongs to, so its first position
-        must be committed before the other one moves.
+        A table of dead letters without a position starts at the position of its main table. So its
+        first position must be committed before the main table's position moves.
         """
         dead = [each.dead_letters for each in self._targets if each.dead_letters is not None]
         return [*dead, *self._targets]
@@ -69,7 +69,8 @@ class Targets:
         """The start of each table after a pass up to ``at``, in the order of :meth:`outlets`.
 
         A task for a range from ``at`` on writes the same rows before and after the commit of that
-        pass: rows that a table has behind ``at`` are left out, and nothing before ``at`` is read.
+        pass: rows behind ``at`` that a table already has are left out, and no record before ``at``
+        is read.
         """
         return [(each, max(each.start, at)) for each in self.served]
 
@@ -94,7 +95,7 @@ class Targets:
         return any(each.has_landed(identity) for each in self._targets)
 
     def may_hold(self, identity: str) -> bool:
-        """Whether any table has a position of the store; True as well if one cannot be read."""
+        """Whether a table has a position of the store; also true if a table cannot be read."""
         try:
             return any(each.newest(identity).position is not None for each in self.served)
         except Exception:  # noqa: BLE001  # called after an error, which must not be hidden
@@ -115,7 +116,7 @@ class Targets:
         return min((each.start for each in self.served), default=begun)
 
     def _first(self, asked: _Asked, topics: Iterable[str]) -> int:
-        """The first offset at which a record of ``topics`` may be; of the log if there are none."""
+        """The first physical offset of a record of ``topics``; the log's start if not known."""
         minimum = asked.store.min_offset
         places = [self._first_of(asked, each) for each in topics]
         return max(minimum, min((each or 0 for each in places), default=0))
@@ -156,7 +157,7 @@ class _Asked:
 
     @cached_property
     def first_places(self) -> dict[str, int]:
-        """The physical offset of the first record by topic, where its consume queues contain it."""
+        """The physical offset of each topic's first record, as far as its ConsumeQueues have it."""
         path = self.store.path
         found: dict[str, int | None] = dict.fromkeys(topics_of_batches(path))
         with queue_files(path) as queues:

@@ -1,4 +1,4 @@
-"""Makes the tables that a text such as ``iceberg:/data/lake`` names, and identifies stores."""
+"""Makes the tables for a location such as ``iceberg:/data/lake``, and identifies stores."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sink_for(
     """The sink of the table ``KIND:PATH``.
 
     :param table: for Iceberg, its name in the catalog, ``NAMESPACE.TABLE``
-    :param shape: by default that of all messages
+    :param shape: the table's columns and partitions; the default is for all messages
     :param storage: options of the object store, or properties of the catalog
 
     Raises :class:`~lakelog.errors.SettingsError`.
@@ -60,13 +60,12 @@ class TableSpec:
 
     :ivar to: ``KIND:PATH``; a PATH of folders may contain ``{topic}``
     :ivar table: for Iceberg, ``NAMESPACE.TABLE``, which may contain ``{topic}``
-    :ivar parsers: body parsers by topic; :data:`.task.ANY_TOPIC` for all others
+    :ivar parsers: body parsers by topic; :data:`ANY_TOPIC` for all other topics
     :ivar dead_letters: the table of bodies that do not parse, if not the default
     :ivar storage: options of the object store, or properties of the catalog
-    :ivar compression: of data files
-    :ivar history: how much history the tables keep, see
-    :mod:`~lakelog_lake.tables.history_setting`; by
-        default each table's own setting
+    :ivar compression: compression of data files
+    :ivar history: the history that the tables keep, see
+        :mod:`~lakelog_lake.tables.history_setting`; ``None`` leaves each table's own setting
     """
 
     to: str
@@ -86,7 +85,7 @@ class TableSpec:
 def targets_for(spec: TableSpec, place: Destination | None = None) -> Targets:
     """Create the tables that do not exist; raises :class:`~lakelog.errors.SettingsError`.
 
-    :param place: their location, if it is not that of the spec
+    :param place: the location of the tables; ``None`` for that of ``spec``
     """
     place = place or TableLocation.of(spec.to, spec.storage)
     name = place.table(spec.table)
@@ -127,7 +126,14 @@ def dead_letters_of(place: Destination, name: str, given: str | None) -> str:
 def pin_for(
     path: Path, store: str, spec: TableSpec, given: str | None, place: Destination | None = None
 ) -> PinWriter:
-    """The pin of a dispatcher that lands the store in ``path``; see :func:`.pin.pin_name`."""
+    """The pin of a dispatcher that lands the store in ``path``.
+
+    :param store: the identity of the store in the tables
+    :param given: the pin's name; ``None`` derives one, see :func:`pin_name`
+    :param place: the location of the tables; ``None`` for that of ``spec``
+
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
     place = place or TableLocation.of(spec.to, spec.storage)
     table, destination = place.table(spec.table), place.text
     shown = f"{destination} {table}" if place.kind == "iceberg" else destination
@@ -136,7 +142,11 @@ def pin_for(
 
 @attrs.frozen
 class _Tables:
-    """:ivar name: of the table, or a template; :ivar dead: likewise, for its dead letters."""
+    """Finds and makes tables in one location.
+
+    :ivar name: name of the table, or a template with ``{topic}``
+    :ivar dead: the same for its table of dead letters
+    """
 
     place: Destination
     name: str
@@ -144,7 +154,7 @@ class _Tables:
     spec: TableSpec
 
     def topics(self) -> Iterable[str]:
-        """The topics of the tables that store a topic; other tables there are not lakelog's."""
+        """The topics of the tables marked with a topic; other tables there are ignored."""
         with table_errors(self._said(self.name)):
             beside = self.place.beside(self.name)
         yield from topics_beside(self.name, beside, self._marked)

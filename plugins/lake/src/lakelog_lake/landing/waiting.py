@@ -1,7 +1,7 @@
-"""Waits, at almost no cost, until more may land than the last pass found.
+"""Waits, at little cost, until a pass may find messages again.
 
 The owner of an open lakelog store notifies waiting readers when messages become durable. For a
-store that RocketMQ has open, and after a crash, only a pass can find out, so one runs after each
+store that RocketMQ has open, and after a crash, there is no notification, so a pass runs after each
 interval. For a closed store the modification times of its files are checked.
 """
 
@@ -25,10 +25,11 @@ LONGEST_SECONDS: Final = 30.0
 
 @attrs.frozen
 class AppendWaiter:
-    """Waits on behalf of one dispatcher.
+    """Waits for new messages for one dispatcher.
 
+    :ivar kept: the open store
     :ivar durable: the state of the files as of the last pass
-    :ivar looked_to: the end of the log up to which the last pass found nothing to land
+    :ivar looked_to: returns the physical offset up to which the last pass found no messages
     """
 
     kept: CachedStore

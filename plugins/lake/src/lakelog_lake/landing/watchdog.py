@@ -1,8 +1,8 @@
 """Sends systemd's watchdog notifications while landing makes progress.
 
-``WATCHDOG=1`` is sent after each task, each commit and each check that found nothing new. A pass
-of minutes consists of tasks of seconds, so a service manager that gets nothing for longer can
-treat the process as hung.
+``WATCHDOG=1`` is sent after each task, each commit and each check for new messages. A pass of
+minutes consists of tasks of seconds. So a service manager can treat a process without notifications
+for longer as hung.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _BEATS: Final = 3
 
 @attrs.define
 class WatchdogNotifier:
-    """Call it after each step of progress, from any thread."""
+    """Notifies the service manager; to be called after each step of progress, from any thread."""
 
     _manager: Notifier
     _told: float = float("-inf")
 
     @classmethod
     def of_this_process(cls) -> WatchdogNotifier:
-        """For the service manager that the environment names, if any."""
+        """Make the notifier for the service manager of the environment, if any."""
         return cls(Notifier.of(os.environ))
 
     def __call__(self, *_: object) -> None:
@@ -45,7 +45,7 @@ class WatchdogNotifier:
         self()
 
     def say(self, what: str) -> None:
-        """Send a line of status for people."""
+        """Send a status line for users."""
         self._manager.tell(STATUS + what)
 
     def stopping(self) -> None:

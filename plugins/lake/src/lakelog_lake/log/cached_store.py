@@ -1,9 +1,10 @@
 """Keeps the store open between passes as long as its log can only grow.
 
-That holds while the store stays open in the same process, as shown by an unchanged ``abort`` file:
-every open for writing creates it anew, and a log is recovered, cut or replaced only before that. A
-store that no process has open is opened again for each pass, as its files may have been changed by
-hand. Callers use the log of the kept reader only: queues built in memory would grow without bound.
+A log only grows while one process has the store open. An unchanged ``abort`` file shows this: each
+open for writing creates the file anew, and a log is recovered, cut or replaced only before that. A
+store that no process has open is opened again for each pass, as users may have changed its files.
+Callers may read only the log through the kept reader: queues built in memory would grow without
+bound.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Finds the durable end of a log, and caches it until it may have changed.
 
-For a closed store the answer takes a scan of its last segment, which costs as much as landing some
-hundred MiB. It stays durable as long as no segment file was replaced, extended or written to. That
-no record follows it holds only while the store also stays closed: an open creates ``abort``, which
-changes the directory's modification time, even after ``abort`` is removed.
+For a closed store the durable end takes a scan of its last segment, which costs as much as landing
+some hundred MiB. The result stays durable as long as no segment file is replaced, extended or
+written to. It stays the end of the log only as long as the store also stays closed: an open creates
+``abort``, which changes the directory's modification time, even after ``abort`` is removed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DurableEnd:
 
 
 def _closed(folder: Path) -> _State | None:
-    """The time of the last open or close of a closed store; ``None`` if it is open or was just now.
+    """The state of a closed store's folders; ``None`` for an open or just closed store.
 
     A store after a crash does not count as closed.
     """
@@ -77,6 +77,6 @@ def _stated(paths: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
     for path in paths:
         try:
             known = path.stat()
-        except FileNotFoundError:  # deleted meanwhile; the next call sees that
+        except FileNotFoundError:  # deleted meanwhile; the next call returns another state
             continue
         yield path.name, known.st_ino, known.st_size, known.st_mtime_ns

@@ -1,7 +1,7 @@
-"""Finds the readable and durable end of a log, and how far its queue files are complete.
+"""Finds the readable and durable end of a log, and the offset up to which queue files are complete.
 
-The end follows the last record that a queue names, so little of the log is read. Only after a
-crash, or if queues are missing or far behind, the last segment is scanned.
+The search for the end starts at the last record of a ConsumeQueue, so little of the log is read.
+The last segment is scanned only after a crash, or if queues are missing or far behind.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ZEROS: Final = 64 << 10
 
 
 def followed_end(marks: Landmarks, *, is_open: bool) -> int | None:
-    """The end of the last whole record; ``None`` if it is not certain, or too far from any unit.
+    """The end of the last whole record; ``None`` if it is uncertain, or too far from any unit.
 
     :param is_open: whether a process writes the log; then an incomplete record is not an error
     """
@@ -73,10 +73,10 @@ def _read(marks: Landmarks, at: int, length: int) -> bytes:
 
 
 READABLE: Final = "readable"
-"""Reads up to this end return everything readable, durable or not."""
+"""A read up to this end returns all readable records, durable or not."""
 NOT_YET_QUEUED_BYTES: Final = 16 << 20
-"""With an owner, all units this far before the last one are written: they are written in log
-order, and the owner dispatches runs of 4 MiB.
+"""In an open store all units for records this far before the last unit's record are written: units
+are written in log order, in runs of 4 MiB.
 """
 _FLOCK: Final = Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
@@ -92,7 +92,7 @@ def readable_end(marks: Landmarks) -> int:
 
 
 def _searched_end(marks: Landmarks) -> int:
-    """After a crash whole records may follow damaged ones, so all present bytes are read."""
+    """The end after a crash: whole records may follow damaged ones, so all bytes are read."""
     last, written = marks.last(), marks.last_written()
     if last is None or (written is not None and marks.segment_of(last) < written):
         return marks.store.max_offset
@@ -106,9 +106,10 @@ def _searched_end(marks: Landmarks) -> int:
 
 
 def end_of(marks: Landmarks, until: str | None) -> int:
-    """The end of a read; by default a crash must not take back anything that was returned.
+    """The end of a read, a physical offset; a later crash must not lose a returned record.
 
-    :param until: ``flushed``, ``readable``, or ``None`` for the former where that is known
+    :param until: ``flushed``, ``readable``, or ``None`` for ``flushed`` if the durable end is known
+        and otherwise ``readable``
 
     Raises :class:`~lakelog_lake.errors.DurableEndUnknown` for ``flushed`` if the durable end is not
     known.
@@ -132,9 +133,9 @@ def end_of(marks: Landmarks, until: str | None) -> int:
 
 
 def queued_end(marks: Landmarks, end: int) -> int:
-    """The offset before which every record of a queue has its unit in the queue's file.
+    """The physical offset before which every queued record has its unit in the queue's file.
 
-    After a crash this is ``minimum``: a power cut may lose any unit.
+    After a crash it is 0: a power cut may lose any unit.
     """
     if not (marks.store.path / ABORT_FILE).exists():
         return end

@@ -1,7 +1,7 @@
 """Known starts of records in a log, found without reading the bytes between them.
 
-A segment starts with a record. Inside of segments, consume queues name the starts of records, and
-the record itself is read to verify it: one record per place.
+A segment starts with a record. Inside of segments, units of ConsumeQueues have the starts of
+records. The record at such an offset is read to verify it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MANY: Final = 64
 
 @attrs.define(eq=False)
 class Landmarks:
-    """The known record starts of one log.
+    """The known record starts of one log; offsets are physical offsets in bytes.
 
     :ivar queues: all queues with units
     :ivar starts: the start offset of each segment
@@ -64,7 +64,10 @@ class Landmarks:
             return None
 
     def behind(self, target: int, limit: int, asked: int = FEW) -> int | None:
-        """The first known start of a record from ``target`` on and before ``limit``."""
+        """The first known record start from ``target`` on and before ``limit``, or ``None``.
+
+        :param asked: number of queues to search, longest first
+        """
         found = set()
         for queue in self.longest[:asked]:
             place = queue.place(queue.first_from(target))
@@ -73,7 +76,7 @@ class Landmarks:
         return next((each for each in sorted(found) if self.message(each) is not None), None)
 
     def before(self, target: int, minimum: int) -> int:
-        """The last known start of a record up to ``target``; at least ``minimum``."""
+        """The last known record start up to ``target``; ``minimum`` without one."""
         found = set()
         for queue in self.longest[:MANY]:
             place = queue.place(queue.first_from(target + 1) - 1)
@@ -83,13 +86,13 @@ class Landmarks:
         return max(minimum, self.segment_of(target), next(proved, minimum))
 
     def last(self) -> int | None:
-        """The start of the last record that a queue names."""
+        """The start of the last record with a unit; ``None`` without one."""
         places = (each.place(each.end - 1) for each in self.queues)
         found = sorted({place[0] for place in places if place is not None}, reverse=True)
         return next((each for each in found[:MANY] if self.message(each) is not None), None)
 
     def last_written(self) -> int | None:
-        """The start of the last segment with any data."""
+        """The start of the last segment with any data; ``None`` without one."""
         folder = log_folder(self.store)
         for start in reversed(self.starts):
             with (folder / f"{start:0{SEGMENT_NAME_DIGITS}d}").open("rb") as file:

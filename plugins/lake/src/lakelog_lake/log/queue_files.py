@@ -1,7 +1,7 @@
-"""Reads consume queue files directly, to find starts of records without reading the log.
+"""Reads ConsumeQueue files directly, to find starts of records without reading the log.
 
-They are hints, read without the checks of an open store, which would scan the part of the log that
-queues may lack: the record at each offset verifies them. A unit is
+The units are hints: they are read without the checks of an open store, which would scan the part of
+the log that queues may lack. Callers verify a unit by the record at its offset. A unit is
 ``offset i64 | size i32 | tags i64``, big-endian (RocketMQ's ``ConsumeQueue``).
 """
 
@@ -30,9 +30,10 @@ Raw = NDArray[Any]
 
 @attrs.define(eq=False)
 class QueueFiles:
-    """The files of one queue; units are counted by queue offset.
+    """The files of one queue; units are numbered by queue offset.
 
-    :ivar first: the first unit in a file; :ivar end: behind the last written unit
+    :ivar first: the first unit in the files
+    :ivar end: the number behind the last written unit
     """
 
     queue: Queue
@@ -45,7 +46,7 @@ class QueueFiles:
     _open: dict[int, File] = attrs.field(factory=dict)
 
     def load(self) -> QueueFiles:
-        """Find the end: behind the last unit with a size, in the last file that has one."""
+        """Find ``first`` and ``end``: the end is behind the last unit with a size above 0."""
         self.first = self.end = self._bases[0] // UNIT.itemsize if self._bases else 0
         for number in reversed(range(len(self._bases))):
             low = self._bases[number] // UNIT.itemsize
@@ -110,7 +111,7 @@ class QueueFiles:
 
 
 def real(raw: Raw) -> NDArray[np.bool_]:
-    """Which units name a record; the others are fillers, or were never written."""
+    """Whether each unit has a record; the others are fillers, or were never written."""
     found: NDArray[np.bool_] = (raw["size"] > 0) & ~(
         (raw["size"] == _FILLER_SIZE) & (raw["offset"] == 0)
     )

@@ -1,4 +1,4 @@
-"""Reads one range of the log as a single batch, independent of the windows of the scan."""
+"""Reads one range of the log as a single batch, independently of the windows of the scan."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _log = logging.getLogger("lakelog_lake")
 
 @attrs.define
 class DamagePolicy:
-    """Either skips damage, with a line in the log each time, or ends the task.
+    """Either skips damage and logs it, or ends the task.
 
     :ivar count: number of damaged ranges and bodies skipped
     """

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Chosen:
-    """A condition on queued records.
+    """The condition for a record to become a row.
 
     :ivar system_topics: whether RocketMQ's own topics are included
-    :ivar topics: only these; ``None`` for all
-    :ivar since_ms: stored at this time or later, in ms since 1970
+    :ivar topics: the selected topics; ``None`` for all
+    :ivar since_ms: least store time, in ms since 1970; ``None`` for no limit
     """
 
     system_topics: bool = False
@@ -36,7 +36,7 @@ class Chosen:
     def of(
         cls, topics: Sequence[str] | None, since: datetime | None, *, system_topics: bool = False
     ) -> Chosen:
-        """Build from options; a time without a zone is in UTC."""
+        """Build a condition from options; a time without a zone is in UTC."""
         at = None
         if since is not None:
             aware = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
@@ -49,7 +49,7 @@ class Chosen:
         return self.topics is not None or self.since_ms is not None
 
     def said(self, *, of_one_topic: bool = False) -> str:
-        """Describe the selection, for people and for comparison with another selection.
+        """Describe the selection, for users and for the comparison with another selection.
 
         :param of_one_topic: whether to describe a table of a single chosen topic
         """

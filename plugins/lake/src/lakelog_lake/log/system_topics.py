@@ -1,7 +1,7 @@
-"""Topics of a broker's or a repair's internal use (RocketMQ's ``TopicValidator``).
+"""Topics for internal use of a broker or a repair (RocketMQ's ``TopicValidator``).
 
-Delayed messages wait in them and are stored again under their real topic on delivery, so rows of
-both would duplicate them.
+Delayed messages wait in such topics, and are stored again under their real topic on delivery. So
+rows of both topics would be duplicates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Unpacks bodies to the bytes that were sent; a body that cannot be unpacked stays as stored."""
+"""Decompresses bodies; a body that cannot be decompressed is returned as stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def unpacked(
     batch: RecordBatch, names: Sequence[str]
 ) -> tuple[pa.RecordBatch, Mapping[int, CorruptRecord]]:
-    """The columns ``names``, and by row the errors of bodies that stay packed."""
+    """Return the columns ``names``, and by row the errors of bodies that stay compressed."""
     from lakelog_queues.arrow import to_arrow
 
     try:
@@ -46,7 +46,7 @@ def _packed_for_good(batch: RecordBatch) -> dict[int, CorruptRecord]:
 def _partly_unpacked(
     batch: RecordBatch, names: Sequence[str], packed: Sequence[int]
 ) -> pa.RecordBatch:
-    """The batch in its order, with every body unpacked that can be."""
+    """The columns of the batch in its order, with all bodies decompressed except ``packed``."""
     import pyarrow as pa
 
     from lakelog_queues.arrow import to_arrow

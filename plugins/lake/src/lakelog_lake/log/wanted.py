@@ -1,6 +1,7 @@
-"""The condition of a read: a value that is sent to tasks and computes a mask over records.
+"""The condition of a read: it is sent to tasks, and computes a mask over records.
 
-Conditions are checked on the records themselves, whichever queue or index was used to find them.
+The condition is always checked on the records themselves, also if a queue or index was used to find
+them.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ ALL: Final = NumberSpan()
 
 @attrs.frozen
 class RecordCondition:
-    """A conjunction of conditions on records; those not given hold always.
+    """A conjunction of conditions on records; a condition that is not given always holds.
 
     :ivar topics: the topic is one of them
     :ivar queue_ids: the queue id is one of them

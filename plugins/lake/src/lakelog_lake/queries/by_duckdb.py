@@ -46,7 +46,8 @@ def answers(
 
     read = ReadOptions.of({**options, "path": str(store)})
     with duckdb.connect() as connection:
-        connection.execute("SET python_enable_replacements = false")  # see _CONFIG
+        # Names in statements must not refer to Python variables.
+        connection.execute("SET python_enable_replacements = false")
         connection.execute("SET TimeZone = 'UTC'")  # as Spark's sessions here have it
         for statement in statements:
             messages = Messages(read)
@@ -82,7 +83,7 @@ def _next(reader: Any) -> Any:
 
 @contextmanager
 def _told(messages: Messages) -> Iterator[None]:
-    """Raise the error that ended a scan, or :class:`.StatementRefused` or :class:`.QueryFailed`."""
+    """Raise the error that ended a scan, or :class:`StatementRefused` or :class:`QueryFailed`."""
     import duckdb
     import pyarrow as pa
 

@@ -1,8 +1,8 @@
 """The messages of a store as an Arrow data set, which can be scanned repeatedly.
 
 DuckDB accepts any subclass of :class:`pyarrow.dataset.Dataset`, and requests a scanner with the
-columns and the filter of each scan. Arrow's own scanners read ahead in threads, which outlive a
-query that stops early; this one has no threads.
+columns and the filter of each scan. Arrow's own scanners read ahead in threads, which continue
+after a query that stops early. This scanner has no threads.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """The rows selected by ``options``, up to the present end of the log, in each scan.
+    """The rows selected by ``options``, up to the end of the log at creation, for any scan.
 
-    :ivar error: the error that ended a scan; DuckDB passes on only its text
+    :ivar error: the error that ended a scan; DuckDB itself passes on only its text
     """
 
     error: LakelogError | None = None

@@ -28,9 +28,12 @@ MOST: Final = 40
 class TableCommit:
     """One commit.
 
-    :ivar at_ms: its time, in ms since 1970
-    :ivar rows: rows added; :ivar files: data files added; :ivar bytes: their total size
-    :ivar took_ms: its duration, as stored by the writer's next commit; ``None`` until then
+    :ivar at_ms: time of the commit, in ms since 1970
+    :ivar rows: number of added rows
+    :ivar files: number of added data files
+    :ivar bytes: total size of these files
+    :ivar took_ms: duration of the commit, as stored by the writer's next commit; ``None`` until
+        then
     """
 
     at_ms: int
@@ -41,7 +44,7 @@ class TableCommit:
 
 
 def of_iceberg(table: Table) -> list[TableCommit]:
-    """From the summaries of snapshots, oldest first."""
+    """The last commits from the summaries of snapshots, oldest first."""
     snapshots = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms)[-MOST:]
     names = ("added-records", "added-data-files", "added-files-size")
     found = []
@@ -53,7 +56,7 @@ def of_iceberg(table: Table) -> list[TableCommit]:
 
 
 def of_delta(folder: Path) -> list[TableCommit]:
-    """From the log of a local table, as far as it has not been cleaned up."""
+    """The last commits from the log of a local table, as far as it was not cleaned up."""
     paths = sorted(each for each in (folder / "_delta_log").glob("*.json") if each.stem.isdigit())
     found = []
     for path in paths[-MOST:]:
@@ -78,7 +81,7 @@ def _of_actions(actions: Iterable[Mapping[str, Any]]) -> tuple[TableCommit, Text
 
 
 def of_parquet(sink: ParquetSink) -> list[TableCommit]:
-    """From the manifests that are kept."""
+    """The last commits from the manifests that are kept."""
     return _with_times(list(_of_manifests(sink)))
 
 
@@ -99,7 +102,7 @@ def _positions(texts: Texts) -> Iterator[Position]:
 
 
 def _with_times(found: Sequence[tuple[TableCommit, Texts]]) -> list[TableCommit]:
-    """Add the duration of each commit, which is found by its number in a later position."""
+    """Add the duration of each commit; a later position has it under the commit's number."""
     said = [list(_positions(texts)) for _, texts in found]
     took = dict(each.took_ms for positions in said for each in positions if each.took_ms)
     commits, before = [], set[int]()

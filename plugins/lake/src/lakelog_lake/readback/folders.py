@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class ParquetRows:
-    """Reads a Parquet table; :ivar sink: the table."""
+    """Reads a Parquet table.
+
+    :ivar sink: the table
+    """
 
     sink: ParquetSink
 
@@ -59,13 +62,13 @@ class ParquetRows:
         return [(str(path), {}) for path in self.sink.paths()]
 
     def size(self) -> TableSize:
-        """From the manifests."""
+        """The size from the manifests."""
         files = self.sink.files()
         rows, size = (sum(int(each[name]) for each in files) for name in ("rows", "size_bytes"))
         return TableSize(rows, len(files), size, self.sink.versions())
 
     def commits(self) -> list[TableCommit]:
-        """From the manifests."""
+        """The last commits from the manifests."""
         return of_parquet(self.sink)
 
 
@@ -73,8 +76,9 @@ class ParquetRows:
 class Added:
     """One file of a Delta table.
 
-    :ivar named: its path in the log; :ivar path: its location
-    :ivar partition: the columns that the file does not hold
+    :ivar named: its path in the log
+    :ivar path: its location
+    :ivar partition: values of the columns that the file does not have
     :ivar begins: its smallest physical offset; ``None`` if the log has no statistics for it
     """
 
@@ -87,7 +91,10 @@ class Added:
 
 @attrs.frozen
 class DeltaRows:
-    """Reads a Delta table; :ivar sink: the table."""
+    """Reads a Delta table.
+
+    :ivar sink: the table
+    """
 
     sink: DeltaSink
 
@@ -122,7 +129,7 @@ class DeltaRows:
         return [(str(each.path), each.partition) for each in self.actions()]
 
     def size(self) -> TableSize:
-        """From the log; files without statistics count as 0 rows."""
+        """The size from the table's log; files without statistics count as 0 rows."""
         import pyarrow as pa
 
         table = self._table()
@@ -132,7 +139,7 @@ class DeltaRows:
         return TableSize(rows, len(actions), size, len(table.history()))
 
     def commits(self) -> list[TableCommit]:
-        """From the log of a local table; none for an object store."""
+        """The last commits from the log of a local table; none for an object store."""
         return of_delta(self.sink.path) if isinstance(self.sink.path, Path) else []
 
     def actions(self) -> list[Added]:
@@ -176,7 +183,10 @@ def _found(folder: Path, path: str) -> Path:
 
 
 def _scanned(rows: Any, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Filter here and not in the data set, which treats a column without statistics as empty."""
+    """Yield the rows of ``store``.
+
+    They are filtered here: the data set treats a column without statistics as empty.
+    """
     import pyarrow.compute as pc
 
     if not set(columns) <= set(rows.schema.names):

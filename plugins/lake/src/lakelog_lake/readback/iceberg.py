@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class IcebergRows:
-    """Reads an Iceberg table; :ivar sink: the table."""
+    """Reads an Iceberg table.
+
+    :ivar sink: the table
+    """
 
     sink: IcebergSink
 
@@ -49,7 +52,7 @@ class IcebergRows:
                 yield batch.slice(at, BATCH_ROWS)
 
     def data_files(self) -> list[DataFile]:
-        """All files, with all columns; raises :class:`.NeedsEngine` if there are delete files."""
+        """All files, with all columns; raises :class:`NeedsEngine` if there are delete files."""
         tasks = list(self.table().scan().plan_files())
         if any(each.delete_files for each in tasks):
             raise NeedsEngine(
@@ -58,7 +61,7 @@ class IcebergRows:
         return [(each.file.file_path, {}) for each in tasks]
 
     def size(self) -> TableSize:
-        """From the summary of the newest snapshot."""
+        """The size from the summary of the newest snapshot."""
         table = self.table()
         snapshot = table.current_snapshot()
         said = None if snapshot is None else snapshot.summary
@@ -69,7 +72,7 @@ class IcebergRows:
         return TableSize(rows, files, size, len(table.metadata.snapshots))
 
     def commits(self) -> list[TableCommit]:
-        """From the snapshots that are kept."""
+        """The last commits from the snapshots that are kept."""
         return of_iceberg(self.table())
 
     def table(self) -> Table:

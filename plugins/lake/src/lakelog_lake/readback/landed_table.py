@@ -26,9 +26,10 @@ DataFile: TypeAlias = "tuple[str, Mapping[str, Any]]"
 class TableSize:
     """The size of a table.
 
-    :ivar rows: of the newest version, including rows that Iceberg delete files remove
-    :ivar files: its data files; :ivar bytes: their total size
-    :ivar versions: kept snapshots of Iceberg, versions of Delta, or manifests of Parquet
+    :ivar rows: number of rows of the newest version, including rows removed by Iceberg delete files
+    :ivar files: number of its data files
+    :ivar bytes: total size of these files
+    :ivar versions: number of kept Iceberg snapshots, Delta versions, or Parquet manifests
     """
 
     rows: int
@@ -45,10 +46,10 @@ class LandedTable(Protocol):
         """The table's name in messages."""
 
     def columns(self) -> Mapping[str, str]:
-        """Types by column name, as the kind of table writes them; raises :class:`NoTable`."""
+        """Types by column name, as the kind of table writes them; raises ``NoTable``."""
 
     def position(self, store: str) -> Position | None:
-        """The position of ``store``."""
+        """The position of ``store``; ``None`` if it never landed here."""
 
     def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Rows of ``store``, or of all stores, in any order."""
@@ -68,9 +69,9 @@ class LandedTable(Protocol):
 
 @attrs.frozen
 class WithDeadLetters:
-    """A table with its dead letters; dead letters are committed before the rows of the main table.
+    """A table with its dead letters, which are committed before the rows of the main table.
 
-    :ivar main: its position counts for both
+    :ivar main: the main table; its position is used for both
     """
 
     main: LandedTable

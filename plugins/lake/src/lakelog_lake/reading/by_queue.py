@@ -1,8 +1,8 @@
-"""Plans reads of single units of queues instead of log ranges, where few records are wanted.
+"""Plans reads of single records by their queue units, instead of log ranges, for few records.
 
-Queue files name the offsets of the records. They are used only for topics that are named and have
-queues, and only as far as the queues are known to be complete. If half of the log or more is
-wanted, one sequential read is faster.
+Queue files have the offsets of the records. They are used only for topics that the condition names
+and that have queues, and only as far as the queues are known to be complete. If a read needs half
+of the log or more, one sequential read is faster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SAMPLE = 64
 _WORTH = 0.5
 _FINEST_BYTES = 4096
 _OF_A_BROKER = "config/topics.json"
-"""A topic that every RocketMQ broker writes when it starts."""
+"""A file that every RocketMQ broker writes at its start."""
 
 
 @attrs.frozen
@@ -60,7 +60,10 @@ class QueueRun:
 def queue_runs(
     marks: Landmarks, part: NumberSpan, wanted: RecordCondition, most_bytes: int
 ) -> list[QueueRun] | None:
-    """Runs of about ``most_bytes`` of wanted records at most; ``None`` to read all of ``part``."""
+    """Plan runs with at most about ``most_bytes`` of records each.
+
+    :returns: ``None`` if ``part`` should be read sequentially instead
+    """
     topics = named_topics(wanted)
     if topics is None or wanted.unqueued or part.low >= part.end:
         return None
@@ -76,11 +79,11 @@ def queue_runs(
 
 
 def queued_from(marks: Landmarks, wanted: RecordCondition) -> int:
-    """The physical offset from which the queues name every record of the named topics.
+    """The physical offset from which on the queues have a unit for each record of the named topics.
 
-    Before the first unit of a topic there may be records of queues that were deleted. The queues of
-    a topic are deleted together, so the smallest first unit of any of them counts. A queue deleted
-    by lakelog continues its offsets; one deleted by a broker starts again at 0.
+    Before the first unit of a topic there may be records of deleted queues. The queues of a topic
+    are deleted together, so the smallest first offset of its queues counts. A queue deleted by
+    lakelog continues its queue offsets; a queue deleted by a broker starts again at 0.
     """
     topics, has_broker = named_topics(wanted) or (), (marks.store.path / _OF_A_BROKER).exists()
     begin: dict[str, int] = {}

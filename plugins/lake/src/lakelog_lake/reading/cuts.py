@@ -19,7 +19,10 @@ Finds = Callable[[int, int], int | None]
 def runs(
     part: NumberSpan, segment_size_bytes: int, most_bytes: int, finds: Finds
 ) -> list[NumberSpan]:
-    """The parts of ``part``; one is longer than asked only if no record start is known inside."""
+    """Split ``part``; a piece exceeds ``most_bytes`` only if no record start is known inside.
+
+    :param finds: finds the first known record start in a range
+    """
     edges = [part.low]
     for target in _targets(part, segment_size_bytes, most_bytes):
         if target % segment_size_bytes == 0:
@@ -57,7 +60,7 @@ def batch_end(
 ) -> int:
     """The end of a batch that starts at ``part.low``; at most ``part.end``.
 
-    A batch always makes progress: neither a record nor a range that no queue names is cut.
+    A batch is never empty: a record, and a range without known record starts, is not cut.
     """
     if part.low >= part.end:
         return part.end

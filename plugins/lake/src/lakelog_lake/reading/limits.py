@@ -1,8 +1,8 @@
 """Limits of single columns derived from a predicate, as an option of a read.
 
-Limits are JSON, such as ``{"topic": ["a", "b"], "queue_offset": [5, null]}``: the values that a
-column may have, or the first number and the exclusive end of a span; times are in ms. Limits may
-admit too many rows, as the caller filters the rows again.
+Limits are JSON, such as ``{"topic": ["a", "b"], "queue_offset": [5, null]}``: the possible values
+of a column, or the first number and the exclusive end of a span. Times are in ms since 1970. Limits
+may admit too many rows, as the caller filters the rows again.
 """
 
 from __future__ import annotations

@@ -136,22 +136,24 @@ class ReadOptions:
     :ivar path: the store directory, absolute
     :ivar archive: URL of a store's folder in an archive, instead of ``path``
     :ivar store_id: value of the column ``store``; by default the store's UUID
-    :ivar wanted: the records
-    :ivar start: start of the read; :ivar end: its end, exclusive
-    :ivar until: ``flushed``: only durable records, which no crash takes back; ``readable``: all
-        readable records; ``None``: ``flushed`` if the durable end is known, else ``readable``. It
-        is not known while RocketMQ has the store open, and after its crash
-    :ivar bodies: whether rows have bodies; :ivar decompress: whether bodies are unpacked
+    :ivar wanted: the condition for records
+    :ivar start: start of the read
+    :ivar end: end of the read, exclusive
+    :ivar until: ``flushed``: only durable records, which no crash can lose; ``readable``: all
+        readable records; ``None``: ``flushed`` if the durable end is known, else ``readable``. The
+        durable end is not known while RocketMQ has the store open, and after a crash of RocketMQ
+    :ivar bodies: whether rows have bodies
+    :ivar decompress: whether bodies are decompressed
     :ivar corrupt: at damage, ``fail`` ends the read, ``skip`` skips it with a log line,
         ``collect`` returns a row with its cause in the column ``error``
     :ivar lost: if messages after the start were deleted, ``fail`` ends the read, ``skip`` starts
         at the first existing record
-    :ivar times_ms: store times of ``start`` and ``end``, used to skip parts of the log. Times of a
-        predicate are not, as its result must not depend on clocks
+    :ivar times_ms: span of the store times of ``start`` and ``end``, used to skip parts of the log.
+        The times of a predicate are not used so, as its result must not depend on clocks
     :ivar max_partition_bytes: bytes of the log that one task reads
     :ivar max_bytes_per_batch: bytes of the log per batch of a streaming query, if bounded
     :ivar max_rows_per_batch: records per batch, if bounded
-    :ivar trigger: the kind of trigger of the query, see :mod:`.streaming`
+    :ivar trigger: the kind of trigger of the query, see :mod:`lakelog_spark.source.streaming`
     """
 
     path: Path

@@ -1,7 +1,7 @@
-"""Plans a read: ranges of the log between known places, for single tasks; scans nothing.
+"""Plans a read, without a scan: splits it into ranges of the log, one for each task.
 
-A record belongs to exactly one range: the one in which it starts. Where few records are wanted, a
-range lists units of queues, and the task reads only their records.
+A record belongs to exactly one range: the range in which it starts. For a read of few records, a
+range lists units of queues, and the task reads only the records of these units.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def rows_in(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted records of ``part`` from an open store.
 
-    :param columns: only these; by default all columns of the options
+    :param columns: the columns of the rows; by default all columns of the options
     """
     from lakelog_lake.reading.tables import Tables, joined
 

@@ -1,7 +1,7 @@
 """Finds the part of a log with the records of a time span, from the headers of a few records.
 
-Store times increase with the log, except slightly where a clock was set back, so a minute is
-added on both sides; the records themselves are compared exactly.
+Store times increase along the log, except where a clock was set back. So a minute is added on both
+sides; the times of the records themselves are compared exactly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def part_of_times(
 
 
 def _edge(marks: Landmarks, part: NumberSpan, time_ms: int) -> tuple[int, int]:
-    """A record older than ``time_ms``, and the first known one behind it that is not older."""
+    """Offsets of a known record older than ``time_ms``, and of the next one that is not older."""
     starts = [part.low, *(each for each in marks.starts if part.low < each < part.end)]
 
     def is_older(offset: int) -> bool | None:
@@ -47,7 +47,7 @@ def _edge(marks: Landmarks, part: NumberSpan, time_ms: int) -> tuple[int, int]:
 def _edge_in(
     queue: QueueFiles, part: NumberSpan, is_older: Callable[[int], bool | None]
 ) -> tuple[int, int]:
-    """The same, as exact as one queue allows."""
+    """As :func:`_edge`, among the records of one queue."""
     first = queue.first_from(part.low)
     count = queue.first_from(part.end, first) - first
     low, end = part.low, part.end
@@ -65,9 +65,9 @@ def _edge_in(
 
 
 def _narrow(low: int, high: int, is_older: Callable[[int], bool | None]) -> tuple[int, int]:
-    """The last place that is older, or ``low - 1``; and the first that is not, or ``high``.
+    """The last index that is older, or ``low - 1``; and the first that is not, or ``high``.
 
-    A place that cannot be read ends the search.
+    An index whose record cannot be read ends the search early.
     """
     before, behind = low - 1, high
     while before + 1 < behind:

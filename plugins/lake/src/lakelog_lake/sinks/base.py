@@ -1,8 +1,8 @@
 """The protocol of all kinds of tables, and the common part of tables in folders: Delta and Parquet.
 
-The laws: a commit adds files and positions atomically, including the positions of all other
-stores in the table; it names the version of the table whose position was read, and fails if that
-is no longer the newest; sinks never retry.
+The laws: a commit adds files and the positions of all stores of the table atomically. A commit
+names the version of the table from which the position was read, and fails if that version is no
+longer the newest. A sink never retries.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from lakelog_lake.tables.remote import Folder, Remote
 class Head:
     """One version of a table.
 
-    :ivar position: of one store; ``None`` if that store never landed in the table
-    :ivar version: the sink's own name of the version, passed to a commit
+    :ivar position: the position of one store; ``None`` if that store never landed in the table
+    :ivar version: the sink's own handle of the version, for a commit
     """
 
     position: Position | None
@@ -50,7 +50,7 @@ class Sink(Protocol):
         """Create the table if it does not exist; raise ``TableMismatch`` if it does not fit."""
 
     def head(self, store: str) -> Head:
-        """Read the newest version, past every cache."""
+        """Read the newest version, without any cache."""
 
     def commit(
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
@@ -71,10 +71,13 @@ class Markable(Sink, Protocol):
 
 @runtime_checkable
 class Trimmed(Protocol):
-    """A table whose commits also remove old versions, as its history setting says."""
+    """A table whose commits also remove old versions, according to its history setting."""
 
     def keep(self, history: str) -> None:
-        """Set how much history the table keeps, see :mod:`lakelog_lake.tables.history_setting`."""
+        """Set the history that the table keeps, see :mod:`lakelog_lake.tables.history_setting`.
+
+        Raises :class:`~lakelog.errors.SettingsError`.
+        """
 
 
 DATA: Final = "data"
@@ -85,7 +88,11 @@ _Path = TypeVar("_Path", Path, "Path | Remote")
 
 @attrs.frozen
 class FolderTable(Generic[_Path]):
-    """:ivar path: the table's folder; :ivar shape: the expected columns and partitions."""
+    """A table in a folder.
+
+    :ivar path: the table's folder
+    :ivar shape: the expected columns and partitions
+    """
 
     kind: ClassVar[str]
     path: _Path

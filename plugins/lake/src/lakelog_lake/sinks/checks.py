@@ -16,7 +16,11 @@ KEY: Final = ("store", "topic", "queue_id", "queue_offset", "physical_offset")
 
 @attrs.frozen
 class Kinds:
-    """:ivar types: by column; :ivar required: columns that must not be null."""
+    """The types of a table's columns, as texts of one kind of table.
+
+    :ivar types: types by column name
+    :ivar required: columns that must not be null
+    """
 
     types: Mapping[str, str]
     required: frozenset[str] = frozenset()
@@ -32,7 +36,9 @@ def missing(
 ) -> list[str]:
     """Return the columns to add; raises ``TableMismatch`` if the table cannot take the rows.
 
-    :param grows: whether a column of another type can be changed to, or accepts, our type
+    :param found: the columns of the table
+    :param ours: the columns of the rows
+    :param grows: returns whether a column of another type accepts our type, or can be changed to
     """
     wrong = [
         f"{each} is {found.types[each]}, not {kind}"

@@ -1,10 +1,11 @@
 """A Delta table, written with deltalake, without a JVM.
 
 The positions of all stores are in the ``userMetadata`` of each commit, and so belong to the version
-that the commit makes. Transaction identifiers would not do: they are not restored with a table, and
-expire as its settings say. One of them only marks that a store has landed in the table::
+that the commit makes. Transaction identifiers are not suitable: a restore of the table does not
+restore them, and they expire by the table's settings. One identifier per store only marks that the
+store has landed in the table::
 
-    lakelog/STORE    end of what has landed, in bytes of the log
+    lakelog/STORE    end of the landed range, a physical offset in bytes
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lakelog_lake")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TOPIC: Final = "lakelog.topic"
-"""The property of the table's configuration with its only topic."""
+"""The key of the table's configuration for its only topic."""
 _CHECKPOINTS: Final = "delta.checkpointInterval"
 _CLEANED: Final = {"delta.enableExpiredLogCleanup": "true"}
 _RETENTION: Final = "delta.logRetentionDuration"
@@ -57,7 +58,7 @@ _ENDPOINTS: Final = ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoi
 def remote_folder(uri: str, options: Mapping[str, str]) -> Remote:
     """A folder in an object store.
 
-    :param options: of deltalake; missing ones come from the environment
+    :param options: storage options of deltalake; missing ones come from the environment
     """
     os.environ.setdefault("RUST_LOG", "error")  # no warnings of missing credentials
     root, known = uri.rstrip("/"), dict(options)
@@ -91,7 +92,11 @@ def is_there(path: Folder) -> bool:
 
 @attrs.frozen
 class _Version:
-    """:ivar table: the handle from which positions were read; :ivar known: of all stores."""
+    """One version of the table.
+
+    :ivar table: the handle from which positions were read
+    :ivar known: the positions of all stores
+    """
 
     table: DeltaTable
     known: KnownPositions
@@ -108,7 +113,7 @@ class DeltaSink(FolderTable[Folder]):
 
     @property
     def layout(self) -> Layout:
-        """Without partition columns, whose values are only in the table's log."""
+        """The columns without partition columns, whose values are only in the table's log."""
         import pyarrow as pa
 
         shape = self.shape
@@ -225,7 +230,12 @@ class DeltaSink(FolderTable[Folder]):
         actions: Sequence[AddAction | RemoveAction],
         position: Position,
     ) -> None:
-        """Commit as :meth:`commit` does; :param actions: files to add and to remove."""
+        """As :meth:`commit`, with removals.
+
+        :param actions: files to add and to remove
+
+        Raises :class:`~lakelog_lake.errors.Conflict`.
+        """
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import CommitProperties, Transaction
 

@@ -34,7 +34,7 @@ class DeltaHistory:
     _oldest: int = -1
 
     def commits(self) -> Iterator[PositionedVersion]:
-        """Up to the oldest version that log clean-up has left."""
+        """The commits back to the oldest version that log clean-up has left."""
         told = 0
         for count in _STEPS:
             found = self._table.history(count)
@@ -54,11 +54,11 @@ class DeltaHistory:
         return None
 
     def mark(self, store: str) -> str | None:
-        """Empty if the store has a transaction identifier; a restored table keeps those as well."""
+        """An empty text if the store has a transaction identifier, also in a restored table."""
         return None if self._table.transaction_version(app_of(store)) is None else ""
 
     def last_rows(self) -> Iterator[pa.RecordBatch]:
-        """All rows."""
+        """The columns :data:`LAST_ROWS` of all rows."""
         rows = self._table.to_pyarrow_dataset()
         yield from rows.to_batches(columns=list(LAST_ROWS), fragment_readahead=1)
 

@@ -1,16 +1,16 @@
 """The position of each store in one version of a table, found from the commits that led to it.
 
-Each commit of lakelog has the positions of all stores. Going back from a version, the newest commit
-with positions counts, provided that the commits after it keep all landed rows: appends,
-compactions, deletes. Otherwise, or if expiry has removed the commits before:
+Each commit of lakelog has the positions of all stores. The newest commit with positions counts, if
+all later commits keep the landed rows (appends, compactions, deletes). Otherwise, or if expiry has
+removed the earlier commits:
 
-- the table was restored or cloned: positions follow from its rows, which are those of the commits
-  up to some version
-- commits are missing, and the table has a mark of the store: likewise; a mark with a position
-  counts if its last record is that of the store's last row
-- the table was replaced, or the origin of a store's rows is unknown: an error
+- if the table was restored or cloned, positions are computed from its rows, which are those of the
+  commits up to some version
+- if commits are missing and the table has a mark of the store, the same; a mark with a position
+  counts if its last record is the record of the store's last row
+- if the table was replaced, or the origin of a store's rows is unknown, an error is raised
 
-A store that has been in the table but has no row in it lands again from the beginning.
+A store that once landed in the table, but has no row in it now, lands again from the beginning.
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ class Left(Enum):
 
 @attrs.frozen
 class PositionedVersion:
-    """:ivar texts: the commit's positions, by store; :ivar left: the earlier rows that it keeps."""
+    """One commit to a table.
+
+    :ivar texts: texts of the commit's positions, by store
+    :ivar left: the part of the earlier rows that the commit keeps
+    """
 
     texts: Mapping[str, str]
     left: Left = Left.ALL
@@ -82,7 +86,11 @@ class KnownPositions:
     """The positions of all stores in one version of a table."""
 
     def __init__(self, line: TableHistory, name: str) -> None:
-        """:param name: of the table, for messages."""
+        """Read the commits.
+
+        :param line: the history of the version
+        :param name: name of the table in messages
+        """
         self._line, self._name = line, name
         self._texts: dict[str, str] = {}
         self._before: set[str] = set()

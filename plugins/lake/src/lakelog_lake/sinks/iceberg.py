@@ -6,8 +6,8 @@ position of the landing store as a property of the table, which only marks that 
 landed there.
 
 A commit requires that the branch is still at the snapshot from which the position was read. After a
-conflict, pyiceberg would rebase the append and retry it, and so land a range twice. Emptying its
-list of snapshot producers prevents that (checked with the pinned version).
+conflict, pyiceberg would rebase the append and retry it, which would land a range twice. An empty
+list of snapshot producers prevents that (checked with the pinned version of pyiceberg).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def sqlite_catalog(warehouse: Path) -> Catalog:
     try:
         return SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{place}", **SYNCED)
     except OperationalError as error:
-        # pyiceberg looks for its tables, then creates them: another process can come in between
+        # pyiceberg checks for its tables, then creates them; another process may do so in between
         if "already exists" not in str(error):
             raise
         return SqlCatalog(CATALOG, uri=uri, warehouse=f"file://{place}", **SYNCED)
@@ -99,7 +99,7 @@ class IcebergSink:
 
     @property
     def layout(self) -> Layout:
-        """With the field ids of the table."""
+        """The columns and partitions, with the field ids of the table."""
         return self._layout
 
     def prepare(self) -> None:
@@ -179,7 +179,7 @@ class IcebergSink:
         return Upkeep(self.clock)
 
     def keep(self, history: str) -> None:
-        """Set how much history the table keeps, see :mod:`lakelog_lake.tables.history_setting`."""
+        """Set the history that the table keeps, see :mod:`lakelog_lake.tables.history_setting`."""
         table = self.catalog.load_table(self.table)
         if table.properties.get(HISTORY) != history:
             table.transaction().set_properties({HISTORY: history}).commit_transaction()
@@ -194,7 +194,11 @@ class IcebergSink:
 
 @attrs.frozen
 class _Version:
-    """:ivar table: from which positions were read; :ivar known: of all stores."""
+    """One version of the table.
+
+    :ivar table: the handle from which positions were read
+    :ivar known: the positions of all stores
+    """
 
     table: Table
     known: KnownPositions

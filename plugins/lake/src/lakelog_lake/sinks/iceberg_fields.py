@@ -37,7 +37,7 @@ TOPIC: Final = "lakelog.topic"
 def make(catalog: Catalog, name: str, shape: TableShape, location: str | None = None) -> Table:
     """Create the table ``name`` if it does not exist; tolerates a concurrent creation.
 
-    :param location: of a new table, if the catalog should not choose it
+    :param location: location of a new table; ``None`` leaves it to the catalog
     """
     from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class Snapshot:
     """One snapshot.
 
-    :ivar number: its sequence number; the first is 1
-    :ivar operation: such as ``append``
-    :ivar summary: its properties
+    :ivar number: its sequence number, from 1 on
+    :ivar operation: its operation, such as ``append``
+    :ivar summary: the properties of its summary
     """
 
     number: int
@@ -71,7 +71,7 @@ class IcebergHistory:
     _is_cut: bool = False
 
     def commits(self) -> Iterator[PositionedVersion]:
-        """From the snapshots that have not expired."""
+        """The commits of the snapshots that have not expired, newest first."""
         for each in self._history.ancestors():
             self._is_cut = not each.is_first
             yield PositionedVersion(texts_in(each.summary))
@@ -81,15 +81,15 @@ class IcebergHistory:
         return not self._is_cut
 
     def marks(self) -> Collection[str]:
-        """From the properties of the table."""
+        """The stores with a position among the table's properties."""
         return texts_in(self._history.properties())
 
     def mark(self, store: str) -> str | None:
-        """From the properties of the table: the newest position."""
+        """The newest position of ``store``, from the table's properties."""
         return self._history.properties().get(key(store))
 
     def last_rows(self) -> Iterable[pa.RecordBatch]:
-        """Of the current snapshot."""
+        """The rows of the current snapshot."""
         return self._history.last_rows()
 
     def holds(self, store: str) -> bool:

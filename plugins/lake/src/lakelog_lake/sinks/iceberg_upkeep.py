@@ -1,10 +1,11 @@
 """Keeps the metadata of an Iceberg table small while messages land, as part of each commit.
 
-A pyiceberg commit reads and writes all metadata of the table, including the list of all manifests,
-so its cost would grow with the number of commits. Therefore the same commit expires the oldest
-snapshots, as the table's setting says (:mod:`lakelog_lake.tables.history_setting`), and merges
-manifests of similar size: ten with up to nine files each become one, ten of those again, and so on.
-As both are part of one atomic commit, neither kills nor other writers can interfere.
+A pyiceberg commit reads and writes all metadata of the table, including the list of all manifests.
+So its cost would grow with the number of commits. Therefore the same commit expires the oldest
+snapshots, according to the table's setting (:mod:`lakelog_lake.tables.history_setting`). It also
+merges manifests of similar size: ten with up to nine files each become one, ten of these become one
+again, and so on. Both are part of one atomic commit, so neither a kill nor another writer can leave
+a partial state.
 
 Metadata files of expired snapshots are removed an hour later, so that readers which loaded the
 table before can continue. Files that a killed process left are removed after a day. Data files are
@@ -71,8 +72,8 @@ def expirable(metadata: TableMetadata, keep: int, cutoff: float) -> list[Snapsho
     :param keep: number of newest snapshots that stay
     :param cutoff: seconds since 1970; snapshots replaced later stay
 
-    A snapshot referenced by a tag or branch keeps all later ones: a chain cut anywhere but at its
-    old end would look like a table that was rolled back.
+    A snapshot with a tag or branch also keeps all later snapshots: a chain with a gap would look
+    like a rolled-back table.
     """
     line = line_of(metadata, metadata.current_snapshot_id)
     while keep < len(line) and line[keep - 1].timestamp_ms / 1000 >= cutoff:
@@ -105,7 +106,10 @@ class SteadyTransaction(Transaction):
 
 
 class TieredAppend(_FastAppendFiles):
-    """A fast append that merges older manifests; :ivar named: the manifests of its snapshot."""
+    """A fast append that merges older manifests.
+
+    :ivar named: paths of the manifests of its snapshot
+    """
 
     named: frozenset[str] = frozenset()
 

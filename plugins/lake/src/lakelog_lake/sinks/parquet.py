@@ -1,8 +1,8 @@
-"""A table of Parquet files, with manifests that say which files belong to it.
+"""A table of Parquet files, with manifests that list its files.
 
 ``PATH/data`` has the files, ``PATH/_lakelog`` the manifests: ``N.json`` for each commit, N with 20
-digits, from 0 on. A manifest is written under another name, synced, and then linked to its own
-name, which fails if another writer has made that version already. Its members::
+digits, from 0 on. A manifest is written under a temporary name, synced, and then linked to its
+final name, which fails if another writer has made that version already. Its members::
 
     version    1, of this format
     files      if ``whole``, all files of the table; else those that this commit adds. Each has
@@ -16,7 +16,7 @@ name, which fails if another writer has made that version already. Its members::
 Manifests of older versions lack the last three; their tables have the original columns only.
 
 A data file that the newest version does not list has a hidden name, see
-:mod:`lakelog_lake.tables.visible_files`, so any reader of the folder reads exactly the table.
+:mod:`lakelog_lake.tables.visible_files`. So any reader of the folder reads exactly the table.
 """
 
 from __future__ import annotations
@@ -178,9 +178,12 @@ class ParquetSink(FolderTable[Path]):
     def history(
         self, most: int
     ) -> Iterator[tuple[int, dict[str, str], list[dict[str, Any]], bool]]:
-        """Yield of each recent manifest: ms since 1970, positions, files, whether these are all.
+        """Yield the time in ms since 1970, positions and files of each recent manifest.
 
-        The first one always lists all files, so that the files added by the next can be computed.
+        The last member is whether the files are all files of the table. The first manifest always
+        has all files, so that callers can compute the files added by the next one.
+
+        :param most: largest number of manifests
         """
         newest = self._newest()
         first = max(0, newest - most + 1)

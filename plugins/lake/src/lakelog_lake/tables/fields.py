@@ -32,7 +32,7 @@ def message_columns() -> pa.Schema:
 
 
 def dead_letter_columns() -> pa.Schema:
-    """The same, with the error of the body."""
+    """The columns of a dead letter: those of a message, and the error of its body."""
     import pyarrow as pa
 
     return message_columns().append(pa.field(ERROR, pa.string()))
@@ -41,8 +41,8 @@ def dead_letter_columns() -> pa.Schema:
 def parsed_columns(parsers: Iterable[pa.Schema], *, keep_body: bool) -> pa.Schema:
     """The columns of messages with parsed bodies.
 
-    :param parsers: the fields of each parser; they take the place of ``body``
-    :param keep_body: whether there are also messages without a parser
+    :param parsers: the fields of each parser, which replace ``body``
+    :param keep_body: whether to keep ``body`` as well, for messages without a parser
 
     Raises :class:`~lakelog.errors.SettingsError` for duplicate names.
     """
@@ -83,7 +83,7 @@ class TableShape:
     topic: str | None = None
 
     def stored(self) -> pa.Schema:
-        """The columns, and those that a table without hidden partitions is partitioned by."""
+        """The columns, and the partition columns of a table without hidden partitions."""
         import pyarrow as pa
 
         kinds = {DAY: pa.date32(), HOUR: pa.string()}
@@ -95,10 +95,11 @@ class TableShape:
 class Layout:
     """The content of a data file.
 
-    :ivar columns: in their order
+    :ivar columns: the columns, in their order
     :ivar partition: the partition keys; all rows of a file have the same values
-    :ivar field_ids: of each column by its name in the table, nested ones as ``keys.element``,
-        ``properties.key``, ``properties.value``, ``order.price``; ``None`` if there are none
+    :ivar field_ids: Iceberg's field id of each column by its name in the table, nested columns as
+        ``keys.element``, ``properties.key``, ``properties.value``, ``order.price``; ``None``
+        without field ids
     :ivar is_hidden: whether a file has a hidden name until it is committed
     """
 

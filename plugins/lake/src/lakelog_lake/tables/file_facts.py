@@ -1,4 +1,4 @@
-"""Metadata of a data file that a commit needs; from the writer, so that no file is read again."""
+"""Metadata of a data file for a commit; it comes from the writer, so that no file is read again."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class FileFacts:
     :ivar partition: the values of its partition by the table's keys; days and hours of store time
         count from 1970, in UTC
     :ivar column_sizes: stored bytes of each column
-    :ivar value_counts: of each column
-    :ivar null_counts: of the columns in :data:`BOUNDED`
+    :ivar value_counts: number of values of each column
+    :ivar null_counts: number of nulls of the columns in :data:`BOUNDED`
     :ivar lower: their smallest values; times are microseconds since 1970
     :ivar upper: their largest values
     :ivar row_groups: offset of each in the file

@@ -3,10 +3,10 @@
 ``lakelog.history``, of an Iceberg table's properties or a Delta table's configuration::
 
     100     the newest 100 versions
-    12h     each version for so long after another one took its place; also 7d, 30m, 90s
-    off     all of them: dispatchers remove none
+    12h     each version for this long after it was replaced; also 7d, 30m, 90s
+    off     all versions: dispatchers remove none
 
-Tables created by lakelog have it. Other tables keep all versions until it is set.
+Tables created by lakelog have the setting. Other tables keep all versions until it is set.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _DURATION: Final = re.compile(r"(\d+)([smhdw])")
 
 @attrs.frozen
 class KeptVersions:
-    """The versions that stay besides the newest one.
+    """The versions that a table keeps.
 
-    :ivar versions: so many of the newest ones, in any case
-    :ivar seconds: a version stays for so long after it was replaced
+    :ivar versions: number of newest versions that stay in any case
+    :ivar seconds: time for which a version stays after it was replaced
     """
 
     versions: int = 1
@@ -45,7 +45,7 @@ def kept(text: str | None, key: str = HISTORY) -> KeptVersions | None:
     Raises :class:`~lakelog.errors.SettingsError`.
 
     >>> kept("100"), kept("1h"), kept("off")
-    (Kept(versions=100, seconds=0), Kept(versions=1, seconds=3600), None)
+    (KeptVersions(versions=100, seconds=0), KeptVersions(versions=1, seconds=3600), None)
     """
     said = OFF if text is None else text.strip()
     if said == OFF:

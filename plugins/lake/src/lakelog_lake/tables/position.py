@@ -29,13 +29,13 @@ from lakelog.format.checksum import Fingerprint
 
 PREFIX: Final = "lakelog.position."
 UNCHECKED: Final = 1 << 32
-"""In place of a CRC-32, for positions derived from rows, which do not have it."""
+"""Stands for an unknown CRC-32, in positions that were computed from rows."""
 _VERSION: Final = 2
 _VERSIONS: Final = (1, _VERSION)
 _COMMIT_BITS: Final = 53  # integers that every JSON reader keeps exactly
 
 QueueEnds: TypeAlias = "Mapping[str, Mapping[int, int]]"
-"""By topic and queue id, the offset of the queue's next message."""
+"""The offset of each queue's next message, by topic and queue id."""
 
 
 @attrs.frozen

@@ -1,7 +1,7 @@
 """Files at a URI, in object stores and other file systems, through the libraries of the tables.
 
-A file exists once its stream is closed, which completes multipart uploads. Readers never see files
-whose writer was killed before that; lifecycle rules of the object store remove such parts.
+A file exists once its stream is closed, which completes a multipart upload. If the writer is killed
+before, there is no file for readers; lifecycle rules of the object store remove the uploaded parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class FoundFile:
-    """An existing file; :ivar written: seconds since 1970, if the store provides it."""
+    """An existing file.
+
+    :ivar written: time of its last write, in seconds since 1970, if the store provides it
+    """
 
     uri: str
     written: float | None
@@ -67,7 +70,7 @@ class Remote:
             raise OSError(f"{type(error).__name__}: {error}") from error
 
     def below(self) -> Iterator[FoundFile]:
-        """All files below it."""
+        """All files below this folder."""
         return self.files.below(self.uri)
 
 
@@ -94,7 +97,7 @@ def pairs(options: Mapping[str, Any]) -> Pairs:
 class IcebergFiles:
     """Files through pyiceberg's FileIO.
 
-    :ivar properties: of the table, possibly with credentials from its catalog
+    :ivar properties: the table's FileIO properties, possibly with credentials from its catalog
     """
 
     properties: Pairs = attrs.field(repr=False)  # may contain secrets
@@ -143,7 +146,7 @@ def _all_below(path: str) -> fs.FileSelector:
 class DeltaFiles:
     """Files through deltalake's file system.
 
-    :ivar root: of the table; other files cannot be accessed
+    :ivar root: URI of the table's folder; other files cannot be accessed
     :ivar options: storage options, as for deltalake
     """
 
@@ -187,7 +190,7 @@ def _handler(files: DeltaFiles) -> Any:
 def sync(path: Folder) -> None:
     """Sync a file's bytes, or the names in a folder; does nothing in an object store.
 
-    An object store has made durable what it has acknowledged.
+    An object store acknowledges a write only once it is durable.
     """
     if isinstance(path, Remote):
         return

@@ -18,7 +18,11 @@ FANOUT: Final = 10
 
 @attrs.frozen
 class Weight:
-    """:ivar count: the size class; :ivar bytes: to be rewritten."""
+    """The size of an item.
+
+    :ivar count: the number whose power of ten is the size class
+    :ivar bytes: bytes to rewrite in a merge
+    """
 
     count: int
     bytes: int
@@ -27,7 +31,7 @@ class Weight:
 def mergeable(things: Sequence[Weight], most_bytes: int) -> list[list[int]]:
     """Return groups of indices of items to merge.
 
-    :param most_bytes: more are not written at once
+    :param most_bytes: most bytes of one group
 
     >>> mergeable([Weight(1, 99)] * 11 + [Weight(10, 99)] * 8, 10_000)
     [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]]

@@ -1,10 +1,10 @@
 """Encodes topics as names of tables and folders, and decodes them.
 
 Letters, digits, ``-`` and ``_`` stand for themselves. All other characters, and ambiguous ones, are
-written as ``_xHH_`` with the code point in hexadecimal: ``_`` before an ``x``, both at the
-beginning, and the ``d`` of a final ``dead_letters``, which ends the names of tables of dead
-letters. A name that would be too long is cut and gets a hash of the topic; then only the table's
-own mark has the topic.
+written as ``_xHH_`` with the code point in hexadecimal. Ambiguous are a ``_`` before an ``x``, a
+``_`` or ``-`` at the beginning, and the ``d`` of a final ``dead_letters``, which ends the names of
+tables of dead letters. A name that would be too long is cut and gets a hash of the topic; then only
+the table's own mark has the topic.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _cut(name: str, topic: str) -> str:
 def topics_beside(
     template: str, names: Iterable[str], marked: Callable[[str], str | None]
 ) -> Iterator[str]:
-    """The topics with tables under ``template``; tables of others are left out.
+    """The topics with tables under ``template``; tables that lakelog did not mark are left out.
 
     :param names: the last part of the name of each existing table
     :param marked: returns the topic with which a table, given by its full name, is marked

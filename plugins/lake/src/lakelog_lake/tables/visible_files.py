@@ -1,10 +1,10 @@
 """Keeps exactly the data files of a Parquet table's newest version visible to other readers.
 
-A file is written under a hidden name, which readers of folders ignore, as it begins with ``.`` and
-does not end with ``.parquet``. The manifest is the commit; after it the files get their names, and
-files that a compaction has removed from the version are hidden. After a kill in between, the next
-process does that first. Each process reads the newest version again after renaming, so that the
-last of several concurrent ones leaves the right names.
+A file is written under a hidden name. Readers of folders ignore it, as it begins with ``.`` and
+does not end with ``.parquet``. The manifest is the commit. After the commit the new files get their
+visible names, and files that a compaction removed from the table are hidden. After a kill in
+between, the next process does this first. Each process reads the newest version again after it
+renamed files, so that the last of several concurrent processes leaves the right names.
 """
 
 from __future__ import annotations

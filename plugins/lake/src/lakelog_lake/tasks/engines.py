@@ -30,7 +30,7 @@ class Engine(Protocol):
     """Runs tasks in any order; returns their results in the order of the tasks."""
 
     def __call__(self, tasks: Sequence[Task]) -> Sequence[Written]:
-        """Raises :class:`TaskFailed` if any task fails."""
+        """Run ``tasks``; raises :class:`TaskFailed` if any task fails."""
 
 
 def _not_open(_path: Path) -> None:
@@ -75,7 +75,7 @@ def processes(count: int | None = None, on_done: Callable[[], None] = nothing) -
 
 
 class _Pool:
-    """Processes that are started on demand, and again after one of them was killed.
+    """A pool of processes that is started on demand, and again after one of them was killed.
 
     Tasks run in this process use a store that stays open between passes.
     """
@@ -114,7 +114,10 @@ class _Pool:
             raise
 
     def run(self, tasks: Sequence[Task], on_done: Callable[[], None]) -> list[Written | Failed]:
-        """Raises :class:`.WorkerLost`."""
+        """Run tasks in the pool; return results and errors in the order of the tasks.
+
+        Raises :class:`.WorkerLost` if a process ended.
+        """
         if self._running is None:
             self._running = pool(self._count)
         try:
@@ -140,7 +143,7 @@ def pool(count: int | None = None) -> ProcessPoolExecutor:
 
 
 def _follow_parent() -> None:
-    """In a worker: end with the parent process, and leave signals to it."""
+    """Prepare a worker: it ends with its parent process, and ignores SIGINT and SIGTERM."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 class FilePlacement:
     """The location and form of data files.
 
-    :ivar schema: of each file
-    :ivar prefix: of their names
+    :ivar folder: folder of the files
+    :ivar schema: schema of each file
+    :ivar store: the value of the column ``store``
+    :ivar prefix: prefix of the files' names
     :ivar file_bytes: a file of this size is closed, and another one started
     :ivar is_hidden: whether names are hidden
-    :ivar compression: of the files; ``auto`` is decided for each
+    :ivar compression: compression of the files; ``auto`` is decided for each file
     """
 
     folder: Folder

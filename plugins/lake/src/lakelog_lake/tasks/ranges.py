@@ -32,12 +32,12 @@ _MOST_LONGER: Final = 8
 
 @attrs.frozen
 class TaskLimits:
-    """The most to land at once, in bytes of the log; a single record may be larger.
+    """Limits of passes and tasks, in bytes of the log; a single record may be larger.
 
-    :ivar pass_bytes: in one commit
-    :ivar task_bytes: in one task, which holds them in memory
+    :ivar pass_bytes: most bytes of one pass
+    :ivar task_bytes: most bytes of one task, which has them in memory
     :ivar file_bytes: approximate largest size of a data file
-    :ivar at_once: number of concurrent tasks, for which ranges of equal size are cut
+    :ivar at_once: number of concurrent tasks; a pass is cut into ranges of equal size for them
     """
 
     pass_bytes: int = 512 << 20
@@ -48,7 +48,7 @@ class TaskLimits:
     def cuts(self, size: int) -> list[int]:
         """Approximate ends of the parts of a pass over ``size`` bytes, from its start.
 
-        >>> Bounds(task_bytes=100, at_once=2).cuts(210)
+        >>> TaskLimits(task_bytes=100, at_once=2).cuts(210)
         [52, 105, 157, 210]
         """
         count = -(-size // self.task_bytes)
@@ -82,7 +82,7 @@ def _first_before(store: lakelog.Store, offset: int) -> int:
 
 
 def _check(store: lakelog.Store, last: Fingerprint, end: int, table: str) -> None:
-    """Require exactly that record in the log, unless retention has deleted it."""
+    """Raise :class:`WrongLog` unless the log has the record ``last``, or retention deleted it."""
     if _first_before(store, last.offset) > last.offset:
         return
     behind = last.offset + last.size
@@ -118,7 +118,7 @@ def next_spans(
 ) -> list[LogSpan]:
     """The durable ranges from ``start`` on, cut between records, one per task.
 
-    Where the durable end is not known, the bytes read are synced first.
+    If the durable end is not known, the bytes of these ranges are synced here.
 
     :param durable: the cached durable end
     """
@@ -171,7 +171,7 @@ def _walked(store: lakelog.Store, at: int, target: int, end: int) -> int:
 
 
 def _cut(store: lakelog.Store, start: int, bounds: TaskLimits) -> Iterator[LogSpan]:
-    """Ranges from ``start`` up to the last whole record; what follows may be incomplete.
+    """Ranges from ``start`` up to the last whole record; the bytes behind it may be incomplete.
 
     A blank behind damage does not count: recovery cuts both if no message follows.
     """

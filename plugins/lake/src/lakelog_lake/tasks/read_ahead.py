@@ -1,7 +1,7 @@
-"""A pass that a thread writes while the previous one is committed.
+"""The files of a pass that a thread writes while the previous pass is committed.
 
-No version lists its files yet: the caller either uses them for the pass with the same start, or
-removes them. Both wait until its tasks are done.
+No version of a table lists these files yet. The caller either uses them for the pass with the same
+start, or removes them. Both wait until the tasks are done.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _NAME: Final = "lakelog-landing-ahead"
 class ReadAhead:
     """One pass written ahead.
 
-    :ivar spans: the ranges of the log that it lands
-    :ivar _starts: the positions of the tables that it assumes
+    :ivar spans: the ranges of the log of this pass
+    :ivar _starts: the tables with the start offsets that the pass assumes
     """
 
     spans: Sequence[LogSpan]

@@ -60,7 +60,7 @@ class Reader:
     def columns(self, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """Yield the rows in steps; bodies that cannot be unpacked are returned as stored.
 
-        Raises :class:`~lakelog_lake.errors.CorruptBody` for those if damage ends a task.
+        Raises :class:`~lakelog_lake.errors.CorruptBody` for such a body if damage is not skipped.
         """
         for part in steps(self.batch, rows, self.step_bytes):
             columns, errors = unpacked(part, _NAMES)

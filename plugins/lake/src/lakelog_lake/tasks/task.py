@@ -43,13 +43,14 @@ ANY_TOPIC: Final = "*"
 class Outlet:
     """The part of a task for one table.
 
-    :ivar number: of the table, in the results
+    :ivar number: number of the table in the results
     :ivar folder: existing folder for the files
-    :ivar from_offset: records before this physical offset have landed there
-    :ivar topics: only these; all if ``None``
-    :ivar parsers: of bodies, by topic
+    :ivar layout: columns and partitions of the files
+    :ivar from_offset: records before this physical offset have landed in the table
+    :ivar topics: the topics of the table; ``None`` for all
+    :ivar parsers: body parsers by topic
     :ivar dead_letters: number of the outlet for bodies that do not parse
-    :ivar compression: of the files
+    :ivar compression: compression of the files
     """
 
     number: int
@@ -88,7 +89,10 @@ class Task:
 
 @attrs.frozen
 class TablePart:
-    """The result of a task for one table; :ivar next_offsets: behind the rows of each queue."""
+    """The result of a task for one table.
+
+    :ivar next_offsets: the queue offset behind the rows of each queue
+    """
 
     files: tuple[FileFacts, ...] = ()
     next_offsets: QueueEnds = attrs.field(factory=dict)
@@ -103,7 +107,7 @@ class TablePart:
 class Written:
     """The result of a task.
 
-    :ivar parts: by the number of the outlet
+    :ivar parts: the result for each table, by the number of its outlet
     :ivar last: the last record of the range, whether or not it became a row
     :ivar damaged: damaged ranges of the log, and bodies, that were skipped
     :ivar strays: topics with rows but without an outlet, each with its first physical offset
@@ -116,7 +120,7 @@ class Written:
 
 
 def _records(task: Task, store: lakelog.Store | None) -> tuple[RecordBatch | None, DamagePolicy]:
-    """Read the records; if an open store has damage, check again with a newly opened one.
+    """Read the records; if an open store has damage, read again from a newly opened one.
 
     The directory may have been removed or replaced since the store was opened.
     """

@@ -1,6 +1,6 @@
-"""Stores the compared values of rows that arrive in any order, by part of the log, on disk.
+"""Stores the compared values of rows on disk, by part of the log; rows arrive in any order.
 
-A part is :data:`PART_BYTES` of the log. At 56 bytes a row this takes far less than the table, and
+A part is :data:`PART_BYTES` of the log. A row takes 56 bytes, far less than in the table, and
 memory is bounded.
 """
 
@@ -22,7 +22,12 @@ PART_BYTES: Final = 128 << 20
 
 @attrs.define
 class Buckets:
-    """:ivar folder: an empty folder for this object only."""
+    """The compared values by part.
+
+    :ivar folder: an empty folder for this object only
+    :ivar part_bytes: bytes of the log in one part
+    :ivar parts: indexes of the parts with rows
+    """
 
     folder: Path
     part_bytes: int = PART_BYTES

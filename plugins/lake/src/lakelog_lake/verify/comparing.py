@@ -101,7 +101,7 @@ class Comparison:
     def _gaps(self, rows: Facts) -> None:
         """Report queue offsets without a row between two offsets with rows.
 
-        :param rows: in log order; offsets of a removed queue may start again at 0
+        :param rows: rows in log order; offsets of a deleted queue may start again at 0
         """
         ordered = rows[np.argsort(rows["queue"], kind="stable")]
         cuts = np.flatnonzero(np.diff(ordered["queue"])) + 1

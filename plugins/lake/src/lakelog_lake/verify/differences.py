@@ -1,7 +1,7 @@
 """The result of a comparison: ranges of differing rows, and counts for each queue.
 
-Adjacent ranges of one kind are merged, in whatever order they are found; beyond
-:data:`MOST_RANGES` they are only counted.
+Adjacent ranges of one kind are merged, in any order of their discovery. Beyond :data:`MOST_RANGES`
+ranges are only counted.
 """
 
 from __future__ import annotations
@@ -43,8 +43,11 @@ MOST_RANGES: Final = 1000
 class Range:
     """Adjacent rows of one queue with the same kind of difference.
 
-    :ivar first: queue offset of the first row; :ivar last: of the last row
-    :ivar start: physical offset of the first row; :ivar end: of the last row
+    :ivar queue: number of the queue
+    :ivar first: queue offset of the first row
+    :ivar last: queue offset of the last row
+    :ivar start: physical offset of the first row
+    :ivar end: physical offset of the last row
     """
 
     kind: str
@@ -144,7 +147,7 @@ class Differences:
 
 
 def _range(kind: str, run: Any) -> Range:
-    """:param run: adjacent rows of one queue."""
+    """Make the range of ``run``, adjacent rows of one queue."""
     takes = np.maximum(run["takes"], 1)
     return Range(
         kind,

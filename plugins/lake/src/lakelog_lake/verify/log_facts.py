@@ -37,7 +37,10 @@ class _Noted(DamagePolicy):
 
 @attrs.define
 class LogFacts:
-    """:ivar columns: the columns to compare, including the key."""
+    """Reads the compared values of a log's records.
+
+    :ivar columns: the columns to compare, including the key
+    """
 
     chosen: Chosen
     columns: Sequence[str]

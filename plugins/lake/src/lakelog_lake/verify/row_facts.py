@@ -1,4 +1,4 @@
-"""The compared values of a row: 56 bytes, whatever the size of its body."""
+"""The compared values of a row: 56 bytes, for any size of its body."""
 
 from __future__ import annotations
 

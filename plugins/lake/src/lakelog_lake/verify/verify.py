@@ -52,7 +52,12 @@ class VerifyRequest:
 
 @attrs.frozen
 class LogBounds:
-    """:ivar low: start of the log; :ivar end: end of its last whole record."""
+    """The bounds of a log, as physical offsets.
+
+    :ivar low: start of the log
+    :ivar end: end of its last whole record
+    :ivar problem: the reason why it is not the log that landed; ``None`` if it is
+    """
 
     low: int
     end: int
@@ -118,7 +123,7 @@ def _rows(asked: VerifyRequest, columns: Sequence[str]) -> Iterator[pa.RecordBat
 
 
 def bounds_of(store: lakelog.Store, position: Position, table: str) -> LogBounds:
-    """The start and end of the log; checks that it is the log that landed."""
+    """The bounds of the log; ``problem`` is set if it is not the log that landed."""
     low, end = store.min_offset, store.max_offset
     try:
         first_offset(store, position, table, accept_gaps=True)
@@ -169,7 +174,7 @@ def _compare(  # each is one collaborator
 
 
 def _older_parts(comparison: Comparison, buckets: Buckets, before: int | None) -> None:
-    """Compare the parts of which the log has nothing."""
+    """Compare the parts before ``before`` for which the log has no records."""
     for part in sorted(buckets.parts):
         if before is None or part < before:
             comparison.part(np.zeros(0, FACT), buckets.take(part))

@@ -1,8 +1,9 @@
-"""Pins that keep the log for slaves from deletion, up to a limit.
+"""Pins that protect the log from deletion until slaves have received it, up to a limit.
 
-Each slave's address has a pin ``ha-ADDRESS``. It stays when the slave has gone, so that the slave
-finds its place when it comes back; but no pin stays further behind than the limit, so that a slave
-that never comes back does not fill the disk. RocketMQ deletes, and then sends nothing any more.
+Each slave's address has a pin ``ha-ADDRESS``. The pin outlives the connection, so a slave that
+reconnects can continue where it was. No pin stays further behind the end of the log than the limit,
+so a slave that never reconnects cannot fill the disk. RocketMQ has no such pins: it deletes the
+segment, and then sends nothing more to the slave.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from lakelog_retention.pins import Pin, read_pins, write_pin
 
 _PREFIX: Final = "ha-"
 _RENEW_MS: Final = 60_000
-"""A connected slave's pin is renewed this often, for ``maintenance.pin_expires_after_ms``."""
+"""Interval at which a connected slave's pin is renewed, before it expires
+(``maintenance.pin_expires_after_ms``)."""
 
 
 @attrs.frozen
 class SlaveHolds:
     """The pins of one store.
 
-    :ivar limit_bytes: how far behind the end of the log a pin may stay; 0 makes none
+    :ivar path: the store directory
+    :ivar limit_bytes: largest distance of a pin from the end of the log; 0 means no pins
     """
 
     files: FileSystem
@@ -37,10 +40,10 @@ class SlaveHolds:
     def update(self, acked: Mapping[str, int], end: int) -> None:
         """Move the pins.
 
-        A pin is written only if that frees a segment, or if it must be renewed.
+        A pin is written only if it moves to another segment, or if it must be renewed.
 
-        :param acked: the offset that each connected slave has, by its address
-        :param end: end of the log
+        :param acked: the largest physical offset that each connected slave reported, by address
+        :param end: end offset of the bytes that slaves may have
 
         Raises ``OSError``.
         """

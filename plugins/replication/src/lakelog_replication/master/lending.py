@@ -1,15 +1,16 @@
 """Lends the connections to the threads of puts that wait for copies one by one.
 
-Such a put would wake the thread of the connections twice, and be woken by it; each change of
-threads costs as much as the rest of the put. So that thread lends the connections: the putting
-thread sends its bytes, and takes the reports until enough slaves have them. The thread only looks
-after the connections while no put does, and takes them back once anything else is to be done: a
-second put waits meanwhile, another process moves the log, a socket takes no more bytes.
+Without lending, such a put wakes the thread of the connections twice and is woken once by it. Each
+thread switch costs as much as the rest of the put. So the thread of the connections lends them: the
+putting thread sends its bytes itself, and reads reports until enough slaves have the bytes. The
+thread of the connections serves them only while no put does. It takes them back when the putting
+thread alone cannot do all the work: a second put waits, another process appends to the log, or a
+socket takes no more bytes.
 
-A putting thread may be the main one, whose signal handlers may raise anywhere. The connections are
-not left in between (:mod:`.link`). A put of a handler that has interrupted their use waits for the
-thread of the connections in vain, which cannot use them before the handler returns: it gets
-``FLUSH_SLAVE_TIMEOUT``.
+A putting thread may be the main thread, where a signal handler may raise anywhere. The state of a
+connection stays consistent then (:mod:`.link`). A handler may itself put while it interrupts a use
+of the connections. That put gets ``FLUSH_SLAVE_TIMEOUT``: the thread of the connections cannot use
+them before the handler returns.
 """
 
 from __future__ import annotations
@@ -25,34 +26,34 @@ from typing import Final, Protocol
 from lakelog.interfaces import CopyProgress
 
 LENT_SECONDS: Final = 0.005
-"""The pause between two looks at connections that are lent."""
+"""Interval at which the thread of the connections checks them while they are lent."""
 _REST_SECONDS: Final = 1.0
-"""Time without a put after which they are taken back."""
+"""Time without a put after which the connections are taken back."""
 _SLOW_SECONDS: Final = 0.02
-"""They are taken back from a put that waits for longer."""
+"""The connections are taken back from a put that waits for longer."""
 _NAP_SECONDS: Final = 0.05
 _LONE_PUTS: Final = 8
-"""They are lent after so many puts that waited one by one."""
+"""Number of consecutive puts that waited alone, after which the connections are lent."""
 
 
 class Lendable(Protocol):
-    """The connections."""
+    """The connections that :class:`Lending` lends."""
 
     def may_be_lent(self) -> bool:
-        """Whether the threads of puts can do all that is to be done."""
+        """Whether the putting threads alone can do all the work of the connections."""
 
     def has_more(self) -> bool:
-        """Whether there are bytes that were not sent."""
+        """Whether the log has bytes that were not sent."""
 
     def send(self) -> object:
-        """Send them, as far as the sockets take them."""
+        """Send the bytes that were not sent, as far as the sockets take them."""
 
     def take_reports(self, descriptors: Set[int]) -> None:
-        """Take the reports that came by the sockets with these descriptors."""
+        """Read the reports that the sockets with these descriptors received."""
 
 
 class Lending:
-    """Who uses the connections; thread-safe.
+    """Decides which thread uses the connections; thread-safe.
 
     :ivar is_lent: whether a put that waits may call :meth:`drive`
     :ivar duty: held by the thread that uses the connections
@@ -68,7 +69,7 @@ class Lending:
         self._connections = connections
         self._wake = wake
         self._driving = RLock()
-        self._has_duty: Callable[[], bool] = self.duty._is_owned  # type: ignore[attr-defined]  # threading.Condition asks it, too: nothing public knows the holder
+        self._has_duty: Callable[[], bool] = self.duty._is_owned  # type: ignore[attr-defined]  # threading.Condition calls it, too; no public method returns the holder
         self._drives: Callable[[], bool] = self._driving._is_owned  # type: ignore[attr-defined]  # as above
         self._lone_puts = 0
         self._driven_s = 0.0
@@ -80,11 +81,11 @@ class Lending:
     # --- the thread of the connections ---
 
     def add(self, descriptor: int) -> None:
-        """Take reports from one more socket, until it is closed."""
+        """Poll one more socket for reports, until it is closed."""
         self._reports.register(descriptor, select.EPOLLIN)
 
     def lend(self) -> None:
-        """Lend the connections if puts wait one by one, and nothing else is to be done."""
+        """Lend the connections if puts wait one by one, and the connections have no other work."""
         if self._lone_puts < _LONE_PUTS or not self._connections.may_be_lent():
             return
         with suppress(BlockingIOError):
@@ -94,19 +95,22 @@ class Lending:
             self.take_back()
 
     def take_back(self) -> None:
-        """Lend no more; wake the putting thread, which shall not miss a report."""
+        """End the loan; wake the putting thread, so that it does not miss a report."""
         self.is_lent = False
         os.eventfd_write(self._recall, 1)
 
     def look_after(self, serve: Callable[[], object]) -> None:
-        """Call ``serve`` if no put uses the connections; take them back once none does for long."""
+        """Call ``serve`` if no put uses the connections; take them back after a rest or a slow put.
+
+        :param serve: serves the connections once, without waiting
+        """
         rests_s = time.monotonic() - self._driven_s
         if rests_s >= _REST_SECONDS or not self._connections.may_be_lent():
             self.take_back()
         elif rests_s < LENT_SECONDS:
             return
         elif self._driving.acquire(blocking=False):
-            # While this thread drives, no put does, which would miss the reports taken here.
+            # No put may drive meanwhile: it would miss the reports that are read here.
             try:
                 serve()
             finally:
@@ -115,7 +119,7 @@ class Lending:
             self.take_back()
 
     def drop(self) -> None:
-        """Close the descriptors; nobody may use the connections any more."""
+        """Close the descriptors; no thread may use the connections afterwards."""
         self._is_over, self.is_lent = True, False
         os.close(self._recall)
         self._reports.close()
@@ -123,7 +127,7 @@ class Lending:
     # --- the threads of puts ---
 
     def joined(self, *, is_alone: bool) -> None:
-        """Take note of a put that waits for the thread of the connections.
+        """Note a put that waits for the thread of the connections.
 
         :param is_alone: whether it is the only one, and may call :meth:`drive` the next time
         """
@@ -132,16 +136,19 @@ class Lending:
             self._wake()
 
     def send(self) -> bool:
-        """Send in this thread, if the connections are lent; whether they are."""
+        """Send in this thread if the connections are lent; return whether they are still lent."""
         if self.is_lent:
             self._use(self._connections.send)
         return self.is_lent
 
     def drive(self, copies: CopyProgress, end_offset: int, deadline: float) -> bool:
-        """Send, and take reports, until enough slaves have the log up to ``end_offset``.
+        """Send, and read reports, until enough slaves have the log up to ``end_offset``.
 
-        :param deadline: by ``time.monotonic``
+        :param end_offset: physical offset in bytes
+        :param deadline: seconds of ``time.monotonic``
         :returns: ``False`` on timeout, and if the put must wait for the thread of the connections
+
+        Raises ``OSError``.
         """
         driving = self._driving
         if self._has_duty():  # a signal handler has interrupted their use
@@ -159,7 +166,7 @@ class Lending:
         return True
 
     def _drive(self, timeout_s: float) -> bool:
-        """Send what is not sent, and wait for a report; whether to go on."""
+        """Send the unsent bytes, and wait for a report; return whether to continue."""
         connections = self._connections
         if connections.has_more():
             self._use(connections.send)
@@ -177,7 +184,7 @@ class Lending:
         return True
 
     def _use(self, work: Callable[[], object]) -> None:
-        """Do ``work`` in this thread, unless another one uses the connections."""
+        """Call ``work`` in this thread, unless another thread uses the connections."""
         duty = self.duty
         if self._has_duty():
             return

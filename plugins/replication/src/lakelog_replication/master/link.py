@@ -1,4 +1,4 @@
-"""One slave's connection: what it asks for, what it was sent, what it has."""
+"""One slave's connection: its start offset, the frames sent to it, and its reports."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from lakelog_replication.wire import frame_header, whole_reports
 
 _READ_BYTES: Final = 1 << 16
 _BURST_BYTES: Final = 1 << 20
-"""Sent at a time to one slave, while others wait."""
+"""Most bytes sent to one slave before the next one has its turn."""
 _SMALL_BYTES: Final = 1 << 13
-"""Bodies up to this size are read, and sent with their header by one system call."""
+"""Bodies up to this size are read into memory, and sent with their header by one system call."""
 _TLS_BYTES: Final = 1 << 16
 _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -31,18 +31,20 @@ class SlaveRefused(LakelogError):
 
 
 class SlaveLink:
-    """The connection; for one thread at a time, but for reading its numbers.
+    """The connection; for one thread at a time, except for reading its attributes.
 
-    That thread may be the main one, where a signal handler may raise behind any call. So what a
-    system call returns is stored by that same call, by ``extend`` of a list, and each change of the
-    state that follows is one without a call, or can be made twice.
+    That thread may be the main thread, where a signal handler may raise after any call. So the
+    result of a system call is stored within the same call, by ``list.extend``. Each further change
+    of the state makes no call, or can be repeated without harm.
 
-    :ivar address: of the slave, without its port
-    :ivar is_learner: whether the slave counts for no put
-    :ivar requested: offset of the first report; -1 before it came
-    :ivar position: end offset of the frames that were begun
-    :ivar acked: largest offset that it reported
+    :ivar address: the slave's IP address, without its port
+    :ivar is_learner: whether no put waits for the slave
+    :ivar requested: offset of the first report; -1 before that report
+    :ivar position: end offset of the last frame whose sending has begun
+    :ivar acked: largest offset that the slave reported; -1 before the first report
     :ivar is_blocked: whether the socket takes no more bytes for now
+
+    Offsets are physical offsets in bytes.
     """
 
     def __init__(
@@ -57,7 +59,8 @@ class SlaveLink:
     ) -> None:
         """Take over a socket that does not block.
 
-        :param now: by ``time.monotonic``, as everywhere here
+        :param address: the slave's IP address
+        :param now: seconds of ``time.monotonic``, as in all methods of this class
         """
         self.address = address
         self.is_learner = is_learner
@@ -70,10 +73,10 @@ class SlaveLink:
         self._batch_bytes = settings.batch_bytes
         self._heartbeat_s = settings.heartbeat_interval_ms / 1000
         self._silence_s = settings.silence_timeout_ms / 1000
-        self._came = [b""]  # of the reports, what is not taken yet
+        self._came = [b""]  # received bytes that were not read as reports yet
         self._heard = self._spoke = now
-        # Of the frame that was begun: header and length of the body that were not sent when the
-        # list of counts was new, and how many bytes each system call has sent since.
+        # The current frame: the unsent part of the header and the unsent length of the body, as of
+        # the time when the list was empty; the list has the bytes that each system call sent since.
         self._frame: tuple[bytes, int, list[int]] = (b"", 0, [])
         self._file: File | None = None
         self._file_start = -1
@@ -89,14 +92,14 @@ class SlaveLink:
         return self.position - min(left, len(header) + left - sum(counts))
 
     def has_all(self, end: int) -> bool:
-        """Whether it has reported ``end``; a learner, that it was sent."""
+        """Whether the slave reported ``end``; for a learner, whether all up to ``end`` was sent."""
         done = self.sent >= end and not self._unsent()[0]
         return self.requested < 0 or (done and (self.is_learner or self.acked >= end))
 
     # --- reports ---
 
     def receive(self, end: int, now: float) -> None:
-        """Take the reports that came.
+        """Read the reports that the socket received.
 
         :param end: end offset of the bytes that slaves may have
 
@@ -112,7 +115,7 @@ class SlaveLink:
             return
 
     def _shake(self) -> bool:
-        """Go on with the handshake of TLS; whether it is complete."""
+        """Continue the TLS handshake; return whether it is complete."""
         if self._tls is not None and not self._is_shaken:
             try:
                 self._tls.do_handshake()
@@ -134,7 +137,7 @@ class SlaveLink:
         for offset in offsets:
             self._heard = now
             if offset < 0:
-                continue  # as RocketMQ: as if nothing had come
+                continue  # RocketMQ ignores such a report, too
             if self.requested < 0:
                 self._begin(offset, end)
             elif offset > self.sent:
@@ -146,7 +149,7 @@ class SlaveLink:
         came[:] = (rest,)
 
     def _begin(self, offset: int, end: int) -> None:
-        """Begin where the first report asks for; 0 means the start of the last segment."""
+        """Start the frames at the first report's offset; 0 means the start of the last segment."""
         minimum, committed = self._log.minimum, self._log.committed
         if offset > committed:
             raise SlaveRefused(
@@ -165,10 +168,12 @@ class SlaveLink:
     # --- frames ---
 
     def turn(self, end: int, now: float) -> bool:
-        """Send frames up to ``end``, or a heartbeat if one is due; whether more can be sent now.
+        """Send frames up to ``end``, or a heartbeat if one is due.
 
-        Raises :class:`LinkEnded` if the slave was silent for too long, :class:`SlaveRefused` if its
-        place was deleted, and ``OSError``.
+        :returns: whether more can be sent now
+
+        Raises :class:`LinkEnded` if the slave was silent for too long, :class:`SlaveRefused` if the
+        next bytes were deleted, and ``OSError``.
         """
         if now - self._heard > self._silence_s:
             raise LinkEnded(f"no report came for {self._silence_s:g} s")
@@ -181,12 +186,12 @@ class SlaveLink:
             return False
 
     def due(self, now: float) -> float:
-        """Seconds until :meth:`turn` has something to do, if nothing happens before."""
+        """Seconds until :meth:`turn` must be called for a heartbeat or the silence timeout."""
         beat = self._spoke + self._heartbeat_s if self.requested >= 0 else now + self._silence_s
         return max(0.0, min(self._heard + self._silence_s, beat) - now)
 
     def writable(self) -> None:
-        """The socket takes bytes again."""
+        """Note that the socket takes bytes again."""
         self.is_blocked = False
         self._shake()
 
@@ -219,7 +224,7 @@ class SlaveLink:
         self.position = behind  # without a call in between
 
     def _unsent(self) -> tuple[bytes, int]:
-        """Of the frame that was begun, the part of the header and the length of the body."""
+        """The unsent part of the current frame's header, and the unsent length of its body."""
         header, left, counts = self._frame
         if counts:
             done = sum(counts)

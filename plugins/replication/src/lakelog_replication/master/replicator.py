@@ -17,10 +17,10 @@ _PUT_OK: Final = PutStatus.PUT_OK
 
 
 class HaMaster:
-    """Serves slaves in the process that has the services; lets puts of every process wait.
+    """Serves slaves in the process that runs the services; makes puts of all processes wait.
 
-    :ivar answers_at_once: no put waits, so that none has to be handed over: the thread that sends
-        is woken by the log itself
+    :ivar answers_at_once: whether no put waits for copies; the log then need not pass puts to
+        :meth:`submit`, as the sending thread watches the log itself
     """
 
     def __init__(self, settings: RocketmqHaSettings, context: Context) -> None:
@@ -35,12 +35,15 @@ class HaMaster:
 
     @property
     def port(self) -> int | None:
-        """The port that is bound for slaves; ``None`` if another process leads."""
+        """The bound port for slaves; ``None`` if another process leads."""
         server = self._server
         return None if server is None else server.port
 
     def start(self, log: ReplicatedLog) -> None:
-        """Serve the slaves if this process leads, and let puts wait."""
+        """Serve the slaves if this process leads, and begin to let puts wait.
+
+        Raises :class:`~lakelog.errors.ThreadNotStarted`.
+        """
         with self._lock:
             self._log = log
             if self._settings.in_sync_replicas > 1:
@@ -49,7 +52,10 @@ class HaMaster:
                 self._begin(self._server, log)
 
     def lead(self) -> None:
-        """Bind the port; serve the slaves once the log is there."""
+        """Bind the port; serve the slaves once :meth:`start` was called.
+
+        Raises :class:`~lakelog.errors.StoreError` if the port cannot be bound.
+        """
         with self._lock:
             if self._server is not None:
                 return
@@ -65,13 +71,13 @@ class HaMaster:
             self._server = server
 
     def _begin(self, server: HaServer, log: ReplicatedLog) -> None:
-        log.copies.publish(-1)  # a former process that led may have died
+        log.copies.publish(-1)  # the value may be from a leading process that was killed
         self._waits.leads = True
         server.start(log)
         log.on_synced = server.ring
 
     def stop_leading(self) -> None:
-        """Close the port: slaves connect anew, to the process that leads then."""
+        """Close the port; slaves then reconnect to the next process that leads."""
         with self._lock:
             server, self._server = self._server, None
             self._waits.leads = False
@@ -86,7 +92,10 @@ class HaMaster:
         self._waits.answer()
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Wake the sender if it sleeps; let a put that waits have a future status."""
+        """Wake the sending thread if it sleeps; return the status of a put, or its future.
+
+        :param end_offset: physical offset of the put's end, in bytes
+        """
         server = self._server
         if server is not None:
             server.ring()
@@ -95,7 +104,7 @@ class HaMaster:
         return self._waits.submit(end_offset, server)
 
     def close(self) -> None:
-        """Let connected slaves have the log, at most ``close_timeout_ms``; then stop."""
+        """Wait at most ``close_timeout_ms`` until connected slaves have the log; then stop."""
         timeout_s = self._settings.close_timeout_ms / 1000
         try:
             if self._server is not None:
@@ -105,7 +114,10 @@ class HaMaster:
             self.stop_leading()
 
     def forked(self) -> None:
-        """Close, in a child, the descriptors of the parent, so that its slaves notice its end."""
+        """Close the parent's descriptors in a forked child.
+
+        Otherwise the slaves' connections would stay open after the end of the parent.
+        """
         server, self._server = self._server, None
         if server is not None:
             server.forked()

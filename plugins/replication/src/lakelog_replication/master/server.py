@@ -1,6 +1,6 @@
-"""Serves all slaves of one log, in one thread; a second one waits for the log to move.
+"""Serves all slaves of one log in one thread; a second thread waits for appends and syncs.
 
-While puts that wait come one by one, their threads do that; see :mod:`.lending`.
+While puts wait one by one, their own threads serve the slaves; see :mod:`.lending`.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from lakelog_replication.tls import tls_context
 _LOG: Final = logging.getLogger("lakelog")
 _MOST_LINKS: Final = 100
 _TURN_SECONDS: Final = 1.0
-"""Longest pause between two looks at pins, status, and a port that was taken."""
+"""Longest interval between two updates of pins and status, and two attempts to bind the port."""
 _WATCH_SECONDS: Final = 0.05
 _POLL_SECONDS: Final = 0.005
 _REST_SECONDS: Final = 1.0
-"""Time after which a process that moved the log is taken to rest."""
+"""A process that has not appended for this long counts as idle."""
 _LONE_SECONDS: Final = 0.0005
-"""Time in which a thread that has moved the log wakes the sender itself."""
+"""Time within which a thread of this process calls ``ring`` after it appended or synced."""
 _NEVER: Final = 1 << 62
 _MOST_REFUSED: Final = 100
 
 
 class HaServer:
-    """The port, the connections, and what they have.
+    """The port for slaves, their connections, and their reports.
 
-    :ivar port: the port of slaves, once it is bound
-    :ivar lending: of the connections to the threads of puts
+    :ivar port: the port for slaves, once it is bound
+    :ivar lending: lends the connections to putting threads
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class HaServer:
     ) -> None:
         """Prepare.
 
-        :param on_copied: called with the end offset that enough connected slaves have, -1 if too
-            few are connected, whenever it changes
-        :param has_waits: whether puts wait that are answered by ``on_copied``
+        :param on_copied: called on each change of the end offset that enough connected slaves
+            have, with that offset; -1 if too few are connected
+        :param has_waits: returns whether puts wait for a call of ``on_copied``
         """
         self.port = settings.port
         self._settings = settings
@@ -117,7 +117,7 @@ class HaServer:
         self.port = self._listener.getsockname()[1]
 
     def start(self, log: ReplicatedLog) -> None:
-        """Start the threads; binds the port if that was not done, and then tries again later."""
+        """Start the threads; bind the port if it is not bound yet, and retry if that fails."""
         self._log = log
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._bell, selectors.EVENT_READ, self._hear_bell)
@@ -130,14 +130,14 @@ class HaServer:
             self._threads.append(started(Thread(target=run, name=name, daemon=True)))
 
     def ring(self) -> None:
-        """Wake the thread if it sleeps and has bytes to send; cheap otherwise.
+        """Wake the thread of the connections if it sleeps and has bytes to send; cheap otherwise.
 
-        Threads of this process that move the log call it.
+        Threads of this process call it after they appended to the log or synced it.
         """
         self._rings += 1
         if self._log is not None:
             self._rung_end = self._end(self._log)
-            if self._rung_end == self._foreign_end:  # it was this process that moved the log
+            if self._rung_end == self._foreign_end:  # this process appended, not another one
                 self._watched_until = 0.0
         self._wake_for_more()
 
@@ -220,7 +220,7 @@ class HaServer:
                 time.sleep(_WATCH_SECONDS)
 
     def _look_after(self) -> None:
-        """Sleep; then serve what the threads of puts do not, or take the connections back."""
+        """Sleep; then serve the connections if no put does, or take them back."""
         is_rung = self._rung.poll(LENT_SECONDS * 1000)
         if is_rung or self._closing or not self._is_idle():
             self.lending.take_back()
@@ -230,19 +230,19 @@ class HaServer:
     # --- the connections, as they are lent ---
 
     def has_more(self) -> bool:
-        """Whether there are bytes that were not sent."""
+        """Whether the log has bytes that were not sent."""
         return self._log is not None and self._idle_end < self._end(self._log)
 
     def _is_idle(self) -> bool:
         return self._idle_end >= 0 and not any(each.is_blocked for each in [*self._links])
 
     def may_be_lent(self) -> bool:
-        """Whether the threads of puts can do all that is to be done."""
+        """Whether the putting threads alone can do all the work of the connections."""
         is_ours = self._tls is None and time.monotonic() >= self._watched_until
         return is_ours and self._is_idle() and not self._has_waits()
 
     def take_reports(self, descriptors: Set[int]) -> None:
-        """Take the reports that came by the sockets with these descriptors."""
+        """Read the reports that the sockets with these descriptors received."""
         for link in [each for each in self._links if each.fileno() in descriptors]:
             self._hear(link, selectors.EVENT_READ)
         self._account()
@@ -260,7 +260,7 @@ class HaServer:
             self._account()
 
     def send(self) -> float:
-        """Send what is not sent; for how many seconds to wait for reports."""
+        """Send the unsent bytes; return for how many seconds to wait for reports."""
         log, now, more = self._log, time.monotonic(), False
         assert log is not None  # start was called
         end = self._end(log)
@@ -288,7 +288,7 @@ class HaServer:
         self._has_changed |= link.acked != before
 
     def _guarded(self, link: SlaveLink, work: Callable[[], bool | None]) -> bool:
-        """Call ``work``; if that fails, end this connection, and say why."""
+        """Call ``work``; if it fails, end this connection and log the reason."""
         if link not in self._links:
             return False
         try:
@@ -319,7 +319,7 @@ class HaServer:
         self._has_changed = True
 
     def _want(self, link: SlaveLink) -> None:
-        """Listen for what the connection waits for."""
+        """Register the events for which the connection waits."""
         if link in self._links:
             wanted = selectors.EVENT_READ | selectors.EVENT_WRITE * link.is_blocked
             known = self._selector.get_map().get(link)
@@ -329,9 +329,9 @@ class HaServer:
                 self._selector.modify(link, wanted, link)
 
     def _refuse(self, address: str, why: str) -> None:
-        """Log a refusal; a repeated one, which comes every few seconds, for debugging only.
+        """Log a refusal; log a repeated refusal, which comes every few seconds, at level DEBUG.
 
-        Behind the first comma stands the end of this log, which grows between two of them.
+        Texts are compared up to the first comma: the end of the log follows, and it grows.
         """
         again = self._refused.get(address, "").partition(",")[0] == why.partition(",")[0]
         if len(self._refused) >= _MOST_REFUSED:
@@ -394,7 +394,7 @@ class HaServer:
         _LOG.info("%s: slave %s connected", self._path, address)
 
     def _account(self) -> None:
-        """Publish the end that enough slaves have; connections of one address count once."""
+        """Publish the end offset that enough slaves have; connections of an address count once."""
         need = self._settings.in_sync_replicas - 1
         if not need:
             return
@@ -405,7 +405,7 @@ class HaServer:
             self._reachable = reachable
 
     def _acked(self, *, learners: bool) -> dict[str, int]:
-        """The best report of each address."""
+        """The largest reported offset, by address."""
         best = dict[str, int]()
         for each in [*self._links]:
             if each.requested >= 0 and (learners or not each.is_learner):
@@ -421,8 +421,8 @@ class HaServer:
             now = time.monotonic()
             if rings != self._rings:
                 rings, rung = self._rings, now
-            # To wake this thread for each put costs as much as the put. So it looks at intervals
-            # while only this process moves the log, and waits for the log otherwise.
+            # A wake-up of this thread for each put costs as much as the put. So the thread polls
+            # while only this process appends, and blocks until the log moves otherwise.
             if now < self._watched_until or now - rung >= _REST_SECONDS:
                 self._await_move(log)
             else:
@@ -430,7 +430,7 @@ class HaServer:
             looked = self._look(log, looked)
 
     def _poll(self, log: ReplicatedLog) -> None:
-        """Find out whether the log moves without a call of :meth:`ring`."""
+        """Sleep for an interval; detect appends of another process, which do not :meth:`ring`."""
         self._over.wait(_POLL_SECONDS if self._links else _WATCH_SECONDS)
         rings, end = self._rings, self._idle_end
         if 0 <= end < self._end(log):
@@ -442,13 +442,13 @@ class HaServer:
                     self._wake()
 
     def _keep_watch(self, log: ReplicatedLog) -> None:
-        """Wait for the log from now on: another process seems to move it."""
+        """Block on the log from now on: another process seems to append."""
         end = self._end(log)
         if end != self._rung_end:
             self._foreign_end, self._watched_until = end, time.monotonic() + _REST_SECONDS
 
     def _await_move(self, log: ReplicatedLog) -> None:
-        """Wait until the log has moved and the thread of the connections sleeps; wake it."""
+        """Wait until the log moves while the thread of the connections sleeps; wake that thread."""
         rings, end = self._rings, self._idle_end
         if end < 0:
             self._idle.wait(_WATCH_SECONDS)
@@ -457,21 +457,21 @@ class HaServer:
         durable, committed = (end, _NEVER) if self._settings.send == "flushed" else (_NEVER, end)
         if log.wait_moved(durable, committed, _WATCH_SECONDS):
             self._wake_for_more()
-            # The move may be one of this process, whose call of `ring` comes a little later.
+            # This process may have moved the log; its call of `ring` comes a little later.
             if time.monotonic() >= self._watched_until - _REST_SECONDS / 2:
                 time.sleep(_LONE_SECONDS)
                 if rings == self._rings:
                     self._keep_watch(log)
 
     def _look(self, log: ReplicatedLog, looked: float) -> float:
-        """Move pins and write the status, about once a second; return when that was."""
+        """Move pins and write the status about once a second; return the time of the update."""
         now = time.monotonic()
         if now - looked < _TURN_SECONDS:
             return looked
         try:
             self._holds.update(self._acked(learners=True), self._end(log))
             moved = bool(self._links) and self._end(log) != self._shown_end
-            if self._has_changed or moved:  # a slave that stands still changes nothing itself
+            if self._has_changed or moved:  # the lag of a slave grows without a report of its own
                 self._has_changed, self._shown_end = False, self._end(log)
                 self._status(log).write(self._files, self._path)
         except (OSError, LakelogError) as error:

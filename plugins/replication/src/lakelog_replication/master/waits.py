@@ -1,9 +1,9 @@
 """The puts of one process that wait until enough slaves have their bytes.
 
-The process that leads answers them when a report came; if puts wait one by one, each takes the
-reports itself (:class:`_DrivingPut`). In the other processes a thread waits on the
-word ``copied`` of the shared page. The same thread ends waits that last too long, and syncs where
-only durable bytes are sent and the flush strategy lets no put wait for the disk.
+In the leading process the thread of the connections answers puts after each report. If puts wait
+one by one, each reads the reports itself (:class:`_DrivingPut`). In the other processes a thread
+waits on the word ``copied`` of the shared page. The same thread ends waits at their deadline. It
+also syncs if only durable bytes are sent and the flush strategy lets no put wait for the disk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lakelog_replication.settings import RocketmqHaSettings
 _PUT_OK: Final = PutStatus.PUT_OK
 _TIMEOUT: Final = PutStatus.FLUSH_SLAVE_TIMEOUT
 _TICK_SECONDS: Final = 0.1
-"""Upper bound for the delay of an answer if a process began to lead, or stopped, meanwhile."""
+"""Upper bound for the delay of an answer if a process begins or ends to lead meanwhile."""
 
 
 @attrs.define(order=True)
@@ -68,11 +68,12 @@ class CopyWaits:
         self._thread = started(thread)
 
     def submit(self, end_offset: int, server: HaServer | None) -> Outcome:
-        """What a put waits for whose bytes end at ``end_offset``.
+        """Return the status of a put whose bytes end at ``end_offset``, or its future.
 
-        :param server: with the connections, if this process leads
-
-        ``SLAVE_NOT_AVAILABLE`` at once if too few slaves are connected, or are too far behind.
+        :param end_offset: physical offset in bytes
+        :param server: the server of the connections, if this process leads
+        :returns: ``SLAVE_NOT_AVAILABLE`` at once if too few slaves are connected, or if they are
+            too far behind
         """
         log = self._log
         if log is None or self._closing:
@@ -91,7 +92,10 @@ class CopyWaits:
         return future
 
     def join(self, end_offset: int, deadline: float) -> Future[PutStatus]:
-        """Let a put wait for other threads."""
+        """Let a put wait for other threads.
+
+        :param deadline: seconds of ``time.monotonic``
+        """
         future: Future[PutStatus] = Future()
         if self._closing:
             future.set_result(_TIMEOUT)
@@ -103,7 +107,7 @@ class CopyWaits:
         if self._rests or self._syncs or (is_first and not self.leads):
             self._bell.set()
         if self._log is not None and self._log.copies.end >= end_offset:
-            self.answer()  # it was reported before the put was in the heap
+            self.answer()  # the report came before the put was in the heap
         return future
 
     def has_waits(self) -> bool:
@@ -127,7 +131,7 @@ class CopyWaits:
         return reachable >= 0 and end_offset - reachable <= self._max_gap_bytes
 
     def answer(self) -> None:
-        """Answer the puts whose bytes enough slaves have."""
+        """Resolve the futures of the puts whose bytes enough slaves have."""
         log = self._log
         end = -1 if log is None else log.copies.end
         ready = list[_Waiting]()
@@ -143,7 +147,10 @@ class CopyWaits:
                     each.future.set_result(_PUT_OK)
 
     def close(self, timeout_s: float) -> None:
-        """Wait for the puts that wait, at most ``timeout_s``; then end the waits and the thread."""
+        """Wait at most ``timeout_s`` for the waiting puts; then end their waits and the thread.
+
+        The status of the remaining puts is ``FLUSH_SLAVE_TIMEOUT``.
+        """
         deadline = time.monotonic() + timeout_s
         while self._waiting and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -163,8 +170,8 @@ class CopyWaits:
             if first is None and seen == self._last:
                 self._rest()
                 continue
-            # Where this process leads, the sender answers. To wake this thread for each put costs
-            # as much as the put; so it looks at the time at intervals, until no put has come.
+            # In the leading process the sender answers. A wake-up of this thread for each put costs
+            # as much as the put. So it checks deadlines at intervals until no more puts come.
             seen = self._last
             self._sync(log)
             left = _TICK_SECONDS
@@ -216,7 +223,7 @@ class CopyWaits:
 
 
 class _DrivingPut:
-    """The outcome of a put whose own thread takes the reports, once it waits."""
+    """The outcome of a put whose own thread reads the reports once it waits."""
 
     def __init__(
         self,
@@ -234,7 +241,12 @@ class _DrivingPut:
         self._joined: Future[PutStatus] | None = None
 
     def result(self, timeout: float | None = None) -> PutStatus:
-        """Take reports until enough slaves have the bytes, or wait for other threads."""
+        """Read reports until enough slaves have the bytes, or wait for other threads.
+
+        :param timeout: seconds; ``None`` waits until the put's own deadline
+
+        Raises ``TimeoutError`` and :class:`~lakelog.errors.StoreFailed`.
+        """
         lending = self._server.lending
         if (
             self._joined is None
@@ -260,7 +272,7 @@ class _DrivingPut:
 
 
 def _fresh(error: StoreFailed) -> StoreFailed:
-    """A copy for each waiter: raising modifies an error, so threads must not share it."""
+    """Return a copy for one waiter: raising modifies an error, so threads must not share it."""
     made = copy.copy(error)
     made.__cause__ = error.__cause__
     return made

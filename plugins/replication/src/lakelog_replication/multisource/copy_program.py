@@ -18,7 +18,7 @@ _STORE_ID: Final = "--store-id"
 _COMMIT_LOCK: Final = "--commit-lock"
 _ENGINES: Final = {"--engine", "--processes", "--master", "--conf"}
 _ONE_PROCESS: Final = ("--engine", "processes", "--processes", "1")
-"""A Spark session, or a pool of processes, for each of many masters would fill the memory."""
+"""The default for landing: a Spark session or a process pool per master would fill the memory."""
 _REPLACED: Final = {
     *(f"{_SECTION}.{key}" for key in ("role", "master", "broker", "masters", "name_servers")),
     *("serve.services", "lake.options"),
@@ -27,10 +27,10 @@ _REPLACED: Final = {
 
 
 def copy_spec(plan: ServePlan, master: SourceMaster) -> Spec:
-    """The program for ``master``, whose store is the folder of its name.
+    """Return the program that copies ``master`` into the folder of the master's name.
 
-    Tables know the store by that name, so that a copy that is begun anew lands nothing twice.
-    Raises :class:`~lakelog.errors.SettingsError`.
+    The name is also the store id in tables, so a copy that starts anew lands no row twice. Raises
+    :class:`~lakelog.errors.SettingsError`.
     """
     words = [sys.executable, "-m", "lakelog", "replicate", str(plan.path / master.name)]
     words += ["--from", str(master.slaves)]
@@ -46,7 +46,7 @@ def copy_spec(plan: ServePlan, master: SourceMaster) -> Spec:
 
 
 def _chosen(plan: ServePlan) -> Iterator[tuple[str, Any]]:
-    """What was set, wherever; defaults and what was inferred from files are the copy's own."""
+    """The explicit settings of any source; each copy has its own defaults and inferred values."""
     settings = plan.opening.settings
     for key, (_, _, value) in settings.values().items():
         if value is not None and settings.is_chosen(key) and key not in _REPLACED:
@@ -54,7 +54,11 @@ def _chosen(plan: ServePlan) -> Iterator[tuple[str, Any]]:
 
 
 def _lake_options(plan: ServePlan) -> tuple[str, ...]:
-    """Of landing: commits in turns, and one process without Spark unless an engine is chosen."""
+    """The options of landing.
+
+    Copies commit in turns, and each lands in one process without Spark unless an engine is given.
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
     settings = plan.opening.settings.section("lake")
     options: tuple[str, ...] = settings.options
     given = {each.partition("=")[0] for each in options}

@@ -1,8 +1,9 @@
 """Copies several masters, each by a program of its own, until a stop is requested.
 
-The programs are supervised like services of a store: one that ends, whatever the reason, is started
-again after longer and longer pauses, and the others go on. Masters come from the settings, from
-name servers, and from the file that remembers the latter; one that is no longer listed is kept.
+The programs are supervised like services of a store. A program that ends, for any reason, is
+restarted after growing pauses, and the others continue. Masters come from the settings, from name
+servers, and from the file that stores the masters found by name servers. A master that is no longer
+listed is kept.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _STOP: Final = (signal.SIGTERM, signal.SIGINT)
 _LOCK_FILE: Final = "masters.lock"
 _LOGS: Final = "commitlog"
 _MORE_SECONDS: Final = 5.0
-"""How long a stop may take beyond the time that each copy has for its own."""
+"""Time that a stop may take beyond the stop timeout of each copy."""
 
 
 class MultiSourceDaemon:
@@ -51,7 +52,7 @@ class MultiSourceDaemon:
     def __init__(
         self, plan: ServePlan, settings: SlaveSettings, log: LogWriter, late_code: int
     ) -> None:
-        """Check the settings; opens nothing yet.
+        """Check the settings; open nothing yet.
 
         :param late_code: exit code of a stop that exceeds its timeout
 
@@ -133,14 +134,14 @@ class MultiSourceDaemon:
         )
 
     def _hand_over(self, found: list[SourceMaster]) -> None:
-        """Pass what was found to the loop, from the thread that asks."""
+        """Pass the found masters to the event loop, from the thread that asks name servers."""
         with suppress(RuntimeError):  # the loop has just been closed
             self._loop.call_soon_threadsafe(self._found, found)
 
     # --- masters that come, move and go ---
 
     def _found(self, masters: Sequence[SourceMaster]) -> None:
-        """Take what name servers list now; called from the loop."""
+        """Take the masters that name servers list now; called in the event loop."""
         if self._state != SERVING or not masters:
             return
         fixed = {each.name for each in self._fixed}
@@ -154,7 +155,12 @@ class MultiSourceDaemon:
             self._remember()
 
     def _take(self, masters: Sequence[SourceMaster]) -> bool:
-        """Begin the copies of new masters, and follow those that moved; returns if any did."""
+        """Start copies of new masters, and restart copies whose master's address changed.
+
+        :returns: whether a master is new or changed
+
+        Raises :class:`~lakelog.errors.SettingsError`.
+        """
         changed = [each for each in masters if self._masters.get(each.name) != each]
         for each in changed:
             self._masters[each.name] = each
@@ -191,7 +197,7 @@ class MultiSourceDaemon:
     def _report(self) -> None:
         rows = self._supervisor.rows()
         status = self._status.status(self._state, rows, self._masters.values(), self._listed)
-        with suppress(OSError):  # likewise
+        with suppress(OSError):  # a full disk, as for the PID file
             write_status(self._files, self._plan.path, status)
         said = "; ".join((f"{self._state}, {status['health']}", *status["problems"]))
         if said != self._told:
@@ -224,7 +230,7 @@ class MultiSourceDaemon:
 
 
 def fixed_masters(settings: SlaveSettings) -> list[SourceMaster]:
-    """The masters that settings name; raises :class:`~lakelog.errors.SettingsError`."""
+    """The masters listed in the settings; raises :class:`~lakelog.errors.SettingsError`."""
     key = "rocketmq-ha.masters"
     if settings.master:
         raise SettingsError("give either one master, or several", key=key)

@@ -1,9 +1,8 @@
-"""Finds masters by RocketMQ's name servers, once or again and again.
+"""Finds masters through RocketMQ's name servers, once or at an interval.
 
 Request 106 lists brokers by name, with the address of each by broker id; a master has id 0. The
-address for slaves is not in the list: the master is asked for its settings (request 26), of which
-``brokerIP2`` and ``haListenPort`` are that address (RocketMQ 5.3.3,
-``BrokerController.getHAServerAddr``).
+address for slaves is not in the list. A second request, for the master's settings (26), returns it
+as ``brokerIP2`` and ``haListenPort`` (RocketMQ 5.3.3, ``BrokerController.getHAServerAddr``).
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ _MASTER_ID: Final = "0"
 
 
 def master_brokers(name_server: Address, cluster: str = "") -> dict[str, Address]:
-    """Where clients connect to each master that ``name_server`` lists, by broker name.
+    """The client address of each master that ``name_server`` lists, by broker name.
 
-    :param cluster: only this one; all if empty
+    :param cluster: list only masters of this cluster; all if empty
 
     Raises :class:`~lakelog_replication.remoting.BrokerRefused`.
     """
@@ -53,7 +52,10 @@ def _masters(table: Mapping[str, Any], cluster: str) -> Iterator[tuple[str, Addr
 
 
 def source_of(name: str, broker: Address) -> SourceMaster:
-    """Ask a master where slaves connect.
+    """Ask a master for its address for slaves.
+
+    :param name: the broker's name
+    :param broker: its address for clients
 
     Raises :class:`~lakelog_replication.remoting.BrokerRefused`, and ``ValueError`` for a name that
     no folder can have.
@@ -69,8 +71,9 @@ def source_of(name: str, broker: Address) -> SourceMaster:
 
 @attrs.define
 class NameServers:
-    """Name servers of one cluster, of which any one is asked.
+    """Name servers of one cluster; the first one that answers is used.
 
+    :ivar cluster: name of the cluster; all clusters if empty
     :ivar on_trouble: called with a text for each failure
     """
 
@@ -109,6 +112,7 @@ class NameServerWatch:
     ) -> None:
         """Prepare.
 
+        :param interval_s: pause between two requests
         :param on_found: called in the thread with the masters that answered
         """
         self._servers = NameServers(addresses, cluster, self._trouble)
@@ -123,7 +127,7 @@ class NameServerWatch:
         started(Thread(target=self._run, name="lakelog-name-servers", daemon=True))
 
     def stop(self) -> None:
-        """Ask no more; a request under way is not waited for."""
+        """Stop asking; do not wait for a request under way."""
         self._over.set()
 
     def _run(self) -> None:
@@ -138,7 +142,7 @@ class NameServerWatch:
             self._over.wait(self._interval_s)
 
     def _trouble(self, what: str) -> None:
-        """Log a failure once, until it is over."""
+        """Log a failure when it begins; :meth:`_run` logs its end."""
         self._troubles.add(what)
         if what not in self._told:
             _LOG.warning("%s", what)

@@ -1,8 +1,8 @@
-"""The masters whose copies one folder holds, and the file that remembers them.
+"""The masters whose copies are in one folder, and the file that lists them.
 
 ``lakelog/masters.json`` of the folder is ``{"version": 1, "masters": {NAME: ADDRESSES}}`` with the
-addresses as :meth:`SourceMaster.parse` reads them. By it a master that a name server no longer
-lists is still known after a restart, as long as the folder of its copy exists.
+addresses as :meth:`SourceMaster.parse` reads them. Through this file, a master that a name server
+no longer lists is still copied after a restart, as long as the folder of its copy exists.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _OTHER: Final = re.compile(r"[^A-Za-z0-9._-]+")
 class SourceMaster:
     """A master to copy.
 
-    :ivar name: its broker's name, or another one; also that of the folder with its copy
-    :ivar slaves: where slaves connect (``haListenPort``)
-    :ivar broker: where clients connect (``listenPort``), if known
+    :ivar name: the broker's name, or a chosen one; also the name of the folder with the copy
+    :ivar slaves: address for slaves (``haListenPort``)
+    :ivar broker: address for clients (``listenPort``), if known
     """
 
     name: str
@@ -43,7 +43,8 @@ class SourceMaster:
     def parse(cls, text: str) -> SourceMaster:
         """Read ``[NAME=]HOST:PORT[,HOST:PORT]``; raises ``ValueError``.
 
-        The second address is ``broker``. Without a name it is made of the first one.
+        The second address is ``broker``. Without ``NAME=``, the name is made from the first
+        address.
 
         >>> SourceMaster.parse("10.0.0.1:10912").name
         '10.0.0.1_10912'
@@ -65,7 +66,7 @@ class SourceMaster:
 
 
 def checked_name(name: str) -> str:
-    """Return ``name`` if it can be that of a folder for a copy; else raises ``ValueError``."""
+    """Return ``name`` if it is a valid name for the folder of a copy; else raise ``ValueError``."""
     if not _NAME.fullmatch(name) or name == OWN_DIR:
         raise ValueError(
             f"{name!r} cannot name the folder of a copy: use up to 50 letters, digits, '.', '_' "
@@ -75,9 +76,9 @@ def checked_name(name: str) -> str:
 
 
 def read_masters(files: FileSystem, folder: Path) -> list[SourceMaster]:
-    """The remembered masters whose copies exist in ``folder``.
+    """Read the listed masters whose copies exist in ``folder``.
 
-    Raises :class:`~lakelog.errors.StoreError` for a damaged file.
+    Raises :class:`~lakelog.errors.StoreError` for a damaged file, and ``OSError``.
     """
     file = folder / OWN_DIR / MASTERS_FILE
     try:

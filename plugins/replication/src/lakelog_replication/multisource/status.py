@@ -1,6 +1,6 @@
 """The status of a folder of copies, in ``lakelog/serve.json`` of the folder.
 
-The names are those of :mod:`lakelog_daemon.status`, as far as they concern no single store, and::
+The fields are those of :mod:`lakelog_daemon.status` that do not concern a single store, and::
 
     masters        {name: {"slaves": HOST:PORT, "broker": HOST:PORT or null, "listed": whether a
                    name server lists it now}}
@@ -22,7 +22,7 @@ from lakelog_replication.multisource.source import SourceMaster
 
 @attrs.define
 class FolderStatus:
-    """Builds statuses; CPU times cover the time since the last one.
+    """Builds statuses; CPU times cover the time since the last status.
 
     :ivar dropped: returns the number of dropped log lines
     """
@@ -41,7 +41,9 @@ class FolderStatus:
     ) -> dict[str, Any]:
         """The status, as described in this module.
 
-        :param rows: those of the copies' programs
+        :param state: the daemon's state, as in :mod:`lakelog_daemon.status`
+        :param rows: the supervisor's rows, one for each program
+        :param masters: all masters that are copied
         :param listed: names of the masters that name servers list
         """
         problems = troubled(rows)
@@ -69,7 +71,7 @@ class FolderStatus:
 
 
 def troubled(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A text for each program that does not run as it should."""
+    """One text for each program that is restarting or hanging."""
     return [
         f"the copy of {row['name']} is {row['health']} ({row['last_exit']})"
         for row in rows

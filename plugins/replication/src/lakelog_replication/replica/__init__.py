@@ -1,1 +1,1 @@
-"""The slave's side: a replica receives the log of a master."""
+"""The slave's role: a replica receives the log of a master."""

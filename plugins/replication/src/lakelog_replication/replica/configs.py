@@ -1,9 +1,9 @@
-"""Copies the broker's settings of topics, groups and delay levels, as a slave of RocketMQ does.
+"""Copies topics, subscription groups and delay offsets of the master's broker.
 
-A broker that opens a promoted replica then has its topics. The source is RocketMQ 5.3.3,
-``SlaveSynchronize``: topics and groups are replaced if their ``dataVersion`` has changed, delay
-offsets always. Positions of groups are in :mod:`.groups`. Request modes (402) and the timer wheel
-(60, 61) are not copied.
+A RocketMQ slave copies them, too; a broker that opens a promoted replica then has the topics. The
+source is RocketMQ 5.3.3, ``SlaveSynchronize``. Here each file is replaced if its content differs.
+Consumer offsets are copied by :mod:`.groups`. Request modes (request 402) and the timer wheel
+(requests 60 and 61) are not copied.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ def _read_groups(content: Mapping[str, Any]) -> object:
 class _Config:
     """One file of ``config/``.
 
-    :ivar code: of the request; :ivar keys: of the response that the broker's own file has
-    :ivar read: raises ``ValueError`` for what is no such content
+    :ivar file: name of the file
+    :ivar code: request code
+    :ivar keys: keys of the response that the broker's own file has; the first one is required
+    :ivar read: raises ``ValueError`` for content that the file cannot have
     """
 
     file: str
@@ -76,7 +78,9 @@ _CONFIGS: Final = (
 def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
     """Replace the files of the store directory ``path`` that differ from the master's.
 
-    An answer that is no such file changes nothing, and the other files are copied all the same.
+    A response with invalid content changes nothing, and the other files are still copied.
+
+    :param broker: the master's address for clients
 
     Raises :class:`~lakelog_replication.remoting.BrokerRefused`, and
     :class:`~lakelog.errors.StoreError` if a file cannot be written.
@@ -97,7 +101,7 @@ def copy_configs(broker: Address, files: FileSystem, path: Path) -> None:
 
 
 def _asked(broker: Address, config: _Config) -> dict[str, Any]:
-    """The content of the master's file; nothing if the master has none yet."""
+    """The content of the master's file; empty if the master has no such file yet."""
     body = call(broker, config.code).body
     if not body:
         return {}
@@ -113,7 +117,7 @@ def _asked(broker: Address, config: _Config) -> dict[str, Any]:
 
 
 def _there(files: FileSystem, path: Path, config: _Config) -> dict[str, Any]:
-    """The content of a file here; nothing if it is damaged, so that it is replaced."""
+    """The content of the replica's file; empty if it is damaged, so that it is replaced."""
     try:
         return load_config(files, path, config.read).content
     except LakelogError:

@@ -1,4 +1,4 @@
-"""One connection to a master, as its slave: a first report, then frames and further reports."""
+"""A slave's connection to its master: a first report, then frames and further reports."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ _WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteEr
 
 @attrs.frozen
 class Dialer:
-    """How a master is reached.
+    """Connects to a master.
 
-    :ivar tls: between lakelogs; RocketMQ has none
+    :ivar heartbeat_s: interval at which a report is repeated
+    :ivar silence_s: time without received bytes after which a connection has failed
+    :ivar tls: for TLS between lakelog stores; RocketMQ has no TLS here
     """
 
     master: Address
@@ -35,7 +37,10 @@ class Dialer:
 
     @classmethod
     def of(cls, settings: RocketmqHaSettings) -> Dialer:
-        """Raises :class:`~lakelog.errors.SettingsError` for files that are no certificates."""
+        """Return the dialer for ``settings.master``.
+
+        Raises :class:`~lakelog.errors.SettingsError` for files that are no certificates.
+        """
         return cls(
             Address.parse(settings.master),
             settings.heartbeat_interval_ms / 1000,
@@ -44,7 +49,10 @@ class Dialer:
         )
 
     def dial(self, asked: int) -> MasterConnection:
-        """Connect, and ask for the log from ``asked`` on; raises ``OSError``."""
+        """Connect, and ask for the log from the physical offset ``asked`` on; raises ``OSError``.
+
+        A master of RocketMQ's protocol takes 0 as the start of its last segment.
+        """
         master = self.master
         sock = socket.create_connection((master.host, master.port), CONNECT_SECONDS)
         try:
@@ -58,20 +66,20 @@ class Dialer:
 
 
 class MasterConnection:
-    """A connection whose first report decides where the frames start.
+    """A connection whose first report determines the offset of the first frame.
 
-    A master takes the last report of its first read for the first one. So the same number is
-    repeated until a frame came.
+    A master uses the last report of its first read as the first report. So the same offset is
+    repeated until a frame was received.
 
-    :ivar heard_s: when bytes came last, by the monotonic clock
-    :ivar has_answered: whether a frame came
+    :ivar heard_s: time of the last received bytes, in seconds of ``time.monotonic``
+    :ivar has_answered: whether a frame was received
     """
 
     def __init__(
         self, sock: socket.socket, asked: int, heartbeat_s: float, silence_s: float
     ) -> None:
-        """Report ``asked``; raises ``OSError``."""
-        # With a timeout of its own, a socket makes three system calls for each of ours.
+        """Report the physical offset ``asked``; raises ``OSError``."""
+        # With settimeout, Python makes further system calls for each recv and send.
         sock.setblocking(False)
         self._sock = sock
         self._readable, self._writable = select.poll(), select.poll()
@@ -87,10 +95,10 @@ class MasterConnection:
         self._send(asked)
 
     def receive(self, timeout_s: float) -> list[HaFrame]:
-        """The frames that are whole by now; empty if none is in time.
+        """Return the frames that are complete; an empty list if none is within ``timeout_s``.
 
         Their bodies are valid until the next call. Raises ``OSError`` if the connection ended or
-        the master is silent, and :class:`~lakelog_replication.wire.WireError`.
+        the master was silent for too long, and :class:`~lakelog_replication.wire.WireError`.
         """
         count = self._read(timeout_s)
         if count is None:
@@ -105,7 +113,7 @@ class MasterConnection:
         return frames
 
     def _read(self, timeout_s: float) -> int | None:
-        """Receive into the stream; ``None`` if nothing comes in time, 0 at the end."""
+        """Receive into the stream; ``None`` on timeout, 0 at the end of the connection."""
         room, deadline = self._stream.room(), time.monotonic() + timeout_s
         while True:
             try:
@@ -116,7 +124,10 @@ class MasterConnection:
                 return None
 
     def report(self, offset: int) -> None:
-        """Report ``offset`` if that is news, or if the last report is some seconds ago."""
+        """Report ``offset`` if it exceeds the last report, or if a heartbeat is due.
+
+        Raises ``OSError``.
+        """
         offset = max(offset, self._reported) if self.has_answered else self._asked
         if offset > self._reported or time.monotonic() - self._spoke_s >= self._heartbeat_s:
             self._send(offset)
@@ -134,7 +145,7 @@ class MasterConnection:
         self._reported, self._spoke_s = offset, time.monotonic()
 
     def close(self) -> None:
-        """Close; also ends a call of :meth:`receive` in another thread."""
+        """Close the connection; this also ends a call of :meth:`receive` in another thread."""
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()

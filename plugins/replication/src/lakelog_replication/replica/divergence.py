@@ -1,8 +1,8 @@
 """Finds where the log of a master and its copy differ, with single records as samples.
 
-Nothing of the protocol tells it: a master that lost its tail sends other bytes, or none. Records
-that have the same place and differ in time cannot be equal by chance, so all before an equal record
-is equal too, and the search can halve the distance.
+The protocol has no message for it: a master that lost the end of its log sends other bytes, or
+none. Two different records at one offset differ in their store time, so they are not equal by
+chance. Hence all bytes before an equal record are equal, too, and a binary search is possible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ATTEMPTS: Final = 3
 
 @unique
 class Sample(Enum):
-    """What a master has at the place of a record."""
+    """A master's answer for the place of a record."""
 
     SAME = "the same bytes"
     OTHER = "other bytes"
@@ -33,9 +33,9 @@ class Sample(Enum):
 
 @attrs.frozen
 class Prober:
-    """Asks a master for pieces of its log, each on a connection of its own.
+    """Requests parts of a master's log, each on a new connection.
 
-    :ivar is_over: whether to give up, by raising ``ConnectionAbortedError``
+    :ivar is_over: returns whether to give up; all methods then raise ``ConnectionAbortedError``
     """
 
     dialer: Dialer
@@ -49,14 +49,17 @@ class Prober:
                     return frame.offset
 
     def has_bytes_at(self, offset: int) -> bool:
-        """Whether the log has bytes from ``offset`` on; raises ``OSError``."""
+        """Whether the master's log has bytes at the physical ``offset``; raises ``OSError``."""
         with self.dialer.dial(offset) as connection:
             while True:
                 for frame in self._frames(connection):
                     return len(frame.body) > 0
 
     def sample(self, log: Receivable, start: int, end: int) -> Sample:
-        """Compare the bytes from ``start`` to ``end``, within one segment; raises ``OSError``."""
+        """Compare the bytes from offset ``start`` to ``end``, within one segment.
+
+        Raises ``OSError``.
+        """
         at = max(start, 1)  # 0 would be answered with the last segment
         with self.dialer.dial(at) as connection:
             while at < end:
@@ -95,7 +98,7 @@ class Prober:
 class DivergenceSearch:
     """Compares a replica with its master.
 
-    :ivar last_segment: where the last segment of the master starts
+    :ivar last_segment: start offset of the master's last segment
     """
 
     log: Receivable
@@ -104,18 +107,21 @@ class DivergenceSearch:
 
     @classmethod
     def begin(cls, log: Receivable, prober: Prober) -> DivergenceSearch:
-        """Ask where the master is; raises ``OSError``."""
+        """Ask the master for its last segment; raises ``OSError``."""
         return cls(log, prober, prober.last_segment())
 
     @property
     def is_cleaned(self) -> bool:
-        """Whether the master has deleted what follows the end of the copy."""
+        """Whether the master has deleted the bytes that follow the end of the copy.
+
+        Raises ``OSError``.
+        """
         return self.last_segment > self.log.appended and not self._has_bytes_at(self.log.appended)
 
     def first_difference(self) -> int | None:
-        """The end of the last record that both have; ``None`` if they do not differ.
+        """The end offset of the last common record; ``None`` if the logs do not differ.
 
-        The first byte of the copy if they have nothing in common. Raises ``OSError`` if the master
+        It is the start of the copy if there is no common record. Raises ``OSError`` if the master
         does not answer.
         """
         log, size = self.log, self.log.segment_size_bytes
@@ -132,11 +138,11 @@ class DivergenceSearch:
         start = first.start - first.start % size
         last = self._last_same(self._records(start, min(start + size, log.appended)))
         if last == newest[-1]:
-            return None  # connections that broke off looked like a master without it
+            return None  # broken connections had looked like a master without the newest record
         return log.minimum if last is None else last.stop
 
     def _records(self, start: int, end: int) -> list[range]:
-        """The places of the records that start there."""
+        """The places of the records that start from ``start`` to before ``end``."""
         return [
             range(offset, offset + size)
             for batch in self.log.records(start, end)
@@ -146,7 +152,7 @@ class DivergenceSearch:
         ]
 
     def _last_same(self, records: Sequence[range]) -> range | None:
-        """The last of the records that the master has too, by bisection."""
+        """The last record that the master has, too, by bisection."""
         low, high, found = 0, len(records), None
         while low < high:
             middle = (low + high) // 2
@@ -160,10 +166,11 @@ class DivergenceSearch:
         return found
 
     def _is_same(self, record: range) -> bool:
-        """Whether the master has it; raises ``OSError``.
+        """Whether the master has the same record; raises ``OSError``.
 
-        A master of lakelog ends a connection that asks for what it does not have. So may a network:
-        it counts if it happens again and again while other questions are answered.
+        A lakelog master closes a connection that asks for bytes beyond its log. A network failure
+        looks the same. So a closed connection counts only if each attempt fails and another request
+        in between is answered.
         """
         for _ in range(_ATTEMPTS):
             sample = self.prober.sample(self.log, record.start, record.stop)
@@ -173,7 +180,7 @@ class DivergenceSearch:
         return False
 
     def _is_deleted(self, record: range) -> bool:
-        """Whether the master may have had it: it answers with nothing below its first byte."""
+        """Whether the master may have had the record: it sends no bytes below its first offset."""
         return record.stop <= self.last_segment and not self._has_bytes_at(max(record.start, 1))
 
     def _has_bytes_at(self, offset: int) -> bool:

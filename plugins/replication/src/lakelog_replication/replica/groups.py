@@ -1,4 +1,4 @@
-"""Copies what no byte of the master's log has: positions of groups, and settings of topics."""
+"""Copies the state of the master's broker that is not in its log: consumer offsets and topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOG: Final = logging.getLogger("lakelog")
 
 
 def consumer_offsets(broker: Address) -> Offsets:
-    """The next queue offset to read, by ``TOPIC@GROUP`` and queue id (request 43).
+    """The next queue offset to consume, by ``TOPIC@GROUP`` and queue id (request 43).
 
     Raises :class:`~lakelog_replication.remoting.BrokerRefused`.
     """
@@ -33,13 +33,16 @@ def consumer_offsets(broker: Address) -> Offsets:
 
 
 class GroupCopier:
-    """Copies positions and settings of the master to a replica, in a thread, at an interval.
+    """Copies consumer offsets and settings of the master to a replica, in a thread, at an interval.
 
-    Positions of groups that the master does not have stay as they are.
+    Offsets of groups that the master does not have stay unchanged.
     """
 
     def __init__(self, broker: Address, context: Context, interval_s: float) -> None:
-        """Begin to copy."""
+        """Start the thread; raises :class:`~lakelog.errors.ThreadNotStarted`.
+
+        :param broker: the master's address for clients
+        """
         self._broker = broker
         self._files, self._path = context.files, context.path
         self._table = OffsetTable(context.files, context.path)
@@ -50,7 +53,7 @@ class GroupCopier:
         self._thread = started(Thread(target=self._run, name="lakelog-replica-groups", daemon=True))
 
     def close(self) -> None:
-        """Stop, with what was copied last."""
+        """Stop the thread; a copy under way is completed."""
         self._over.set()
         self._thread.join()
 
@@ -67,7 +70,7 @@ class GroupCopier:
             self._over.wait(self._interval_s)
 
     def _copy(self) -> None:
-        """Copy all; an answer that is missing keeps nothing else from being copied."""
+        """Copy all; the settings are copied even if the offsets cannot be."""
         try:
             self._copy_positions()
         finally:

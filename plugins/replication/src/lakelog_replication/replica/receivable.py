@@ -1,4 +1,4 @@
-"""The log of a replica as it is received: whole, checked records, and a durable end."""
+"""The log of a replica: appends whole, checked records, and maintains the durable end."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ from lakelog.interfaces import Context, ReplicaLog
 from lakelog.message import Body
 
 MOST_RECORD_BYTES: Final = 64 << 20
-"""The longest record of a master that is received."""
+"""The longest record that is accepted from a master."""
 _LOG: Final = logging.getLogger("lakelog")
 
 
 class RunEnd(NamedTuple):
-    """Where a run of records ends.
+    """The last record of a run.
 
-    :ivar end_offset: end of the last record
-    :ivar synced: end of the bytes that are durable here, as far as :meth:`sync` was called
-    :ivar last_record: where it starts; both are physical offsets in bytes
-    :ivar last_timestamp_ms: its store time
+    :ivar end_offset: its end, a physical offset in bytes
+    :ivar last_record: its start, a physical offset in bytes
+    :ivar last_timestamp_ms: its store time, in ms since 1970
     """
 
     end_offset: int
@@ -43,7 +42,11 @@ class RunEnd(NamedTuple):
 
 
 def check_run(view: memoryview, base_offset: int, *, sealed: bool) -> RunEnd | None:
-    """Check the records at the start of ``view``; ``None`` without a whole record."""
+    """Check the records at the start of ``view``; ``None`` without a whole record.
+
+    :param base_offset: physical offset of the first byte of ``view``
+    :param sealed: whether each record must have a CRC of the whole record
+    """
     from lakelog.codec import decode_run
 
     batch = decode_run(view, base_offset, sealed=sealed)
@@ -56,10 +59,15 @@ def check_run(view: memoryview, base_offset: int, *, sealed: bool) -> RunEnd | N
 def begin_replica(
     context: Context, commitlog: Path, source: str, first_offset: Callable[[int], int]
 ) -> None:
-    """Note the master in a directory that this process has alone; make the first segment.
+    """Store the master's name in the store directory; create the first segment of a new log.
 
-    :param first_offset: where a new log begins, by the length of segments: at a segment of the
-        master, often not at 0
+    The caller must hold the store's exclusive lock.
+
+    :param source: the master, as ``HOST:PORT``
+    :param first_offset: returns the start offset of a new log for a segment size in bytes; it is
+        the start of one of the master's segments, often not 0
+
+    Raises ``OSError``, and the errors of ``first_offset``.
     """
     files, path, size_bytes = context.files, context.path, context.core.segment_size_bytes
     state = read_replica(files, path)
@@ -79,16 +87,15 @@ def begin_replica(
 
 
 class Receivable:
-    """The log of a replica; offsets in bytes from its start. For one thread at a time.
+    """The log of a replica; offsets are physical offsets in bytes. For one thread at a time.
 
     :ivar segment_size_bytes: length of each segment; the master must have the same
-    :ivar synced: end of the bytes that are durable here, as far as :meth:`sync` was called
-    :ivar last_record: where a record starts that only few bytes follow, often the last one; -1
-        without one
+    :ivar synced: end of the bytes that :meth:`sync` has made durable here
+    :ivar last_record: start of a record near the end of the log, often the last one; -1 without one
     """
 
     def __init__(self, log: ReplicaLog, source: str, context: Context) -> None:
-        """Prepare; nothing was received since the recovery."""
+        """Prepare to receive behind the end of the recovered log."""
         self._opened = log
         self._log = log.log
         self._source = source
@@ -99,11 +106,11 @@ class Receivable:
         self.view, self.records = log.view, log.records
         self._last_ms = log.last_timestamp_ms
         self.synced = log.log.flushed
-        self._ends = deque([(log.log.appended, self._last_ms)])  # not vouched for yet
+        self._ends = deque([(log.log.appended, self._last_ms)])  # ends that are not vouched for
 
     @property
     def minimum(self) -> int:
-        """First byte of the log."""
+        """Start offset of the log."""
         return self._log.minimum
 
     @property
@@ -113,15 +120,16 @@ class Receivable:
 
     @property
     def flushed(self) -> int:
-        """The durable end: that which the master cannot lose, and is synced here."""
+        """The durable end: the end of the bytes that the master cannot lose and are synced here."""
         return self._log.flushed
 
-    # --- what comes ---
+    # --- received bytes ---
 
     def receive(self, data: Body) -> int:
-        """Append the whole records at the start of ``data``, which stands at ``appended``.
+        """Append the whole records at the start of ``data``.
 
-        :returns: the number of bytes appended; the rest is the start of a record that is not whole
+        :param data: bytes of the master's log from ``appended`` on
+        :returns: the number of bytes appended; the rest is the start of an incomplete record
 
         Raises :class:`~lakelog.errors.ReplicaStopped` for bytes that are no records of this place,
         :class:`~lakelog.errors.PutRefused` if the log cannot grow now, and
@@ -138,7 +146,7 @@ class Receivable:
                 self._check_start(window, offset, room)
                 break
             last_ms = self._last_ms if found is None else found.last_timestamp_ms
-            self._opened.append(offset, window[:length], last_ms)  # which may be refused
+            self._opened.append(offset, window[:length], last_ms)  # may raise PutRefused
             if found is not None:
                 self.last_record, self._last_ms = found.last_record, last_ms
             offset += length
@@ -147,7 +155,7 @@ class Receivable:
         return at
 
     def _blank(self, data: memoryview, offset: int, room: int) -> int:
-        """The length of the whole blank record at the start of ``data``, if there is one."""
+        """The length of the whole blank record at the start of ``data``; 0 without one."""
         if len(data) < BLANK_MIN_BYTES:
             return 0
         size, magic = BLANK.unpack_from(data)
@@ -158,7 +166,7 @@ class Receivable:
         return size if len(data) >= size else 0
 
     def _check_start(self, data: memoryview, offset: int, room: int) -> None:
-        """Raise unless ``data`` is the start of a record of which more may come."""
+        """Raise unless ``data`` is the start of an incomplete record."""
         if len(data) < BLANK.size:
             if len(data) == room:
                 raise self._no_record(offset)
@@ -191,14 +199,14 @@ class Receivable:
     # --- durability ---
 
     def sync(self) -> None:
-        """Make all that was received durable here; raises ``StoreFailed``."""
+        """Make all received bytes durable here; raises ``StoreFailed``."""
         if self.synced < self.appended:
             self.synced = self._opened.sync()
 
     def vouch(self, offset: int) -> int:
-        """Sync, and publish as durable, what the master cannot lose: all before ``offset``.
+        """Sync, and publish as durable, the bytes that the master cannot lose: up to ``offset``.
 
-        :returns: the new ``flushed``, which is noted durably before it is published
+        :returns: the new ``flushed``, which is stored durably before it is published
 
         Raises :class:`~lakelog.errors.StoreFailed`.
         """
@@ -212,9 +220,9 @@ class Receivable:
     # --- divergence ---
 
     def differs(self, offset: int) -> Exception:
-        """Stop for good: the master's log differs from ``offset`` on, where a record starts.
+        """Stop until the next open: the master's log differs from ``offset`` on.
 
-        If nothing durable differs, the next open cuts the log there.
+        If no durable byte differs, the next open cuts the log at ``offset``, the start of a record.
 
         :returns: the :class:`~lakelog.errors.ReplicaStopped` that ``close`` raises too
         """
@@ -240,7 +248,7 @@ class Receivable:
         )
 
     def stop(self, why: str) -> Exception:
-        """Stop for good, and change nothing; return the error, as :meth:`differs`."""
+        """Stop until the next open, and change nothing; return the error, as :meth:`differs`."""
         return self._stopped(why, self.appended)
 
     def _stopped(self, why: str, offset: int, *, is_mended: bool = False) -> Exception:

@@ -1,8 +1,8 @@
-"""Fills a replica: connects to the master, compares, appends, and says how far the copy is.
+"""Fills a replica: connects to the master, compares, appends, and reports the end of the copy.
 
-Each connection begins with bytes that are here already, from the start of the last whole record on,
-and they are compared before anything is appended. A master that was set back, by a power cut or by
-another disk, is found that way; nothing of the protocol tells it.
+Each connection begins with bytes that the replica already has, from the start of the last whole
+record on. They are compared before any byte is appended. This detects a master that lost the end of
+its log, by a power cut or by an older disk; the protocol itself does not report it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from lakelog_replication.wire import HaFrame, WireError
 
 _LOG: Final = logging.getLogger("lakelog")
 _IDLE_S: Final = 0.5
-"""Longest wait for bytes of the master, and so the delay of a stop."""
+"""Longest wait for bytes of the master, and so the longest delay of a stop."""
 _QUIET_S: Final = 0.005
-"""A pause of the master in which the durable end is noted: no put waits for that."""
+"""Pause of the master after which the durable end is stored; no put waits for it then."""
 _FIRST: Final = b"\x00"
-"""The first byte of a log: that of the length of a record below 16 MiB."""
+"""The first byte of a log: the highest byte of the length of a record below 16 MiB."""
 
 
 class Differs(Exception):
@@ -71,7 +71,7 @@ class HaReceiver:
     # --- as a replicator ---
 
     def start(self, log: ReplicatedLog) -> None:
-        """Do nothing: :meth:`receive_into` begins."""
+        """Do nothing: :meth:`receive_into` starts the thread."""
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # the Protocol's
         """Refuse: a replica takes no puts."""
@@ -86,7 +86,10 @@ class HaReceiver:
     # --- as a receiver ---
 
     def first_offset(self, segment_size_bytes: int) -> int:
-        """Where the master's log begins, or its last segment."""
+        """Return the start offset of the master's log, or of its last segment.
+
+        Raises :class:`~lakelog.errors.StoreError`.
+        """
         try:
             offset = self._first_offset()
         except OSError as error:
@@ -119,11 +122,14 @@ class HaReceiver:
         return last
 
     def begin(self, commitlog: Path) -> None:
-        """Note the master, and make the first segment of a new log."""
+        """Store the master's name, and create the first segment of a new log.
+
+        Raises :class:`~lakelog.errors.StoreError` and ``OSError``.
+        """
         begin_replica(self._context, commitlog, self.source, self.first_offset)
 
     def receive_into(self, log: ReplicaLog) -> None:
-        """Begin to receive, in a thread."""
+        """Start the receiving thread; raises :class:`~lakelog.errors.ThreadNotStarted`."""
         received = Receivable(log, self.source, self._context)
         thread = Thread(target=self._run, args=(received,), name="lakelog-replica", daemon=True)
         self._thread = started(thread)
@@ -153,7 +159,10 @@ class HaReceiver:
             log.stop(f"receiving failed: {type(error).__name__}: {error}")
 
     def _receive(self, log: Receivable, closing: ExitStack) -> None:
-        """Receive until the store is closed; ``closing`` ends what helps."""
+        """Receive until the store is closed.
+
+        :param closing: closes the voucher and the copier of groups
+        """
         settings = self._settings
         voucher = make_voucher(settings)
         closing.callback(voucher.close)
@@ -166,7 +175,7 @@ class HaReceiver:
             self._over.wait(settings.reconnect_interval_ms / 1000)
 
     def _once(self, log: Receivable, voucher: Voucher) -> None:
-        """Receive by one connection; return when it is lost."""
+        """Receive over one connection; return when it is lost."""
         try:
             try:
                 following = Following(
@@ -225,7 +234,11 @@ class Following:
         self._counts_synced = settings.vouch == "received" and not settings.learner
 
     def run(self, progress: MasterProgress) -> None:
-        """Receive until the store is closed; raises ``OSError``, :class:`Differs` and more."""
+        """Receive until the store is closed.
+
+        Raises ``OSError``, :class:`Differs`, :class:`~lakelog_replication.wire.WireError`, and the
+        errors of :meth:`Receivable.receive`.
+        """
         log, settings = self._log, self._settings
         asked = self._at = self._start()
         with self._dialer.dial(asked) as connection:
@@ -247,11 +260,11 @@ class Following:
         except ConnectionError as error:
             if connection.has_answered or self._at >= self._log.appended:
                 raise
-            # A master of lakelog ends a connection that asks for what it does not have.
+            # A lakelog master closes a connection that asks for bytes beyond its log.
             raise Differs(f"{error} when it was asked for {self._at}") from error
 
     def _start(self) -> int:
-        """Where to begin: at bytes that are here, if there are any."""
+        """The offset to ask for: within the replica's log, if it has any bytes."""
         log = self._log
         if log.appended == log.minimum:
             self._rest = b"" if log.minimum else _FIRST
@@ -268,7 +281,7 @@ class Following:
         return min(_QUIET_S if self._counts_synced else _IDLE_S, interval_s)
 
     def _take(self, frames: list[HaFrame]) -> None:
-        """Compare what is here, and append the rest."""
+        """Compare the bytes that the replica already has, and append the rest."""
         log = self._log
         bodies: list[Body] = [self._rest]
         end = log.appended
@@ -297,9 +310,9 @@ class Following:
             body = body[len(mine) :]
 
     def _vouch(self, heard_s: float, *, is_quiet: bool) -> None:
-        """Sync, and note as durable, what the master cannot lose; at intervals.
+        """Sync the bytes that the master cannot lose, and store the durable end, at an interval.
 
-        Where the bytes are synced already, also once the master sends nothing.
+        If the bytes are already synced, this is also done as soon as the master pauses.
         """
         log, now = self._log, time.monotonic()
         end = self._voucher.offset(log.appended, heard_s)
@@ -309,10 +322,10 @@ class Following:
             self._vouched_s = now
 
     def _mark(self, asked: int) -> int:
-        """How far the copy counts: synced, or written where the master's own sync is waited for.
+        """The offset to report: the synced end, or the written end if only the master syncs.
 
-        No put waits for the note of the durable end: it limits tables, and a cut of the power takes
-        nothing that is synced.
+        No put waits until the durable end is stored: it only limits landing, and a power cut loses
+        no synced byte.
         """
         log = self._log
         if self._at < log.appended:

@@ -1,7 +1,8 @@
-"""Writes how far a replica is behind its master, for ``lakelog replication status`` and ``top``.
+"""Writes the status of a replica and its master, for ``lakelog replication status`` and ``top``.
 
-The protocol does not say where the master's log ends: a heartbeat does, as it comes only where
-nothing else is to be sent, and so does the master's broker port, if it is known.
+The protocol has no field for the end of the master's log. It follows from a heartbeat, which a
+master sends only if there are no other bytes to send. The master's port for clients, if known, also
+reports it.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ _INTERVAL_S: Final = 1.0
 
 @attrs.define
 class MasterProgress:
-    """The last that was heard of the master.
+    """The latest state of the connection to the master.
 
     :ivar is_connected: whether there is a connection
-    :ivar end: of its log, if it was at a heartbeat; -1 if more has come since
-    :ivar heard_ms: when frames came, in ms since 1970; 0 before
-    :ivar says: what the replica does, in words
+    :ivar end: end offset of the master's log, if the last frame was a heartbeat; otherwise -1
+    :ivar heard_ms: time of the last frames, in ms since 1970; 0 before the first
+    :ivar says: a text that describes the state of the replica
     """
 
     is_connected: bool = False
@@ -44,7 +45,7 @@ class MasterProgress:
     says: str = ""
 
     def heard(self, frames: Sequence[HaFrame]) -> None:
-        """Note frames that came together."""
+        """Note frames that were received together; ``frames`` is not empty."""
         last = frames[-1]
         self.end = -1 if len(last.body) else last.offset
         self.heard_ms = time.time_ns() // 1_000_000
@@ -54,7 +55,7 @@ class ReplicaReporter:
     """Writes the status in a thread, about once a second while something changes."""
 
     def __init__(self, settings: SlaveSettings, context: Context, progress: MasterProgress) -> None:
-        """Begin."""
+        """Start the thread; raises :class:`~lakelog.errors.ThreadNotStarted`."""
         self._source = settings.master
         self._broker = Address.parse(settings.broker) if settings.broker else None
         self._context = context

@@ -1,7 +1,7 @@
-"""How much of a replica its master cannot lose; only that may land in tables.
+"""Determines which bytes of a replica the master cannot lose; only these may land in tables.
 
-A master sends what it has written, before it has synced it. If its machine then loses power, its
-log is shorter than its copy, and it appends other records there.
+A master sends bytes before it has synced them. If its machine then loses power, its log is shorter
+than its copy, and the master appends other records there.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from lakelog_replication.replica.settings import SlaveSettings
 
 _LOG: Final = logging.getLogger("lakelog")
 _MERGED_S: Final = 0.1
-"""Arrivals within this time are one."""
+"""Arrivals within this time are merged into one."""
 _POLL_S: Final = 0.25
 
 
 class Voucher(Protocol):
-    """Says what the master cannot lose."""
+    """Returns the end of the bytes that the master cannot lose; physical offsets in bytes."""
 
     def connected(self, end: int, now_s: float) -> None:
-        """Note a new connection, whose master may be another process.
+        """Note a new connection; the master may be another process since.
 
-        :param end: of the bytes that are here before it
-        :param now_s: by the monotonic clock
+        :param end: end offset of the replica's log
+        :param now_s: seconds of ``time.monotonic``
         """
 
     def offset(self, end: int, heard_s: float) -> int:
-        """The end of what the master cannot lose; called often.
+        """The end offset of the bytes that the master cannot lose; called often.
 
-        :param end: of the bytes that are here, and equal to the master's
-        :param heard_s: when the master was heard last, by the monotonic clock
+        :param end: end offset of the bytes of the replica that are equal to the master's
+        :param heard_s: time of the last received bytes, in seconds of ``time.monotonic``
         """
 
     def close(self) -> None:
@@ -44,13 +44,13 @@ class Voucher(Protocol):
 
 
 class ReceivedVoucher:
-    """Vouches for everything: the master cannot lose its page cache, or is no authority."""
+    """Vouches for all bytes: the master cannot lose its page cache, or its loss does not matter."""
 
     def connected(self, end: int, now_s: float) -> None:
         """Do nothing."""
 
     def offset(self, end: int, heard_s: float) -> int:  # noqa: ARG002  # the Protocol's
-        """Everything."""
+        """Return ``end``."""
         return end
 
     def close(self) -> None:
@@ -58,25 +58,25 @@ class ReceivedVoucher:
 
 
 class AgeVoucher:
-    """Vouches for what the master had a while before it was heard.
+    """Vouches for bytes that arrived at least ``age_s`` seconds before the last received bytes.
 
-    After a new connection the time begins anew: the master may have been away, and may have written
-    the same bytes again.
+    A new connection starts the time anew: the master may have restarted, and may have written the
+    same bytes again without a sync.
     """
 
     def __init__(self, age_s: float) -> None:
         self._age_s = age_s
-        self._came: deque[tuple[float, int]] = deque()  # when, and the end by then
+        self._came: deque[tuple[float, int]] = deque()  # time of arrival, end offset
         self._end = 0
 
     def connected(self, end: int, now_s: float) -> None:
-        """Begin anew."""
+        """Start the time of all bytes that are not vouched for anew."""
         self._came.clear()
         if end > self._end:
             self._came.append((now_s, end))
 
     def offset(self, end: int, heard_s: float) -> int:
-        """What came early enough."""
+        """The end of the bytes that arrived early enough."""
         came = self._came
         if end > (came[-1][1] if came else self._end):
             if len(came) > 1 and heard_s - came[-2][0] < _MERGED_S:
@@ -91,10 +91,10 @@ class AgeVoucher:
 
 
 class FlushedVoucher:
-    """Vouches for what the master says that it has synced, asked by a thread.
+    """Vouches for the bytes that the master reports as synced; a thread asks for them.
 
-    An answer counts only if the broker has not started again since the connection: the bytes here
-    are equal to those of the process that sent them.
+    A response counts only if the broker has not restarted since the connection was made: only the
+    process that sent the bytes is known to have the same ones.
     """
 
     def __init__(self, broker: Address) -> None:
@@ -106,11 +106,11 @@ class FlushedVoucher:
         self._thread = started(Thread(target=self._run, name="lakelog-replica-ask", daemon=True))
 
     def connected(self, end: int, now_s: float) -> None:  # noqa: ARG002  # the Protocol's
-        """Forget which process answered."""
+        """Forget the responses of the former process."""
         self._boot_ms, self._flushed = None, 0
 
     def offset(self, end: int, heard_s: float) -> int:  # noqa: ARG002  # the Protocol's
-        """What the last answer says."""
+        """The synced end of the last response."""
         return min(end, self._flushed)
 
     def close(self) -> None:
@@ -137,7 +137,10 @@ class FlushedVoucher:
 
 
 def make_voucher(settings: SlaveSettings) -> Voucher:
-    """Build the voucher of the settings; may start a thread."""
+    """Build the voucher for ``settings.vouch``; may start a thread.
+
+    Raises :class:`~lakelog.errors.ThreadNotStarted`.
+    """
     if settings.vouch == "received":
         return ReceivedVoucher()
     if settings.vouch == "flushed":

@@ -1,13 +1,13 @@
 """An Iceberg table in any catalog of a Spark session, through Iceberg's Java classes.
 
-The position is stored as by :mod:`lakelog_lake.sinks.iceberg`, under the same keys, so that both
+The position is stored as in :mod:`lakelog_lake.sinks.iceberg`, under the same keys, so that both
 can write to one table in turn.
 
-A commit is an append and the property in one change of the table's metadata, which the catalog
-accepts only if the table still has the version from which the position was read. Iceberg's own
-``commit`` would, after a conflict, rebase the append on the newer version and land a range twice;
-its check for conflicting data files misses commits that only change a position. So Iceberg only
-builds the metadata here. Any other change of the table, even a compaction, is a conflict.
+A commit is an append and the property in one change of the table's metadata. The catalog accepts it
+only if the table still has the version from which the position was read. After a conflict,
+Iceberg's own ``commit`` would rebase the append on the newer version, and land a range twice: its
+check for conflicting data files misses commits that only change a position. So Iceberg only builds
+the metadata here. Any other change of the table, even a compaction, is a conflict.
 
 For a local table, manifests are synced before the commit, and the metadata file, which Java writes
 during the commit, directly after it.
@@ -73,7 +73,12 @@ def spark_iceberg_sink(
 
 @attrs.frozen
 class _Version:
-    """The Java table from which positions were read; :ivar known: positions of all stores."""
+    """One version of the table.
+
+    :ivar operations: Java's ``TableOperations``
+    :ivar metadata: Java's ``TableMetadata`` from which positions were read
+    :ivar known: the positions of all stores
+    """
 
     operations: Any
     metadata: Any
@@ -82,7 +87,7 @@ class _Version:
 
 @attrs.frozen
 class _Found:
-    """The table after :meth:`SparkIcebergSink.prepare`."""
+    """The properties of the table after :meth:`SparkIcebergSink.prepare`."""
 
     location: str
     schema: Schema
@@ -114,7 +119,7 @@ class SparkIcebergSink:
 
     @property
     def layout(self) -> Layout:
-        """With the field ids of the table."""
+        """The columns and partitions, with the field ids of the table."""
         return Layout(self.shape.columns, self.shape.partition, ids(self._prepared.schema))
 
     def prepare(self) -> None:
@@ -255,9 +260,11 @@ class SparkIcebergSink:
 
 @attrs.frozen
 class _History:
-    """A version's snapshots and rows from Java's ``TableMetadata``, a fraction of a ms per call.
+    """A version's snapshots and rows, from Java's ``TableMetadata``.
 
-    :ivar table: quoted
+    A call of Java takes a fraction of a ms.
+
+    :ivar table: the quoted name of the table
     """
 
     session: SparkSession

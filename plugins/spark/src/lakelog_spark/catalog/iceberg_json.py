@@ -1,4 +1,4 @@
-"""Iceberg's JSON for partitions and data files, as parsed by its Java classes."""
+"""Partitions and data files in the JSON that Iceberg's Java classes parse."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def partition_of(schema: Schema, spec: Mapping[str, Any]) -> tuple[str, ...]:
 def data_file(
     facts: FileFacts, uri: str, spec_id: int, schema: Schema, values: Sequence[int | str]
 ) -> str:
-    """The manifest entry of a file.
+    """The manifest entry of a file, for Java's ``ContentFileParser``.
 
-    :param values: of its partition, in Iceberg's JSON
+    :param uri: URI of the file
+    :param values: the values of its partition, as in Iceberg's JSON
     """
 
     def by_id(values: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -18,7 +18,10 @@ SPARK: Final = "spark:"
 
 
 def catalog_in(to: str) -> str | None:
-    """The catalog of ``spark:CATALOG``; ``None`` for any other location."""
+    """The catalog of ``spark:CATALOG``; ``None`` for any other location.
+
+    Raises :class:`~lakelog.errors.SettingsError` for an invalid name.
+    """
     if not to.startswith(SPARK):
         return None
     catalog = to.removeprefix(SPARK)

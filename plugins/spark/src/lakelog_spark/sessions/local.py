@@ -27,7 +27,7 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 
 def missing_java() -> str | None:
-    """A text about the missing Java and how to install it; ``None`` if Spark can run."""
+    """A text about the missing Java and its installation; ``None`` if Java can run Spark."""
     found = find_java()
     return found if isinstance(found, str) else None
 
@@ -46,23 +46,25 @@ def session(
     """Start Spark in this process, or use the running session.
 
     :param warehouse: a folder for Iceberg tables, which get the names ``lake.SCHEMA.TABLE``; the
-        catalog is a file in it that pyiceberg can open too. The first such session on a machine
-        downloads Iceberg's package, about 60 MB
-    :param master: of a cluster, in Spark's form: ``spark://HOST:PORT``, ``yarn``, ``k8s://...``; by
-        default this machine, or the master of ``spark-submit``
+        catalog is a file in this folder, which pyiceberg can open, too. The first such session on a
+        machine downloads Iceberg's package, about 60 MB
+    :param master: the master of a cluster, in Spark's form: ``spark://HOST:PORT``, ``yarn``,
+        ``k8s://...``; by default this machine, or the master of ``spark-submit``
     :param remote: a Spark Connect server, ``sc://HOST:PORT``; it has its own catalogs
     :param iceberg: whether to load Iceberg's package without a warehouse, for a catalog in
         ``config``
-    :param delta: whether Delta tables can be read and written; downloads 10 MB likewise
-    :param driver_memory: the Java heap, in Spark's form
-    :param python: the Python of a cluster's executors with lakelog's dependencies; by default
+    :param delta: whether Delta tables can be read and written; the first such session downloads
+        about 10 MB
+    :param driver_memory: size of the Java heap, in Spark's form
+    :param python: the Python of a cluster's executors, with lakelog's dependencies; by default
         ``PYSPARK_PYTHON``, else the path of this Python. Without a cluster it is always this Python
-    :param config: of Spark, overrides everything set here
+    :param config: Spark configuration, which overrides all other parameters
 
-    A running session is used as it is, whatever its master; it gets the catalog if its jars allow
-    that. Sets ``PYSPARK_PYTHON``, and ``JAVA_HOME`` if the extra ``jre`` is used.
+    A running session is used without regard to ``master``; it gets the catalog if its jars allow
+    that. The function sets ``PYSPARK_PYTHON``, and ``JAVA_HOME`` if the extra ``jre`` is used.
 
-    Raises :class:`~lakelog_lake.errors.NoJava` and :class:`~lakelog_lake.errors.WrongSpark`.
+    Raises :class:`~lakelog_lake.errors.NoJava`, :class:`~lakelog_lake.errors.WrongSpark`, and
+    :class:`~lakelog.errors.SettingsError` for parameters that ``remote`` excludes.
     """
     need_spark()
     import pyspark
@@ -84,7 +86,7 @@ def session(
 
 
 def _running() -> SparkSession | None:
-    """The session that this process has started before."""
+    """The session that runs in this process, if any."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

@@ -1,7 +1,7 @@
 """Jars for Spark: downloaded once, then used from the local cache.
 
-Spark downloads packages with Ivy, whose folder does not support concurrent downloads, so they are
-serialised here. Ivy renames a file to its final name once it is complete.
+Spark downloads packages with Ivy, whose folder does not support concurrent downloads. So downloads
+are serialised here by a lock. Ivy renames a file to its final name once it is complete.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Package:
 
     @property
     def jars(self) -> tuple[Jar, ...]:
-        """All files."""
+        """All jars of the package."""
         return (*self.asked, *self.brings)
 
 
@@ -88,9 +88,9 @@ OF_SPARK: Final = (
 
 @contextmanager
 def packages(wanted: Sequence[Package], ivy: Path | None = None) -> Iterator[dict[str, str]]:
-    """The Spark configuration for ``wanted``; start the session inside of the ``with``.
+    """Yield the Spark configuration for ``wanted``; the session must be started in the block.
 
-    :param ivy: Ivy's folder, created if needed; by default the one that Spark uses
+    :param ivy: Ivy's folder, created if needed; by default the folder that Spark uses
     """
     if not wanted:
         yield {}

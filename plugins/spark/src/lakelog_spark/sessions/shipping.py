@@ -1,8 +1,8 @@
 """Sends lakelog to executors whose Python lacks it: one zip file, with plugins.
 
-Its dependencies (NumPy, PyArrow and others, which are not pure Python) must be present: in the
-Python of the executors, or in an environment given by ``--archives``. The zip contains packages
-with their entry points, so that plugins are found as if installed.
+The dependencies (NumPy, PyArrow and others, which are not pure Python) must be present in the
+Python of the executors, or in an environment given by ``--archives``. The zip file contains the
+packages with their entry points, so that plugins are found as if installed.
 
 In an executor, :func:`forget_importers` makes the start of each task cheap.
 """
@@ -40,7 +40,8 @@ _METADATA: Final = ("METADATA", "entry_points.txt")
 def ship(session: SparkSession) -> None:
     """Make lakelog and its plugins available to the executors of ``session``.
 
-    Call it before formats are registered: those registered earlier do not include the file.
+    To be called before formats are registered: a format that was registered earlier does not
+    include the file.
     """
     context = None if _is_remote(session) else session.sparkContext
     if context is not None:  # serves the file from its path until it stops
@@ -53,11 +54,11 @@ def ship(session: SparkSession) -> None:
 
 
 def forget_importers() -> None:
-    """Drop the importers of Spark's own zip files; call it in each task.
+    """Drop the importers of Spark's own zip files; to be called in each task.
 
-    A reused worker begins each task with ``importlib.invalidate_caches()``. Every importer of a zip
-    file then reads the directory of the whole file again, 5 to 40 ms each, and there is one for
-    each of PySpark's sub-packages. The next import creates the importers that it needs.
+    A reused worker begins each task with ``importlib.invalidate_caches()``. Each importer of a zip
+    file then reads the directory of the whole file again, in 5 to 40 ms, and there is one importer
+    for each of PySpark's sub-packages. The next import creates the importers that it needs.
     """
     for path, importer in list(sys.path_importer_cache.items()):
         archive = importer.archive if isinstance(importer, zipimporter) else ""
@@ -66,7 +67,10 @@ def forget_importers() -> None:
 
 
 def _show_to_planners(environ: dict[str, str], path: str) -> None:
-    """Streams are planned in a process of the executors' Python, which does not get such files."""
+    """Add the file to ``PYTHONPATH`` for the process that plans streams.
+
+    That process runs in the executors' Python, but does not get the files of ``addPyFile``.
+    """
     environ[_PATH] = os.pathsep.join(filter(None, (environ.get(_PATH), path)))
 
 
@@ -75,9 +79,9 @@ def _is_remote(session: SparkSession) -> bool:
 
 
 def write_zip(path: Path) -> Path:
-    """Write the zip file, for ``spark-submit --py-files`` as well; returns ``path``.
+    """Write the zip file, also usable for ``spark-submit --py-files``; return ``path``.
 
-    Plugins with compiled parts are left out: they have to be installed.
+    Plugins with compiled parts are left out: they must be installed. Raises ``OSError``.
     """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
         for distribution, package in _shipped():

@@ -1,4 +1,4 @@
-"""Checks the versions of Spark, and of the jars in a session started by others."""
+"""Checks the version of Spark, and the jars of a session that lakelog did not start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKS: Final = {
     ICEBERG_JAR: "org.apache.iceberg.spark.SparkCatalog",
     DELTA_JAR: "io.delta.sql.DeltaSparkSessionExtension",
 }
-"""A class of each jar."""
+"""A class of each jar, whose presence shows that the session has the jar."""
 
 
 def need_spark() -> None:
@@ -54,7 +54,7 @@ def check_jar(session: SparkSession, jar: Jar) -> None:
 
 
 def _place(session: SparkSession, name: str) -> str | None:
-    """The jar of the class ``name``."""
+    """The location of the jar with the class ``name``; ``None`` without such a class."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # has no types
 
     jvm: Any = session._jvm

@@ -1,7 +1,7 @@
 """The Spark configuration for tables: the Iceberg catalog ``lake``, and Delta.
 
-The catalog is a file in the warehouse. pyiceberg opens it too (:func:`.sqlite_catalog` in
-:mod:`lakelog_lake.sinks.iceberg`), under the same name, so that both see the same tables.
+The catalog is a file in the warehouse. pyiceberg opens it, too, under the same name
+(:func:`lakelog_lake.sinks.iceberg.sqlite_catalog`), so that both have the same tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Config: TypeAlias = "dict[str, bool | float | int | str | None]"
 
 NAMESPACE: Final = "rocketmq"
-"""The namespace of each warehouse, so that ``lake.rocketmq.TABLE`` can be created at once."""
+"""The namespace that each warehouse has from the start, for tables ``lake.rocketmq.TABLE``."""
 _LAKE: Final = f"spark.sql.catalog.{CATALOG}"
 _WAIT_MS: Final = 30_000  # for the lock of the SQLite catalog
 _ICEBERG_EXTENSION: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -38,7 +38,7 @@ def lake(warehouse: Path) -> Config:
         f"{_LAKE}.jdbc.busy_timeout": str(_WAIT_MS),
         f"{_LAKE}.jdbc.schema-version": "V1",
         f"{_LAKE}.warehouse": f"file://{place}",
-        f"{_LAKE}.cache-enabled": "false",  # to see commits of other processes
+        f"{_LAKE}.cache-enabled": "false",  # a cache would miss commits of other processes
     }
 
 
@@ -66,7 +66,10 @@ def tables(warehouse: Path | None, wanted: Sequence[Package]) -> Config:
 
 
 def add_tables(session: SparkSession, warehouse: Path | None, *, delta: bool) -> None:
-    """Configure a running session; raises :class:`~lakelog_lake.errors.WrongSpark`."""
+    """Add Iceberg's catalog and Delta to a running session.
+
+    Raises :class:`~lakelog_lake.errors.WrongSpark` if the session does not allow it.
+    """
     if warehouse is not None:
         check_jar(session, ICEBERG_JAR)
         _add_lake(session, lake(warehouse))

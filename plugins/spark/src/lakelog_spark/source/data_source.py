@@ -2,9 +2,9 @@
 
 Spark creates these objects in separate processes, and sends them to its executors.
 
-The reader accepts no filters from Spark. Spark 4.1 keeps one reader per loaded frame: once the
-filters of a query had narrowed it, another query of that frame, or the other side of a union, would
-silently read only what the first one asked for. Instead, :mod:`lakelog_spark.where` creates a
+The reader accepts no filters from Spark. Spark 4.1 keeps one reader per loaded frame. If the
+filters of one query narrowed that reader, another query of the frame, or the other side of a union,
+would silently get only the rows of the first query. Instead, :mod:`lakelog_spark.where` creates a
 narrowed frame for each call.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class LakelogReader(DataSourceReader):
-    """Reads one store; looks up its end once, so that one read sees one state of the log."""
+    """Reads one store; the end is determined once, so that a read has one state of the log."""
 
     def __init__(self, options: ReadOptions) -> None:
         if options.start.word == LATEST:
@@ -67,11 +67,14 @@ class LakelogSource(DataSource):
         return "lakelog"
 
     def schema(self) -> str:
-        """Depends on ``include`` and ``corrupt`` only; refuses wrong options, at ``load``."""
+        """The columns, which depend on ``include`` and ``corrupt`` only; called at ``load``.
+
+        Raises :class:`~lakelog.errors.SettingsError` for wrong options.
+        """
         return ddl_of(ReadOptions.of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of the store, or its archive, as it is now."""
+        """A reader of the present store, or of its archive."""
         options = self._checked(schema)
         if options.archive is not None:
             from lakelog_spark.archived import ArchivedReader
@@ -80,14 +83,14 @@ class LakelogSource(DataSource):
         return LakelogReader(options)
 
     def streamReader(self, schema: StructType) -> LakelogStreamReader:  # noqa: N802  # Spark's name
-        """A reader that follows the store."""
+        """A reader for streaming queries; raises :class:`~lakelog.errors.SettingsError`."""
         options = self._checked(schema)
         if options.archive is not None:
             raise SettingsError(f"{options.archive} is an archive: read it in a batch", key="path")
         return LakelogStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> LakelogWriter:
-        """A writer that appends rows to the store, as its owner or beside another."""
+        """A writer that appends rows to the store; other processes may have it open, too."""
         return LakelogWriter(schema, WriteOptions.of(self.options), overwrite=overwrite)
 
     def streamWriter(  # noqa: N802  # Spark's name

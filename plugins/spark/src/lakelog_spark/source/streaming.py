@@ -1,12 +1,13 @@
 """``spark.readStream.format("lakelog")``: the new messages of a log, batch by batch.
 
-An offset is JSON, ``{"version": 1, "store": ID, "offset": BYTES}``: everything before ``BYTES`` was
-read. With ``max_bytes_per_batch`` or ``max_rows_per_batch`` a batch may end before the log does.
+An offset is JSON, ``{"version": 1, "store": ID, "offset": BYTES}``: all records before the physical
+offset ``BYTES`` were read. With ``max_bytes_per_batch`` or ``max_rows_per_batch`` a batch may end
+before the log does.
 
-Spark 4.1 gives a Python source neither the query's position when it asks for the latest offset, nor
-the trigger. With ``AvailableNow`` it asks once and then ends: a bounded offset would silently leave
-the rest unread. So batches are bounded only with the option ``trigger=processing-time``; otherwise
-a batch takes everything, and the limits apply to its tasks.
+When Spark 4.1 requests the latest offset, it passes a Python source neither the query's position
+nor the trigger. With ``AvailableNow`` it makes this request once and then ends, so a bounded offset
+would silently leave the rest unread. So batches are bounded only with the option
+``trigger=processing-time``. Otherwise a batch has all messages, and the limits apply to its tasks.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _log = logging.getLogger("lakelog_spark")
 
 
 class LakelogStreamReader(DataSourceStreamReader):
-    """Follows one store.
+    """Reads one store batch by batch.
 
-    Its only state is the query's position, taken from the calls of :meth:`partitions`; after a
-    restart Spark calls that with the last offset twice.
+    Its only state is the query's position, taken from the calls of :meth:`partitions`. After a
+    restart Spark first calls :meth:`partitions` with the last offset as start and end.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -61,7 +62,7 @@ class LakelogStreamReader(DataSourceStreamReader):
         return self._offset(self._initial)
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """The end of the next batch."""
+        """The end of the next batch, as an offset."""
         reached, self._asked = self._reached, True
         if reached is None:
             reached = int(self.initialOffset()["offset"])
@@ -78,7 +79,11 @@ class LakelogStreamReader(DataSourceStreamReader):
         return self._offset(end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The ranges of one batch."""
+        """The ranges of one batch.
+
+        Raises :class:`~lakelog_lake.errors.OtherStore` and
+        :class:`~lakelog_lake.errors.OffsetUnavailable`.
+        """
         part = NumberSpan(self._place(start), self._place(end))
         self._tell_of_unfinished(part)
         self._reached = max(self._reached or 0, part.end)

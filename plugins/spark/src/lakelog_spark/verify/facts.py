@@ -1,4 +1,4 @@
-"""The compared values of a row, computed by Spark as ``row_facts`` does."""
+"""The compared values of a row, computed by Spark; compare :mod:`lakelog_lake.verify.row_facts`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ _CRC31: Final = 0x7FFFFFFF
 
 
 def facts_of(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """A few numbers for each row."""
+    """The compared values of each row.
+
+    :param rows: rows with the key columns and ``columns``
+    :param columns: the columns to compare
+    """
     from pyspark.sql import functions as f
 
     others = [_hashable(name) for name in columns if name not in _OWN]

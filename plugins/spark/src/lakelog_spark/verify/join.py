@@ -1,4 +1,4 @@
-"""Joins log and table by physical offset, counts, and collects differences in the driver."""
+"""Joins log and table by physical offset, and collects counts and differences in the driver."""
 
 from __future__ import annotations
 
@@ -31,7 +31,12 @@ _BUT_DOUBLED: Final = (CRC, AHEAD, MISSING, EXTRA, PLACE, BODY, COLUMNS)
 def joined_with(
     log: DataFrame, table: DataFrame, limits: VerifiableEnds, *, may_lack: bool
 ) -> DataFrame:
-    """One row for each physical offset in either side."""
+    """Join both sides; the result has one row for each physical offset.
+
+    :param log: compared values of the log's records
+    :param table: compared values of the table's rows
+    :param may_lack: whether rows without a body are valid, as their body was parsed
+    """
     from pyspark.sql import functions as f
 
     fields = ("topic", "queue_id", "offset", "takes", "body", "rest", "bad_crc")
@@ -75,7 +80,7 @@ def joined_with(
 
 
 def counts(joined: DataFrame) -> tuple[Differences, Queues]:
-    """The numbers of rows and of differing rows by queue; without ranges."""
+    """Count rows and differing rows by queue; ranges are added by :func:`add_differing`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

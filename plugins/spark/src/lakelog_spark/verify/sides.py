@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def table_rows(asked: VerifyRequest, spark: SparkSession, columns: Sequence[str]) -> DataFrame:
-    """The rows of the store, from the table's data files."""
+    """The rows of the store, from the table's data files.
+
+    Raises :class:`~lakelog_lake.errors.NeedsEngine`.
+    """
     from pyspark.sql import functions as f
 
     alike: dict[str, tuple[dict[str, Any], list[str]]] = {}
@@ -69,7 +72,7 @@ def log_facts(
     limits: VerifiableEnds,
     columns: Sequence[str],
 ) -> DataFrame:
-    """The records that should be rows."""
+    """The compared values of the log's records that should be rows of the table."""
     end = min(limits.end, log.end)
     if end <= limits.low:
         return facts_of(spark.createDataFrame([], _schema(columns)), columns)

@@ -1,7 +1,8 @@
-"""The comparison as a Spark job: joins the store, read as a table, with the table.
+"""The comparison as a Spark job: joins the records of the store with the rows of the table.
 
-Both sides are reduced to a few numbers per row, and joined by physical offset; the driver gets
-counts per queue, and up to a bound the rows that differ.
+Both sides are reduced to a few numbers per row, and joined by physical offset. The driver gets
+counts per queue, and a bounded number of the rows that differ. Damage of the log is skipped, and
+not listed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
-    """Compare in a Spark job; executors see the store and the table under the same paths.
+    """Compare in a Spark job; executors need the store and the table under the same paths.
 
     Raises :class:`~lakelog_lake.errors.SparkFailed`, :class:`~lakelog_lake.errors.NeedsEngine` and
     the errors of reading the table.

@@ -1,1 +1,1 @@
-"""Writes rows into a store: staged by tasks, appended by the driver, exactly once."""
+"""Writes rows into a store exactly once: tasks stage them, and the driver appends them."""

@@ -1,6 +1,6 @@
-"""Opens a store for appending, as its owner or beside another, for one job at a time.
+"""Opens a store for the appends of one job at a time; other processes may have the store open, too.
 
-Jobs of several drivers wait for each other, as each first completes the state of an earlier one.
+Jobs of several drivers wait for each other: each first updates the journals of stopped jobs.
 """
 
 from __future__ import annotations
@@ -39,10 +39,13 @@ def open_to_append(
     create: bool = False,
     files: FileSystem | None = None,
 ) -> lakelog.Store:
-    """Open a store to append to it, as its owner or beside another.
+    """Open a store to append to it; other processes may have it open, too.
 
-    Raises :class:`.NoSuchStore` if there is none and none may be created, and
-    :class:`~lakelog.errors.StoreLocked` if its owner admits no other process, as RocketMQ.
+    :param settings: path of a settings file, besides the store's own
+    :param create: whether to create a missing store
+
+    Raises :class:`.NoSuchStore` if the store is missing and ``create`` is false, and
+    :class:`~lakelog.errors.StoreLocked` if its owner admits no other process, such as RocketMQ.
     """
     if not create:
         try:
@@ -61,7 +64,7 @@ def _is_other(path: Path) -> bool:
 def handing_over(
     path: Path, settings: str | None = None, *, wait_seconds: float = LONGEST_WAIT_SECONDS
 ) -> Iterator[lakelog.Store]:
-    """The store at ``path``, exclusively for one job; waits for other jobs.
+    """Open the store at ``path`` exclusively for one job; wait for other jobs.
 
     Raises the errors of :func:`open_to_append`, and :class:`~lakelog.errors.LakelogError` if
     another job takes longer than ``wait_seconds``.

@@ -1,8 +1,8 @@
-"""Appends staged rows to the log, once each, however often the driver is stopped and restarted.
+"""Appends each staged row to the log exactly once, also if the driver is stopped and restarted.
 
-The journal stores the offset before each append durably, and the append is durable before the next
-journal entry. So after a stop there is at most one batch of which the journal does not say whether
-it was appended; then the log is searched. Only one driver does this at a time, see :mod:`.access`.
+Before each append the journal durably stores the offset, and the append is durable before the next
+journal entry. So after a stop the journal is uncertain about at most one batch; the log is searched
+for its messages. Only one driver does this at a time, see :mod:`.access`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def _nothing(_step: str) -> None:
 class Handover:
     """Appends the rows of one job.
 
-    :ivar store: open for appending
+    :ivar store: the store, open for appends
+    :ivar job: id of the job
+    :ivar named: whether a user gave this id
+    :ivar at: called after each step; for tests
     """
 
     files: FileSystem
@@ -75,7 +78,8 @@ class Handover:
 
         :param parts: the staged files; ignored if an earlier call has stored the manifest
 
-        Raises :class:`.HandoverStopped` if part of the job may be in the log.
+        Raises :class:`.StagingLost`, :class:`.BadJournal`, and :class:`.HandoverStopped` if part of
+        the job may be in the log.
         """
         settle_others(self.files, self.store, self.job)
         journal = read_journal(self.files, self.folder)
@@ -153,7 +157,10 @@ def looked_up(
     parts: Sequence[StagedPart],
     journal: Journal,
 ) -> Journal:
-    """The journal, updated from the log if an append may have begun."""
+    """Return the journal, updated from the log if an append may have begun.
+
+    Raises :class:`.StagingLost`, and :class:`.LogLost` if the log was cut.
+    """
     if journal.offset is None:
         return journal
     part = parts[journal.part]
@@ -168,7 +175,7 @@ def looked_up(
 
 
 def _settled(store: lakelog.Store) -> None:
-    """Wait until all appended records are readable, including those of a driver that died."""
+    """Wait until all appended records are readable, including those of a driver that was killed."""
     end, deadline = store.flush(), time.monotonic() + _READABLE_SECONDS
     while store.max_offset < end:
         if time.monotonic() > deadline:
@@ -177,7 +184,7 @@ def _settled(store: lakelog.Store) -> None:
 
 
 def settle_others(files: FileSystem, store: lakelog.Store, job: str) -> None:
-    """Update the journals of other stopped jobs from the log, before anything is appended."""
+    """Update the journals of other stopped jobs from the log, before this job appends any row."""
     staging = folder_of(store.path, job).parent
     for folder in sorted(staging.iterdir()) if staging.is_dir() else ():
         if folder.name != job and (folder / MANIFEST).exists():

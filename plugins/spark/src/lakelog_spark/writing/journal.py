@@ -1,7 +1,7 @@
 """The durable state of a job: its manifest, and a journal written before each append.
 
-``manifest.json`` lists the files to append, and is written once; ``journal.json`` stores the
-progress. A job without a manifest has appended nothing; one whose journal says ``done``, all.
+``manifest.json`` lists the files to append, and is written once. ``journal.json`` has the progress.
+A job without a manifest has appended no row. A job with ``done`` in its journal has appended all.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ _SHOWN: Final = 80
 class Journal:
     """The progress of a job.
 
-    :ivar part: index of the next part in the manifest; :ivar batch: of its batch
+    :ivar part: index of the next part in the manifest
+    :ivar batch: index of the next batch in that part
     :ivar left: indices of the messages of that batch to append; ``None`` for all
-    :ivar offset: physical offset at which the append of these began, if one may have begun; some of
-        them may be in the log from there on
-    :ivar rows: rows in the log, without those of an append that may have begun
-    :ivar named: whether a user gave the job its id, and may use it again at any time
+    :ivar offset: physical offset at which an append of these messages may have begun; ``None`` if
+        none has begun. Some of the messages may be in the log from there on
+    :ivar rows: number of rows in the log, without an append that may have begun
+    :ivar done: whether all rows are in the log
+    :ivar named: whether a user gave the job its id, and so may use it again at any time
     """
 
     part: int = 0
@@ -45,7 +47,7 @@ class Journal:
 
 
 def read_journal(files: FileSystem, folder: Path) -> Journal | None:
-    """The journal of a job, or ``None``; raises :class:`.BadJournal`."""
+    """Read the journal of a job; ``None`` without one. Raises :class:`.BadJournal`."""
     found = _read(files, folder / JOURNAL)
     if found is None:
         return None
@@ -57,12 +59,12 @@ def read_journal(files: FileSystem, folder: Path) -> Journal | None:
 
 
 def write_journal(files: FileSystem, folder: Path, journal: Journal) -> None:
-    """Write the journal durably."""
+    """Write the journal durably; raises ``OSError``."""
     _write(files, folder / JOURNAL, attrs.asdict(journal))
 
 
 def read_manifest(files: FileSystem, folder: Path) -> list[StagedPart] | None:
-    """The parts to append, or ``None`` before they are settled; raises :class:`.BadJournal`."""
+    """Read the parts to append; ``None`` without a manifest. Raises :class:`.BadJournal`."""
     found = _read(files, folder / MANIFEST)
     if found is None:
         return None
@@ -73,7 +75,7 @@ def read_manifest(files: FileSystem, folder: Path) -> list[StagedPart] | None:
 
 
 def write_manifest(files: FileSystem, folder: Path, parts: Sequence[StagedPart]) -> None:
-    """Write the list of parts to append durably."""
+    """Write the list of parts to append durably; raises ``OSError``."""
     _write(files, folder / MANIFEST, {"parts": [attrs.asdict(each) for each in parts]})
 
 

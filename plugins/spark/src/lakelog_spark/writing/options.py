@@ -17,12 +17,12 @@ from lakelog_lake.reading.options import PATH, ReadOptions
 from lakelog_lake.reading.values import SOURCE, nearest, refused, switch
 
 CHECKPOINT: Final = "checkpointlocation"
-"""Options of the query that Spark passes to a sink as well, in any case."""
+"""An option of the query that Spark also passes to a sink; upper and lower case are equal."""
 _METADATA: Final = "metadata"
 
 
 def query_id(location: str | None) -> str:
-    """The id of the query whose checkpoint is at ``location``, where Spark has stored it.
+    """Read Spark's id of a query from its checkpoint at ``location``.
 
     Raises :class:`~lakelog.errors.SettingsError` if it cannot be read.
     """
@@ -62,13 +62,13 @@ _JOB: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 class WriteOptions:
     """The checked options of a write.
 
-    :ivar path: the store directory, absolute; executors see it under the same path
+    :ivar path: the store directory, absolute; executors need it under the same path
     :ivar create: whether to create a store that does not exist
-    :ivar settings: a file of settings to open the store with, besides its own
-    :ivar job: id of the rows: rows appended under it are not appended again
+    :ivar settings: path of a settings file for the store, besides its own
+    :ivar job: id of the job: its rows are appended once, also if the write is repeated
     :ivar named: whether a user gave that id
     :ivar ignore_position_columns: whether to ignore columns that only the store can fill
-    :ivar decompress: whether bodies are unpacked, whatever ``sys_flag`` says
+    :ivar decompress: whether the bodies of rows are decompressed, for any ``sys_flag``
     """
 
     path: Path
@@ -81,7 +81,7 @@ class WriteOptions:
 
     @classmethod
     def of_stream(cls, given: Mapping[str, str]) -> tuple[WriteOptions, str | None]:
-        """The same for a stream, and the location of its checkpoint."""
+        """As :meth:`of`, for a stream; also return the location of its checkpoint."""
         checkpoint = next((given[key] for key in given if key.lower() == CHECKPOINT), None)
         return cls.of({key: given[key] for key in given if key.lower() != CHECKPOINT}), checkpoint
 
@@ -116,7 +116,10 @@ class WriteOptions:
 
 
 def checked_job(job: str) -> str:
-    """Check that a job's id is a valid folder name."""
+    """Return ``job`` if it is a valid folder name.
+
+    Raises :class:`~lakelog.errors.SettingsError`.
+    """
     if not _JOB.fullmatch(job):
         raise refused(
             "job_id", f"{job!r} cannot name a folder; give up to 100 letters, digits, '_-.'"

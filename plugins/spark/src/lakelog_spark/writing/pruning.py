@@ -1,6 +1,6 @@
-"""Removes old files of jobs: journals of finished ones, staged rows of dead ones.
+"""Removes old files of jobs: journals of finished jobs, and staged rows of abandoned jobs.
 
-The record of a streaming query stays, as the query may be restarted at any time.
+The file with the last batch of a streaming query stays, as the query may be restarted at any time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from lakelog_spark.writing.staging import folder_of, remove
 
 _DAY_SECONDS: Final = 24 * 3600
 DONE_DAYS: Final = 30
-"""Days to keep the journal of a job without a user's id; those with one are kept for ever."""
+"""Days to keep the journal of a finished job; if a user gave its id, it is kept for ever."""
 DEAD_DAYS: Final = 7
-"""Days to keep staged rows that were not appended."""
+"""Days to keep the staged rows of a job without a manifest."""
 
 
 def prune(files: FileSystem, store: Path, now: float | None = None) -> None:
-    """Remove old files; to be called while holding the store for a job."""
+    """Remove old files; the caller must hold the store, see :func:`.access.handing_over`.
+
+    :param now: the present time, in seconds since 1970; by default that of the system
+    """
     days = (time.time() if now is None else now) / _DAY_SECONDS
     for folder in list(_folders(store)):
         with suppress(OSError, LakelogError):  # the next call tries again

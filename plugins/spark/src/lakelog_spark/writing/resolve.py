@@ -1,8 +1,8 @@
 """Finds the messages of an interrupted batch in the log.
 
-A batch is appended in order, behind an offset that was stored before. An interruption leaves a part
-of it: its first messages or, after a power cut, whole records with damage between them. Between and
-behind them there may be messages of other producers.
+A batch is appended in order, from an offset on that was stored before. An interruption leaves a
+part of the batch: its first messages or, after a power cut, whole records with damage between them.
+There may be messages of other producers between and behind them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ _Waiting: TypeAlias = "defaultdict[tuple[object, ...], deque[int]]"
 
 
 def missing(store: lakelog.Store, job: str, offset: int, messages: Sequence[Message]) -> list[int]:
-    """The indices of ``messages``, appended behind ``offset`` if at all, that are not in the log.
+    """Find the messages of a batch that are not in the log.
 
-    Raises :class:`.LogLost` if the log no longer reaches back to ``offset``.
+    :param offset: physical offset from which on the messages were appended, if at all
+    :returns: their indices in ``messages``
+
+    Raises :class:`.LogLost` if the log no longer contains ``offset``.
     """
     if not store.min_offset <= offset <= store.max_offset:
         raise LogLost(job, offset, store.min_offset, store.max_offset)
@@ -43,7 +46,7 @@ def missing(store: lakelog.Store, job: str, offset: int, messages: Sequence[Mess
 
 
 def _found(numbers: deque[int] | None, messages: Sequence[Message], record: StoredMessage) -> int:
-    """The index of the message stored as ``record``; -1 for another producer's."""
+    """The index of the message stored as ``record``; -1 for a record of another producer."""
     for number in numbers or ():
         if _same(messages[number], record):
             numbers.remove(number)  # type: ignore[union-attr]  # it is not empty

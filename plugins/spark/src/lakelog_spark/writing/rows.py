@@ -1,4 +1,4 @@
-"""Converts rows to messages; a task checks them completely, so that appending cannot fail."""
+"""Converts rows to messages; tasks check them completely, so that the append cannot refuse them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BY_STORE: Final = (
     "store", "queue_offset", "physical_offset", "store_size", "message_id", "body_crc",
     "transaction_type", "store_timestamp", "store_host", "prepared_transaction_offset",
 )  # fmt: skip  # a list of names
-"""Columns of a read that follow from the place of a record, or from other columns."""
+"""Columns of a read that only the store can fill, or that follow from other columns."""
 
 
 def check(fields: Sequence[tuple[str, str]], *, ignore_position_columns: bool) -> None:
@@ -117,7 +117,7 @@ class WriteTarget:
 
     @classmethod
     def of(cls, core: StoreSettings) -> WriteTarget:
-        """From the settings of the store."""
+        """Take the properties from the settings of the store."""
         return cls(
             core.max_message_size_bytes,
             core.segment_size_bytes,
@@ -162,7 +162,7 @@ class PartitionRows:
             yield self._checked(held)
 
     def _checked(self, messages: list[Message]) -> list[Message]:
-        """Encode the messages, only to check that it is possible."""
+        """Check the messages by encoding them; raises :class:`.BadRow`."""
         try:
             self._encoder.encode(messages)
         except IllegalMessage:
@@ -236,7 +236,7 @@ def _length(message: Message) -> int:
 
 
 def _properties(row: Mapping[str, Any]) -> bytes | None:
-    """The property string: the map in its order, then those of other columns."""
+    """The property string: the properties of the map in its order, then those of other columns."""
     more, unique = row.get("properties"), row.get("unique_key")
     tags, keys = row.get("tags"), row.get("keys")
     if not more and unique is None:  # the common case, and much cheaper

@@ -1,6 +1,6 @@
 """Staged rows: one file per partition, written, synced, and then renamed to its final name.
 
-It is an Arrow IPC file, each batch of which is appended at once.
+The file is an Arrow IPC file; each of its record batches is one batch of an append.
 """
 
 from __future__ import annotations
@@ -39,14 +39,19 @@ _TYPES: Final = {
 """Fields of :class:`~lakelog.Message`."""
 _SCHEMA: Final = pa.schema(list(_TYPES.items()))
 _GIVEN: Final = 1 + [each.name for each in attrs.fields(Message)].index("reconsume_times")
-"""Number of mandatory fields; those without a column can all be ``None``."""
+"""Number of leading fields of a message that are passed; those without a column are ``None``."""
 
 
 @attrs.frozen
 class StagedPart:
     """The staged rows of one partition.
 
-    :ivar file: its name in the folder of the job; ``None`` if there are no rows
+    :ivar partition: number of the partition
+    :ivar file: name of the file in the folder of the job; ``None`` if there are no rows
+    :ivar rows: number of rows
+    :ivar batches: number of batches
+    :ivar bytes: length of the file
+    :ivar crc: CRC-32 of the file
     """
 
     partition: int
@@ -139,7 +144,7 @@ class _Sink:
 
 
 def verify(files: FileSystem, folder: Path, part: StagedPart) -> None:
-    """Raise :class:`.StagingLost` if the file is not as it was staged."""
+    """Raise :class:`.StagingLost` if a staged file is missing or changed."""
     if part.file is None:
         return
     path = folder / part.file
@@ -166,7 +171,7 @@ def _crc_of(file: File) -> int:
 
 @contextmanager
 def opened(folder: Path, part: StagedPart) -> Iterator[StagedBatches]:
-    """The batches of a verified file; one at a time is in memory."""
+    """Open a verified file; batches are read one at a time."""
     with pa.OSFile(str(folder / str(part.file))) as source, pa.ipc.open_file(source) as reader:
         yield StagedBatches(reader)
 
@@ -186,7 +191,7 @@ class StagedBatches:
 
 
 def adopt(files: FileSystem, source: Path, folder: Path, parts: Iterable[StagedPart]) -> None:
-    """Move staged files to the folder of a job; skips those that are already there."""
+    """Move staged files to the folder of a job; skip files that are already there."""
     files.make_dir(folder)
     for name in (part.file for part in parts if part.file is not None):
         if not (folder / name).exists():
@@ -195,7 +200,7 @@ def adopt(files: FileSystem, source: Path, folder: Path, parts: Iterable[StagedP
 
 
 def remove_run(files: FileSystem, folder: Path, run: str) -> None:
-    """Remove the files staged by one run of a job, and the folder if it is empty then."""
+    """Remove the files staged by one run of a job, and the folder if it is then empty."""
     remove(files, folder, [name for name, _ in files.list(folder) if f"-{run}-" in name])
 
 

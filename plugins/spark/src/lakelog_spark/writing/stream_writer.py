@@ -1,7 +1,8 @@
-"""The streaming writer: stages in tasks, appends each micro-batch once in the driver.
+"""The streaming writer: stages rows in tasks, and appends each micro-batch once in the driver.
 
-A micro-batch is a job named by the query and its number. Spark repeats a batch whose commit it did
-not record; the record of the last batch in the log shows whether it was appended.
+A micro-batch is a job; its id consists of the query's id and the number of the batch. Spark repeats
+a batch whose commit it did not record. The file with the number of the last appended batch shows
+whether a batch was appended.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _STREAM: Final = "stream-"
 
 
 class LakelogStreamWriter(DataSourceStreamArrowWriter):
-    """Appends micro-batches to a store, as its owner or beside another.
+    """Appends micro-batches to a store; other processes may have it open, too.
 
-    Spark creates one for the tasks of a batch, and another for its commit.
+    Spark creates one writer for the tasks of a batch, and another one for its commit.
     """
 
     def __init__(
@@ -64,7 +65,10 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
         return checked_job(_STREAM + named)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
-        """Stage one partition; a task does not know the batch's number."""
+        """Stage the rows of one partition; Spark does not pass the batch's number to a task.
+
+        Raises :class:`.BadRow` and ``OSError``.
+        """
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
         rows = PartitionRows(self._target, partition, decompress=self._options.decompress)
@@ -73,7 +77,7 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
         return StagedMessage(stage(files, folder, partition, self._run, rows.batches(iterator)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Append one batch; durable on return."""
+        """Append one batch; durable on return. Raises as :meth:`.Handover.run`."""
         options = self._options
         files = RealFileSystem.of_store(options.path)
         last = LastBatch(files, folder_of(options.path, self._query))
@@ -90,7 +94,7 @@ class LakelogStreamWriter(DataSourceStreamArrowWriter):
             prune(files, options.path)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002  # Spark's
-        """Remove the staged files of a batch that is not settled."""
+        """Remove the staged files of a batch without a manifest."""
         self._remove(messages)
 
     def _remove(self, messages: Sequence[WriterCommitMessage | None]) -> None:

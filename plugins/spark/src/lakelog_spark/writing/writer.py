@@ -1,6 +1,6 @@
-"""The batch writer: checks at planning, stages in tasks, appends in the driver.
+"""The batch writer: checks columns at planning, stages rows in tasks, appends in the driver.
 
-Spark creates it in one process, and sends it to those that write, commit and abort.
+Spark creates it in one process, and sends it to the processes that write, commit and abort.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StagedMessage(WriterCommitMessage):
 
 
 class LakelogWriter(DataSourceArrowWriter):
-    """Appends rows to a store, as its owner or beside another."""
+    """Appends rows to a store; other processes may have it open, too."""
 
     def __init__(self, schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
         if overwrite:
@@ -60,7 +60,7 @@ class LakelogWriter(DataSourceArrowWriter):
         )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
-        """Stage one partition."""
+        """Stage the rows of one partition; raises :class:`.BadRow` and ``OSError``."""
         if self._is_staged:
             return StagedMessage(None)
         context = TaskContext.get()
@@ -71,7 +71,7 @@ class LakelogWriter(DataSourceArrowWriter):
         return StagedMessage(stage(files, self._folder, partition, self._run, batches))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Append the staged rows; durable on return."""
+        """Append the staged rows; durable on return. Raises as :meth:`.Handover.run`."""
         options = self._options
         files = RealFileSystem.of_store(options.path)
         with handing_over(options.path, options.settings) as store:
@@ -90,7 +90,7 @@ class LakelogWriter(DataSourceArrowWriter):
         self,
         messages: Sequence[WriterCommitMessage | None],  # noqa: ARG002  # Spark gives them
     ) -> None:
-        """Remove the staged files, unless rows may be in the log: such a job can be finished."""
+        """Remove the staged files, unless rows may be in the log: such a job can be continued."""
         files = RealFileSystem()
         if read_manifest(files, self._folder) is None:
             remove_run(files, self._folder, self._run)

@@ -1,1 +1,1 @@
-"""Requests of tools: mqadmin, dashboards, and slaves."""
+"""Requests of administration tools (mqadmin, dashboards) and of slaves."""

@@ -1,4 +1,4 @@
-"""Requests of tools that the members of a group answer.
+"""Requests of tools that are forwarded to the members of a consumer group.
 
 Source: RocketMQ 5.3.3, ``AdminBrokerProcessor.callConsumer`` and ``Broker2Client``.
 """
@@ -16,17 +16,17 @@ from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.state.members import Member
 
 _OFFSET_DIGITS: Final = 16
-"""Of a message id: the physical offset, behind the address of the store."""
+"""Length of the physical offset, the last part of a message id, in hexadecimal digits."""
 
 
 class ConsumerRequests:
-    """Passes requests on to members of groups."""
+    """Forwards requests to members of groups."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.GET_CONSUMER_RUNNING_INFO: self.running_info,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume,
@@ -34,11 +34,11 @@ class ConsumerRequests:
         }
 
     async def running_info(self, _connection: Connection, request: RemotingCommand) -> Answer:
-        """The state of a member: its settings, subscriptions, queues and figures."""
+        """The state of a member: its settings, subscriptions, queues and statistics."""
         return await self._passed_on(request, request.fields, b"")
 
     async def consume(self, _connection: Connection, request: RemotingCommand) -> Answer:
-        """Let a member consume a stored message now."""
+        """Make a member consume a stored message now."""
         fields = {**request.fields, "brokerName": self._broker.settings.name}
         message_id = fields["msgId"]
         try:
@@ -67,7 +67,7 @@ class ConsumerRequests:
         return request.response(found.code, found.remark, found.body, **found.fields)
 
     async def status(self, _connection: Connection, request: RemotingCommand) -> Answer:
-        """The next offsets of a topic's queues as each member, or one, has them."""
+        """The next offsets of a topic's queues, as reported by each member or by one."""
         topic, group = request.fields["topic"], request.fields["group"]
         peers, only = self._peers(group), request.fields.get("clientAddr")
         if not peers:
@@ -79,13 +79,13 @@ class ConsumerRequests:
                 fields = {"topic": topic, "group": group}
                 found = await peer.call(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, fields)
                 if found.code == ResponseCode.SUCCESS and found.body:
-                    # Its keys are objects, which is no JSON, so its text is taken over.
+                    # The keys are objects, which is not valid JSON, so the text is copied.
                     table = found.body.decode().partition('"messageQueueTable":')[2][:-1]
                     tables.append(f'"{client_id}":{table}')
         return request.response(body=f'{{"consumerTable":{{{",".join(tables)}}}}}'.encode())
 
     def _peers(self, group: str) -> dict[str, Connection]:
-        """The members that use this protocol."""
+        """The connections of the group's remoting members, by client id."""
         found = self._broker.members.group(group)
         members: Mapping[str, Member] = found.members if found else {}
         return {

@@ -25,7 +25,7 @@ class GroupRequests:
         self._broker = broker
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
             RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete,
@@ -39,7 +39,7 @@ class GroupRequests:
         }
 
     def update(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Create or change a group; all settings are kept, as RocketMQ's broker may read them."""
+        """Create or change a group; unused settings are stored, too, for a RocketMQ broker."""
         content = body_of(request)
         try:
             self._broker.topics.set_group(str(content["groupName"]), content)
@@ -48,7 +48,7 @@ class GroupRequests:
         return request.response()
 
     def delete(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Remove a group from the configuration, and its offsets if the request says so."""
+        """Remove a group from the configuration, and its offsets if the request has that flag."""
         group = request.fields["groupName"]
         self._broker.topics.remove_group(group)
         self._broker.traffic.forget(group)
@@ -57,7 +57,7 @@ class GroupRequests:
         return request.response()
 
     def config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The configuration of a group; one that was not configured has the default."""
+        """The configuration of a group; the default for an unknown group."""
         found = self._broker.topics.group_settings(request.fields["group"])
         return request.response(body=json.dumps(found).encode())
 
@@ -120,7 +120,7 @@ class GroupRequests:
         return request.response(body=json.dumps({"topicList": topics}).encode())
 
     def subscription(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The subscription of a group to a topic; none if it has no members."""
+        """The subscription of a group to a topic; null if the group has none."""
         name, topic = request.fields["group"], request.fields["topic"]
         group = self._broker.members.group(name)
         found = group.subscriptions.get(topic) if group else None

@@ -16,14 +16,14 @@ from lakelog_broker.remoting.frame import RemotingCommand
 
 
 class NameRequests:
-    """Keeps texts by namespace and key, in memory, and lists topics."""
+    """Stores key-value pairs by namespace, in memory only, and lists topics."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._texts: dict[str, dict[str, str]] = {}
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.PUT_KV_CONFIG: self.put,
             RequestCode.GET_KV_CONFIG: self.get,
@@ -36,13 +36,13 @@ class NameRequests:
         }
 
     def put(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Keep a text until the broker ends."""
+        """Set the value of a key, until the broker ends."""
         fields = request.fields
         self._texts.setdefault(fields["namespace"], {})[fields["key"]] = fields["value"]
         return request.response()
 
     def get(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """A text."""
+        """The value of a key."""
         namespace, key = request.fields["namespace"], request.fields["key"]
         found = self._texts.get(namespace, {}).get(key)
         if found is None:
@@ -51,12 +51,12 @@ class NameRequests:
         return request.response(value=found)
 
     def delete(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Remove a text, if it is there."""
+        """Remove a key, if it exists."""
         self._texts.get(request.fields["namespace"], {}).pop(request.fields["key"], None)
         return request.response()
 
     def all_of(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """All texts of a namespace."""
+        """All keys and values of a namespace."""
         namespace = request.fields["namespace"]
         found = self._texts.get(namespace)
         if found is None:
@@ -65,7 +65,7 @@ class NameRequests:
         return request.response(body=json.dumps({"table": found}).encode())
 
     def config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The settings of the name server that this broker has, as a properties file."""
+        """The settings of this broker's name server, as a properties file."""
         host, _, port = self._broker.address.rpartition(":")
         text = f"bindAddress={host}\nlistenPort={port}\nenableTopicList=true\n"
         return request.response(body=text.encode())

@@ -1,4 +1,4 @@
-"""Requests of tools about the offsets of groups: how far they are, resets, and copies.
+"""Requests of tools about the offsets of groups: progress, resets, and copies.
 
 Source: RocketMQ 5.3.3, ``AdminBrokerProcessor`` and ``Broker2Client``.
 """
@@ -25,7 +25,7 @@ class ProgressRequests:
         self._broker = broker
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.GET_CONSUME_STATS: self.stats,
             RequestCode.GET_BROKER_CONSUME_STATS: self.all_stats,
@@ -35,13 +35,13 @@ class ProgressRequests:
         }
 
     def stats(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The offsets of a group beside those of the queues."""
+        """The offsets of a group, with the end offsets of the queues."""
         group, only = request.fields["consumerGroup"], request.fields.get("topic")
         topics = [only] if only else self._broker.topics_of_group(group)
         return request.response(body=self._stats(group, topics).encode())
 
     def all_stats(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The offsets of all groups, and the sum of messages that they have not consumed."""
+        """The offsets of all groups, and the total number of messages that are not consumed."""
         behind, groups = 0, list[str]()
         for group in sorted(self._broker.topics.groups()):
             topics = sorted(self._broker.offsets.of_group(group))
@@ -75,7 +75,7 @@ class ProgressRequests:
             yield queue_object(self._broker.settings.name, topic, queue_id), row
 
     def time_span(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Store times of the first and last message of each queue, and of a group's last one."""
+        """Per queue, the store times of its first, its last and the group's last message."""
         topic, group = request.fields["topic"], request.fields["group"]
         self._broker.topics.require(topic)
         found = []
@@ -99,9 +99,9 @@ class ProgressRequests:
         return request.response(body=json.dumps({"consumeTimeSpanSet": found}).encode())
 
     def reset(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Move a group to a time, to the end for -1, or one queue to an offset; tell its members.
+        """Set a group's offsets by time (-1: the end), or one queue's offset; notify its members.
 
-        Without ``isForce``, no offset is moved forward.
+        Without ``isForce``, a reset by time moves no offset forward.
         """
         fields = request.fields
         topic, group, time_ms = fields["topic"], fields["group"], int(fields["timestamp"])
@@ -127,7 +127,7 @@ class ProgressRequests:
         return request.response(body=body)
 
     def clone(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Give a group the offsets of another, in one topic or in all."""
+        """Copy the offsets of a group to another group, for one topic or for all."""
         fields, offsets = request.fields, self._broker.offsets
         for topic, queues in offsets.of_group(fields["srcGroup"]).items():
             if fields.get("topic") in (None, "", topic):

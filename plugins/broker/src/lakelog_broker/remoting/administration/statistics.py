@@ -1,4 +1,4 @@
-"""Requests of tools about rates, and about the units of queues.
+"""Requests of tools about rates, and about the units of ConsumeQueues.
 
 Source: RocketMQ 5.3.3, ``AdminBrokerProcessor``.
 """
@@ -19,13 +19,13 @@ _MAX_UNITS: Final = 1024
 
 
 class StatisticsRequests:
-    """Answers with counts of :class:`~lakelog_broker.state.traffic.Traffic`, and with units."""
+    """Reports rates of :class:`~lakelog_broker.state.traffic.Traffic`, and ConsumeQueue units."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.VIEW_BROKER_STATS_DATA: self.rates,
             RequestCode.QUERY_CONSUME_QUEUE: self.units,
@@ -46,7 +46,7 @@ class StatisticsRequests:
         return request.response(body=json.dumps(content).encode())
 
     def units(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Units of a queue: the place and size of each record, and the code of its tag."""
+        """Units of a queue: physical offset and size of each record, and its tags code."""
         fields = request.fields
         topic, queue_id = fields["topic"], int(fields["queueId"])
         bounds = self._broker.store.queue_bounds(topic, queue_id)

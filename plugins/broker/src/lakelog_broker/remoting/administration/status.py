@@ -26,7 +26,7 @@ _WITHOUT_POOLS: Final = {
     **{f"{name}ThreadPoolQueueHeadWaitTimeMills": 0 for name in _POOLS},
     **dict.fromkeys(("EndTransactionQueueSize", "pageCacheLockTimeMills"), 0),
 }
-"""This broker has no queues of thread pools, so that nothing waits in them."""
+"""Fields for the queues of RocketMQ's thread pools; this broker has none."""
 _UNITS: Final = "KMGTPE"
 
 
@@ -38,7 +38,7 @@ class StatusRequests:
         self._files, self._path = broker.files, Path(broker.store.path)
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
             RequestCode.GET_BROKER_CONFIG: self.config,
@@ -50,7 +50,10 @@ class StatusRequests:
         }
 
     def runtime_info(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The ends of the log, the disk, the time of the start, and rates, as texts."""
+        """The bounds of the log, disk usage, start time and rates, as strings.
+
+        The start time is that of this object, which the first rare request makes.
+        """
         store = self._store
         low, high = store.min_offset, store.max_offset
         disk = shutil.disk_usage(self._path)
@@ -86,7 +89,10 @@ class StatusRequests:
         return request.response(body=json.dumps(content).encode())
 
     def _rates(self) -> dict[str, object]:
-        """Counts and rates of messages; each rate of 10 s, 1 min and 10 min."""
+        """Counts and rates of messages.
+
+        ``getTransferredTps`` and ``putTps`` have three rates: of the last 10 s, 1 min and 10 min.
+        """
         traffic = self._broker.traffic
         grown = self._store.max_offset - self._broker.start_offset
         counts, since_s = traffic.counts(), max(1.0, time.time() - self._broker.started_ms / 1000)
@@ -136,7 +142,7 @@ class StatusRequests:
         return request.response(body=text.encode())
 
     def update_config(self, _connection: Connection, _request: RemotingCommand) -> RemotingCommand:
-        """Settings are fixed while the broker runs."""
+        """Refuse: settings cannot be changed while the broker runs."""
         raise Refused(
             ResponseCode.NO_PERMISSION,
             "the settings of this broker cannot be changed while it runs; start it with others",
@@ -160,7 +166,7 @@ class StatusRequests:
     def consumer_offsets(
         self, _connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """The offsets of all groups, with those that are not yet in the file."""
+        """The offsets of all groups, including changes that are not in the file yet."""
         offsets = self._broker.offsets
         table = {
             f"{topic}@{group}": queues
@@ -171,7 +177,7 @@ class StatusRequests:
 
 
 def _file(request: RemotingCommand, content: Mapping[str, Any], *tables: str) -> RemotingCommand:
-    """A configuration file with empty tables where it has none yet."""
+    """A response with the content of a configuration file; missing tables are empty."""
     whole = {"dataVersion": _NO_VERSION, **{name: {} for name in tables}, **content}
     return request.response(body=json.dumps(whole).encode())
 

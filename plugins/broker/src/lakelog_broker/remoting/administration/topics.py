@@ -24,7 +24,7 @@ class TopicRequests:
         self._broker = broker
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.create_topic,
             RequestCode.GET_TOPIC_CONFIG: self.topic_config,
@@ -65,7 +65,7 @@ class TopicRequests:
         return request.response(body=json.dumps(content).encode())
 
     def topic_stats(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The offsets of each queue; keys of this object are objects, as fastjson writes them."""
+        """The bounds of each queue; the object's keys are objects, as fastjson writes them."""
         topic = self._broker.topics.require(request.fields["topic"])
         rows = []
         for queue_id in range(max(topic.read_queues, topic.write_queues)):
@@ -80,12 +80,12 @@ class TopicRequests:
         return request.response(body=body.encode())
 
     def delete_topic(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Remove a topic from the configuration; its queues stay until they are unused."""
+        """Remove a topic from the configuration; its ConsumeQueues stay until they are unused."""
         self._broker.topics.remove(request.fields["topic"])
         return request.response()
 
     def delete_route(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Nothing: routes follow from the topics."""
+        """Do nothing: routes are computed from the topics."""
         return request.response()
 
 
@@ -94,12 +94,12 @@ _ATTRIBUTES: Final = {
     "message.type": ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
     "queue.type": ("SimpleCQ",),
 }
-"""Attributes of topics and their values that have a meaning here. A topic of batch queues is
-refused: this broker has queues of single messages."""
+"""Accepted attributes of topics, with their values. ``queue.type=BatchCQ`` is refused: this broker
+has only queues of single messages."""
 
 
 def _attributes(known: Mapping[str, str], changes: str) -> dict[str, str]:
-    """The attributes after changes as ``+message.type=FIFO,-cleanup.policy``."""
+    """Apply changes such as ``+message.type=FIFO,-cleanup.policy``; raises :class:`Refused`."""
     changed = dict(known)
     for change in filter(None, changes.split(",")):
         name, _, value = change[1:].partition("=")

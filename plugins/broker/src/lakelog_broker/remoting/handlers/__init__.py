@@ -1,1 +1,1 @@
-"""Requests by family; each class has a method per request code."""
+"""Handlers of requests, one class per group of request codes."""

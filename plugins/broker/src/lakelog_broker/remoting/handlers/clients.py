@@ -1,4 +1,4 @@
-"""Requests about clients: heartbeats, members of groups, locks of queues."""
+"""Requests about clients: heartbeats, members of groups, and locks of queues."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lakelog_broker.state.members import Member
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 MAX_GROUPS: Final = 1_000
-"""Of one connection, which a client has for all its consumers and producers."""
+"""Most groups of one connection; a client has one connection for all its groups."""
 MAX_SUBSCRIPTIONS: Final = 1_000
-"""Of one consumer."""
+"""Most subscriptions of one consumer."""
 
 
 class ClientRequests:
@@ -29,7 +29,7 @@ class ClientRequests:
         self._broker = broker
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.HEART_BEAT: self.heart_beat,
             RequestCode.UNREGISTER_CLIENT: self.unregister,
@@ -60,7 +60,7 @@ class ClientRequests:
             group.message_model = each.get("messageModel", group.message_model)
             group.consume_from_where = each.get("consumeFromWhere", group.consume_from_where)
             data = each.get("subscriptionDataSet")
-            if data:  # one without any is a short heartbeat
+            if data:  # a short heartbeat has no subscriptions
                 group.subscriptions = {known["topic"]: known for known in data}
         for each in content.get("producerDataSet") or ():
             members.join_producers(each["groupName"], member)
@@ -83,7 +83,7 @@ class ClientRequests:
         return request.response(body=json.dumps({"consumerIdList": list(group.members)}).encode())
 
     def lock(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Lock queues for an orderly consumer."""
+        """Lock queues for an orderly consumer; the response has the locked ones."""
         content = body_of(request)
         asked = {(each["topic"], int(each["queueId"])): each for each in content["mqSet"]}
         locked = self._broker.members.lock(content["consumerGroup"], content["clientId"], asked)
@@ -98,7 +98,7 @@ class ClientRequests:
         return request.response()
 
     def check_config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Refuse an expression that cannot be parsed."""
+        """Check a client's filter expression; raises :class:`Refused`."""
         data = body_of(request).get("subscriptionData") or {}
         MessageFilter.of(data.get("subString"), data.get("expressionType"))
         return request.response()

@@ -17,19 +17,22 @@ _TIMES_MS: Final = range(10**11, 10**14)  # from 1973 to 5138
 
 
 def store_time_ms(text: str) -> int:
-    """A time of a client, which the store takes: 0 is before all messages, the last behind all."""
+    """Parse a client's time in ms since 1970, and limit it to the range of the store.
+
+    A time before 1973 becomes 0. Raises ``ValueError``.
+    """
     time_ms = int(text)
     return 0 if time_ms < _TIMES_MS.start else min(time_ms, _TIMES_MS[-1])
 
 
 class LookupRequests:
-    """Reads whole records as stored."""
+    """Finds messages, and returns their stored records."""
 
     def __init__(self, broker: Broker) -> None:
         self._store = broker.store
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {RequestCode.QUERY_MESSAGE: self.query, RequestCode.VIEW_MESSAGE_BY_ID: self.view}
 
     def query(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -1,4 +1,4 @@
-"""Requests about offsets: of groups, of queues, and by time."""
+"""Requests about the offsets of groups and queues, and about offsets by time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OffsetRequests:
         self._broker, self._store = broker, broker.store
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.QUERY_CONSUMER_OFFSET: self.query,
             RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
@@ -30,7 +30,7 @@ class OffsetRequests:
         }
 
     def query(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The next offset of a group; a new group begins at 0 where the queue still does."""
+        """The next offset of a group; 0 for a new group if the queue still begins at 0."""
         fields = request.fields
         topic, queue_id = fields["topic"], int(fields["queueId"])
         found = self._broker.offsets.get(fields["consumerGroup"], topic, queue_id)
@@ -62,7 +62,7 @@ class OffsetRequests:
         return request.response(offset=self._bounds(topic, queue_id)[1])
 
     def by_time(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The offset for a store time."""
+        """The queue offset for a store time."""
         fields = request.fields
         topic, queue_id = fields["topic"], int(fields["queueId"])
         if self._store.queue_bounds(topic, queue_id) is None:
@@ -73,7 +73,7 @@ class OffsetRequests:
         return request.response(offset=self._store.offset_by_time(topic, queue_id, time_ms, side))
 
     def earliest_time(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The store time of the first message of a queue, in ms; -1 without one."""
+        """The store time of the first message of a queue, in ms since 1970; -1 without one."""
         topic, queue_id = request.fields["topic"], int(request.fields["queueId"])
         found = self._store.earliest_time(topic, queue_id)
         return request.response(timestamp=-1 if found is None else found)

@@ -1,9 +1,10 @@
-"""Sends of single messages as RocketMQ's Java client encodes them, read by one pattern.
+"""A fast path for single messages as RocketMQ's Java client encodes them.
 
-Most of the cost of a send is that of reading its header. These headers have JSON of one form, and
-differ in a few fields only; the others are looked up as a whole. Whatever is not plain is left to
-:class:`~lakelog_broker.remoting.handlers.sending.SendRequests` before anything is done: errors,
-topics that are made, batches, retries, messages for later, puts that wait, and users.
+Most of the cost of a send is the parsing of its header. The headers of the Java client have JSON of
+one form, and most differ only in queue, time, properties and number. One regular expression reads
+these; all other fields together are the key of a cached :class:`_Kind`. Any other send is left to
+:class:`~lakelog_broker.remoting.handlers.sending.SendRequests`, before it has any effect: errors,
+new topics, batches, retries, delayed messages, puts that wait, and brokers with users.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ _MOST_KINDS: Final = 1024
 _CODE: Final = RequestCode.SEND_MESSAGE_V2
 _PUT_OK: Final = PutStatus.PUT_OK
 _OFFSET_DIGITS: Final = 16
-"""Of a message id, behind those of its host."""
+"""Length of the physical offset, the last part of a message id, in hexadecimal digits."""
 
 
 @attrs.frozen
 class _Kind:
-    """What sends have in common whose headers differ only in queue, time, properties and number.
+    """The common part of sends whose headers differ only in queue, time, properties and number.
 
-    :ivar config: that of the topic when the kind was noted
+    :ivar config: the topic's configuration when the kind was cached
+    :ivar queues: number of the topic's queues
     """
 
     topic: str
@@ -58,7 +60,11 @@ class _Kind:
 
 
 class PlainSends:
-    """Puts plain messages."""
+    """Serves plain sends.
+
+    :param sends: builds the response if a put has another status than ``PUT_OK``
+    :param has_users: whether the broker checks users; no send is plain then
+    """
 
     def __init__(self, broker: Broker, sends: SendRequests, *, has_users: bool) -> None:
         self._appender, self._topics, self._sends = broker.appender, broker.topics, sends
@@ -72,7 +78,7 @@ class PlainSends:
         self._kinds: dict[tuple[bytes, ...], _Kind] = {}
 
     def take(self, connection: Connection, frame: bytes) -> bool:
-        """Serve the send in the bytes behind the length of a frame; false if it is not plain."""
+        """Serve the send in a frame without its first length field; false if it is not plain."""
         size = 4 + int.from_bytes(frame[:4], "big")
         if self._is_off or size > len(frame):
             return False

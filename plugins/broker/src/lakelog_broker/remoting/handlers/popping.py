@@ -1,4 +1,4 @@
-"""Requests of clients that pop: messages are handed out, and acknowledged one by one.
+"""Requests of clients that pop: hand-outs, and acknowledgements of single messages.
 
 Source: RocketMQ 5.3.3, ``PopMessageProcessor``, ``AckMessageProcessor``,
 ``ChangeInvisibleTimeProcessor``, ``NotificationProcessor``, ``QueryAssignmentProcessor``.
@@ -30,7 +30,7 @@ from lakelog_queues.groups.set_aside import RETRY_PREFIX
 
 _MAX_MESSAGES: Final = 32
 MAX_ACKNOWLEDGED: Final = 10_000
-"""Messages in one request; RocketMQ's proxy sends those of some hand-outs of 32."""
+"""Most messages acknowledged by one request; RocketMQ's proxy sends those of a few hand-outs."""
 _MAX_BITS_TEXT: Final = 10_000
 _FROM_FIRST: Final = "0"
 """``ConsumeInitMode.MIN``."""
@@ -42,13 +42,13 @@ _I16: Final = struct.Struct(">h")
 
 
 class PopRequests:
-    """Hands out messages, and takes acknowledgements."""
+    """Hands out messages, and acknowledges them."""
 
     def __init__(self, broker: Broker, popping: Popping, modes: RequestModes) -> None:
         self._broker, self._popping, self._modes = broker, popping, modes
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.POP_MESSAGE: self.pop,
             RequestCode.PEEK_MESSAGE: self.peek,
@@ -89,7 +89,7 @@ class PopRequests:
         )
 
     async def pop(self, _connection: Connection, request: RemotingCommand) -> Answer:
-        """Hand out messages; waits for the first one for ``pollTime`` ms."""
+        """Hand out messages; wait at most ``pollTime`` ms for the first one."""
         wanted = self._wanted(request)
         found = await self._popping.receive(wanted, int(request.fields["pollTime"]) / 1000)
         now_ms = time.time_ns() // 1_000_000
@@ -124,7 +124,7 @@ class PopRequests:
         )
 
     def acknowledge(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Count a message as done."""
+        """Acknowledge a message."""
         if not self._popping.acknowledge(*_hand_out(request.fields)):
             return request.response(ResponseCode.NO_MESSAGE, "the hand-out is over or not known")
         return request.response()
@@ -132,7 +132,7 @@ class PopRequests:
     def acknowledge_batch(
         self, _connection: Connection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Count messages as done, those of some hand-outs of any groups."""
+        """Acknowledge messages of several hand-outs, of any groups."""
         name, hand_outs = self._broker.settings.name, body_of(request).get("acks") or ()
         count = sum(len(_bits(each.get("b") or "")) for each in hand_outs)
         if count > MAX_ACKNOWLEDGED:
@@ -154,7 +154,7 @@ class PopRequests:
         return request.response()
 
     def change(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Let a message come again at another time."""
+        """Change the time at which a message is handed out again."""
         group, topic, handle = _hand_out(request.fields)
         invisible_ms = max(0, int(request.fields["invisibleTime"]))
         changed = self._popping.change(group, topic, handle, invisible_ms)
@@ -165,7 +165,7 @@ class PopRequests:
         )
 
     async def notify(self, _connection: Connection, request: RemotingCommand) -> Answer:
-        """Whether there are messages; waits for the first one for ``pollTime`` ms."""
+        """Whether there are messages; wait at most ``pollTime`` ms for the first one."""
         wanted = self._wanted(request)
         found = await self._broker.waits.until(
             [(wanted.topic, each) for each in wanted.queues],
@@ -175,7 +175,7 @@ class PopRequests:
         return request.response(hasMsg=str(found).lower(), pollingFull="false")
 
     def set_mode(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Let the members of a group pull or pop."""
+        """Set whether the members of a group pull or pop a topic."""
         content = body_of(request)
         topic, group = str(content["topic"]), str(content["consumerGroup"])
         mode = str(content["mode"])
@@ -187,7 +187,7 @@ class PopRequests:
         return request.response()
 
     def assignment(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The queues of one member; all of them, as queue -1, if the group pops."""
+        """The queues assigned to one member; queue -1, which means all, if the group pops."""
         content = body_of(request)
         topic, group = content["topic"], content["consumerGroup"]
         config = self._broker.topics.require(topic)
@@ -208,7 +208,7 @@ class PopRequests:
 
 
 def averaged(queues: Sequence[int], clients: Sequence[str], client: str) -> Sequence[int]:
-    """The queues of ``client``, as RocketMQ's ``AllocateMessageQueueAveragely``.
+    """The queues of ``client``; as RocketMQ's ``AllocateMessageQueueAveragely``.
 
     >>> averaged(range(5), ["a", "b"], "a")
     range(0, 3)
@@ -221,7 +221,7 @@ def averaged(queues: Sequence[int], clients: Sequence[str], client: str) -> Sequ
 
 
 def popped_record(popped: Popped) -> bytes:
-    """A stored record with its attempts, and the property ``POP_CK``, as clients read it."""
+    """A copy of the stored record with its reconsume times and the property ``POP_CK`` set."""
     record, properties_size = popped.record, len(popped.message.properties_bytes)
     flags = _I32.unpack_from(record, _SYS_FLAG_AT)[0]
     hosts = (20 if flags & _BORN_V6 else 8) + (20 if flags & _STORE_V6 else 8)
@@ -238,7 +238,10 @@ def popped_record(popped: Popped) -> bytes:
 
 
 def _hand_out(fields: Mapping[str, str]) -> tuple[str, str, ReceiptHandle]:
-    """Group, topic and handle of a request; Java's client gives the topic of the record."""
+    """Group, topic and handle of a request.
+
+    The Java client sends the topic of the record, which may already be the retry topic.
+    """
     handle, topic = ReceiptHandle.parse(fields["extraInfo"]), fields["topic"]
     if topic.startswith(RETRY_PREFIX):
         handle = attrs.evolve(handle, flag=OWN_TOPIC)
@@ -261,7 +264,10 @@ def _offsets(found: Iterable[Popped]) -> Iterable[str]:
 
 
 def _bits(text: str) -> list[int]:
-    """The places of the ones in a ``BitSet``, which fastjson writes as base64."""
+    """The indexes of the set bits of a ``BitSet``, which fastjson encodes as base64.
+
+    Raises :class:`Refused`.
+    """
     if len(text) > _MAX_BITS_TEXT:
         raise LimitExceeded(f"bits of {len(text)} characters; at most {_MAX_BITS_TEXT} are taken")
     try:

@@ -1,4 +1,4 @@
-"""Requests that read messages of a queue; a request at its end may wait for new ones."""
+"""Requests that read messages of a queue; a request at the end of the queue may wait."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ _CODES: Final = {
 class PullHeader:
     """The fields of a pull request.
 
-    :ivar suspend_s: seconds to wait at the end of the queue; 0 is not at all
-    :ivar commit_offset: a queue offset to commit first; ``None`` is none
+    :ivar offset: the first queue offset to read
+    :ivar suspend_s: seconds to wait at the end of the queue; 0 means no wait
+    :ivar commit_offset: a queue offset to commit first, if any
+    :ivar expression: the filter expression; ``None`` means that of the group's last heartbeat
     """
 
     group: str
@@ -67,19 +69,19 @@ class PullHeader:
 
 
 class PullRequests:
-    """Reads whole records as stored."""
+    """Reads stored records from queues."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
 
     def pull(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[Answer]:
-        """The records from a queue offset on."""
+        """The records from a queue offset on; raises :class:`Refused`."""
         header = PullHeader.of(request)
         topic = self._broker.topics.require(header.topic)
         if not topic.permission & READABLE:
@@ -104,7 +106,7 @@ class PullRequests:
         return _pulled(request, header, found)
 
     def _selection(self, header: PullHeader) -> MessageFilter:
-        """By the request's subscription, or that of the group's last heartbeat."""
+        """The filter of the request, or of the group's last heartbeat; raises :class:`Refused`."""
         if header.expression is not None:
             return MessageFilter.of(header.expression, header.expression_type)
         group = self._broker.members.group(header.group)

@@ -1,7 +1,8 @@
 """Replies to the requests of producers (``producer.request``).
 
-A request is a message with the id of its producer's client. The consumer's reply is stored, and
-pushed to that client if it is connected. Source: RocketMQ 5.3.3, ``ReplyMessageProcessor``.
+A request is a message with the client id of its producer. The consumer's reply is stored, and
+pushed to that client; without a connected client it is refused. Source: RocketMQ 5.3.3,
+``ReplyMessageProcessor``.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _REPLY_TO: Final = b"REPLY_TO_CLIENT"
 
 
 class ReplyRequests:
-    """Stores replies and hands them to the clients that wait."""
+    """Stores replies, and pushes them to the waiting clients."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker, self._sending = broker, SendRequests(broker)
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.SEND_REPLY_MESSAGE: self.reply,
             RequestCode.SEND_REPLY_MESSAGE_V2: self.reply,
@@ -36,7 +37,7 @@ class ReplyRequests:
     def reply(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[Answer]:
-        """Push a reply to its client, and store it."""
+        """Push a reply to its client, and store it; raises :class:`Refused`."""
         header = SendHeader.of(request)
         client_id = (property_value(header.properties, _REPLY_TO) or b"").decode()
         peer = self._peer_of(client_id)

@@ -13,13 +13,13 @@ from lakelog_broker.remoting.frame import RemotingCommand
 
 
 class RouteRequests:
-    """Every route leads to this broker."""
+    """Answers with routes to this broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
             RequestCode.GET_BROKER_CLUSTER_INFO: self.cluster,
@@ -27,7 +27,7 @@ class RouteRequests:
         }
 
     def route(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The queues of a topic and the address of their broker."""
+        """The route of a topic: its number of queues, and this broker's address."""
         topic = request.fields["topic"]
         found = self._broker.topics.find(topic)
         if found is None:
@@ -48,7 +48,7 @@ class RouteRequests:
         return request.response(body=json.dumps(content).encode())
 
     def cluster(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The one cluster, with this broker."""
+        """The cluster, with this broker as its only one."""
         settings = self._broker.settings
         content = {
             "brokerAddrTable": {settings.name: self._broker_data()},

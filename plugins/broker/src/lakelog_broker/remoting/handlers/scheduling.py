@@ -1,4 +1,4 @@
-"""Requests about messages that wait: ends of transactions, and recalls of timer messages."""
+"""Requests about waiting messages: ends of transactions, and recalls of timer messages."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class SchedulingRequests:
         self._broker = broker
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.END_TRANSACTION: self.end_transaction,
             RequestCode.RECALL_MESSAGE: self.recall,
         }
 
     def end_transaction(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """Commit a transaction or roll it back; an unknown outcome is asked for later."""
+        """Commit a transaction or roll it back; with an unknown outcome, a check follows later."""
         fields = request.fields
         transactions: Transactions = self._broker.transactions
         outcome = int(fields["commitOrRollback"])
@@ -43,7 +43,10 @@ class SchedulingRequests:
     def recall(
         self, connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[Answer]:
-        """Recall a timer message that waits, by the handle in the response of its send."""
+        """Recall a waiting timer message by the handle in the response to its send.
+
+        Raises :class:`Refused`.
+        """
         fields, broker = request.fields, self._broker
         topic = fields["topic"]
         if broker.topics.find(topic) is None:
@@ -58,7 +61,7 @@ class SchedulingRequests:
         return self._recalled_later(request, put, handle.message_id)
 
     def _recalled(self, request: RemotingCommand, message_id: str) -> RemotingCommand:
-        # Java's clients send a trace of a recall only if they get the region.
+        # Java's clients send a trace of a recall only if the response has the region.
         return request.response(msgId=message_id, MSG_REGION=self._broker.settings.region)
 
     async def _recalled_later(

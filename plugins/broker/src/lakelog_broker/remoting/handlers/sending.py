@@ -1,4 +1,4 @@
-"""Requests that send messages: single ones, batches, and those that a consumer returns."""
+"""Requests that send messages: single messages, batches, and messages returned by consumers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PUT_CODES: Final = {
 }
 _PUT_OK: Final = PutStatus.PUT_OK
 _NOT_RETURNED: Final = (b"DLQ_ORIGIN_TOPIC", b"DLQ_ORIGIN_MESSAGE_ID")
-"""Properties that a dead letter has not if a consumer returned the message."""
+"""Properties that a dead letter lacks if it was returned by a consumer."""
 _RECALL: Final = b"TIMER_DEL_UNIQKEY"
 _WITH_LONG_NAMES: Final = frozenset(
     (int(RequestCode.SEND_MESSAGE), int(RequestCode.SEND_REPLY_MESSAGE))
@@ -77,7 +77,10 @@ class SendHeader:
 
     @classmethod
     def of(cls, request: RemotingCommand) -> SendHeader:
-        """Parse the fields, with long names or letters; raises ``KeyError``, ``ValueError``."""
+        """Parse the fields, with long names or single letters.
+
+        Raises ``KeyError`` and ``ValueError``.
+        """
         fields = request.fields
         if request.code in _WITH_LONG_NAMES:
             fields = {name: fields[long] for name, long in _LONG_NAMES.items() if long in fields}
@@ -107,7 +110,7 @@ class SendRequests:
         self._turn = itertools.count()
 
     def handlers(self) -> Mapping[int, Handler]:
-        """The requests that are served."""
+        """The handlers by request code."""
         return {
             RequestCode.SEND_MESSAGE: self.send,
             RequestCode.SEND_MESSAGE_V2: self.send,
@@ -173,7 +176,7 @@ class SendRequests:
         return topic
 
     def _limit_retries(self, message: Message, header: SendHeader) -> None:
-        """A retry that an orderly consumer sends is a dead letter after the last attempt."""
+        """Make a retry sent by an orderly consumer a dead letter after the last attempt."""
         most = header.max_reconsume_times
         if most is not None and header.reconsume_times > most:
             group = header.topic.removeprefix(RETRY_PREFIX)
@@ -182,7 +185,7 @@ class SendRequests:
 
     @staticmethod
     def _named(header: SendHeader) -> bytes:
-        """The properties with the producer group, to which checks of a transaction go."""
+        """The properties; a half message gets its producer group, which is asked for outcomes."""
         properties = header.properties
         if b"TRAN_MSG\x01true" in properties and property_value(properties, b"PGROUP") is None:
             return with_properties(properties, PGROUP=header.group)
@@ -235,7 +238,10 @@ class SendRequests:
         puts: Sequence[PutResult],
         handle: RecallHandle | None = None,
     ) -> RemotingCommand:
-        """The answer to a send."""
+        """The response to a send.
+
+        :param puts: the results of its puts, at least one
+        """
         first = puts[0]
         response = request.response()
         if len(puts) > 1 or first.status is not _PUT_OK:
@@ -256,7 +262,10 @@ class SendRequests:
     def send_back(
         self, _connection: Connection, request: RemotingCommand
     ) -> RemotingCommand | Awaitable[Answer]:
-        """Put a message that a consumer returns into ``%RETRY%group``, or ``%DLQ%group``."""
+        """Put a returned message into ``%RETRY%group``, or after its last attempt ``%DLQ%group``.
+
+        Raises :class:`~lakelog.errors.StoreError` if the message does not exist.
+        """
         fields = request.fields
         group, level = fields["group"], int(fields["delayLevel"])
         most = fields.get("maxReconsumeTimes")
@@ -282,7 +291,10 @@ class SendRequests:
 
 
 def _checked(properties: bytes, topic: str) -> bytes:
-    """Properties of a client without those of brokers; a message recalls only from its topic."""
+    """A client's properties without those of brokers.
+
+    Raises :class:`Refused` for a recall of a message of another topic.
+    """
     if b"TIMER_DEL_UNIQKEY\x01" in properties:
         recalled, plus, _ = (property_value(properties, _RECALL) or b"").partition(b"+")
         if plus and recalled != topic.encode():
@@ -292,10 +304,10 @@ def _checked(properties: bytes, topic: str) -> bytes:
 
 
 def split_batch(body: bytes) -> list[tuple[bytes, bytes, int]]:
-    """Body, property string and flag of each message of a batch; raises :class:`Refused`.
+    """Split a batch: body, property string and flag of each message; raises :class:`Refused`.
 
-    Each is ``i32 size | i32 magic | i32 checksum | i32 flag | i32 length, body | i16 length,
-    properties``, where the size counts all of it.
+    A message is ``i32 size | i32 magic | i32 checksum | i32 flag | i32 length, body | i16 length,
+    properties``, big-endian; the size is that of the whole message.
     """
     found, start = [], 0
     try:

@@ -25,10 +25,11 @@ _TRIES: Final = 5
 _FIRST_PAUSE_SECONDS: Final = 0.2
 _TIMEOUT_SECONDS: Final = 10.0
 _UNKNOWN_SECONDS: Final = 30.0
-"""Seconds until an unknown id is asked for again, as every body may have it."""
+"""Seconds until an unknown id is requested again: each body may have that id."""
 _NOT_FOUND: Final = 404
 _OF_A_SCHEMA: Final = (40401, 40402, 40403)
-"""Error numbers of a registry (unknown subject, version or schema); other 404 come from others."""
+"""Error codes of a registry (unknown subject, version or schema) that come with HTTP status 404; a
+404 without one is not from a registry."""
 _MAY_PASS: Final = (408, 425, 429, 500, 502, 503, 504)
 _HEADER_BYTES: Final = 5
 _VERSIONED: Final = re.compile(r"(.+)@(\d+)")
@@ -43,8 +44,8 @@ class Schema:
     """One schema.
 
     :ivar kind: ``AVRO``, ``PROTOBUF`` or ``JSON``
-    :ivar text: for Protocol Buffers a file descriptor in Base64
-    :ivar references: schemas that it refers to, by the names that it uses
+    :ivar text: the schema; for Protocol Buffers a file descriptor in Base64
+    :ivar references: the schemas that this one refers to, each with its name in this schema
     """
 
     kind: str
@@ -56,8 +57,9 @@ class Schema:
 class SchemaRegistry:
     """A registry's address; sent to the processes that parse.
 
-    :ivar url: without user and password; :ivar auth: header with them
-    :ivar form: requested format of schemas; by default as registered
+    :ivar url: the URL without user and password
+    :ivar form: requested format of schemas; ``None`` is the registered one
+    :ivar auth: value of the header ``Authorization``, if any
     """
 
     url: str
@@ -76,7 +78,10 @@ class SchemaRegistry:
         return cls(urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")), form, auth)
 
     def by_id(self, number: int) -> Schema:
-        """Raises :class:`UnknownSchema`, and :class:`~lakelog_lake.errors.RegistryUnreachable`."""
+        """Return the schema with the id ``number``, cached.
+
+        Raises :class:`UnknownSchema` and :class:`~lakelog_lake.errors.RegistryUnreachable`.
+        """
         key = (self.url, self.form, number)
         known = _SCHEMAS.get(key)
         if known is not None:
@@ -91,7 +96,10 @@ class SchemaRegistry:
         return found
 
     def named(self, text: str) -> Schema:
-        """Look up ``SUBJECT@VERSION``, ``SUBJECT`` for its newest version, or ``id=NUMBER``."""
+        """Look up ``SUBJECT@VERSION``, ``SUBJECT`` for its newest version, or ``id=NUMBER``.
+
+        Raises as :meth:`by_id`.
+        """
         if text.removeprefix("id=").isdigit() and text.startswith("id="):
             return self.by_id(int(text.removeprefix("id=")))
         found = _VERSIONED.fullmatch(text)

@@ -1,7 +1,7 @@
 """Protocol Buffers bodies of a registry.
 
-Fields are identified by number, so every body is decoded by the reader's message, whichever version
-of the schema it was written with. The schema of the body only shows whether it is that message.
+Fields are identified by number. So each body is decoded by the reader's message, for any version of
+the schema. The schema in the body's header only serves to check the message's name.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _message(schema: Schema, places: tuple[int, ...]) -> str:
 
 
 def _descriptors(schema: Schema) -> bytes:
-    """A descriptor set of a schema with all that it refers to, and what of it is the library's."""
+    """A descriptor set of a schema, its references, and their imports from Google's library."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
     files: dict[str, Any] = {}
