@@ -167,17 +167,18 @@ class Appender:
 
         A batch larger than a segment is split, with one wait per piece.
         """
-        if self._health.refusal is not None:
-            raise self._health.refused()
-        if not messages:
-            return []
-        try:
-            batches = list(self._encoded(messages))
-        except IllegalMessage as error:
-            raise PutRefused(error.status, str(error)) from None
+        batches = self._batches(messages)
         if len(batches) == 1:
             return batches[0].results(self._finish(batches[0]))
         return self._put_pieces(batches)
+
+    def _batches(self, messages: Sequence[Message]) -> Sequence[EncodedBatch]:
+        if self._health.refusal is not None:
+            raise self._health.refused()
+        try:
+            return list(self._encoded(messages)) if messages else []
+        except IllegalMessage as error:
+            raise PutRefused(error.status, str(error)) from None
 
     def _put_pieces(self, batches: Sequence[EncodedBatch]) -> list[PutResult]:
         results: list[PutResult] = []
@@ -236,17 +237,13 @@ class Appender:
         """
         future = BatchFuture()
         try:
-            if self._health.refusal is not None:
-                raise self._health.refused()
-            batches = list(self._encoded(messages)) if messages else []
+            batches = self._batches(messages)
             if len(batches) == 1:
                 batch = batches[0]
                 self._then(self._append(batch), batch.wait, partial(_hand_over, batch, future))
             else:
                 future.set_result(self._put_pieces(batches))
-        except IllegalMessage as error:
-            future.set_exception(PutRefused(error.status, str(error)))
-        except Exception as error:  # noqa: BLE001  # of a wrong argument too, as in put_async
+        except Exception as error:  # noqa: BLE001  # for a wrong argument too, as in put_async
             future.set_exception(error)
         return future
 

@@ -50,10 +50,7 @@ class StatusRequests:
         }
 
     def runtime_info(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
-        """The bounds of the log, disk usage, start time and rates, as strings.
-
-        The start time is that of this object, which the first rare request makes.
-        """
+        """The bounds of the log, disk usage, start time of the broker and rates, as strings."""
         store = self._store
         low, high = store.min_offset, store.max_offset
         disk = shutil.disk_usage(self._path)
