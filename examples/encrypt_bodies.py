@@ -35,7 +35,7 @@ class EncryptSettings:
 
 
 class Encrypting:
-    """RocketMQ's records whose bodies are a nonce and a ciphertext, authenticated with the topic."""
+    """RocketMQ's records, whose bodies are a nonce and a ciphertext bound to the topic."""
 
     def __init__(self, settings: EncryptSettings, context: Context) -> None:
         """Create the ciphers; invalid keys raise here, when the store opens."""
