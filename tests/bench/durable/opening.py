@@ -149,7 +149,7 @@ def count(way: str, warm: str, store: str) -> None:
 
 
 def _reads() -> tuple[float, int]:
-    """Return the KiB read by system calls, and the number of page faults."""
+    """Return the KiB read by system calls, and the number of minor page faults."""
     lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
     read = next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
     return read / 1024, resource.getrusage(resource.RUSAGE_SELF).ru_minflt
