@@ -93,7 +93,7 @@ def _producer(driver: str, directory: Path, work: Work) -> Iterator[subprocess.P
 
 
 def line_of(process: subprocess.Popen[str]) -> str:
-    """Return the next line of a producer; raises CannotRunError if it has ended."""
+    """Return the next line of a producer's output; empty if the producer has ended."""
     assert process.stdout is not None
     return process.stdout.readline().rstrip("\n")
 
