@@ -66,7 +66,7 @@ def _contest(cores: int, rows: int) -> Contest:
 
 
 def _beside(by: str, sink: str) -> dict[str, str]:
-    """Return the contenders to compare with; for Delta Kafka's one with the same writer, Parquet."""
+    """Return the contenders for ratios; without a Kafka sink for Delta, the one for Parquet."""
     kafka = f"kafka to {sink if sink in _KAFKA_SINKS else 'parquet'}"
     return {RAW: RAW} | ({} if by == "kafka" else {"kafka": kafka})
 
