@@ -1,10 +1,10 @@
-"""How do messages of RocketMQ's clients get into an Iceberg table, without a RocketMQ? (No Java.)
+"""How do messages of RocketMQ's clients land in an Iceberg table, without RocketMQ and Java?
 
     python examples/broker_to_iceberg.py
 
-starts a broker that lands what clients send, sends orders, and asks the table with SQL. Its
-producer speaks RocketMQ's remoting protocol in a few lines, so that the example needs no client;
-any client of RocketMQ does the same with the name server's address.
+starts a broker that lands the messages of clients, sends orders, and queries the table with SQL.
+Its producer implements the needed part of RocketMQ's remoting protocol, so that the example needs
+no client library; any RocketMQ client can be used with the name server's address.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Producer:
 
 @contextmanager
 def broker(base: Path) -> Iterator[int]:
-    """``lakelog broker --to`` at a free port; yields the port."""
+    """Run ``lakelog broker --to`` on a free port; yields the port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     command = [sys.executable, "-m", "lakelog", "broker", str(base / "store"), "--port", str(port)]
@@ -78,7 +78,7 @@ def broker(base: Path) -> Iterator[int]:
 
 
 def connected(port: int) -> Producer:
-    """A producer, once the broker serves."""
+    """Return a connected producer; waits until the broker accepts connections."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -90,7 +90,7 @@ def connected(port: int) -> Producer:
 
 
 def rows(lake: Path) -> Any:
-    """The rows of the table, as Arrow; none before the first commit."""
+    """Return the rows of the table, as Arrow; ``None`` before the first commit."""
     try:
         return sqlite_catalog(lake).load_table(TABLE).scan().to_arrow()
     except (NoSuchNamespaceError, NoSuchTableError):
@@ -98,7 +98,7 @@ def rows(lake: Path) -> Any:
 
 
 def main(base: Path) -> None:
-    """Send, wait until all is in the table, and ask it."""
+    """Send orders, wait until all are in the table, and query it."""
     with broker(base) as port:
         producer = connected(port)
         for number in range(ORDERS):

@@ -1,8 +1,8 @@
 """How are bodies changed in storage, for example compressed?
 
-By an append callback that wraps the built-in one: `encode` passes it other bodies, and `decode`
+By an append callback that wraps the built-in one: `encode` passes it changed bodies, and `decode`
 restores them in every kind of read. This one sets the flag by which RocketMQ's own clients
-recognise bodies compressed with zlib. For encryption, replace zlib by a cipher.
+recognise bodies compressed with zlib. encrypt_bodies.py does the same with a cipher.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Compressing:
         self.place = self.inner.place  # fields that depend on the place are the same
 
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
-        """Encode one message or many, outside of any lock."""
+        """Encode one message or many, outside any lock."""
         return self.inner.encode([self._packed(each) for each in messages])
 
     def _packed(self, message: Message) -> Message:
@@ -53,7 +53,7 @@ class Compressing:
         if not isinstance(body, bytes | bytearray | memoryview):
             return message  # the built-in callback raises the error
         if len(body) < self.settings.from_bytes or message.sys_flag & COMPRESSED:
-            return message  # it is short, or a client has compressed it
+            return message  # short, or already compressed by a client
         packed = zlib.compress(body, self.settings.level)
         return attrs.evolve(message, body=packed, sys_flag=message.sys_flag & ~PACKING | ZLIB)
 

@@ -1,14 +1,14 @@
-"""How is a store copied to a second machine, and what does one do when the first one dies?
+"""How is a store copied to a second machine, and how does the second replace the first?
 
     python examples/copy_to_a_second_machine.py [CERTIFICATES]
 
-runs both machines as groups of processes on this one. On two machines, with their addresses:
+runs both machines as process groups on this machine. On two machines, with their addresses:
 
     python examples/copy_to_a_second_machine.py first STORE 10.0.0.1:10912 10.0.0.2 [CERTIFICATES]
     python examples/copy_to_a_second_machine.py second STORE 10.0.0.1:10912 [CERTIFICATES]
 
-``CERTIFICATES`` is a folder with ``certificate.pem`` and ``key.pem`` of the machine, for TLS, and
-``authority.pem``. core/docs/guides/replication.md says what to do when a machine dies.
+``CERTIFICATES`` is a folder for TLS with ``certificate.pem`` and ``key.pem`` of the machine, and
+``authority.pem``. core/docs/guides/replication.md has the procedures for failures.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def put_orders(path: str, address: str, second: str, folder: str | None = None) 
     section = {
         "host": host,
         "port": int(port),
-        "allow": [second],  # who may connect reads the whole log
+        "allow": [second],  # any host that may connect can read the whole log
         "in_sync_replicas": 2,
         **tls(folder),
     }
@@ -52,14 +52,14 @@ def put_orders(path: str, address: str, second: str, folder: str | None = None) 
         number = 0
         while True:
             result = store.put(lakelog.Message("orders", b"order %d" % number))
-            # Of a message with PUT_OK there are two durable copies. The first ones have no copy.
+            # PUT_OK: two durable copies. Messages before the first connection have only one.
             print(number, result.status.name, flush=True)
             number += 1
             time.sleep(0.01)
 
 
 def replicating(path: str, address: str, folder: str | None = None) -> list[str]:
-    """On the second machine: the command that copies the log until it is stopped."""
+    """On the second machine: return the command that copies the log until it is stopped."""
     more = [f"rocketmq-ha.{name}={value}" for name, value in tls(folder).items()]
     more += [f"segment_size_bytes={SEGMENT_BYTES}", "rocketmq-ha.reconnect_interval_ms=100"]
     settings = [word for each in more for word in ("--set", each)]
@@ -71,7 +71,7 @@ def replicating(path: str, address: str, folder: str | None = None) -> list[str]
 
 @contextmanager
 def machine(command: list[str], output: Path) -> Iterator[Callable[[int], None]]:
-    """A group of processes; yields a function that sends a signal to the group, and waits."""
+    """Start a process group; yields a function that sends it a signal and waits for its end."""
     with output.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
 
@@ -87,7 +87,7 @@ def machine(command: list[str], output: Path) -> Iterator[Callable[[int], None]]
 
 
 def main(base: Path, folder: str | None) -> None:
-    """Copy, lose the first machine, and go on with the second one."""
+    """Copy, kill the first machine, and continue with the second one."""
     with create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     first, second = base / "first", base / "second"
@@ -97,8 +97,8 @@ def main(base: Path, folder: str | None) -> None:
     copying = replicating(str(second), address, folder)
     with machine(putting, puts) as end_first, machine(copying, base / "log") as end_second:
         wait_until(lambda: len(copied(puts)) >= 50, base / "log")
-        end_first(signal.SIGKILL)  # the first machine dies
-        end_second(signal.SIGTERM)  # a person decides that it does not come back
+        end_first(signal.SIGKILL)  # the first machine fails
+        end_second(signal.SIGTERM)  # the operator decides to promote the copy
     print(lakelog.promote(second))
     with lakelog.open(second) as store:
         there = {bytes(each.body) for each in store.scan()}
@@ -112,13 +112,13 @@ def main(base: Path, folder: str | None) -> None:
 
 
 def copied(puts: Path) -> list[int]:
-    """The numbers of the orders that were acknowledged with two copies."""
+    """Return the numbers of the orders that were acknowledged with two copies."""
     lines = (line.split() for line in puts.read_text().splitlines())
     return [int(line[0]) for line in lines if line[1:] == ["PUT_OK"]]
 
 
 def wait_until(is_so: Callable[[], bool], log: Path) -> None:
-    """Wait for a condition, or give up after two minutes."""
+    """Wait for a condition; raises after two minutes."""
     deadline = time.monotonic() + 120
     while not is_so():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Does my own flush strategy keep its promise? Let the crash simulator break it."""
+"""Does a custom flush strategy keep its promise? Test it with the crash simulator."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class NoSettings:
 
 @attrs.define
 class Patient:
-    """A slow strategy: a put too soon after a sync waits until the next one is due."""
+    """A slow strategy: a put soon after a sync waits until the next sync is due."""
 
     log: Flushable | None = None
     synced_at: float = 0.0
 
     def start(self, log: Flushable) -> None:
-        """Remember what to sync."""
+        """Store the log."""
         self.log = log
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """PUT_OK promises that the message survives a power cut, if ``wait`` is true."""
+        """Sync if needed; PUT_OK promises that a message with ``wait`` survives a power cut."""
         early = self.synced_at + PAUSE_SECONDS - time.monotonic()
         if self.log and wait and self.log.flushed < end_offset and self.is_time(early):
             self.log.sync()
@@ -41,7 +41,7 @@ class Patient:
         return lakelog.PutStatus.PUT_OK
 
     def is_time(self, early_seconds: float) -> bool:
-        """Wait, then sync."""
+        """Wait until a sync is due; always true."""
         time.sleep(max(early_seconds, 0))
         return True
 
@@ -52,10 +52,10 @@ class Patient:
 
 
 class Hasty(Patient):
-    """The same with a bug: a put too soon after a sync is acknowledged without one."""
+    """The same with a bug: a put soon after a sync is acknowledged without a sync."""
 
     def is_time(self, early_seconds: float) -> bool:
-        """Sync only if it is due."""
+        """Return whether a sync is due, without waiting."""
         return early_seconds <= 0
 
 

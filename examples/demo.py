@@ -3,9 +3,9 @@
     python examples/demo.py [EVENTS]
 
 This process owns a store and appends events. `lakelog dispatch --engine spark`, in a separate
-process, lands them with Spark in an Iceberg table while they are written; it is killed once, and
-another one continues. At the end SQL over the table counts the rows, and looks for duplicated and
-missing ones. Without Java plain processes land them, and pyiceberg counts.
+process, lands them with Spark in an Iceberg table meanwhile. The dispatcher is killed once, and
+another one continues. At the end SQL over the table counts rows, duplicates and gaps.
+Without Java, plain processes land the events, and pyiceberg counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import lakelog_spark
 
 EVENTS, BATCH = 200_000, 1_000
 SECONDS: Final = 12.0
-"""Duration of the appends: long enough to see the table follow."""
+"""Duration of the appends; several passes land meanwhile."""
 TOPICS = {"page_views": 70, "cart_changes": 20, "orders": 8, "payments": 2}
 COUNTRIES = ("de", "fr", "it", "nl", "pl")
 TABLE = "shop.events"
@@ -49,7 +49,7 @@ SUMS = f"""
 
 
 def events(count: int) -> Iterator[lakelog.Message]:
-    """Events of a web shop; the same ones each time."""
+    """Yield events of a web shop, the same in each run."""
     chance = random.Random(7)
     names, weights = list(TOPICS), list(TOPICS.values())
     for number, topic in enumerate(chance.choices(names, weights, k=count)):
@@ -107,7 +107,7 @@ def say(who: str, what: str) -> None:
 
 
 def fill(path: Path, dispatcher: Dispatcher, count: int) -> None:
-    """Append everything while a dispatcher follows; kill it once, and start another one."""
+    """Append all events while a dispatcher lands them; kill it once, and start another one."""
     running, killed = None, False
     with lakelog.open(path, segment_size_bytes="16MiB", flush="timed") as store:
         for done in produce(store, count):
@@ -122,9 +122,9 @@ def fill(path: Path, dispatcher: Dispatcher, count: int) -> None:
                     say("", "(its JVM may still print errors about the lost process; ignore them)")
                 running = dispatcher.start()
     if running is not None:
-        running.terminate()  # it finishes its pass
+        running.terminate()  # the dispatcher completes its pass
         running.wait()
-    if dispatcher.start("--once").wait():  # and the rest
+    if dispatcher.start("--once").wait():  # lands the rest
         raise SystemExit("the dispatcher failed")
 
 
@@ -168,7 +168,7 @@ def ask_arrow(warehouse: Path) -> Counts:
 
 
 def in_log(path: Path) -> Counter[str]:
-    """The number of messages of each topic in the log."""
+    """Return the number of messages of each topic in the log."""
     found: Counter[str] = Counter()
     with lakelog.open(path, mode="read") as store:
         for queue in store.queues():

@@ -1,7 +1,7 @@
-"""How does a dispatcher build something of its own from the log, here a table in SQLite?
+"""How does a dispatcher derive its own data from the log, here a table in SQLite?
 
-Rows and the position up to which the log was dispatched are in one transaction, so that a run that
-comes again changes nothing, and the dispatcher continues where it stopped.
+One transaction has the rows and the position up to which the log was dispatched. So a repeated
+run changes nothing, and the dispatcher continues at that position.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS position (id INTEGER PRIMARY KEY CHECK (id = 0), end_
 class SqliteDispatcher:
     """Writes each message into the table ``messages`` of ``sqlite/messages.db``.
 
-    :ivar directories: what `lakelog rebuild` removes before it dispatches the log again
+    :ivar directories: the folders that `lakelog rebuild` removes before it dispatches the log again
     """
 
     directories: Sequence[str] = (FOLDER,)
@@ -40,19 +40,19 @@ class SqliteDispatcher:
         if not read_only:
             (path / FOLDER).mkdir(parents=True, exist_ok=True)
         database = ":memory:" if read_only else path / FOLDER / "messages.db"
-        self._lock = Lock()  # `flush` comes from another thread
+        self._lock = Lock()  # `flush` is called in another thread
         self._rows = sqlite3.connect(database, check_same_thread=False)
         self._rows.execute("PRAGMA journal_mode = WAL")
         self._rows.executescript(TABLES)
 
     def resume(self, minimum: int, end: int) -> int:
-        """Forget what is behind the log, and say from where on it is needed."""
+        """Remove rows behind the end of the log; return the offset from which to dispatch."""
         known = self._rows.execute("SELECT end_offset FROM position").fetchone()
         self.truncate(end)
         return max(minimum, min(known[0], end)) if known else minimum
 
     def dispatch(self, batch: RecordBatch) -> None:
-        """Insert a run of messages; one that is there already is replaced by itself."""
+        """Insert a run of messages; a row that exists is replaced by the same row."""
         if not len(batch):
             return
         messages = [batch.message(at) for at in range(len(batch))]
@@ -85,7 +85,7 @@ class SqliteDispatcher:
         self._rows.close()
 
     def rows(self) -> list[tuple[object, ...]]:
-        """All rows, in the log's order."""
+        """Return all rows, in log order."""
         return self._rows.execute("SELECT * FROM messages ORDER BY place").fetchall()
 
 
@@ -101,7 +101,7 @@ def lakelog_dispatchers() -> Sequence[Factory]:
 
 
 def main(folder: str) -> None:
-    """Put messages, and ask SQLite."""
+    """Put messages, and query SQLite."""
     with lakelog.open(
         folder,
         plugins=[sys.modules[__name__]],

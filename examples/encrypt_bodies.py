@@ -1,8 +1,8 @@
 """How are bodies encrypted in storage, and keys replaced?
 
 By an append callback like that of compress_bodies.py, with AES-GCM of the package ``cryptography``.
-Topics, tags, keys and properties stay readable, for queues and index need them. One key is good for
-2**32 messages, as each has a random nonce of 12 bytes.
+Topics, tags, keys and properties stay readable, because queues and index need them. Use a key for
+at most 2**32 messages (NIST SP 800-38D), because each has a random nonce of 12 bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Encrypting:
     """RocketMQ's records, whose bodies are a nonce and a ciphertext bound to the topic."""
 
     def __init__(self, settings: EncryptSettings, context: Context) -> None:
-        """Refuse keys that cannot be used when the store opens, not at the first put."""
+        """Create the ciphers; invalid keys raise here, when the store opens."""
         pairs = [each.partition(":") for each in settings.keys]
         self.ciphers = {name: AESGCM(bytes.fromhex(digits)) for name, _, digits in pairs}
         self.newest = pairs[0][0]
@@ -46,7 +46,7 @@ class Encrypting:
         self.place = self.inner.place  # fields that depend on the place are the same
 
     def encode(self, messages: Sequence[Message]) -> EncodedBatch:
-        """Encode one message or many, outside of any lock."""
+        """Encode one message or many, outside any lock."""
         return self.inner.encode([self._encrypted(each) for each in messages])
 
     def _encrypted(self, message: Message) -> Message:
@@ -86,7 +86,7 @@ def lakelog_append_callbacks() -> list[Factory]:
 
 
 def opened(path: str, *keys: str) -> lakelog.Store:
-    """A store with these keys."""
+    """Open the store with these keys."""
     section = {"keys": keys}
     plugins = [sys.modules[__name__]]
     return lakelog.open(

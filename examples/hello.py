@@ -21,7 +21,7 @@ def main(folder: str) -> None:
         print("at its offset:    ", store.look_up(first.physical_offset).body)
         print("by its message id:", store.look_up(first.message_id).keys)
 
-    # Reading takes no lock, so it works in any process, also while the owner writes.
+    # Reading takes no lock, so it works in any process, also while others write.
     with lakelog.open(folder, mode="read") as store:
         for message in store.scan():
             print(message.queue_offset, message.topic, message.tags, bytes(message.body))

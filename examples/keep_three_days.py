@@ -22,7 +22,7 @@ def main(folder: str) -> None:
             store.put(lakelog.Message("orders", b"order %d" % number + b"." * 400))
         print(len(list((Path(folder) / "commitlog").iterdir())), "segments")
 
-        # A store does this automatically, at 4 and 16 o'clock, above a limit, or for disk space.
+        # A store does this by itself: at 4 and 16 o'clock, above a limit, or for disk space.
         for gone in store.delete_expired().deleted:
             print(f"deleted the segment at {gone.start_offset}: {gone.reason}")
         print("the log now begins at", store.min_offset)

@@ -47,7 +47,7 @@ def lakelog_segment_deleted(path: Path, start_offset: int) -> None:
 
 @hookimpl
 def lakelog_disk_pressure(path: Path, state: DiskState) -> None:
-    """Log a change of the disks' state, which an operator wants to know."""
+    """Log a change of the disks' state, for the operator."""
     LOG.warning("disks of %s: %s", path.name, state.value)
 
 

@@ -1,7 +1,7 @@
-"""How does a custom cleaner choose what is deleted, and a custom watcher judge the disk?
+"""How does a custom cleaner choose segments to delete, and a custom watcher rate the disk?
 
-This cleaner keeps as many bytes as a quota allows, and the last day in any case; this watcher knows
-the quota of a container, which the file system does not.
+This cleaner keeps as many bytes as a quota allows, and the last day in any case. This watcher uses
+the quota of a container, which the file system does not report.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class QuotaSettings:
 class QuotaCleaner:
     """Deletes the oldest segments while the log has more bytes than the quota.
 
-    :ivar pace: how fast the store deletes; :ivar remove_empty_queues: queues go with their messages
+    :ivar pace: how fast the store deletes
+    :ivar remove_empty_queues: whether queues without messages are deleted too
     """
 
     most_bytes: int
@@ -56,7 +57,7 @@ class QuotaCleaner:
         """Choose from the oldest on; stop at the first one that must stay."""
         chosen = []
         kept_bytes = sum(each.size_bytes for each in segments)
-        for segment in segments:  # the one that is being written is not among them
+        for segment in segments:  # without the active one
             is_young = situation.now_ms - segment.last_timestamp_ms < DAY_MS
             if kept_bytes <= self.most_bytes or segment.pinned_by:
                 break
@@ -74,7 +75,7 @@ class QuotaWatcher:
     most_bytes: int
 
     def observe(self, paths: Sequence[Path]) -> DiskReport:
-        """One usage for each path, and what to do."""
+        """Return the usage of each path, and the required action."""
         usages = tuple(self._usage(each) for each in paths)
         fullest = max(usages, key=lambda each: each.used_ratio)
         limits = ((0.95, DiskState.STOP_WRITING), (0.8, DiskState.CLEAN))
@@ -114,7 +115,7 @@ def lakelog_disk_watchers() -> Sequence[Factory]:
 
 
 def main(folder: str) -> None:
-    """Fill a store, clean it by hand, and look at the disk."""
+    """Fill a store, request a cleaning, and print the state of the disk."""
     with lakelog.open(
         folder,
         plugins=[sys.modules[__name__]],
@@ -128,7 +129,7 @@ def main(folder: str) -> None:
             store.put(lakelog.Message("orders", b"x" * 900))
         store.wait_dispatched()
         before = store.max_offset - store.min_offset
-        report = store.delete_expired()  # by hand: the last day goes, too
+        report = store.delete_expired()  # on request the last day is deleted, too
         print(f"{before} bytes, then {store.max_offset - store.min_offset}")
         print(len(report.deleted), "segments were deleted")
         disk = store.disk()

@@ -28,11 +28,11 @@ class EveryBytes:
     log: Flushable | None = None
 
     def start(self, log: Flushable) -> None:
-        """Remember what to sync."""
+        """Store the log."""
         self.log = log
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Sync if it is due, in the thread of the put."""
+        """Sync in the thread of the put if enough bytes are unsynced."""
         if self.log and wait and end_offset - self.log.flushed >= self.unsynced:
             self.log.sync()
         return lakelog.PutStatus.PUT_OK

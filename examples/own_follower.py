@@ -1,7 +1,7 @@
-"""How is a program of one's own run beside ``lakelog serve``, for example one that calls a webhook?
+"""How does ``lakelog serve`` run a program of your own, for example one that calls a webhook?
 
-As a follower: ``serve`` runs it in a process of its own, and starts it again when it ends or hangs.
-This one posts each message, at least once, as a member of a consumer group.
+As a follower: ``serve`` runs it in a separate process, and restarts it when it ends or hangs.
+This follower posts each message, at least once, as a member of a consumer group.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WebhookSettings:
 
 @attrs.define(eq=False)
 class Webhook:
-    """Posts messages from a thread; ``is_well`` tells ``serve`` how that goes."""
+    """Posts messages from a thread; ``is_well`` reports a failure of the thread to ``serve``."""
 
     store: Path
     settings: WebhookSettings
@@ -43,17 +43,17 @@ class Webhook:
     failure: Exception | None = None
 
     def start(self) -> None:
-        """Begin; the store may be used by any number of processes."""
+        """Start the thread, which opens the store; other processes may have it open too."""
         self.thread = started(Thread(target=self._run, name="webhook", daemon=True))
 
     def stop(self) -> None:
-        """Return once the thread has stopped; a message that is not acknowledged comes again."""
+        """Stop the thread, and wait for it; unacknowledged messages are delivered again."""
         self.stopping.set()
         if self.thread is not None:
             self.thread.join()
 
     def is_well(self) -> bool:
-        """Raise what ended the thread, so that ``serve`` starts this program again."""
+        """Raise the exception that ended the thread, so that ``serve`` restarts this program."""
         if self.failure is not None:
             raise self.failure
         return True
@@ -74,7 +74,7 @@ class Webhook:
 
 
 def make(settings: WebhookSettings, context: Context) -> Webhook:
-    """Make the follower, in its process."""
+    """Make the follower, in its own process."""
     return Webhook(context.path, settings)
 
 
@@ -85,7 +85,7 @@ def lakelog_followers() -> Sequence[Factory]:
 
 
 def installed(folder: Path) -> dict[str, str]:
-    """An environment in which this module is an installed plugin; pip does this for a package."""
+    """Return an environment with this module as an installed plugin, as pip would install it."""
     about = folder / "webhook-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: webhook\nVersion: 1.0\n")
@@ -95,10 +95,10 @@ def installed(folder: Path) -> dict[str, str]:
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Somebody's web service."""
+    """The web service that the follower calls."""
 
-    def do_POST(self) -> None:  # the library looks for this name
-        """Print what came."""
+    def do_POST(self) -> None:  # the name that http.server requires
+        """Print the posted body."""
         print("posted:", self.rfile.read(int(self.headers["Content-Length"])).decode())
         self.send_response(204)
         self.end_headers()
@@ -108,12 +108,12 @@ class Receiver(BaseHTTPRequestHandler):
 
 
 def main(folder: Path) -> None:
-    """Put messages while nobody serves the store; then serve it, and receive them."""
+    """Put messages while no process serves the store; then serve it, and receive them."""
     with lakelog.open(folder / "store", segment_size_bytes="1MiB") as store:
         for number in range(3):
             store.put(lakelog.Message("orders", b"order %d" % number, queue_id=0))
     with HTTPServer(("127.0.0.1", 0), Receiver) as server:
-        server.timeout = 60  # seconds, if nothing comes
+        server.timeout = 60  # seconds of waiting for a request
         url = f"http://127.0.0.1:{server.server_port}/"
         options = ["--set", 'followers=["webhook"]', "--set", f"webhook.url={url}"]
         command = [sys.executable, "-m", "lakelog", "serve", str(folder / "store"), *options]

@@ -36,7 +36,7 @@ class FolderCopySettings:
 
 @attrs.define(eq=False)
 class FolderCopy:
-    """Copies what is durable, in a thread of the process that leads."""
+    """Copies the durable part of the log, in a thread of the process that leads."""
 
     folder: Path
     timeout_s: float
@@ -47,7 +47,7 @@ class FolderCopy:
     stopped: Event = attrs.field(factory=Event)
 
     def lead(self) -> None:
-        """Begin; at an open before any file of the log changes, so that it can be refused."""
+        """Start to copy; raises ``StoreError``, at an open before any file of the log changes."""
         try:
             self.files.make_dir(self.folder / "commitlog")
         except OSError as error:
@@ -56,7 +56,7 @@ class FolderCopy:
         self._begin()
 
     def start(self, log: ReplicatedLog) -> None:
-        """Keep the log; copy it if this process leads."""
+        """Store the log; start to copy it if this process leads."""
         self.log = log
         self._begin()
 
@@ -67,16 +67,16 @@ class FolderCopy:
             self.thread = started(thread)
 
     def submit(self, end_offset: int, wait: bool) -> Outcome:
-        """Wait until the copy has the bytes; the message is in the log whatever comes of it."""
+        """Wait until the copy has the bytes; the message is in the log with any result."""
         if not wait or self.log is None:
             return lakelog.PutStatus.PUT_OK
         if not self.log.waits_for_disk:
-            self.log.sync()  # no flush strategy does it in time
+            self.log.sync()  # only durable bytes are copied, and no flush strategy waits for them
         is_copied = self.log.copies.wait(end_offset, self.timeout_s)
         return lakelog.PutStatus.PUT_OK if is_copied else lakelog.PutStatus.FLUSH_SLAVE_TIMEOUT
 
     def stop_leading(self) -> None:
-        """Copy what is durable by now, then stop."""
+        """Copy up to the present durable end, then stop."""
         self.leads = False
         self.stopped.set()
         if self.thread is not None:
@@ -84,7 +84,7 @@ class FolderCopy:
             self.thread = None
 
     def close(self) -> None:
-        """The same; the flush strategy was closed before."""
+        """Do the same; the flush strategy was closed before, so all bytes are durable."""
         self.stop_leading()
 
     def _run(self, log: ReplicatedLog) -> None:
@@ -103,12 +103,12 @@ class FolderCopy:
             log.wait_moved(copied, NEVER, 0.05)
 
     def _known(self, log: ReplicatedLog) -> int:
-        """Where the copy ends; where the log starts if there is none."""
+        """Return the end of the copy; the start of the log if there is no copy."""
         noted = read_file(self.files, self.folder / "copied")
         return log.minimum if noted is None else int(noted)
 
     def _copy(self, log: ReplicatedLog, offset: int) -> int:
-        """Copy a piece of one segment, durably; returns where it ends."""
+        """Copy a piece of one segment, durably; returns its end offset."""
         size = log.segment_size_bytes
         start = offset - offset % size
         end = min(log.flushed, start + size, offset + PIECE_BYTES)

@@ -1,7 +1,7 @@
-"""How are old segments read from somewhere else, here from a zip file?
+"""How are old segments read from another place, here from a zip file?
 
-A segment source serves bytes of segments that are no longer in the log; every read by offset or key
-finds them. contrib/archive is one that also stores segments before their deletion.
+A segment source serves bytes of segments that are no longer in the log, to reads by offset.
+The package contrib/archive has a source that also copies segments before their deletion.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class ZippedSegments:
     file: Path
 
     def starts(self) -> Sequence[int]:
-        """Where each segment starts, in order."""
+        """Return the start offset of each segment, in order."""
         if not self.file.exists():
             return []
         with ZipFile(self.file) as zipped:
             return sorted(int(name) for name in zipped.namelist())
 
     def read(self, start: int, position: int, length: int) -> bytes:
-        """Bytes of one segment; any failure is an error of the store, with the place."""
+        """Return bytes of one segment; raises ``StoreError`` with the place for any failure."""
         try:
             with ZipFile(self.file) as zipped, zipped.open(segment_name(start)) as segment:
                 segment.seek(position)
@@ -64,7 +64,7 @@ def lakelog_segment_sources() -> Sequence[Factory]:
 
 @hookimpl
 def lakelog_segment_deleting(path: Path, start_offset: int) -> None:
-    """Before a deletion: keep the segment in the zip file beside the store of this example."""
+    """Copy a segment to the zip file before its deletion; an exception would keep the segment."""
     with ZipFile(path.parents[2] / "old.zip", "a") as zipped:
         zipped.write(path, segment_name(start_offset))
 

@@ -1,7 +1,7 @@
-"""How are segment files written in a way of one's own, here with a report of slow syncs?
+"""How does a custom writer write segment files, here with a report of slow syncs?
 
-A writer gets each segment as a file of full length. It reaches the disk through that file alone, so
-that contract kit and crash simulator can let calls fail.
+A writer gets each segment as a file of full length. It accesses the disk only through that file, so
+that the contract kit and the crash simulator can make calls fail.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class TimedSegment:
         self.end = position + len(data)
 
     def view(self, position: int, length: int) -> memoryview:
-        """Bytes of the file, without a copy; they stay right when the file is closed."""
+        """Return bytes of the file, without a copy; the view stays valid after a close."""
         return self.memory[position : position + length]
 
     def commit(self) -> int:
-        """The end of what is in the page cache: all that was written."""
+        """Return the end of the bytes in the page cache, which are all written bytes."""
         return self.end
 
     def sync(self) -> None:
-        """Make it durable; what this raises fails every put that waits, and the store."""
+        """Sync the file; an exception fails the store and every put that waits."""
         end, begun = self.end, time.perf_counter()
         self.file.sync()
         took_ms = (time.perf_counter() - begun) * 1000
@@ -58,7 +58,7 @@ class TimedSegment:
             print(f"slow: a sync up to byte {end} of {self.file.path.name}", file=sys.stderr)
 
     def close(self) -> None:
-        """Close the file; the map goes with its last view."""
+        """Close the file; the map is released with its last view."""
         self.file.close()
 
 

@@ -20,7 +20,7 @@ def work(path: str, number: int) -> str:
 
 
 def main(path: str) -> None:
-    """Keep the store open here, so that this process owns it, while four others put into it."""
+    """Keep the store open here, so that this process has the services, while four others put."""
     with lakelog.open(path, segment_size_bytes="4MiB", flush="inline") as store:
         print("this process:", store.role)
         with multiprocessing.get_context("spawn").Pool(4) as pool:

@@ -1,4 +1,4 @@
-"""What remains of a store whose process was killed, and what did the recovery do?"""
+"""Which messages remain in a store whose process was killed, and what did the recovery do?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do tasks of a pool such as Celery's put, in any process, even if processes die?
+"""How do tasks of a pool such as Celery's put messages, also if their processes are killed?
 
 A task's process opens the store once and keeps it. Each process appends directly, and one of them
 builds the queues; when it ends, another one does. Nothing is lost or duplicated.
@@ -14,7 +14,7 @@ from multiprocessing import get_context
 import lakelog
 
 TASKS_PER_CHILD = 10
-"""As Celery's worker_max_tasks_per_child: processes start and end, the owner too."""
+"""Like Celery's worker_max_tasks_per_child: processes start and end, the owner included."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Measures lakelog beside its peers in the same run: `python -m tests.bench --help`.
+"""Measures lakelog and other stores in the same run: `python -m tests.bench --help`.
 
-Figures of different runs or machines are not to be compared; ratios within a run are.
+Only ratios within a run can be compared, not figures of different runs or machines.
 """

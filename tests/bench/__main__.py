@@ -59,7 +59,7 @@ def main() -> None:
     if options.former is not None:
         options.html.write_text(page(json.loads(options.former.read_text())), encoding="utf-8")
         return
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed is compiled once, too
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages have byte code too
     if options.gib is not None:
         os.environ[GIB_VARIABLE] = str(options.gib)
     console = Console() if sys.stdout.isatty() else Console(width=_WIDTH_OF_A_FILE)
@@ -97,7 +97,7 @@ def _suite(
 
 
 def _chosen(contests: Sequence[Contest], only: list[str] | None) -> Sequence[Contest]:
-    """Leave out the stores that were not asked for, and contests without any."""
+    """Return contests with only the stores in ``only``, without contests that have none left."""
     if only is None:
         return contests
     kept = [

@@ -1,4 +1,4 @@
-"""One run of one peer, in a process of its own: no heap, cache or thread is left from another.
+"""One run of one peer in a separate process, without heap, caches or threads of another run.
 
 `spawn` starts it; it prints its figures as JSON.
 """

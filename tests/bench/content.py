@@ -1,7 +1,7 @@
-"""What every peer stores for a message: topic, one tag, a key of its own, a body.
+"""The content of each message, the same for all peers: topic, one tag, a unique key, a body.
 
-Also the record that a RocketMQ store makes of it, written down here a second time so that peers
-can be given the same bytes without asking lakelog for them.
+Also its record in a RocketMQ store, encoded here independently of lakelog, so that peers without
+an encoder write the same bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def body(size_bytes: int) -> bytes:
 
 
 def key(number: int) -> str:
-    """Name the message."""
+    """Return the key of a message."""
     return f"k{number}"
 
 

@@ -1,4 +1,4 @@
-"""What lakelog does in the suites of `find`, in a process of its own; figures go out as JSON."""
+"""The work of lakelog in the suite `find`, in a separate process; prints its figures as JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CHEAP: Final = ("queue_offset", "physical_offset", "store_timestamp", "tags", "
 
 @dataclass(frozen=True)
 class Work:
-    """One way of working: what it is, and how it is measured."""
+    """One kind of work, and the function that measures it."""
 
     about: str
     measure: Callable[[Path, int, bytes], Sample]
@@ -92,7 +92,7 @@ def _calls(count: int, call: Callable[[int], object]) -> Sample:
 
 
 def _dispatch(directory: Path, count: int, content: bytes) -> Sample:
-    """What the owner's thread does; as many records warm the code up before, as in the peer."""
+    """Measure dispatching; as many records are dispatched before to warm up, as in the peer."""
     _write(directory, count, content, dispatchers=[])
     middle = _end(directory)
     _write(directory, count, content, dispatchers=[])
@@ -158,7 +158,7 @@ def _all_columns(store: Store, queue_id: int, offset: int) -> int:
 def _query(directory: Path, count: int, content: bytes) -> Sample:
     _write(directory, count, content)
     chance, calls = random.Random(1), min(count, 20_000)
-    keys = [key(chance.randrange(count)) for _ in range(calls)]  # not timed, nor by the peer
+    keys = [key(chance.randrange(count)) for _ in range(calls)]  # not timed, as in the peer
     with _open(directory) as store:
 
         def call(at: int) -> None:

@@ -1,4 +1,4 @@
-"""How much is put, and in which way."""
+"""The number and size of messages to put, and the way of putting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _QUICK = 8
 
 @dataclass(frozen=True)
 class Load:
-    """So many messages of that size; in batches, or one by one from some threads."""
+    """A number of messages of one size, in batches, or one by one from some threads."""
 
     body_bytes: int
     count: int
@@ -20,16 +20,16 @@ class Load:
 
     @property
     def granule(self) -> int:
-        """What the count is rounded down to a multiple of."""
+        """The count is rounded down to a multiple of this."""
         return self.batch_size or self.threads
 
 
 def count_for(body_bytes: int, *, quick: bool) -> int:
-    """Choose so many messages that a run takes about a second, and stays in one log file."""
+    """Return the number of messages for a run of about a second within one log file."""
     count = min(_MOST_MESSAGES, _BYTES // body_bytes)
     return count // _QUICK if quick else count
 
 
 def size_text(size_bytes: int) -> str:
-    """Write a body size as people say it."""
+    """Return a body size as text with a unit."""
     return f"{size_bytes >> 10} KiB" if size_bytes >= 1 << 10 else f"{size_bytes} B"

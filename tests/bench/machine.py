@@ -1,4 +1,4 @@
-"""Where figures come from: without it they say nothing."""
+"""The machine on which figures were measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKAGES = ("lakelog-core", "lmdb", "rocksdict", "confluent-kafka", "numpy")
 
 
 def describe(directory: Path) -> dict[str, str]:
-    """Name what the figures depend on."""
+    """Return the properties of the machine on which figures depend."""
     return {
         "cpu": f"{_processor()}, {os.cpu_count()} cores",
         "system": platform.platform(),
@@ -24,7 +24,7 @@ def describe(directory: Path) -> dict[str, str]:
 
 
 def file_system(directory: Path) -> str:
-    """Name the type of the file system that holds the directory."""
+    """Return the type of the directory's file system."""
     mounts = [
         (len(mount.mountpoint), mount.fstype)
         for mount in psutil.disk_partitions(all=True)

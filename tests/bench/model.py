@@ -1,4 +1,4 @@
-"""What is measured: a suite holds contests, and in a contest several contenders do the same."""
+"""The model of the bench: a suite has contests; the contenders of a contest do the same work."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Sample: TypeAlias = Mapping[str, float]
 
 
 class CannotRunError(Exception):
-    """Why a contender has no figures here: what is missing, or what it died of."""
+    """A contender cannot run; the text has the missing requirement, or the error of its process."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A figure of a sample: how it is called and written."""
+    """A figure of a sample: its name and its format."""
 
     name: str
     heading: str
@@ -28,9 +28,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Contender:
-    """One way of doing it; runs in an empty directory, or raises CannotRunError.
+    """One way to do the work; runs in an empty directory, or raises CannotRunError.
 
-    :ivar beside: by the heading of a column, the contender that this one is compared with
+    :ivar beside: by the heading of a column, the contender with which this one is compared
     """
 
     name: str
@@ -48,7 +48,7 @@ class Contest:
 
 
 class Suite(Protocol):
-    """A table of the report; ratios are of the first column."""
+    """A table of the report; ratios use the first column."""
 
     name: str
     about: str
@@ -56,4 +56,4 @@ class Suite(Protocol):
     lower_is_better: bool
 
     def contests(self, *, quick: bool) -> Sequence[Contest]:
-        """List what is run; `quick` asks for a tenth of the work or less."""
+        """Return the contests; with ``quick``, of a tenth of the work or less."""

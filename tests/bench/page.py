@@ -1,4 +1,4 @@
-"""Figures as a page: medians, how far apart the rounds lie, and ratios, as bars."""
+"""Writes figures as a page: medians, the spread of the rounds, and ratios, as bars."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LEGEND: Final = (
 
 
 def page(figures: Mapping[str, Any]) -> str:
-    """The whole document.
+    """Return the whole document.
 
-    :param figures: what ``--json`` writes
+    :param figures: the output of ``--json``
     """
     return document("Bench of lakelog", _parts(figures))
 
@@ -44,7 +44,7 @@ def _suite(suite: Suite, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _contest(suite: Suite, rows: Sequence[Row]) -> str:
-    """A table with a row for each store."""
+    """Return a table with a row for each store."""
     first, *others = suite.columns
     headings = list(dict.fromkeys(each for row in rows for each in row["times"])) or [LAKELOG]
     ratios = [ratio for row in rows for each in headings if (ratio := _ratio(row, each))]

@@ -1,4 +1,4 @@
-"""Writes scores as tables to read and as JSON to keep."""
+"""Writes scores as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.bench.model import LAKELOG, Suite
 from tests.bench.rounds import Score
 
 _MOST_COLUMNS: Final = 16
-"""More do not fit into a line."""
+"""More columns do not fit into a line."""
 Results = Mapping[str, Sequence[Score]]
 """The scores of a suite, by the title of the contest."""
 
 
 def table(console: Console, suite: Suite, results: Results) -> None:
-    """Print a suite: medians of the rounds, how far apart they lie, each store's settings."""
+    """Print a suite: medians and spread of the rounds, and each store's settings."""
     if len(suite.columns) > _MOST_COLUMNS:
         _by_figure(console, suite, results)
         _notes(console, results)
@@ -86,7 +86,7 @@ def as_json(suite: Suite, results: Results) -> list[dict[str, Any]]:
 
 
 def ratio(suite: Suite, score: Score, scores: Sequence[Score], to: str = LAKELOG) -> float | None:
-    """Compare with another one in the same rounds; above 1 is faster than that."""
+    """Return the ratio to another contender in the same rounds; above 1 is faster."""
     column = suite.columns[0].name
     for other in scores:
         if other.contender.name == to and other.samples and score.samples:
@@ -96,7 +96,7 @@ def ratio(suite: Suite, score: Score, scores: Sequence[Score], to: str = LAKELOG
 
 
 def _headings(results: Results) -> list[str]:
-    """What contenders are compared with, if not with lakelog."""
+    """Return the headings of comparisons with others than lakelog."""
     contenders = (score.contender for scores in results.values() for score in scores)
     return list(dict.fromkeys(heading for each in contenders for heading in each.beside))
 

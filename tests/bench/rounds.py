@@ -1,4 +1,4 @@
-"""Plays contests in rounds: each round runs every contender once, in an order that rotates."""
+"""Runs contests in rounds: each round runs every contender once, in rotating order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.bench.model import CannotRunError, Contender, Contest, Sample
 
 @dataclass
 class Score:
-    """What one contender achieved, round by round; or why it did not run."""
+    """The results of one contender, round by round, or the reason why it did not run."""
 
     contender: Contender
     samples: list[Sample] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Score:
 def play(
     contest: Contest, rounds: int, scratch: Path, progress: Callable[[str], None]
 ) -> Sequence[Score]:
-    """Run all rounds of a contest; who cannot run is not asked again."""
+    """Run all rounds of a contest; a contender that cannot run is left out of later rounds."""
     scores = [Score(contender) for contender in contest.contenders]
     for number in range(rounds):
         first = number % len(scores)

@@ -1,4 +1,4 @@
-"""The comparison runs on every store that is here, and its page says what its record has."""
+"""The comparison runs with every installed store, and its page agrees with its record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)  # the first one builds the real store
 SLOW = pytest.mark.slow
 OWN = ("lakelog", "sqlite", "rocketmq")
 SURE = ("missing", "doubled", "wrong", "disordered", "unopened")
-"""No store that is compared does this when it is only killed."""
+"""Counts that must be 0 for every store after kills alone."""
 named = pytest.mark.parametrize(
     "store",
     [
@@ -35,7 +35,7 @@ lakelogs = pytest.mark.parametrize("store", STORES[:2], ids=lambda each: each.na
 
 
 def here(store: Store) -> Store:
-    """The store, if it is here; in CI those must be that need no extra packages."""
+    """Return the store, or skip; stores without extra packages must be installed in CI."""
     reason = store.missing()
     if reason is not None and store.driver in OWN:
         required.missing(reason)
@@ -45,7 +45,7 @@ def here(store: Store) -> Store:
 
 
 def done(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What was found; skips where a file system or strace is missing."""
+    """Return the result of ``work``; skips if a file system or strace is missing."""
     try:
         return work()
     except CannotRunError as reason:

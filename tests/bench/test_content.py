@@ -1,4 +1,4 @@
-"""The bytes that are given to every peer are records as the real store writes them."""
+"""The bytes for every peer are records as the real store writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every store of the durability suites runs in each way that is measured; no time is looked at."""
+"""Every store of the durability suites runs in each measured way; no time is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the suites about tables compare is the same, and is what they say. No time is looked at."""
+"""The contenders of the table suites do the same work, as described. No time is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every peer that is installed takes messages in each way that is measured."""
+"""Every installed peer accepts messages in each measured way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench of processes runs and counts everybody. No test here looks at a time."""
+"""The bench of processes runs and counts all processes. No time is checked."""
 
 from __future__ import annotations
 

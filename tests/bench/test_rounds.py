@@ -1,4 +1,4 @@
-"""The bench is fair and does not stop at a store that cannot run. No test here looks at a time."""
+"""The bench runs all contenders alike, and continues after one that fails. No time is checked."""
 
 from __future__ import annotations
 

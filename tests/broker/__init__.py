@@ -1,1 +1,1 @@
-"""Unmodified clients against lakelog's broker and RocketMQ's."""
+"""Tests of unmodified RocketMQ clients with lakelog's broker and with RocketMQ's."""

@@ -1,7 +1,7 @@
-"""RocketMQ's clients of the gRPC protocol: programs in Java, Go and JavaScript.
+"""Runs RocketMQ's gRPC clients: programs in Java, Go and JavaScript.
 
-Each is built once for each state of its source; its packages come from the registry of its
-language, and lie below the checkout's `.cache` as well.
+Each is built once for each state of its source. Its packages come from the registry of its
+language, and are stored below the checkout's `.cache` too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MARK: Final = "= "
 
 
 def java_outcomes(endpoint: str, security: str, home: Path) -> dict[str, str]:
-    """What ``GrpcClient`` saw at a broker; skips the test without a JDK or Maven.
+    """Return the results of ``GrpcClient`` by case; skips the test without a JDK or Maven.
 
     :param security: ``ssl`` or ``plain``
     """
@@ -43,7 +43,7 @@ def java_outcomes(endpoint: str, security: str, home: Path) -> dict[str, str]:
 
 
 def go_outcomes(endpoint: str, home: Path) -> dict[str, str]:
-    """What the program in Go saw at a broker, over TLS; skips the test without Go."""
+    """Return the results of the Go program by case, over TLS; skips the test without Go."""
     _need("a Go client", "go")
     folder = _HERE / "go"
     sources = [folder / name for name in ("go.mod", "go.sum", "main.go")]
@@ -59,7 +59,7 @@ def go_outcomes(endpoint: str, home: Path) -> dict[str, str]:
 
 
 def node_outcomes(endpoint: str, home: Path) -> dict[str, str]:
-    """What the program in JavaScript saw at a broker; skips the test without Node."""
+    """Return the results of the JavaScript program by case; skips the test without Node."""
     _need("a Node client", "node", "npm")
     folder = _HERE / "node"
     sources = [folder / name for name in ("package.json", "client.js")]

@@ -1,4 +1,4 @@
-"""Stores for clients of gRPC, and a real proxy with its broker."""
+"""Prepares stores for gRPC clients, and runs RocketMQ's proxy with its broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _IN_ORDER: Final = ("ordering", "pushing-in-order")
 
 
 def configure(store: Path) -> None:
-    """Topics of each type, and groups of which some get messages in order."""
+    """Write a store's topics of each type, and its groups, two of which are ordered."""
     files = RealFileSystem()
     for name in ("config", "commitlog"):
         (store / name).mkdir(parents=True)
@@ -42,7 +42,7 @@ def configure(store: Path) -> None:
 
 @contextmanager
 def proxy(folder: Path) -> Iterator[str]:
-    """A real proxy with its broker in the same process, killed at the end."""
+    """Run RocketMQ's proxy and broker in one process, killed at the end; yields ``HOST:PORT``."""
     home, jars = folder / "home", maven.jars(_HERE / "proxy" / "pom.xml")
     broker, slaves, grpc, remoting = free_ports(4)
     with name_server(folder / "names") as names:

@@ -1,4 +1,4 @@
-"""Brokers of both kinds on a directory, and a Java client that sends messages for later."""
+"""Runs brokers of lakelog and RocketMQ, and a Java client that sends delayed messages."""
 
 from __future__ import annotations
 
@@ -37,19 +37,21 @@ _SETTINGS: Final[dict[str, Any]] = {
 }
 
 _JAVA_FLAGS: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=1g", "-XX:TieredStopAtLevel=1")
-"""Each thread that puts messages has a direct buffer of 4 MiB."""
+"""Each thread of the broker that puts messages has a direct buffer of 4 MiB."""
 
 
 def make_store(path: Path) -> None:
-    """A store whose segments have the size of the tests' RocketMQ broker."""
+    """Create a store with the segment size of the tests' RocketMQ broker."""
     lakelog.open(path, mode="exclusive", segment_size_bytes=SEGMENT).close()
 
 
 @attrs.frozen
 class Serving:
-    """A broker that runs.
+    """A running broker.
 
-    :ivar server: where its name server listens
+    :ivar server: the address of its name server
+    :ivar process: the process of ``lakelog broker``, or RocketMQ's
+        :class:`~tests.replication.masterbroker.Broker`
     """
 
     server: Address
@@ -68,7 +70,7 @@ class Serving:
 
 @contextmanager
 def lakelogs_broker(home: Path, port: int = 0, options: Sequence[str] = ()) -> Iterator[Serving]:
-    """``lakelog broker`` on ``home/store``, which is made if it is not there."""
+    """Run ``lakelog broker`` on ``home/store``, which is created if it does not exist."""
     path = home / "store"
     if not path.exists():
         make_store(path)
@@ -91,7 +93,7 @@ def lakelogs_broker(home: Path, port: int = 0, options: Sequence[str] = ()) -> I
 def rocketmqs_broker(
     home: Path, *, java_flags: Sequence[str] = _JAVA_FLAGS, **more: object
 ) -> Iterator[Serving]:
-    """RocketMQ's broker on ``home/store``, with a name server."""
+    """Run RocketMQ's broker on ``home/store``, with a name server."""
     names = home / f"names-{len(list(home.glob('names-*')))}"
     settings = {**_SETTINGS, **more}
     with (
@@ -108,7 +110,7 @@ BROKERS: Final[dict[str, Callable[[Path], Any]]] = {
 
 
 class Client:
-    """A running Java client; its events are noted as they come."""
+    """A running Java client; a thread collects its events."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.events: list[dict[str, Any]] = []
@@ -119,25 +121,25 @@ class Client:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            # The client's own notes go there too, and the last line of a killed one is torn.
+            # RocketMQ's client prints log lines too; the last line of a killed process is torn.
             if line.startswith('{"event"') and line.endswith("\n"):
                 with self._changed:
                     self.events.append(json.loads(line))
                     self._changed.notify_all()
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """All events of a kind until now."""
+        """Return all events of a kind so far."""
         with self._changed:
             return [each for each in self.events if each["event"] == event]
 
     def write(self, *lines: str) -> None:
-        """Give it commands."""
+        """Send commands to the client."""
         assert self._process.stdin is not None
         self._process.stdin.write("".join(f"{line}\n" for line in lines))
         self._process.stdin.flush()
 
     def do(self, line: str) -> dict[str, Any]:
-        """Give it a command; returns the event that answers it."""
+        """Send a command to the client; return the event with its result."""
         body = "" if line == "consume" else line.rsplit(maxsplit=1)[-1]
         answers = {"sent", "refused", "recalled", "consuming"}
         known = len(self.events)
@@ -155,11 +157,11 @@ class Client:
         return found
 
     def create_topic(self, body: str) -> None:
-        """Send a message until the topic exists: a broker takes a while to register."""
+        """Send a message repeatedly until the topic exists; a broker registers after a delay."""
         eventually(lambda: self.do(f"delay 0 {body}")["event"] == "sent")
 
     def wait_for(self, is_so: Any) -> None:
-        """Wait until a condition over the events holds."""
+        """Wait until ``is_so`` returns a true value."""
         with self._changed:
             assert self._changed.wait_for(is_so, PATIENCE_SECONDS), self.events
 
@@ -173,14 +175,14 @@ class Client:
 
 
 def java(program: str, *arguments: str, home: Path) -> list[str]:
-    """The words that run a program of ``java/``; skips the test without a JDK or Maven."""
+    """Return the command that runs a program of ``java/``; skips without a JDK or Maven."""
     sources = [_HERE / "java" / f"{program}.java"]
     return java_program(jars(), sources, f"lakelog.broker.{program}", *arguments, home=home)
 
 
 @contextmanager
 def java_client(server: Address, topic: str, home: Path) -> Iterator[Client]:
-    """A client that is killed at the end."""
+    """Run a Java client, killed at the end."""
     command = java("Later", str(server), topic, home=home)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

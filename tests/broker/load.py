@@ -1,4 +1,4 @@
-"""Java clients that send and consume under load with journals, and the laws of what they got."""
+"""Java clients that send and consume under load, and checks of their journals."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.support.waiting import until
 
 TOPIC: Final = "Load"
 MEMBERS: Final = "lives", "dies"
-"""Each has two groups, of which it is the only member: no queue goes from one member to another."""
+"""Each client is the only member of two groups, so that queues never move between members."""
 GROUPS: Final = tuple(f"{kind}-{member}" for kind in ("push", "pop") for member in MEMBERS)
 NEVER_COME: Final = "rollback", "never"
 RETRIES: Final = 2
 DELAY_MS: Final = 1_000
-"""Of level 1, after which retries come, too."""
+"""The delay of level 1, which also applies to retries."""
 PATIENCE_SECONDS: Final = 180.0
 _PAUSE_MS: Final = 20
 _SET_MODE: Final = 401
@@ -37,7 +37,7 @@ Event = dict[str, Any]
 
 
 def configure(address: Address) -> None:
-    """Create the topic, limit the retries of all groups, and let half of them pop."""
+    """Create the topic, limit the retries of all groups, and set half of them to pop mode."""
     fields = {
         "topic": TOPIC,
         "defaultTopic": "TBW102",
@@ -59,10 +59,12 @@ def configure(address: Address) -> None:
 
 @attrs.define
 class Kill:
-    """One broker or client that was killed.
+    """The kill of a broker or client.
 
-    :ivar begun_ms: a time before the kill; :ivar ended_ms: one after it, in ms since 1970
-    :ivar offsets: the saved offsets by then, by group, topic and queue id
+    :ivar of: ``broker``, or one of :data:`MEMBERS`
+    :ivar begun_ms: a time before the kill, in ms since 1970
+    :ivar ended_ms: a time after it, in ms since 1970
+    :ivar offsets: the offsets saved by then, by group, topic and queue id
     """
 
     of: str
@@ -71,13 +73,13 @@ class Kill:
     offsets: Mapping[str, Mapping[str, Mapping[int, int]]]
 
     def saved(self, event: Event) -> int:
-        """The offset of an event's group in the event's queue."""
+        """Return the saved offset of an event's group in the event's queue."""
         topics = self.offsets.get(event["group"], {})
         return topics.get(event["topic"], {}).get(event["queue"], 0)
 
 
 class Clients:
-    """Clients that are started, killed and started again, with the journals of all of them."""
+    """Starts, kills and restarts clients, and reads the journals of all of them."""
 
     def __init__(self, home: Path, *, span_ms: int = 3_000) -> None:
         self.home, self._span_ms = home, span_ms
@@ -86,7 +88,7 @@ class Clients:
         self._starts = 0
 
     def start(self, member: str, server: Address, *, pause_ms: int = _PAUSE_MS) -> None:
-        """Start a member, and wait until it sends."""
+        """Start a member, and wait until its first send is acknowledged."""
         name = f"{member}{self._starts}"
         self._starts += 1
         journal = self.home / f"journal-{name}"
@@ -99,17 +101,17 @@ class Clients:
         until(lambda: self.sent_by(name), f"{name} sent nothing", seconds=PATIENCE_SECONDS)
 
     def sent_by(self, name: str) -> int:
-        """How many sends of a client were acknowledged until now."""
+        """Return the number of acknowledged sends of a client so far."""
         path = self.home / f"journal-{name}"
         return path.read_bytes().count(b'"sent"') if path.exists() else 0
 
     def acknowledged(self) -> int:
-        """How many sends were acknowledged until now."""
+        """Return the number of acknowledged sends of all clients so far."""
         names = (path.name.removeprefix("journal-") for path in self.home.glob("journal-*"))
         return sum(map(self.sent_by, names))
 
     def await_sends(self, count: int) -> None:
-        """Wait until so many more sends are acknowledged."""
+        """Wait until ``count`` more sends are acknowledged."""
         known = self.acknowledged()
         until(lambda: self.acknowledged() >= known + count, seconds=PATIENCE_SECONDS)
 
@@ -133,7 +135,7 @@ class Clients:
             }
 
     def quiet(self) -> None:
-        """Let all members send no more."""
+        """Stop the sends of all members; they continue to consume."""
         running = len(self._running)
         before = self._count("stopped")
         for process in self._running.values():
@@ -146,7 +148,7 @@ class Clients:
         return sum(each["event"] == event for each in self.events())
 
     def end(self) -> None:
-        """Kill those that run."""
+        """Kill all running members."""
         for member in list(self._running):
             self._end(member)
 
@@ -155,7 +157,7 @@ class Clients:
             process.kill()
 
     def events(self) -> list[Event]:
-        """All lines of the journals; the last one of a killed client may be torn."""
+        """Return all complete lines of the journals; a killed client may leave a torn last line."""
         return [
             json.loads(line)
             for path in sorted(self.home.glob("journal-*"))
@@ -163,12 +165,12 @@ class Clients:
         ]
 
     def dead_letters(self) -> dict[str, set[str]]:
-        """The bodies in the dead letters of each group."""
+        """Return the bodies of the dead letters of each group."""
         with lakelog.open(self.home / "store", mode="read") as store:
             return {group: set(_bodies(store, f"%DLQ%{group}")) for group in GROUPS}
 
     def all_done(self, *, dead_letters: bool = True) -> None:
-        """Wait until each group has done all that is acknowledged, or has it as a dead letter."""
+        """Wait until each group has consumed every acknowledged message, or has a dead letter."""
 
         def missing() -> dict[str, list[str]]:
             events = self.events()
@@ -179,7 +181,7 @@ class Clients:
 
         def done() -> bool:
             last[:] = [missing()]
-            time.sleep(0.2)  # a whole pass over the journals
+            time.sleep(0.2)  # each pass reads the journals from the start
             return not any(last[0].values())
 
         try:
@@ -210,7 +212,7 @@ def _missing(
 
 
 def early(events: Iterable[Event]) -> list[Event]:
-    """What was delivered before its time, or again before the delay of a retry."""
+    """Return deliveries before their time, and redeliveries before the delay of a retry."""
     events = list(events)
     due = {each["body"]: each["due"] for each in events if each["event"] in {"sent", "failed"}}
     got = [each for each in events if each["event"] == "got"]
@@ -220,11 +222,11 @@ def early(events: Iterable[Event]) -> list[Event]:
     for each in got:
         key, place = (each["group"], each["body"], each["times"]), (each["group"], each["place"])
         failed[key] = min(failed.get(key, each["at"]), each["at"])
-        # A client whose return failed consumes the same record again, and counts that.
+        # A client that fails to return a record consumes it again, and increments its count.
         times[place] = min(times.get(place, each["times"]), each["times"])
     for each in got:
         if each["topic"].startswith("%RETRY%") and not each["popped"]:
-            # A client that cannot return a message sends it; its second attempt forgets the count.
+            # A client that fails to return a message sends it; a repeated send lacks the count.
             former = max(0, times[each["group"], each["place"]] - 1)
             first = failed.get((each["group"], each["body"], former))
             if first is None or each["stored"] < first + DELAY_MS:
@@ -233,17 +235,17 @@ def early(events: Iterable[Event]) -> list[Event]:
 
 
 def rolled_back(events: Iterable[Event]) -> list[Event]:
-    """What was delivered although it was rolled back."""
+    """Return deliveries of messages that were rolled back."""
     return [each for each in events if each["event"] == "got" and each["body"].endswith(NEVER_COME)]
 
 
 def redelivered(events: Iterable[Event], kills: list[Kill]) -> tuple[list[Any], dict[str, int]]:
-    """Redeliveries that no rule of the protocol allows, and counts of the others.
+    """Return redeliveries that no rule of the protocol allows, and counts of the allowed ones.
 
-    - A message that was sent once is stored once in its topic: a failed send is not repeated. One
-      that was set aside is stored again if the broker was killed behind the first delivery.
-    - A record is handed to a group again after a kill, if it is not below the offset that was saved
-      by then; or by a pop when its invisible time is over. A retry is another hand-out.
+    - A message that was sent once is stored once in its topic: a failed send is not repeated. A
+      delayed or transactional one may be stored again if the broker was killed between the two.
+    - A record may be delivered again to a group after a kill, if it is not below the offset saved
+      by then; or by a pop, after its invisible time. A retry is a delivery of its own.
     """
     wrong: list[Any] = []
     counts = dict.fromkeys(("stored again", "handed out again", "popped again"), 0)
@@ -277,9 +279,9 @@ def redelivered(events: Iterable[Event], kills: list[Kill]) -> tuple[list[Any], 
 
 
 def _again(first: Event, second: Event, kills: list[Kill]) -> str | None:
-    """Which rule allows a second hand-out."""
+    """Return the rule that allows a second delivery; ``None`` if there is none."""
     member = first["group"].partition("-")[2]
-    begun_ms = first["popped"] or first["at"]  # what was popped may wait in the client for a while
+    begun_ms = first["popped"] or first["at"]  # a popped message may wait in the client
     for kill in kills:
         is_between = begun_ms <= kill.ended_ms and second["at"] >= kill.begun_ms
         if is_between and kill.of in {"broker", member} and first["offset"] >= kill.saved(first):
@@ -294,7 +296,7 @@ def _now_ms() -> int:
 
 
 def await_route(names: Address, broker: Address) -> None:
-    """Wait until the name server knows the broker's topic."""
+    """Create the topic and groups, and wait until the name server has the topic's route."""
 
     def is_known() -> bool:
         try:

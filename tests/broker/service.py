@@ -7,7 +7,7 @@ from tests.support.waiting import until
 
 
 def broker_address(serve: Serving, restarts: int = 0) -> str:
-    """Wait until the broker was started again so often, and serves; its address."""
+    """Wait until the broker runs after at least ``restarts`` restarts; return its address."""
 
     def said() -> str | None:
         row = serve.row("broker")

@@ -1,4 +1,4 @@
-"""With flush=group-commit a kill loses no message that a Java client was told to be stored."""
+"""With flush=group-commit a kill loses no message that was acknowledged to a Java client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce and consume by RocketMQ's Java client: the same outcomes of both brokers."""
+"""RocketMQ's Java client produces and consumes with the same results from both brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 _SETTINGS: Final[dict[str, Any]] = {
     "enablePropertyFilter": "true",
     "defaultTopicQueueNums": 8,
-    # the sizes that lakelog has by default
+    # the defaults of lakelog
     "mappedFileSizeCommitLog": 1 << 26,
 }
 
@@ -38,7 +38,7 @@ class Both:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Both]]:
-    """Both kinds of broker."""
+    """Run both kinds of broker."""
     homes = {each: tmp_path_factory.mktemp(each) for each in ("lakelog", "rocketmq")}
     with (
         lakelogs_broker(homes["lakelog"]) as ours,
@@ -52,7 +52,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Both
 
 @contextmanager
 def outcomes(server: Address, home: Path) -> Iterator[dict[str, str]]:
-    """The outcome of each scenario; the program runs while the context is entered."""
+    """Run the program during the block; yields the outcomes by scenario, filled at its end."""
     found: dict[str, str] = {}
     with subprocess.Popen(
         java("Clients", str(server), home=home), stdout=subprocess.PIPE, text=True
@@ -81,7 +81,7 @@ def test_java_clients_have_the_same_outcomes(servers: dict[str, Both], tmp_path:
 
 
 def asked(broker: Address, code: int, fields: dict[str, object], body: bytes = b"") -> str:
-    """The outcome of one request: code, and the fields without ids and times."""
+    """Send a request; return the response's code and fields, without ids and times."""
     texts = {name: str(value) for name, value in fields.items()}
     with socket.create_connection((broker.host, broker.port), 60) as connection:
         connection.sendall(encode_frame(RemotingCommand(code, 1, 0, texts, body)))
@@ -148,9 +148,9 @@ def offsets(code: int, name: str, queue: int = 0, **more: object) -> tuple[int, 
     return code, {"consumerGroup": "RawGroup", "topic": name, "queueId": queue, **more}
 
 
-# Not among them, as lakelog's broker is stricter: sends to its own topics of timers and revived
-# messages (``rmq_sys_``), and to a topic without the permission to write,
-# pulls with an expression that cannot be parsed, and the code of a damaged batch.
+# Left out, because lakelog's broker is stricter: sends to its own topics of timers and revived
+# messages (``rmq_sys_``), sends to a topic without write permission, pulls with an invalid
+# expression, and the code for a damaged batch.
 RAW: Final[list[tuple[Any, ...]]] = [
     topic("Raw", 6),
     topic("RawRead", 4),

@@ -1,7 +1,7 @@
-"""Brokers and clients are killed under load with all kinds of messages, and brokers take turns.
+"""Brokers and clients are killed under load with all kinds of messages; brokers take turns.
 
-Nothing acknowledged is lost, nothing is early, nothing rolled back comes, and nothing comes again
-except where the protocol allows it.
+No acknowledged message is lost, none is delivered early or after a rollback, and none is delivered
+again unless the protocol allows it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support.sampling import chance
 pytestmark = [pytest.mark.java, pytest.mark.timeout(3600)]
 _LOG = logging.getLogger(__name__)
 CHECKS: Final = 1_000
-"""Of a transaction, one a second: clients may need a while to start."""
+"""Checks per transaction, one per second; clients may take some time to start."""
 SETTINGS: Final = (
     *("--set", "broker.transaction_check_interval_s=1"),
     *("--set", f"broker.transaction_check_limit={CHECKS}"),
@@ -46,7 +46,7 @@ SENT: Final = 10
 
 
 def rounds_of(path: Path, clients: Clients, killed: list[str]) -> None:
-    """Kill in each round, and start again; then let the clients finish, and check."""
+    """Kill and restart in each round; then let the clients finish, and check."""
     random, (port,) = chance(), free_ports(1)
     with ExitStack() as stack:
         serving = stack.enter_context(lakelogs_broker(path, port, SETTINGS))
@@ -74,7 +74,7 @@ def rounds_of(path: Path, clients: Clients, killed: list[str]) -> None:
 
 
 def check(clients: Clients) -> None:
-    """Nothing was early, and nothing rolled back came."""
+    """Check that no delivery was early, or of a rolled back message."""
     events = clients.events()
     assert not early(events)[:3]
     assert not rolled_back(events)[:3]
@@ -82,7 +82,7 @@ def check(clients: Clients) -> None:
 
 @contextmanager
 def clients_of(home: Path) -> Iterator[Clients]:
-    """Clients that end with the test."""
+    """Yield clients that are killed at the end of the test."""
     clients = Clients(home)
     try:
         yield clients
@@ -116,14 +116,14 @@ def test_brokers_take_turns(tmp_path: Path) -> None:
 
 
 def leave_in_flight(path: Path, clients: Clients) -> None:
-    """Kill lakelog's broker and its clients while messages of all kinds wait."""
+    """Kill lakelog's broker and its clients while messages of all kinds are in flight."""
     with lakelogs_broker(path, 0, SETTINGS) as serving:
         configure(serving.server)
         send_and_kill(clients, serving.server, serving)
 
 
 def take_over(path: Path, clients: Clients) -> None:
-    """RocketMQ's broker finishes what is in flight, and is killed with more of it."""
+    """Let RocketMQ's broker complete messages in flight; kill it with further ones in flight."""
     with rocketmqs_broker(path, transactionCheckMax=CHECKS) as serving:
         await_route(serving.server, serving.process.client)
         finish(clients, serving.server, dead_letters=False)

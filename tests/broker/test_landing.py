@@ -1,4 +1,4 @@
-"""What clients send lands in a table while they send it, also across kills of the broker."""
+"""Messages of clients land in a table while clients send, also across kills of the broker."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def landing(folder: Path) -> Iterator[Serving]:
 
 
 def landed(folder: Path) -> list[bytes]:
-    """The bodies in the table; none as long as there is no table."""
+    """Return the bodies in the table; none before the table exists."""
     try:
         rows = read("iceberg", folder / "lake", TABLE)
     except Exception:  # noqa: BLE001  # whatever the reader's library says of a missing table

@@ -17,7 +17,7 @@ NEVER = {"ended-rollback", "asked-rollback", "recalled"}
 
 
 def outcome(client: Client) -> dict[str, Any]:
-    """Send one of each kind, and see the outcomes."""
+    """Send one message of each kind; return the outcomes."""
     client.create_topic("plain")
     client.do("consume")
     client.got({"plain"})
@@ -39,7 +39,7 @@ def outcome(client: Client) -> dict[str, Any]:
         for line in (f"timer {4 * 24 * 3_600_000} too-late", "recall nonsense wrong")
     ]
     client.got(COMES)
-    client.do("timer 3500 last")  # nothing comes behind it
+    client.do("timer 3500 last")  # no delivery follows it
     client.got({"last"})
     found = {each["body"]: each for each in client.of("got")}
     assert not NEVER & found.keys()
@@ -67,6 +67,6 @@ def test_both_brokers_have_the_same_outcomes(tmp_path: Path) -> None:
         found = dict(zip(BROKERS, pool.map(at, BROKERS), strict=True))
     ours, theirs = found["lakelog"].pop("got"), found["rocketmq"].pop("got")
     assert ours == sorted({*ours})
-    # RocketMQ notes ends every three seconds, and asks again about what it has not noted.
+    # RocketMQ notes ends of transactions every three seconds, and checks others again.
     assert ours == sorted({*theirs})
     assert found["lakelog"] == found["rocketmq"]

@@ -1,4 +1,4 @@
-"""The broker is killed while messages wait: all come, none early, and none rolled back."""
+"""A broker is killed while messages wait: all are delivered, none early, none rolled back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def commands(round_number: int) -> list[str]:
-    """Messages of each kind; the outcome of a transaction stands in its body too."""
+    """Return commands for messages of each kind; a body has the outcome of its transaction."""
     return [
         f"{command} {kind}-{round_number}-{number}{OUTCOMES.get(kind, '')}"
         for number in range(PER_ROUND)
@@ -39,7 +39,7 @@ def commands(round_number: int) -> list[str]:
 
 
 def kill_rounds(tmp_path: Path, rounds: int, life_s: float) -> dict[str, int]:
-    """Send in each round, and kill the broker on the way; returns counts of messages.
+    """Send in each round, and kill the broker meanwhile; returns counts of messages.
 
     :param life_s: the longest life of a broker; progress is saved every five seconds
     """
@@ -61,7 +61,7 @@ def kill_rounds(tmp_path: Path, rounds: int, life_s: float) -> dict[str, int]:
 
 
 def check(client: Client) -> dict[str, int]:
-    """Nothing acknowledged is lost, nothing is early, nothing rolled back came."""
+    """Check that no message is lost, early, or delivered after a rollback; return counts."""
     sent = {each["body"]: each for each in client.of("sent")}
     due = {body for body in sent if not body.endswith("-rollback")}
     client.got(due)

@@ -1,4 +1,4 @@
-"""Messages that wait in a directory come when the other broker serves it, both ways."""
+"""Delayed messages in a directory are delivered when the other broker serves it, both ways."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SHORT_MS = 1_500
 
 
 def leave_waiting(client: Client) -> dict[str, dict[str, Any]]:
-    """Send messages of each kind; some come at once, the others wait."""
+    """Send messages of each kind; some are delivered soon, the others wait."""
     client.create_topic("plain")
     client.do("consume")
-    # A timer of long before the others, so that what comes is above what waits.
+    # Late timers are stored first, so that delivered messages follow waiting ones in the log.
     sent = {
         body: client.do(f"{command} {body}")
         for command, body in (
@@ -68,7 +68,7 @@ def test_what_waits_comes_from_the_other_broker(
         assert not {"timer-recalled", "half-rollback", "ended-rollback"} & (
             found.keys() | before.keys()
         )
-        if first == "rocketmq" and not killed:  # what came before a clean end does not come again
+        if first == "rocketmq" and not killed:  # no redelivery after a clean end
             places = {(each["body"], each["place"]) for each in client.of("got")}
             assert [body for body, place in places if before.get(body, place) != place] == []
         assert found["timer-late"]["stored"] >= sent["timer-late"]["due"]

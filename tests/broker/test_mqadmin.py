@@ -96,7 +96,7 @@ _NORMAL: Final = (
     (r"spentTimeMills=\d+", "spentTimeMills"),
     (r"\]MessageTrack", "]\nMessageTrack"),
 )
-"""Numbers of the machine and of time, for all commands."""
+"""Replacements of values that depend on machine or time, for all commands."""
 _CHANGES: Final = {
     # A consumer gets the offset 0 of an empty queue at once, not by a further request.
     "consumerStatus": (
@@ -112,17 +112,17 @@ _CHANGES: Final = {
     # RocketMQ counts up to 10 seconds later
     "statsAll": ((r"^(orders +readers +\d+) .*", r"\1"),),
 }
-"""More of such numbers, by command."""
+"""Further replacements, by command."""
 _NO_OUTPUT: Final = (
     r"at \S+\(|\.\.\. \d+ more|For more information|See https|\d\d:\d\d:\d\d[.,]"
     r"|\d\d:\d\d:FRACTION"
 )
-"""Lines of Java's traces and of the log."""
+"""Lines of Java's stack traces and of the log."""
 
 
 @attrs.frozen
 class Allowed:
-    """Lines that only one of the brokers may print for a command, and why."""
+    """Lines that only one of the brokers may print for a command, with the reason."""
 
     command: str
     why: str
@@ -174,7 +174,7 @@ _ALLOWED: Final = (
 
 
 def test_outputs_of_mqadmin(tmp_path: Path) -> None:
-    """Those of all commands, numbers of the machine and of time aside."""
+    """The outputs are equal except for values that depend on machine or time."""
     commands = tmp_path / "commands"
     commands.write_text(_COMMANDS)
     with (
@@ -211,7 +211,7 @@ def test_outputs_of_mqadmin(tmp_path: Path) -> None:
 
 
 def _blocks(output: str) -> Iterator[tuple[str, str]]:
-    """Each command with its output."""
+    """Yield each command with its output."""
     for block in re.split(r"^### ", output, flags=re.MULTILINE)[1:]:
         command, _, printed = block.partition("\n")
         yield command, printed
@@ -225,7 +225,7 @@ def _lines(command: str, printed: str) -> Counter[str]:
 
 
 def _difference(command: str, ours: str, theirs: str) -> tuple[list[str], list[str]]:
-    """The lines that only one of them printed, without those that are allowed."""
+    """Return the lines that only lakelog, and only RocketMQ printed, without allowed ones."""
     mine, yours = _lines(command, ours), _lines(command, theirs)
     name = command.split(maxsplit=1)[0]
     allowed = [each for each in _ALLOWED if each.command == name]

@@ -38,7 +38,7 @@ EXPECTED: Final = ["= done: 40", f"= attempts: [{TOPIC} 0, {TOPIC} 1]"]
 
 @contextmanager
 def pop_member(names: Address, home: Path) -> Iterator[list[str]]:
-    """The lines of a running ``PopMember``."""
+    """Run ``PopMember``; yields a list of its lines of output."""
     command = java("PopMember", str(names), TOPIC, GROUP, home=home)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -56,7 +56,7 @@ def pop_member(names: Address, home: Path) -> Iterator[list[str]]:
 
 
 def configure(address: Address) -> None:
-    """A topic of four queues whose group pops."""
+    """Create a topic of four queues, and set its group to pop mode."""
     fields = {
         "topic": TOPIC,
         "defaultTopic": "TBW102",
@@ -129,7 +129,7 @@ def pop(address: Address, invisible_ms: int) -> Response:
 
 
 def revived(address: Address, queue_id: str) -> int:
-    """The last record of the revive topic that RocketMQ has settled; -1 if there is none."""
+    """Return the last record of the revive topic that RocketMQ has settled; -1 without one."""
     fields = {
         "consumerGroup": "CID_RMQ_SYS_REVIVE_GROUP",
         "topic": "rmq_sys_REVIVE_LOG_Tests",
@@ -142,7 +142,7 @@ def revived(address: Address, queue_id: str) -> int:
 
 
 def test_what_rocketmq_handed_out_is_handed_out_again(tmp_path: Path) -> None:
-    """Messages behind the group's offset that are in no acknowledgement; later not once more."""
+    """Messages behind the group's offset without an acknowledgement come again, exactly once."""
     with broker(tmp_path / "home", timerWheelEnable="true") as real:
         call(real.client, CREATE_GROUP, body=json.dumps({"groupName": GROUP}).encode())
         configure(real.client)

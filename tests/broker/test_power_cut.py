@@ -1,4 +1,4 @@
-"""The disk of a broker is cut off or full: what was acknowledged is there after a new start."""
+"""The disk of a broker fails or is full: after a restart all acknowledged messages are present."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ KINDS: Final = "plain", "delay", "timer", "commit", "rollback", "half"
 THREADS: Final = 4
 REFUSED: Final = 4
 FAILED: Final = "a write or sync failed", "a sync of a queue failed"
-"""Of the log, or of a queue, whichever is synced first on the dead disk."""
+"""The error of the log or of a queue, whichever is synced first on the failed disk."""
 SIZES: Final = ("--set", f"segment_size_bytes={SEGMENT}", "--set", "preallocate=false")
 
 
 @contextmanager
 def served(store: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str, IO[str]]]:
-    """``lakelog broker`` on a store, its address, and its errors.
+    """Run ``lakelog broker`` on a store; yields the process, its address, and a file of its errors.
 
-    The errors are in a file: a pipe that is not read stops the broker when it is full.
+    The errors are in a file, because a full pipe without a reader would lose lines.
     """
     program = (sys.executable, "-m", "lakelog", "broker", str(store), "--json", "--port", "0")
     with (
@@ -65,7 +65,7 @@ def served(store: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], 
 
 @attrs.define
 class Senders:
-    """Threads that send messages of all kinds, and note those that were acknowledged.
+    """Threads that send messages of all kinds, and record the acknowledged ones.
 
     :ivar halves: half messages by body, with their queue offsets
     :ivar refusals: the error that ended each thread
@@ -79,21 +79,21 @@ class Senders:
     _threads: list[Thread] = attrs.field(factory=list)
 
     def start(self, first: int) -> None:
-        """Begin; bodies have the number ``first``."""
+        """Start the threads; bodies are numbered from ``first`` on."""
         for number in range(THREADS):
             self._threads.append(Thread(target=self._send, args=(f"{first}-{number}", number)))
             self._threads[-1].start()
 
     def wait(self, count: int) -> None:
-        """Wait until so many messages are acknowledged."""
+        """Wait until ``count`` messages are acknowledged."""
         until(lambda: len(self.acknowledged) >= count)
 
     def known(self) -> tuple[list[str], dict[str, int]]:
-        """Copies of ``acknowledged`` and ``halves``."""
+        """Return copies of ``acknowledged`` and ``halves``."""
         return self.acknowledged.copy(), self.halves.copy()
 
     def stop(self) -> None:
-        """End all threads."""
+        """Stop all threads."""
         self._stop.set()
         for each in self._threads:
             each.join()
@@ -146,7 +146,7 @@ class Senders:
 
 @pytest.fixture(params=["ext4", "xfs"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
-    """A small file system."""
+    """Mount a small file system that can be shut down."""
     with made(request.param, tmp_path) as disk:
         yield disk
 
@@ -162,7 +162,7 @@ def test_a_cut_ends_the_broker_and_loses_nothing_acknowledged(disk: Disk, cuts: 
             senders.start(number)
             try:
                 senders.wait(200)
-                until((path / "config" / "consumerOffset.json").exists)  # it is saved last
+                until((path / "config" / "consumerOffset.json").exists)  # the last file saved
                 known = senders.known()
                 disk.cut()
                 ended = process.wait(60)
@@ -170,7 +170,7 @@ def test_a_cut_ends_the_broker_and_loses_nothing_acknowledged(disk: Disk, cuts: 
                 senders.stop()
             errors.seek(0)
             said = errors.read()
-            # The system ends a process that needs a mapped page that a dead disk does not give.
+            # The kernel kills a process (SIGBUS) that accesses a mapped page of the failed disk.
             is_named = any(each in said for each in FAILED)
             assert ended == -signal.SIGBUS or (ended == REFUSED and is_named), (ended, said)
         if disk.cuts_at_once:
@@ -184,7 +184,7 @@ def test_a_cut_ends_the_broker_and_loses_nothing_acknowledged(disk: Disk, cuts: 
 
 
 def check_progress(path: Path) -> None:
-    """No saved progress is ahead of the log that the cut left."""
+    """Check that no saved progress is ahead of the log that the cut left."""
     with lakelog.open(path, mode="exclusive") as store:
         ends = {
             (topic, queue.queue_id): (store.queue_bounds(topic, queue.queue_id) or (0, 0))[1]
@@ -203,7 +203,7 @@ def check_progress(path: Path) -> None:
 
 
 def come(path: Path, acknowledged: list[str], halves: dict[str, int]) -> None:
-    """All that was acknowledged comes; transactions are ended as they were, or wait."""
+    """Check that all acknowledged messages are delivered; transactions have ended, or wait."""
     with EmbeddedBroker(path) as broker:
 
         def bodies() -> set[str]:
@@ -220,7 +220,7 @@ def come(path: Path, acknowledged: list[str], halves: dict[str, int]) -> None:
             for number in bytes(each.body).split(b",")
             if number
         }
-        # A half message that is asked about is appended again, and its former place is ended.
+        # A half message that is checked is appended again, and its former record is ended.
         waiting = {
             bytes(each.body).decode()
             for each in broker.messages(HALF_TOPIC)
@@ -238,7 +238,7 @@ def come(path: Path, acknowledged: list[str], halves: dict[str, int]) -> None:
 
 @pytest.fixture(params=["tmpfs", "ext4"])
 def small(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A small file system that gets full."""
+    """Mount a small file system, to be filled."""
     if request.param == "tmpfs":
         with tmpfs(tmp_path, 48 << 20) as place:
             yield place
@@ -270,7 +270,7 @@ def test_a_full_disk_refuses_messages_until_there_is_room(small: Path, flush: st
 
 
 def is_full(address: str) -> bool:
-    """Send a large message; whether it was refused."""
+    """Send a large message; return whether it was refused."""
     try:
         send(address, "Filler", bytes(SEGMENT // 8))
     except BrokerRefused:

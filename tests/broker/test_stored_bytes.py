@@ -1,4 +1,4 @@
-"""The same sends to lakelog's broker and to RocketMQ's: their logs have the same records."""
+"""After the same sends, lakelog's broker and RocketMQ's have the same records in their logs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _records(path: Path) -> list[Mapping[str, object]]:
 def test_properties_of_a_real_broker_are_in_the_order_of_stored_ones(
     store_fixtures: StoreFixtures,
 ) -> None:
-    """Without a JDK. A message of a batch has its own properties first, then those of the batch."""
+    """Needs no JDK. A message of a batch has its own properties first, then those of the batch."""
     with lakelog.open(store_fixtures.get("real_broker").store, mode="read") as store:
         every = [each.properties_bytes for each in store.scan()]
     texts = [text for text in every if b"MSG_REGION\x01" in text]  # of clients
@@ -112,7 +112,7 @@ def test_properties_of_a_real_broker_are_in_the_order_of_stored_ones(
 
 @pytest.mark.java
 def test_sends_are_stored_as_by_rocketmq(tmp_path: Path) -> None:
-    """Order of properties included: that of a Java map."""
+    """The order of properties is compared too: it is that of a Java map."""
     (tmp_path / "ours").mkdir()
     with (
         lakelogs_broker(tmp_path / "ours", options=["--cluster", "Tests"]) as ours,

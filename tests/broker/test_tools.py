@@ -41,7 +41,7 @@ class NamedBroker:
 
 
 def _tools(home: Path, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
-    """The lines that the Java program prints."""
+    """Run the Java program; return the lines of its output."""
     if shutil.which("javac") is None:
         required.missing("Java clients need javac")
     library = jars()
@@ -66,7 +66,7 @@ def _tools(home: Path, *arguments: str, flags: tuple[str, ...] = ()) -> list[str
 
 @contextmanager
 def lakelogs_broker_here(home: Path, **settings: Any) -> Iterator[Address]:
-    """A broker in a thread of this process."""
+    """Run a broker in a thread of this process."""
     started = Event()
     found: list[Any] = []
 
@@ -90,9 +90,9 @@ def lakelogs_broker_here(home: Path, **settings: Any) -> Iterator[Address]:
 
 
 def test_users_of_java_clients(tmp_path: Path) -> None:
-    """The right secret, a topic that is not allowed, a wrong secret, an unknown user, and none.
+    """Five users: right secret, topic not permitted, wrong secret, unknown user, no user.
 
-    The last three get no route, as the name server is part of the broker.
+    The last three get no route, because the name server is part of the broker.
     """
     users = tmp_path / "users.toml"
     users.write_text(
@@ -125,7 +125,7 @@ def test_tls_of_java_clients(tmp_path: Path) -> None:
 
 
 def test_runtime_info_for_replicas(tmp_path: Path) -> None:
-    """As a replica reads it."""
+    """The fields that a replica reads are present."""
     with lakelogs_broker_here(tmp_path) as server:
         found = runtime_info(server)
     assert found.minimum == 0
@@ -134,7 +134,7 @@ def test_runtime_info_for_replicas(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, NamedBroker]]:
-    """Both kinds of broker."""
+    """Run both kinds of broker."""
     homes = {each: tmp_path_factory.mktemp(each) for each in ("lakelog", "rocketmq")}
     with (
         lakelogs_broker_here(homes["lakelog"]) as ours,
@@ -150,6 +150,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Name
 
 @pytest.mark.parametrize("kind", ["lakelog", "rocketmq"])
 def test_request_and_reply(servers: dict[str, NamedBroker], kind: str, tmp_path: Path) -> None:
-    """The consumer's reply comes to the producer that asked."""
+    """The consumer's reply is delivered to the producer of the request."""
     lines = _tools(tmp_path, "request", str(servers[kind].names))
     assert [each for each in lines if each.startswith("answer")] == ["answer reply to question"]

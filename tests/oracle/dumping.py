@@ -1,4 +1,4 @@
-"""A Java program that dumps one copy of a store after another, so that a dump costs no start."""
+"""Keeps one Java program running that dumps copies of stores, to avoid a JVM start per dump."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Final
 from tests.support.rows import Row
 
 _MOST: Final = 16
-"""Stores stay open until the program ends, each with its threads and maps."""
+"""Dumps per process; a store stays open, with its threads and maps, until the process ends."""
 
 
 class Dumping:
-    """The program, started when it is first needed, and again after so many dumps.
+    """The program, started at the first dump, and restarted after :data:`_MOST` dumps.
 
-    :param command: its words
+    :param command: the program and its arguments
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -27,7 +27,10 @@ class Dumping:
         self._turn = Lock()
 
     def rows(self, words: Sequence[str]) -> list[Row]:
-        """What it prints for one store; raises RuntimeError with what it throws."""
+        """Return the rows of one store; raises ``RuntimeError`` with an exception of the program.
+
+        :param words: the arguments of this dump
+        """
         with self._turn:
             if self._done == _MOST or (self._process and self._process.poll() is not None):
                 self._end()
@@ -57,7 +60,7 @@ class Dumping:
         raise RuntimeError(f"the program ended with {process.wait()}")
 
     def close(self) -> None:
-        """End the program, if it runs."""
+        """Stop the program, if it runs."""
         with self._turn:
             self._end()
 

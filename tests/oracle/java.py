@@ -1,4 +1,4 @@
-"""Runs the real RocketMQ store: dump what it reads, fill a store, measure it."""
+"""Runs the real RocketMQ store: dumps its content, fills a store, measures it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _RESOURCES: Final = _HERE / "resources"
 _HEAP: Final = "512m"
 _MEASURED: Final = "Bench"
 _SHORT: Final = "-XX:TieredStopAtLevel=1"
-"""A short run ends before a better compiler pays: that takes 1.1 s of processor instead of 1.7."""
+"""Only the first compiler, for short runs: 1.1 s of CPU time instead of 1.7."""
 _REFUSED: Final = 3
 _NEEDED: Final = ("java", "javac", "mvn")
 
 
 def missing() -> str | None:
-    """Say what this machine lacks to run the real store, if anything."""
+    """Return a text with the missing programs that the real store needs; ``None`` without any."""
     absent = [command for command in _NEEDED if shutil.which(command) is None]
     if not absent:
         return None
@@ -39,12 +39,12 @@ def missing() -> str | None:
 
 
 def build_oracle() -> Oracle:
-    """Build what is not built yet."""
+    """Fetch the jars and compile the programs, unless that was done before."""
     return Oracle(maven.jars(_POM), _classes())
 
 
 def _classes() -> Path:
-    """Give the folder of the compiled programs and their resources."""
+    """Return the folder of the compiled programs and their resources."""
     library = maven.jars(_POM)
     sources = sorted((_HERE / "java").glob("*.java"))
     resources = sorted(path for path in _RESOURCES.rglob("*") if path.is_file())
@@ -68,10 +68,10 @@ class Oracle:
     def dump(
         self, store: Path, options: Mapping[str, str] = NO_OPTIONS, *, in_place: bool = False
     ) -> list[Row]:
-        """Let the real store open a copy of the directory, and list what it reads.
+        """Open a copy of the directory with the real store, and return the rows that it reads.
 
-        In place, the store is also shut down, and leaves the directory as a stopped broker would.
-        A store that it refuses to load gives one row, with `loaded` false.
+        With ``in_place`` the directory itself is opened, and closed as by a stopped broker. A
+        store that fails to load gives one row, with ``loaded`` false. Raises ``RuntimeError``.
         """
         if in_place:
             return self._run("Dump", store, ["--exit", "shutdown"], options)
@@ -85,7 +85,7 @@ class Oracle:
         return Dumping([*self._java(_SHORT), "lakelog.oracle.Dump", "--serve", "true"])
 
     def close(self) -> None:
-        """End the program that makes dumps."""
+        """Stop the program that makes dumps."""
         self._dumping.close()
 
     def fill(
@@ -96,7 +96,7 @@ class Oracle:
         halt: bool = False,
         **settings: int,
     ) -> Row:
-        """Write messages; the settings are those of Fill.java, with underscores for dashes."""
+        """Write messages; ``settings`` are options of Fill.java, with underscores for hyphens."""
         command = [*_arguments(settings), "--exit", "halt" if halt else "shutdown"]
         return self._run("Fill", store, command, options)[0]
 
@@ -108,7 +108,7 @@ class Oracle:
         /,
         **settings: int | str,
     ) -> Row:
-        """Measure in an empty directory; the settings are those of Bench.java."""
+        """Run a benchmark in an empty directory; ``settings`` are options of Bench.java."""
         return self._run("Bench", store, ["--mode", mode, *_arguments(settings)], options)[0]
 
     def _run(
@@ -131,13 +131,13 @@ class Oracle:
         arguments: list[str],
         options: Mapping[str, str] = NO_OPTIONS,
     ) -> list[str]:
-        """The words that run one of the programs over a directory."""
+        """Return the command that runs one of the programs over a directory."""
         java = self._java(*([] if program == _MEASURED else [_SHORT]))
         started = [*java, f"lakelog.oracle.{program}", "--store", str(store)]
         return [*started, *arguments, *_properties(options)]
 
     def _java(self, *flags: str) -> list[str]:
-        # The logging library writes below the home directory, unless told otherwise twice.
+        # By default the logging library writes below the home directory; both settings are needed.
         return [
             "java",
             f"@{_HERE / 'jvm.args'}",

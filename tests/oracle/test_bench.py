@@ -1,4 +1,4 @@
-"""The real store's benchmarks run in every mode. No test here looks at a time."""
+"""The real store's benchmarks run in every mode. No speed is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RocketMQ's JSON library reads the offsets that lakelog wrote, and the other way."""
+"""RocketMQ's JSON library reads the offsets that lakelog wrote, and the reverse."""
 
 from __future__ import annotations
 

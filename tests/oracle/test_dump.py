@@ -1,4 +1,4 @@
-"""The dump is a fair witness: it says of each fixture what was recorded when it was made."""
+"""The dump of each fixture equals the dump that was recorded when the fixture was made."""
 
 from __future__ import annotations
 

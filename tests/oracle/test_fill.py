@@ -1,4 +1,4 @@
-"""Filling a store with the real one: the same seed gives the same log, ended as it was asked."""
+"""The real store fills a directory: the same seed gives the same log, with the requested end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real store opens what lakelog wrote, queues and index included, and builds nothing anew.
+"""The real store opens stores of lakelog with queues and index, and rebuilds nothing.
 
 Both directories are compared byte by byte before and after, and both dumps line by line.
 """
@@ -42,7 +42,7 @@ DELAYS: Final = range(1, 21)
 
 
 def a_message(chance: random.Random, number: int) -> Message:
-    """Any kind of message that a store may hold."""
+    """Return a message of any kind that a store may hold."""
     properties = {"UNIQ_KEY": f"{number:032X}"} if chance.random() < 0.5 else {}
     if chance.random() < 0.1:
         lights = chance.sample(["%LMQ%a", "%LMQ%b", "%LMQ%c"], chance.randint(1, 3))
@@ -62,7 +62,7 @@ def a_message(chance: random.Random, number: int) -> Message:
 
 
 def a_delayed_message(level: int) -> Message:
-    """What a broker writes for a message that is to be delivered later."""
+    """Return the message that a broker writes for a delayed message."""
     return Message(
         "SCHEDULE_TOPIC_XXXX",
         b"later",
@@ -86,7 +86,7 @@ def fill(path: Path, seed: int, *, reopenings: int) -> None:
 
 
 def derived(path: Path) -> dict[str, str]:
-    """A digest of every file of queues and index."""
+    """Return a digest of every file of queues and index."""
     return {
         str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
         for folder in (CONSUMEQUEUE_DIR, INDEX_DIR)

@@ -1,4 +1,4 @@
-"""The real store opens what lakelog wrote: every message is there, each field as it was put."""
+"""The real store opens stores of lakelog: every message is present, each field as it was put."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LARGE = (15 << 10, (16 << 10) + 1, 500_000, 1 << 20)
 
 @attrs.frozen
 class Put:
-    """What was put, and what the store said."""
+    """A message that was put, and its result."""
 
     message: Message
     result: PutResult
@@ -73,7 +73,7 @@ def a_message(chance: random.Random, number: int) -> Message:
 
 
 def fill(store: Store) -> list[Put]:
-    """Single puts, asynchronous ones, and batches up to more than a segment."""
+    """Make single puts, asynchronous ones, and batches; some batches exceed a segment."""
     chance = random.Random(20_000)
     messages = [a_message(chance, number) for number in range(MESSAGES)]
     puts: list[Put] = []
@@ -99,7 +99,7 @@ def java_host(host: str) -> str:
 
 
 def record_row(put: Put, log: bytes) -> Row:
-    """The `rec` line that the real store must print."""
+    """Return the `rec` line that the real store must print."""
     message, result = put.message, put.result
     v6 = (message.born_host or "").startswith("[") * 0x10
     v6 |= (message.store_host or "").startswith("[") * 0x20
@@ -137,7 +137,7 @@ def given_properties(message: Message) -> dict[str, str]:
 
 
 def blanks(puts: list[Put]) -> Iterator[tuple[int, int]]:
-    """Where the log goes on in the next segment, told from the results alone."""
+    """Yield offset and length of each blank, derived only from the results of puts."""
     for before, behind in pairwise(puts):
         end = before.result.end_offset
         if behind.result.physical_offset != end:
@@ -183,7 +183,7 @@ def _differ(pair: tuple[Row, Row]) -> bool:
 
 
 def compare_queues(puts: list[Put], found: list[Row], *, record_crc: bool) -> None:
-    """Each queue gives its messages in order: all but the prepared and the rolled back."""
+    """Check that each queue has its messages in order, without prepared and rolled back ones."""
     queued = [each for each in puts if not each.message.sys_flag & PREPARED]
     by_place = {row["physOffset"]: row for row in found}
     assert len(found) == len(by_place) == len(queued)
@@ -227,7 +227,7 @@ def test_the_real_store_goes_on_in_a_store_of_lakelog_and_back(
 
 
 def go_on(path: Path, queues: list[Row], **more: Any) -> dict[int, int]:
-    """Put one message into each queue; queue offsets by place."""
+    """Put one message into each queue; return queue offsets by physical offset."""
     with lakelog.open(path, plugins=[], flush="none", **more) as store:
         done = {}
         for row in queues:
@@ -241,7 +241,7 @@ def go_on(path: Path, queues: list[Row], **more: Any) -> dict[int, int]:
 def test_queues_go_on_where_the_real_store_left_them(
     name: str, store_fixtures: StoreFixtures, tmp_path: Path
 ) -> None:
-    """Also where a queue remembers messages that the log holds no longer."""
+    """This also holds for a queue with units of messages that the log no longer has."""
     fixture = store_fixtures.copy(name, tmp_path)
     if (fixture.store / "abort").exists():
         pytest.skip("this one needs recovery")

@@ -1,1 +1,1 @@
-"""lakelog's replication beside real brokers of RocketMQ."""
+"""Tests of lakelog's replication with real brokers of RocketMQ."""

@@ -1,4 +1,4 @@
-"""A real broker of RocketMQ 5.3.3 as slave, in a folder of its own, without a name server."""
+"""Runs a real broker of RocketMQ 5.3.3 as slave, in its own folder, without a name server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakelog_replication.remoting import BrokerRefused, adopt
 from tests.support import maven
 
 PATIENCE_SECONDS: Final = 120.0
-"""A broker starts in a few seconds, asks for a master every 5 s, and reports every 5 s."""
+"""A broker starts in a few seconds, looks for a master every 5 s, and reports every 5 s."""
 
 _SMALL: Final = (
     *("-XX:TieredStopAtLevel=1", "-Xms256m", "-Xmx512m"),
@@ -35,7 +35,7 @@ class SlaveBroker:
     """A slave broker.
 
     :ivar store: its store directory
-    :ivar address: where it takes requests
+    :ivar address: the address for requests
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class SlaveBroker:
         java_flags: Sequence[str] = _SMALL,
         **more: object,
     ) -> None:
-        """Write its settings, ``more`` of them too; :meth:`start` runs it."""
+        """Write its settings, including ``more``; :meth:`start` runs it."""
         home.mkdir(parents=True, exist_ok=True)
         self.store = home / "store"
         self.address = Address("127.0.0.1", _free_port())
@@ -82,7 +82,7 @@ class SlaveBroker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, master: Address) -> None:
-        """Run it, and give it its master."""
+        """Run the broker, and set its master."""
         jars = maven.jars(_POM)
         command = [
             "java",
@@ -120,7 +120,7 @@ class SlaveBroker:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         assert self._process is not None  # start has made it
         return self._process.pid
 
@@ -138,7 +138,7 @@ class SlaveBroker:
 
 
 def eventually(is_so: Callable[[], object], why: Callable[[], str] = lambda: "") -> None:
-    """Wait until the condition holds."""
+    """Wait until the condition holds; fails with the text of ``why``."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_so():
         assert time.monotonic() < deadline, f"it never came true: {why()}"
@@ -146,7 +146,7 @@ def eventually(is_so: Callable[[], object], why: Callable[[], str] = lambda: "")
 
 
 def _free_port() -> int:
-    """A port that nobody has now, nor that two below, which a broker takes as well."""
+    """Return a free port whose second lower neighbour is free too: a broker binds both."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))

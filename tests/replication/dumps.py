@@ -21,10 +21,10 @@ OF_SLAVE: Final = {**OF_MASTER, "maxHashSlotNum": "10000", "maxIndexNum": "40000
 
 
 def check_equal(ours: list[Row], theirs: list[Row], *, was_killed: bool = False) -> None:
-    """Fail with the first difference between what lakelog and a broker wrote; both have something.
+    """Fail with the first difference between the rows of lakelog and a broker; none may be empty.
 
-    :param was_killed: whether the broker was killed under load: its index then lacks keys, so that
-        only each key of lakelog must give something
+    :param was_killed: whether the broker was killed under load. Its index then lacks keys, so only
+        the key look-ups of lakelog are checked, each of which must have a result
     """
     assert theirs
     if was_killed:
@@ -35,7 +35,7 @@ def check_equal(ours: list[Row], theirs: list[Row], *, was_killed: bool = False)
 
 
 def contents(oracle: Oracle, store: Path, options: Mapping[str, str]) -> list[Row]:
-    """Messages by log, queue and key; without the state of the directory, which may differ."""
+    """Return messages by log, queue and key, without the state of the directory."""
     kinds = by_kind(oracle.dump(store, options))
     assert not kinds["badrec"]
     assert not kinds["msgerr"]

@@ -1,4 +1,4 @@
-"""A real broker of RocketMQ 5.3.3 without a name server, and a producer of a few lines."""
+"""Runs a real broker of RocketMQ 5.3.3 without a name server, and sends messages to it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LOGBACK: Final = _ORACLE / "resources" / "logback.xml"
 
 
 def jars() -> Path:
-    """The broker's jars; skips the test without a JDK or Maven."""
+    """Return the folder of the broker's jars; skips the test without a JDK or Maven."""
     absent = [each for each in ("java", "mvn") if shutil.which(each) is None]
     if absent:
         required.missing(f"a real broker needs {' and '.join(absent)}")
@@ -45,9 +45,10 @@ def jars() -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at now, below those that the system gives to clients.
+    """Return free ports below the ephemeral range.
 
-    A JVM needs seconds until it listens. A broker listens at the port two below its own, too.
+    A JVM listens only after seconds, in which the system could assign an ephemeral port to a
+    client. A broker also listens on the port two below its own.
     """
     found: list[int] = []
     while len(found) < count:
@@ -69,7 +70,8 @@ def _is_free(port: int) -> bool:
 class Broker:
     """A broker in a folder; it can be killed and started again.
 
-    :ivar client: where clients connect; :ivar slaves: where slaves connect
+    :ivar client: the address for clients
+    :ivar slaves: the address for slaves
     """
 
     home: Path
@@ -81,7 +83,7 @@ class Broker:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         assert self._process is not None  # start has made it
         return self._process.pid
 
@@ -91,7 +93,7 @@ class Broker:
         return self.home / "store"
 
     def start(self) -> None:
-        """Start it, and wait until both ports answer."""
+        """Start the broker, and wait until it listens on both ports; raises ``RuntimeError``."""
         self.home.mkdir(parents=True, exist_ok=True)
         conf = self.home / "broker.conf"
         conf.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
@@ -160,14 +162,14 @@ class Broker:
         raise RuntimeError(f"the broker did not start: {told}")
 
     def kill(self) -> None:
-        """End it by SIGKILL."""
+        """Kill the broker by SIGKILL."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
             self._process = None
 
     def stop(self) -> None:
-        """End it as an administrator would."""
+        """Stop the broker by SIGTERM."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
@@ -207,12 +209,12 @@ class Broker:
         call(self.client, UPDATE_CONSUMER_OFFSET, fields)
 
     def max_offset(self, topic: str, queue: int = 0) -> int:
-        """The next offset of a queue."""
+        """Return the queue offset of the next message of a queue."""
         fields = {"topic": topic, "queueId": str(queue)}
         return int(call(self.client, GET_MAX_OFFSET, fields).fields["offset"])
 
     def create_topic(self, topic: str, queues: int) -> None:
-        """Create a topic with so many queues."""
+        """Create a topic with this number of queues."""
         fields = {
             "topic": topic,
             "defaultTopic": "TBW102",
@@ -226,7 +228,10 @@ class Broker:
         call(self.client, CREATE_TOPIC, fields)
 
     def send_many(self, topic: str, first: int, count: int, size: int = 1000) -> list[int]:
-        """Put ``count`` numbered messages; the numbers of those that were acknowledged."""
+        """Put ``count`` numbered messages; return the numbers of the acknowledged ones.
+
+        :param size: of a body, in bytes
+        """
         done = []
         for number in range(first, first + count):
             body = number.to_bytes(8) * (size // 8)
@@ -242,7 +247,7 @@ class Broker:
 def broker(
     home: Path, *, java_flags: Sequence[str] = _SMALL, **settings: object
 ) -> Iterator[Broker]:
-    """A running broker, killed at the end."""
+    """Run a broker, killed at the end."""
     client, slaves = (Address("127.0.0.1", each) for each in free_ports(2))
     made = Broker(home, client, slaves, settings, java_flags)
     made.start()

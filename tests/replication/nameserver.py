@@ -1,4 +1,4 @@
-"""A real name server of RocketMQ 5.3.3."""
+"""Runs a real name server of RocketMQ 5.3.3."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOGBACK = Path(__file__).parents[1] / "oracle" / "resources" / "logback.xml"
 
 @contextmanager
 def name_server(home: Path) -> Iterator[Address]:
-    """A running name server, killed at the end; yields where it listens."""
+    """Run a name server, killed at the end; yields its address."""
     address = Address("127.0.0.1", free_ports(1)[0])
     home.mkdir(parents=True)
     conf = home / "namesrv.conf"

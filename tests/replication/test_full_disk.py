@@ -1,4 +1,4 @@
-"""Replicas on a disk that is full: they wait, keep what they have, and go on when there is room."""
+"""Replicas on a full disk wait, keep their records, and continue when there is room."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.support.smalldisk import tmpfs
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 COUNT: Final = 3000
 STATUS_BYTES: Final = 48 << 10
-"""Room for the small files of a copy, and for no segment."""
+"""Enough for the small files of a copy, but not for a segment."""
 
 
 @pytest.fixture(params=["tmpfs", "ext4", "xfs"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own."""
+    """Mount a small file system."""
     if request.param == "tmpfs":
         with tmpfs(tmp_path, 48 << 20) as place:
             yield place
@@ -44,7 +44,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def eat(disk: Path, room_bytes: int) -> Path:
-    """Leave only so much room; return the file that takes the rest."""
+    """Fill a disk except for ``room_bytes``; return the file that takes the rest."""
     eaten, piece, at = disk / "eaten", 1 << 20, 0
     with eaten.open("wb") as file:
         while piece >= 4096:
@@ -69,7 +69,7 @@ def test_a_copy_waits_for_room_and_goes_on(tmp_path: Path, disk: Path, segments:
         assert store.wait_dispatched()
         eaten, before = eat(disk, segments * SEGMENT), len(master.asked)
         master.append(log[few:])
-        master.await_connections(before + 3)  # it is refused, and tries again
+        master.await_connections(before + 3)  # the replica fails and reconnects
         assert failure(store) is None
         assert store.max_offset < master.end
         assert not store.max_offset % SEGMENT
@@ -102,7 +102,7 @@ def test_a_full_disk_under_one_of_several_copies_stops_no_other(
     ):
         reaches(folder / "a", few - 1000)
         reaches(folder / "b", few - 1000)
-        until(lambda: "receives from" in said_of(folder / "a"))  # the files of its status are there
+        until(lambda: "receives from" in said_of(folder / "a"))  # its status file exists
         eaten = eat(disk, segments * SEGMENT + STATUS_BYTES)
         full.append(logs["a"][few:])
         until(lambda: "no room for" in said_of(folder / "a"))
@@ -127,6 +127,6 @@ def test_a_full_disk_under_one_of_several_copies_stops_no_other(
 
 
 def said_of(copy: Path) -> str:
-    """What a copy says of itself, as `lakelog replication status` shows it."""
+    """Return the message of a copy's status, as `lakelog replication status` prints it."""
     lags = copy_lags(copy)
     return "" if lags is None else str(lags["says"])

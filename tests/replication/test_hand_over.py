@@ -24,7 +24,7 @@ PATIENCE_SECONDS: Final = 120.0
 class Putting:
     """Puts numbered messages in a thread until it is stopped.
 
-    :ivar acknowledged: numbers of those that the slave had too
+    :ivar acknowledged: numbers of the messages that the slave has too
     """
 
     def __init__(self, store: lakelog.Store) -> None:
@@ -48,7 +48,7 @@ class Putting:
             number += 1
 
     def await_more(self, count: int) -> None:
-        """Wait until so many further puts are acknowledged."""
+        """Wait until ``count`` further puts are acknowledged."""
         due = len(self.acknowledged) + count
         until(lambda: len(self.acknowledged) >= due, PATIENCE_SECONDS)
 
@@ -58,7 +58,7 @@ class Putting:
 
 
 def leader(path: Path) -> int:
-    """The process that sends."""
+    """Return the id of the process that sends."""
     found = read_status(path)
     return -1 if found is None else found.pid
 

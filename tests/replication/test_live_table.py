@@ -1,4 +1,4 @@
-"""A live replica that lands in a table: rows of what the master cannot lose, and no others."""
+"""A live replica lands in a table only messages that the master cannot lose."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPTIONS = '["--table", "rocketmq.messages", "--engine", "processes"]'
 
 @contextmanager
 def replicate(path: Path, master: ScriptedMaster, *more: str, code: int = 0) -> Iterator[None]:
-    """``lakelog replicate`` into an Iceberg table beside the store; it ends with ``code``."""
+    """Run ``lakelog replicate`` into an Iceberg table; check that it ends with ``code``."""
     command = [
         *(sys.executable, "-m", "lakelog", "replicate", str(path), "--from", master.address),
         *("--to", f"iceberg:{path.parent / 'lake'}", "--set", f"lake.options={OPTIONS}"),
@@ -41,13 +41,13 @@ def replicate(path: Path, master: ScriptedMaster, *more: str, code: int = 0) -> 
 
 
 def offsets(store: Path) -> list[int]:
-    """The places of all messages of a store."""
+    """Return the physical offsets of all messages of a store."""
     with lakelog.open(store, mode="read") as reader:
         return [each.physical_offset for each in reader.scan()]
 
 
 def landed(lake: Path) -> list[int]:
-    """The physical offsets of the rows; none as long as there is no table."""
+    """Return the physical offsets of the rows; none before the table exists."""
     try:
         rows = read("iceberg", lake, "rocketmq.messages")
     except Exception:  # noqa: BLE001  # whatever the reader's library says of a missing table
@@ -56,7 +56,7 @@ def landed(lake: Path) -> list[int]:
 
 
 def end_of(copy: Path) -> int:
-    """The end of the copy."""
+    """Return the end offset of the copy."""
     try:
         with lakelog.open(copy, mode="read") as reader:
             return reader.max_offset
@@ -97,7 +97,7 @@ def test_a_table_never_has_what_the_master_took_back(tmp_path: Path) -> None:
 
 
 def test_rows_that_a_master_took_back_are_replaced_by_hand(tmp_path: Path) -> None:
-    """The way that the refusal names: cut the copy, remove these rows, and go on."""
+    """The procedure of the error: cut the copy, remove these rows, and continue."""
     shared = make_log(tmp_path / "master", 60)
     shutil.copytree(tmp_path / "master", tmp_path / "former")
     taken_back = make_log(tmp_path / "former", 30, first=60)

@@ -1,4 +1,4 @@
-"""The power goes under one of two lakelogs: acknowledged puts stay, and the logs stay equal."""
+"""After a power cut of master or slave, acknowledged puts are kept and the logs are equal."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ROUNDS = [2, pytest.param(10, marks=pytest.mark.slow)]
 
 @pytest.fixture(params=["ext4", "xfs"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
-    """A small file system."""
+    """Mount a small file system that can be shut down."""
     with made(request.param, tmp_path) as disk:
         yield disk
 
 
 def place(disk: Disk, path: Path) -> None:
-    """Let a store be on the disk."""
+    """Put the store at ``path`` on the disk, by a symbolic link."""
     target = disk.place / "store"
     target.mkdir()
     path.symlink_to(target)
@@ -76,7 +76,7 @@ def test_a_copy_is_never_ahead_of_what_its_master_kept(pair: Pair, disk: Disk, r
 
 
 def check_equal(pair: Pair) -> None:
-    """As far as both go, the logs have the same bytes."""
+    """Check that the logs have the same bytes, up to the end of the shorter one."""
     end = min(size_of(pair.master), size_of(pair.copy))
     assert end
     assert log_of(pair.copy, end) == log_of(pair.master, end)

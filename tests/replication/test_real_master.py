@@ -1,4 +1,4 @@
-"""A replica of a real broker: the same bytes, through kills of both, and through a lost tail."""
+"""A replica of a real broker has the same bytes, after kills of both, and after a lost tail."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def until(done: Callable[[], bool], timeout_s: float = 120.0) -> None:
 
 
 def section(master: Broker, **more: Any) -> dict[str, Any]:
-    """The settings of a replica that notices things soon."""
+    """Return the settings of a replica with short intervals."""
     return {
         "role": "slave",
         "master": str(master.slaves),
@@ -60,12 +60,12 @@ BROKER_FILES: Final[dict[str, Any]] = {
     "consume_queue": {"file_entries": 30_000},
     "hash_index": {"slots": 100_000, "entries": 400_000},
 }
-"""Sizes of files as the brokers of these tests have them; one opens no files of other sizes."""
+"""The file sizes of these tests' brokers, which refuse files of other sizes."""
 
 
 @contextmanager
 def replica(path: Path, master: Broker, **more: Any) -> Iterator[lakelog.Store]:
-    """A replica in this process."""
+    """Open a replica in this process."""
     with lakelog.open(
         path,
         mode="replica",
@@ -77,9 +77,9 @@ def replica(path: Path, master: Broker, **more: Any) -> Iterator[lakelog.Store]:
 
 
 def end_of(master: Broker) -> int:
-    """Behind the last byte of the master's log.
+    """Return the end offset of the master's log.
 
-    A broker that has just started may refuse the request once: its statistics are empty.
+    A broker may refuse the first request after its start, because its statistics are empty.
     """
     found: list[int] = []
 
@@ -93,18 +93,18 @@ def end_of(master: Broker) -> int:
 
 
 def log_of(store: Path, end: int) -> bytes:
-    """The bytes of a log that begins at 0."""
+    """Return the bytes of a log that begins at 0."""
     files = sorted((store / "commitlog").glob("0*"))
     return b"".join(file.read_bytes() for file in files)[:end]
 
 
 def numbers(store: lakelog.Store) -> list[int]:
-    """The numbers of all messages, in the order of the log."""
+    """Return the numbers of all messages, in log order."""
     return [int.from_bytes(each.body[:8]) for each in store.scan() if each.topic == TOPIC]
 
 
 def queued(store: lakelog.Store) -> dict[tuple[str, int], list[int]]:
-    """The physical offsets of each queue of the tests' topic."""
+    """Return the physical offsets of each queue of the tests' topic."""
     places = [(each.topic, each.queue_id) for each in store.queues() if each.topic == TOPIC]
     return {place: [each.physical_offset for each in store.read(*place)] for place in places}
 
@@ -124,7 +124,7 @@ def test_a_copy_has_the_bytes_queues_and_keys_of_its_master(oracle: Oracle, tmp_
             assert [int.from_bytes(each.body[:8]) for each in store.query(TOPIC, "k1600")] == [1600]
             copied = queued(store)
             assert broker_config(master.client)["mappedFileSizeCommitLog"] == str(SEGMENT)
-        master.stop()  # the index of a broker that is killed lacks keys
+        master.stop()  # the index of a killed broker lacks keys
         assert log_of(tmp_path / "copy", end) == log_of(master.store, end)
         rows = dumps.contents(oracle, tmp_path / "copy", dumps.OF_MASTER)
         dumps.check_equal(rows, dumps.contents(oracle, master.store, dumps.OF_MASTER))
@@ -182,14 +182,14 @@ def test_a_promoted_replica_has_the_topics_and_groups_of_its_master(tmp_path: Pa
 
 
 def configs(master: Broker) -> list[dict[str, Any]]:
-    """The topics and the groups of a broker."""
+    """Return the topics and the groups of a broker."""
     answers = [call(master.client, code).body for code in (21, 201)]
     topics, groups = map(parse_object, answers)
     return [topics["topicConfigTable"], groups["subscriptionGroupTable"]]
 
 
 def there(copy: Path) -> list[dict[str, Any]]:
-    """The same of a replica's files."""
+    """Return topics and groups from a replica's files."""
     found = []
     for file, table in (
         ("topics.json", "topicConfigTable"),
@@ -202,7 +202,7 @@ def there(copy: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def replicating(path: Path, master: Broker, *more: str) -> Iterator[Callable[[], None]]:
-    """``lakelog replicate`` in its own process; yields a function that kills and restarts it."""
+    """Run ``lakelog replicate``; yields a function that kills and restarts it."""
     command = [
         *(sys.executable, "-m", "lakelog", "replicate", str(path), "--from", str(master.slaves)),
         *("--broker", str(master.client), "--vouch", "received"),
@@ -225,7 +225,7 @@ def replicating(path: Path, master: Broker, *more: str) -> Iterator[Callable[[],
 
 
 def reached(path: Path) -> int:
-    """The end of a copy that is open in another process."""
+    """Return the end offset of a copy that is open in another process."""
     try:
         with lakelog.open(path, mode="read") as store:
             return store.max_offset
@@ -288,7 +288,7 @@ def test_kills_of_either_side_leave_the_same_bytes_and_rows(
 
 
 def lose_tail(master: Broker, count: int) -> int:
-    """Zero the last records in the files of a master that is down; return where they began."""
+    """Zero the last ``count`` records in the files of a stopped master; return their offset."""
     with lakelog.open(master.store, mode="read", segment_size_bytes=SEGMENT, flush="none") as store:
         start = [each.physical_offset for each in store.scan()][-count]
     segment = master.store / "commitlog" / f"{start - start % SEGMENT:020d}"
@@ -299,7 +299,7 @@ def lose_tail(master: Broker, count: int) -> int:
 
 
 def grow(master: Broker) -> int:
-    """Lose the last 20 records, and put more bytes than these; return where the log was cut."""
+    """Lose the last 20 records, and put more bytes than these; return the offset of the cut."""
     master.kill()
     lost = lose_tail(master, 20)
     master.start()
@@ -308,7 +308,7 @@ def grow(master: Broker) -> int:
 
 
 def told(folder: Path) -> str:
-    """All that ``lakelog replicate`` has logged."""
+    """Return the whole log of ``lakelog replicate``."""
     return (folder / "replicate.out").read_text()
 
 

@@ -1,4 +1,4 @@
-"""A lakelog master and a real slave broker: bytes, statuses, and kills of either side."""
+"""A lakelog master and a real slave broker: equal bytes, statuses, and kills of either side."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def address_of(path: Path) -> Address:
 
 
 def log_of(store: Path, start: int, end: int) -> bytes:
-    """The log from ``start``, where a segment begins, to ``end``."""
+    """Return the log from ``start``, the first byte of a segment, to ``end``."""
     files = {int(each.name): each for each in (store / "commitlog").iterdir()}
     data = b"".join(files[each].read_bytes() for each in range(start, end, SEGMENT))
     return data[: end - start]
@@ -149,7 +149,7 @@ with open_master(Path(sys.argv[1]), int(sys.argv[2]), in_sync_replicas=2) as sto
 
 
 class Master:
-    """A process that puts batch after batch until it is killed."""
+    """A process that puts batches until it is killed."""
 
     def __init__(self, path: Path, port: int) -> None:
         self._process = subprocess.Popen(
@@ -165,7 +165,7 @@ class Master:
         return self._process.stdout.readline().split()
 
     def acknowledged(self, count: int) -> int:
-        """End offset of the last of ``count`` batches that the slave had."""
+        """Wait for ``count`` acknowledged batches; return the end offset of the last one."""
         end = 0
         while count:
             status, offset = self._read()
@@ -191,7 +191,7 @@ def test_killed_masters_and_slaves_leave_equal_stores(
         end = store.put(batch(0)[0]).end_offset
         port = address_of(path)
         slave.start(port)
-        eventually(lambda: are_equal(slave, path, end))  # so that it has the log from 0 on
+        eventually(lambda: are_equal(slave, path, end))  # the slave has the log from 0 on
     master = Master(path, port.port)
     try:
         acknowledged = 0

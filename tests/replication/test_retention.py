@@ -1,4 +1,4 @@
-"""Slaves and the real cleaner: it keeps what a slave lacks, up to the limit, and no more."""
+"""The cleaner keeps the part of the log that a slave lacks, up to the limit."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ CLEANING = {
 
 
 def pin_of(path: Path) -> int:
-    """Where the slave's pin stands; -1 without one."""
+    """Return the offset of the slave's pin; -1 without one."""
     found = {each.name: each.position for each in read_pins(RealFileSystem(), path)}
     return found.get("ha-127.0.0.1", -1)
 
 
 def fill(store: lakelog.Store, segments: int) -> None:
-    """Put until so many further segments are full."""
+    """Put until ``segments`` further segments are full."""
     due, number = store.max_offset + segments * SEGMENT, 0
     while store.max_offset < due:
         store.put(message(number))
@@ -43,7 +43,7 @@ def fill(store: lakelog.Store, segments: int) -> None:
 
 
 def clean(store: lakelog.Store) -> int:
-    """Let the cleaner run; return where the log begins then."""
+    """Run the cleaner; return the minimum of the log afterwards."""
     assert store.wait_dispatched()
     store.delete_expired()
     return store.min_offset
@@ -57,11 +57,11 @@ def test_a_slave_holds_what_it_lacks_up_to_the_limit(tmp_path: Path, *, learner:
         with replica(place, address, learner=learner) as copy:
             until(lambda: copy.max_offset == store.max_offset)
             until(lambda: pin_of(path) >= 0)
-        fill(store, 5)  # while it is away
+        fill(store, 5)  # while the slave is disconnected
         assert clean(store) <= copy_end(place)
         with replica(place, address, learner=learner) as copy:
             until(lambda: copy.max_offset == store.max_offset)
-            if not learner:  # its pin follows
+            if not learner:  # the pin of a counted slave follows its reports
                 until(lambda: store.max_offset - pin_of(path) < 2 * SEGMENT)
                 assert clean(store) > 2 * SEGMENT
             assert bodies(copy)[-1] == bodies(store)[-1]

@@ -39,7 +39,7 @@ class Sender:
     _over: Event = attrs.field(factory=Event)
 
     def run(self) -> None:
-        """Send; what is not acknowledged is not repeated."""
+        """Send messages; failed sends are not repeated."""
         number = 0
         while not self._over.is_set():
             number += 1
@@ -57,7 +57,7 @@ class Sender:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Send meanwhile."""
+        """Send during the block."""
         thread = Thread(target=self.run)
         thread.start()
         try:
@@ -68,7 +68,7 @@ class Sender:
 
 
 def rows_of(lake: Path) -> Counter[tuple[str, int]]:
-    """How often each message is in the table, by store and physical offset."""
+    """Return the number of rows of each message, by store and physical offset."""
     try:
         table = read("iceberg", lake, TABLE)
     except Exception:  # noqa: BLE001  # whatever the reader's library says of a missing table
@@ -80,19 +80,19 @@ def rows_of(lake: Path) -> Counter[tuple[str, int]]:
 
 
 def offsets(store: Path) -> list[int]:
-    """The physical offsets of the topic's messages in the log of a broker that is down."""
+    """Return the physical offsets of the topic's messages in the log of a stopped broker."""
     with lakelog.open(store, mode="read", segment_size_bytes=SEGMENT, flush="none") as log:
         return [each.physical_offset for each in log.scan() if each.topic == TOPIC]
 
 
 def move(master: Broker) -> None:
-    """Let a broker that is down listen at other ports, as on another machine."""
+    """Give a stopped broker other ports, as on another machine."""
     client, slaves = free_ports(2)
     master.client, master.slaves = Address("127.0.0.1", client), Address("127.0.0.1", slaves)
 
 
 def copied(copying: Copying, masters: dict[str, Broker], lake: Path) -> None:
-    """Wait until all that the masters have is copied and landed."""
+    """Wait until all messages of the masters are copied and landed."""
     ends = {name: end_of_log(each) for name, each in masters.items()}
     until(lambda: all(end_of(copying.folder / name) >= end for name, end in ends.items()))
     last = [(name, _last_offset(copying.folder / name, end)) for name, end in ends.items()]
@@ -121,7 +121,7 @@ def test_every_acknowledged_message_of_each_master_lands_once(tmp_path: Path, ro
         with ExitStack() as sending:
             sending.enter_context(senders["one"].running())
             senders["one"].more(20)
-            masters["two"] = master("two")  # comes while the program runs
+            masters["two"] = master("two")  # added while the program runs
             senders["two"] = Sender(masters["two"])
             sending.enter_context(senders["two"].running())
             for number in range(rounds):

@@ -1,8 +1,8 @@
-"""Owners that die inside of the copy of an append: what stands in the files by then is chosen.
+"""Kills owners inside the copy of an append; the test chooses the bytes that are copied before.
 
-``python -m tests.support.dying``; its input is JSON, one :class:`Death` a line. Each dies in a
-process of its own, forked from one that has no store, by SIGKILL. For each, a line of output has
-the physical offsets of the messages that were acknowledged.
+``python -m tests.support.dying``; its input is JSON, one :class:`Death` per line. Each owner is a
+separate process, forked from one that has no store, and ends by SIGKILL. For each death, one line
+of output has the physical offsets of the acknowledged messages, the next one the exit status.
 """
 
 from __future__ import annotations
@@ -29,25 +29,26 @@ from tests.support.twostores import SETTINGS
 MADE: Final = 3
 LOST: Final = 4
 HOLE_BYTES: Final = 64
-"""As many bytes as the copy of a C library holds in registers until its end."""
+"""As many bytes as a C library's copy keeps in registers until its end."""
 ORDERS: Final[dict[str, Callable[[int], tuple[slice, ...]]]] = {
     "forward": lambda at: (slice(at),),
     "backward": lambda at: (slice(at, None),),
     "hole": lambda at: (slice(at), slice(at + HOLE_BYTES, None)),
     "ends last": lambda at: (slice(HOLE_BYTES, at),),
 }
-"""What of a write is stored when it ends at a byte of it."""
+"""The slices of a write that are stored if it is interrupted at a byte, by the order of copying."""
 
 
 @attrs.frozen
 class Death:
-    """One owner.
+    """The death of one owner.
 
-    :ivar order: in which bytes are copied, one of :data:`ORDERS`; ``skipped`` leaves a whole write
-        out, and dies behind the next one; ``fault`` is the C library's own order
-    :ivar at: the byte of the write at which it dies; the page, if that is a ``fault``
-    :ivar writes: how many writes of the append are whole before
-    :ivar filled: how far the log reaches by then, at least, in bytes
+    :ivar order: the order in which bytes are copied, one of :data:`ORDERS`; ``skipped`` leaves out
+        a whole write, and dies after the next one; ``fault`` is the C library's own order
+    :ivar at: the byte of the write at which the owner dies; for ``fault`` the page, counted from
+        the end of the log
+    :ivar writes: number of complete writes of the append before
+    :ivar filled: length of the log before the append, at least, in bytes
     """
 
     path: str
@@ -59,14 +60,14 @@ class Death:
     body_bytes: int = 60
 
     def line(self) -> str:
-        """As the program reads it."""
+        """Return the line of input of the program."""
         return json.dumps(attrs.asdict(self)) + "\n"
 
 
 class DyingFiles(RealFileSystem):
-    """Files of which a segment is written in part only, once it is armed.
+    """Files that, once armed, store a write to a segment only in part, and kill the process.
 
-    :ivar death: the order; ``None`` as long as nobody dies
+    :ivar death: the death to come; ``None`` before :meth:`arm`
     """
 
     def __init__(self) -> None:
@@ -141,7 +142,7 @@ class _DyingMap(mmap.mmap):
 
 
 def protect(mapped: mmap.mmap, page: int) -> None:
-    """Let the next access of a page of ``mapped`` kill the process, whoever makes it."""
+    """Make the next access to a page of ``mapped`` kill the process, by SIGSEGV."""
     libc = ctypes.CDLL(None, use_errno=True)
     start = ctypes.addressof(ctypes.c_char.from_buffer(mapped)) + page * mmap.PAGESIZE
     failed = libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(mmap.PAGESIZE), 0)
@@ -155,7 +156,7 @@ def message(number: int, body_bytes: int) -> Message:
 
 
 def settings(writer: str) -> dict[str, Any]:
-    """How stores are opened; what is acknowledged is in the files, whatever the writer."""
+    """Return the settings of a store whose acknowledged messages are in the files."""
     direct = {"buffer_bytes": 4096, "threads": 0}
     sections = {**SETTINGS["settings"], **({"direct": direct} if writer == "direct" else {})}
     flush = "group-commit" if writer in ("staged", "direct") else "timed"
@@ -163,9 +164,9 @@ def settings(writer: str) -> dict[str, Any]:
 
 
 def die(death: Death, told: int) -> None:
-    """Put, tell, and die in the next append; this process is a child."""
+    """Put, print the acknowledged offsets, and die in the next append; runs in a child process."""
     files = DyingFiles()
-    # Compiled code passes these files by, but not their maps: it dies of a fault as Python does.
+    # Compiled code does not use these files, but their maps: only a fault can kill it.
     accelerator = "auto" if death.order == "fault" else "none"
     store = lakelog.open(death.path, files=files, accelerator=accelerator, **settings(death.writer))
     acknowledged = [store.put(message(at, death.body_bytes)) for at in range(MADE)]
@@ -182,7 +183,7 @@ def die(death: Death, told: int) -> None:
 
 
 def main() -> None:
-    """Let one after the other die."""
+    """Run one death after the other."""
     signal.signal(signal.SIGSEGV, signal.SIG_DFL)
     told = sys.stdout.fileno()
     for line in sys.stdin:
@@ -190,9 +191,9 @@ def main() -> None:
         if not child:
             try:
                 die(Death(**json.loads(line)), told)
-            except BaseException:  # noqa: BLE001  # whatever it is, the parent must not go on in here
+            except BaseException:  # noqa: BLE001  # the child must not continue as the parent
                 traceback.print_exc()
-            os._exit(0)  # it lived on, or could not even begin
+            os._exit(0)  # it was not killed, or failed to start
         status = os.waitpid(child, 0)[1]
         os.write(told, b"%d\n" % os.waitstatus_to_exitcode(status))
 

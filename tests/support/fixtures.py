@@ -1,7 +1,7 @@
-"""Store directories that the real RocketMQ store left, unpacked on demand.
+"""Store directories that the real RocketMQ store wrote, unpacked on demand.
 
-Several fixtures share most of their bytes, so they lie together in one archive
-(tests/data/fixtures/README.md says what each of them is).
+Several fixtures share most of their bytes, so they are together in one archive
+(tests/data/fixtures/README.md describes each).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ARCHIVES: Final = Path(__file__).parents[1] / "data" / "fixtures"
 
-# What the real store made of these is the right answer; of the damaged ones lakelog keeps more.
+# lakelog must read exactly the same from these as the real store; from damaged ones it reads more.
 EXACT: Final = (
     "basic",
     "batchcq",
@@ -72,7 +72,7 @@ _ARCHIVE_OF: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class StoreFixture:
-    """One store directory as it was left, and what the real store read from it."""
+    """One store directory as it was left, and the rows that the real store read from it."""
 
     name: str
     folder: Path
@@ -90,7 +90,7 @@ class StoreFixture:
 
     @cached_property
     def expected_rows(self) -> list[Row]:
-        """What the real store read after its own recovery, in the order of its dump."""
+        """The rows that the real store read after its own recovery, in the order of its dump."""
         return parse((self.folder / "expected.jsonl").read_text(encoding="utf-8"))
 
     @cached_property

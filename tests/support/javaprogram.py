@@ -1,4 +1,4 @@
-"""Runs programs over RocketMQ's Java client, compiled once for each state of their sources."""
+"""Compiles programs for RocketMQ's Java client, once for each state of their sources."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LOGBACK: Final = Path(__file__).parents[1] / "oracle" / "resources" / "logback.
 def java_program(
     library: Path, sources: Sequence[Path], main: str, *arguments: str, home: Path
 ) -> list[str]:
-    """The words that run a program; skips the test without a JDK.
+    """Return the command that runs a program; skips the test without a JDK.
 
     :param library: a folder of jars
-    :param main: the full name of its class
-    :param home: where the client keeps its files
+    :param main: the full name of the main class
+    :param home: the folder for the client's files
     """
     if shutil.which("javac") is None:
         required.missing("Java clients need javac")

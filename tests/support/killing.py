@@ -1,4 +1,4 @@
-"""Runs a program that tells what it does line by line, and kills it on its way."""
+"""Runs a program that prints its progress line by line, and kills it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 def killed(command: Sequence[str], after_seconds: float, patience_seconds: float = 60) -> list[str]:
-    """Kill it so long after its first line; the whole lines that it wrote.
+    """Kill a program some time after its first line; return its complete lines of output.
 
-    Fails if the program ends by itself, or writes nothing at all.
+    Fails if the program ends by itself, or prints nothing within ``patience_seconds``.
     """
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -1,8 +1,8 @@
-"""Fetches jars by Maven, and keeps what was built, once for each state of its sources.
+"""Fetches jars by Maven, and builds programs, once for each state of their sources.
 
-What is built lies in the checkout's `.cache/oracle`, under names that hold a hash of the sources.
-Processes that need it at the same moment (pytest-xdist) wait for one another at a file lock, and
-what is not complete has not got its name yet.
+Results are in the checkout's `.cache/oracle`, under names with a hash of the sources. Processes
+that need a result at the same time (pytest-xdist) wait for one another at a file lock. A result
+gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ CACHE: Final = _TESTS.parent / ".cache" / "oracle"
 
 
 def jars(pom: Path) -> Path:
-    """Give the folder of the released jars that a POM names, as Maven resolves them."""
+    """Return the folder of the released jars that a POM names, as Maven resolves them."""
     return once(CACHE / f"jars-{digest([pom])}", partial(_copy_jars, pom))
 
 
 def once(target: Path, make: Callable[[Path], None]) -> Path:
-    """Have `make` fill a folder that gets the target's name when it is complete."""
+    """Let ``make`` fill a folder, unless ``target`` exists; rename it to ``target`` at the end."""
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def _copy_jars(pom: Path, folder: Path) -> None:
 
 
 def digest(files: Iterable[Path]) -> str:
-    """A hash of their names and contents."""
+    """Return a hash of the names and contents of ``files``."""
     made = hashlib.sha256()
     for file in files:
         made.update(f"{file.relative_to(_TESTS)}\0".encode())
@@ -58,7 +58,7 @@ def digest(files: Iterable[Path]) -> str:
 def run(
     command: list[str], folder: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> None:
-    """Run a program of the build, in ``folder``."""
+    """Run a program of the build in ``folder``; raises ``RuntimeError`` with its output."""
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=folder, env=environ
     )

@@ -11,10 +11,10 @@ import pytest
 
 
 def once(name: str, make: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder ``name`` that ``make`` fills; other processes wait until it is filled."""
+    """Return the folder ``name``, filled by ``make`` in one process; the others wait for that."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent  # each worker has a folder of its own below that of the run
+        shared = shared.parent  # each worker has its own folder below that of the run
     folder, filled = shared / name, shared / f"{name}.filled"
     with (shared / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

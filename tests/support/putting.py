@@ -1,7 +1,7 @@
-"""A program that puts messages of every kind into a store of lakelog until it is killed.
+"""Puts messages of many kinds into a store until it is killed.
 
-``python -m tests.support.putting STORE SETTINGS SEED``; the settings are JSON. Each line of output
-is the physical offset of a message whose put was acknowledged, written at once.
+``python -m tests.support.putting STORE SETTINGS SEED``; the settings are JSON. After each put, a
+line of output has the physical offset of each acknowledged message.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PAUSE_SECONDS: Final = 0.001
 
 
 def messages(chance: random.Random) -> Iterator[Message]:
-    """Messages for several queues, with keys and tags; some go to light queues, too."""
+    """Yield messages for several queues, with keys and tags; some for light queues too."""
     for number in itertools.count():
         properties = {"UNIQ_KEY": f"{number:032X}"} if chance.random() < 0.5 else {}
         if chance.random() < 0.1:
             properties[INNER_MULTI_DISPATCH] = "%LMQ%a,%LMQ%b"
         keys = chance.choice((None, "one", f"k{number}", "two  three"))
         if keys is not None:
-            properties[KEYS] = keys  # two spaces: RocketMQ's clients can do that
+            properties[KEYS] = keys  # two spaces: RocketMQ's clients can send them
         yield Message(
             chance.choice(TOPICS),
             chance.randbytes(chance.choice((0, 1, 100, 300, 300, 5000))),
@@ -42,7 +42,7 @@ def messages(chance: random.Random) -> Iterator[Message]:
 
 
 def put(store: Store, chance: random.Random, source: Iterator[Message]) -> Iterable[PutResult]:
-    """Put one, or a batch, or some without waiting for each."""
+    """Put one message, a batch, or several asynchronously, at random."""
     way = chance.randrange(8)
     if way == 0:
         return store.put_batch(list(itertools.islice(source, 16)))
@@ -53,7 +53,7 @@ def put(store: Store, chance: random.Random, source: Iterator[Message]) -> Itera
 
 
 def main() -> None:
-    """Put and tell, for as long as the process lives."""
+    """Put messages and print their offsets, until the process is killed."""
     path, settings, seed = sys.argv[1:]
     chance = random.Random(int(seed))
     source = messages(chance)

@@ -1,4 +1,4 @@
-"""What a test needs of the machine: where it is missing the test skips, but in CI it fails."""
+"""Requirements of tests on the machine: without one a test is skipped; in CI it fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def missing(what: str) -> NoReturn:
-    """Skip the test, or fail it in CI; call it within a test or a fixture."""
+    """Skip the test, or fail it in CI; to be called within a test or a fixture."""
     if os.environ.get("CI") == "true":
         pytest.fail(f"CI must run this, but {what}")
     pytest.skip(what)

@@ -1,4 +1,4 @@
-"""JSON lines that describe a store: one object a line, told apart by its `kind`."""
+"""JSON lines that describe a store: one object per line, each with its `kind`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 
 def parse(text: str) -> list[Row]:
-    """Read lines of JSON."""
+    """Parse lines of JSON."""
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -26,7 +26,7 @@ def by_kind(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def difference(got: Sequence[Row], expected: Sequence[Row]) -> str:
-    """Describe the first row that differs, field by field; empty when all are the same."""
+    """Describe the first row that differs, field by field; empty if all are equal."""
     for number, (ours, theirs) in enumerate(zip(got, expected, strict=False)):
         if ours != theirs:
             names = [name for name in ours | theirs if ours.get(name) != theirs.get(name)]

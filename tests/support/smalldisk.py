@@ -1,7 +1,7 @@
 """File systems that are mounted for one test.
 
-Without root, or where the machine permits no mounts, such tests skip; a program that could be
-installed must be there in CI.
+Without root, or if the machine permits no mounts, such tests are skipped. A missing program
+that could be installed fails them in CI.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PACKAGES: Final = {"mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs", "filefrag":
 
 @contextmanager
 def tmpfs(folder: Path, size_bytes: int) -> Iterator[Path]:
-    """A small disk in memory."""
+    """Mount a small file system in memory; yields its folder."""
     need("mount")
     place = folder / "tmpfs"
     place.mkdir()
@@ -33,7 +33,7 @@ def tmpfs(folder: Path, size_bytes: int) -> Iterator[Path]:
 
 
 def need(*programs: str) -> None:
-    """Go on only as root, and with these programs."""
+    """Skip the test without root; skip it, or fail it in CI, without one of these programs."""
     if os.geteuid() != 0:
         pytest.skip("mounting needs root")
     for program in programs:
@@ -44,7 +44,7 @@ def need(*programs: str) -> None:
 
 @contextmanager
 def mounted(place: Path, command: Sequence[str]) -> Iterator[None]:
-    """What ``command`` mounts at ``place``, until the block ends."""
+    """Mount a file system at ``place`` by ``command``; unmount it at the end of the block."""
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"mounting is not permitted here: {done.stderr}")

@@ -1,4 +1,4 @@
-"""What several processes need is made once, and is complete when it has its name."""
+"""A result that several processes need is built once, and is complete when it has its name."""
 
 from __future__ import annotations
 

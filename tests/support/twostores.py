@@ -1,4 +1,4 @@
-"""What lakelog and the real store read of one directory, compared."""
+"""Compares the rows that lakelog and the real store read from one directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Settings = dict[str, Any]
 
 
 def alike(segment_bytes: int, *, light_queues: bool = True) -> tuple[dict[str, str], Settings]:
-    """Settings of the real store and the same of lakelog: small files of each kind."""
+    """Return the same settings for the real store and for lakelog: small files of each kind."""
     light = {"enableLmq": "true", "enableMultiDispatch": "true"} if light_queues else {}
     java = {
         "mappedFileSizeCommitLog": str(segment_bytes),
@@ -41,12 +41,12 @@ def alike(segment_bytes: int, *, light_queues: bool = True) -> tuple[dict[str, s
 SEGMENT: Final = 128 << 10
 JAVA, SETTINGS = alike(SEGMENT)
 FULL_QUERY: Final = 64
-"""No query answers with more."""
+"""The largest number of results of a query."""
 _NEVER: Final = 1 << 62
 
 
 def recovered(path: Path) -> Path:
-    """A copy that lakelog recovered and closed."""
+    """Return a copy of the store that lakelog recovered and closed."""
     copy = path.with_name(f"{path.name}-recovered")
     copy_store(path, copy)
     lakelog.recover(copy, **SETTINGS)
@@ -54,21 +54,21 @@ def recovered(path: Path) -> Path:
 
 
 def ours(path: Path, options: Mapping[str, str] = JAVA) -> list[Row]:
-    """What ``lakelog dump`` prints."""
+    """Return the rows of ``lakelog dump`` with RocketMQ's settings ``options``."""
     conf = path.with_name("conf")
     conf.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
     return dumped(path, conf)
 
 
 def dumped(path: Path, conf: Path) -> list[Row]:
-    """What it prints with the settings of ``conf``; it must have nothing to complain of."""
+    """Return the rows of ``lakelog dump`` with the settings of ``conf``; fails on any error."""
     done = CliRunner().invoke(make_app(), ["dump", str(path), "--broker-conf", str(conf)])
     assert (done.exit_code, done.stderr) == (0, "")
     return parse(done.stdout)
 
 
 def derived(path: Path) -> dict[str, str]:
-    """A digest of every file of queues and index."""
+    """Return a digest of every file of queues and index."""
     return {
         str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
         for folder in ("consumequeue", "index")
@@ -78,15 +78,16 @@ def derived(path: Path) -> dict[str, str]:
 
 
 def compare(path: Path, found: list[Row], theirs: list[Row]) -> None:
-    """Both read the same of a store that was killed, but for keys.
+    """Check that both read the same from a store that was killed, except for keys.
 
-    Of keys the real store finds no more, and for these reasons less or the same twice: it deletes
-    index files that are younger than the checkpoint says, and indexes again only what stands behind
-    the segment with which its recovery begins; it indexes the last message of the file before that
-    twice; it leaves entries of messages that the log has lost in their file, where they count
-    towards the limit of a query.
+    By keys the real store finds at most the same messages. It may find fewer, or one twice,
+    because its recovery deletes index files younger than the checkpoint's time and indexes again
+    only from its first segment on; indexes the last message of the file before that twice; and
+    leaves entries of lost messages, which count towards the limit of a query.
 
     :param path: the store as it was left by the kill
+    :param found: the rows of lakelog
+    :param theirs: the rows of the real store
     """
     rows, real = by_kind(found), by_kind(theirs)
     assert real["store"][0]["loaded"] is True
@@ -94,7 +95,7 @@ def compare(path: Path, found: list[Row], theirs: list[Row]) -> None:
     ends = ["minPhyOffset", "maxPhyOffset", "maxPhyOffsetInConsumeQueue"]
     for end in ends if rows["rec"] else ends[:2]:
         assert rows["store"][0][end] == real["store"][0][end], end
-    # The real store also names queues all of whose messages were lost in buffers.
+    # The real store also lists queues whose messages were all lost in buffers.
     real["queue"] = [row for row in real["queue"] if row["maxOffset"]]
     for kind in ("queue", "msg", "rec", "blank"):
         assert difference(rows[kind], real[kind]) == "", kind
@@ -109,7 +110,10 @@ def compare(path: Path, found: list[Row], theirs: list[Row]) -> None:
 
 
 def first_offset_of_deleted(path: Path) -> int:
-    """From where on the real store may lack keys: the index files behind that it will delete."""
+    """Return the physical offset from which the real store may lack keys.
+
+    It deletes the index files that end after the checkpoint's time.
+    """
     durable_ms = read_checkpoint(RealFileSystem(), path).index_timestamp_ms
     return min(
         (begin for begin, end_ms in _index_files(path) if end_ms > durable_ms), default=_NEVER

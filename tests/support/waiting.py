@@ -1,4 +1,4 @@
-"""Waits for what another thread or process does."""
+"""Waits for conditions that another thread or process brings about."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _PAUSE_SECONDS: Final = 0.005
 def until(
     condition: Callable[[], T | None], missing: str = "", *, seconds: float = _PATIENCE_SECONDS
 ) -> T:
-    """Call ``condition`` until it returns something true; return that.
+    """Call ``condition`` until it returns a true value; return that value.
 
-    :param missing: the message of the failure after so many seconds
+    :param missing: the message of the failure after ``seconds``
     """
     deadline = time.monotonic() + seconds
     while not (found := condition()):

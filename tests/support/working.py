@@ -1,4 +1,4 @@
-"""Runs a program beside a test: it says ``ready``, and works until it is told to stop."""
+"""Runs a program beside a test; it prints ``ready``, and works until it reads ``stop``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def working(command: Sequence[str], patience_seconds: float = 60) -> Iterator[list[str]]:
-    """Let it work while the block runs; gives what else it says, once the block has ended.
+    """Run a program during the block; yields a list that has its output after the block.
 
-    It is told to stop by a line of its standard input, which then ends. It must end well.
+    At the end the program gets the line ``stop`` on its standard input, which is then closed. It
+    must exit with code 0.
     """
     said: list[str] = []
     with subprocess.Popen(

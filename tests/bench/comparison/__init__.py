@@ -1,6 +1,6 @@
-"""What stores keep when they are killed, cut off, refused by the disk or damaged: one command.
+"""Compares the durability of stores under kills, power cuts, failing syncs, full disks and damage.
 
-``python -m tests.bench.comparison`` does the same to lakelog, to RocketMQ's Java store, SQLite,
-LMDB and RocksDB, and writes ``core/docs/comparison.md``. Each store has one process that puts
-numbered messages and tells each answer, and another one that reads them afterwards.
+``python -m tests.bench.comparison`` injects the same faults into lakelog, RocketMQ's Java store,
+SQLite, LMDB and RocksDB, and writes ``core/docs/comparison.md``. For each store one process puts
+numbered messages and prints the result of each put; another process reads them afterwards.
 """

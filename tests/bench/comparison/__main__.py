@@ -57,7 +57,7 @@ PARTS: Final[Mapping[str, Callable[[argparse.Namespace], _Part]]] = {
 
 
 def stores_of(part: str) -> list[Store]:
-    """The stores that take part: what fails matters to those that sync each put."""
+    """Return the stores of a part; failing calls concern only stores that sync each put."""
     if part == "damage":
         return damaged_stores()
     if part in ("sync_once", "syncs_then_cut"):
@@ -66,7 +66,7 @@ def stores_of(part: str) -> list[Store]:
 
 
 def run(part: str, work: _Part, store: Store, parent: Path) -> dict[str, Any]:
-    """Run one part with one store, or say why not."""
+    """Run one part with one store; return its result, or the reason why it cannot run."""
     reason = store.missing()
     if reason is not None:
         return {"not_run": f"not run: {reason}"}
@@ -81,7 +81,7 @@ def run(part: str, work: _Part, store: Store, parent: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run, keep what was found after each store, and write the page."""
+    """Run the parts, save the results after each store, and write the page."""
     options = arguments()
     options.dir.mkdir(parents=True, exist_ok=True)
     for part in () if options.page else options.parts or [*PARTS, "figures"]:

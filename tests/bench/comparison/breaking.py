@@ -19,15 +19,15 @@ from tests.faults.disks import Disk, made
 
 _LONGEST_SECONDS: Final = 0.5
 _LONGEST_BEFORE_CUT_SECONDS: Final = 3.0
-"""Longer than what the modes that do not wait for each sync let lie."""
+"""Longer than the sync interval of the modes that do not wait for each sync."""
 _ROUNDS_OF_A_STORE: Final = 5
 _PAUSE_US: Final = 200
-"""Between puts on a small disk, so that those that wait for no sync do not fill it."""
+"""Pause between puts on a small disk, so that modes without a sync per put do not fill it."""
 _FILE_SYSTEMS: Final = ("ext4", "xfs")
 
 
 def kills(store: Store, scratch: Path, rounds: int, seed: int = 1) -> dict[str, Any]:
-    """SIGKILL while it puts; the store goes on with what is there, a new one every five rounds."""
+    """Kill the process while it puts; the same store continues, a new one every five rounds."""
     choose, tally = random.Random(seed), Tally()
     must, first = set[int](), 0
     for at in range(rounds):
@@ -48,7 +48,7 @@ def kills(store: Store, scratch: Path, rounds: int, seed: int = 1) -> dict[str, 
 
 
 def cuts(store: Store, scratch: Path, rounds: int, seed: int = 1) -> dict[str, Any]:
-    """The file system is shut down while it puts: what was not synced is lost."""
+    """Shut down the file system while the process puts; unsynced bytes are lost."""
     choose, tally = random.Random(seed), Tally()
     for at in range(rounds):
         with disk_of(_FILE_SYSTEMS[at % len(_FILE_SYSTEMS)], scratch / str(at)) as disk:
@@ -65,7 +65,7 @@ def cuts(store: Store, scratch: Path, rounds: int, seed: int = 1) -> dict[str, A
 
 
 def cut(disk: Disk, putting: Putting) -> tuple[int, set[int]]:
-    """Cut the power and switch it on again; when, and what had been acknowledged before."""
+    """Shut down and remount the file system; return the time in ns, and the puts acknowledged."""
     begun_ns = time.monotonic_ns()
     disk.cut()
     putting.kill()
@@ -76,7 +76,7 @@ def cut(disk: Disk, putting: Putting) -> tuple[int, set[int]]:
 
 @contextmanager
 def disk_of(kind: str, folder: Path) -> Iterator[Disk]:
-    """A small file system; CannotRunError without root, or where nothing may be mounted."""
+    """Mount a small file system; raises CannotRunError without root or permission to mount."""
     folder.mkdir(parents=True)
     try:
         with made(kind, folder) as disk:

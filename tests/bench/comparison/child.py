@@ -1,12 +1,12 @@
-"""Puts numbered messages into a store, or reads them: the process that is killed, the one after.
+"""Puts numbered messages into a store, or reads them in a process after the fault.
 
-``python -m tests.bench.comparison.child put|read NAME DIRECTORY [FIRST COUNT PAUSE_US]``. One
-line at once for each event; `NS` is of the monotonic clock, which all processes share::
+``python -m tests.bench.comparison.child put|read NAME DIRECTORY [FIRST COUNT PAUSE_US]``. Each
+event is printed at once, in one line; `NS` is of the monotonic clock, which processes share::
 
     open SECONDS       ack NUMBER NS      no NUMBER NS WHY       (put, for ever if COUNT is 0)
     m QUEUE NUMBER     bad QUEUE          error WHAT             end (read)
 
-``bad`` is a message that was handed out with other bytes than were put.
+``bad`` is a message whose bytes differ from those that were put.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _PAUSE_AFTER_REFUSAL_SECONDS = 0.001
 
 
 def tell(line: str) -> None:
-    """Write a line at once."""
+    """Print a line, and flush it."""
     os.write(1, line.replace("\n", " ").encode() + b"\n")
 
 
 def put(name: str, directory: Path, first: int, count: int, pause_us: int) -> None:
-    """Put, whatever the answers are."""
+    """Put messages, and print each result; a failed put does not end the program."""
     store = by_name(name)
     started = time.perf_counter()
     peer = durable.module(store.driver).Peer()
@@ -53,7 +53,7 @@ def put(name: str, directory: Path, first: int, count: int, pause_us: int) -> No
 
 
 def read(name: str, directory: Path) -> None:
-    """Read all that the store hands out, and let it check itself."""
+    """Read all messages, then run the store's own check."""
     store = by_name(name)
     started = time.perf_counter()
     try:
@@ -63,14 +63,14 @@ def read(name: str, directory: Path) -> None:
             number = number_of(bytes(body[-BODY_BYTES:]))
             tell(f"bad {queue}" if number is None else f"m {queue} {number}")
         opened.check()
-    except Exception as error:  # noqa: BLE001  # what is asked for is what it says
+    except Exception as error:  # noqa: BLE001  # the error is a result
         report(f"{type(error).__name__}: {error}")
     tell("end")
-    os._exit(0)  # nothing is written by closing
+    os._exit(0)  # without closing the store, which would write
 
 
 def report(what: str) -> None:
-    """Tell of damage."""
+    """Print a report of damage."""
     tell(f"error {what}")
 
 

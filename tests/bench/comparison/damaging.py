@@ -1,4 +1,4 @@
-"""Files that are damaged after a clean stop: what the store says, and what it still hands out."""
+"""Damages files after a clean stop; records the store's reports and the messages that it reads."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _write(path: Path, at: int, data: bytes) -> None:
 
 
 def _summary(trials: list[Found]) -> dict[str, Any]:
-    """How often it was told, how many were read whole, how many other bytes were handed out."""
+    """Count reported trials, messages read whole, and messages with other bytes."""
     whole = [len(set(each.numbers())) for each in trials]
     return {
         "trials": len(trials),

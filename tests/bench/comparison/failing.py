@@ -1,4 +1,4 @@
-"""Calls that fail while a store puts: syncs with EIO, by strace, and a disk that gets full."""
+"""Makes calls fail while a store puts: syncs with EIO, by strace, and writes on a full disk."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _TRACER: Final = "TracerPid:\t0"
 
 
 def sync_once(store: Store, scratch: Path) -> dict[str, Any]:
-    """Each thread's next sync fails, and all later ones succeed; then the process is killed.
+    """Let each thread's next sync fail, and all later ones succeed; then kill the process.
 
-    Linux may drop the pages of a sync that failed, and let the next one succeed without them.
+    Linux may drop the pages of a failed sync, and let the next one succeed without them.
     """
     scratch.mkdir()
     directory = scratch / "store"
@@ -44,7 +44,7 @@ def sync_once(store: Store, scratch: Path) -> dict[str, Any]:
 
 
 def syncs_then_cut(store: Store, scratch: Path) -> dict[str, Any]:
-    """From some moment on each sync fails; then the power goes, and what was not synced with it."""
+    """Let all syncs fail from some moment on; then simulate a power cut."""
     with disk_of("ext4", scratch) as disk:
         directory = disk.place / "store"
         with (
@@ -60,7 +60,7 @@ def syncs_then_cut(store: Store, scratch: Path) -> dict[str, Any]:
 
 @contextmanager
 def failing(putting: Putting, when: str, trace: Path) -> Iterator[Path]:
-    """Let syncs of a process fail, once it has put a little; gives strace's file."""
+    """Let syncs of a process fail after its first puts; yields the file of strace's output."""
     if shutil.which("strace") is None:
         raise CannotRunError("there is no 'strace': apt-get install strace")
     if not putting.wait_outcomes(_BEFORE):
@@ -91,12 +91,12 @@ def _is_traced(putting: Putting) -> bool:
 
 
 def was_injected(trace: Path) -> bool:
-    """Whether a call has failed."""
+    """Whether strace has made a call fail."""
     return trace.exists() and "(INJECTED)" in trace.read_text(errors="replace")
 
 
 def full_disk(store: Store, scratch: Path) -> dict[str, Any]:
-    """Another process takes all space, and gives it back; then the process is killed."""
+    """Fill the file system from this process, free the space, then kill the process that puts."""
     with disk_of("ext4", scratch) as disk:
         directory, other = disk.place / "store", disk.place / "other"
         with Putting.started(store, directory) as putting:
@@ -118,7 +118,7 @@ def full_disk(store: Store, scratch: Path) -> dict[str, Any]:
 
 
 def fill(file: Path) -> None:
-    """Take all space of a file system."""
+    """Fill a file system with ``file``."""
     at, piece = 0, 1 << 20
     fd = os.open(file, os.O_RDWR | os.O_CREAT)
     try:
@@ -135,7 +135,7 @@ def fill(file: Path) -> None:
 def _result(
     store: Store, directory: Path, putting: Putting, must: set[int], death: str | None
 ) -> dict[str, Any]:
-    """What the store said, and what is there."""
+    """Return the store's messages, and the result of reading it."""
     tally = Tally()
     tally.add(must, len(must), read(store, directory))
     refusals = putting.refusals

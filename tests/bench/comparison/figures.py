@@ -1,4 +1,4 @@
-"""Figures of the benchmark beside one another: its suites measure, this chooses."""
+"""Selects figures of the benchmark's suites for the comparison."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _ROUNDS: Final = 5
 
 
 def rows(file: Path | None) -> list[dict[str, Any]]:
-    """What the suites measured, by contest; they are run if there is no file of theirs.
+    """Return the results of the suites, by contest; runs the suites without a ``file``.
 
-    :param file: what `python -m tests.bench --json FILE` wrote
+    :param file: the output of `python -m tests.bench --json FILE`
     """
     with tempfile.TemporaryDirectory() as folder:
         if file is None:

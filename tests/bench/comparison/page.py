@@ -1,4 +1,4 @@
-"""The tables of ``core/docs/comparison.md``, made of the record; the page has the words."""
+"""Writes the tables of ``core/docs/comparison.md`` from the record; the text is in the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Row: TypeAlias = Sequence[object]
 
 
 def page(record: Record) -> str:
-    """The whole page with the tables as they should be."""
+    """Return the whole page with the tables of ``record``."""
     text = PAGE.read_text()
     for name, table in TABLES.items():
         begin = BEGIN.format(name)
@@ -135,7 +135,7 @@ def _number(value: float | None) -> str:
 def _by_store(
     part: Mapping[str, Any], headings: Sequence[str], row: Callable[[_Found], _Row]
 ) -> list[str]:
-    """A table with a line for each store that was run, or why it was not."""
+    """Return a table with a row per store: its results, or the reason why it was not run."""
     found = [(each.name, part["stores"].get(each.name)) for each in STORES]
     rows = [
         [name, each["not_run"]] if "not_run" in each else [name, *row({**each, "name": name})]
@@ -150,7 +150,7 @@ def _when(part: Mapping[str, Any]) -> str:
 
 
 def _said(*words: str) -> str:
-    """Words as a cell of a table."""
+    """Return texts as one cell of a table."""
     plain = [re.sub(r"[|`\s]+", " ", word)[:_WORDS_LENGTH] for word in words if word]
     return "; ".join(f"`{word}`" for word in plain) or "-"
 

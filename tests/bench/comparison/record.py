@@ -1,4 +1,4 @@
-"""What was found, by part and store: the file that the page is made of."""
+"""The results by part and store, in the file from which the page is written."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Record: TypeAlias = dict[str, Any]
 
 
 def load() -> Record:
-    """The record of the last run; empty if there was none."""
+    """Return the record of the last run; empty without one."""
     found: Record = json.loads(FILE.read_text()) if FILE.exists() else {}
     return found
 
 
 def keep(found: Record) -> None:
-    """Add what was found now; what is there of other parts and stores stays."""
+    """Add new results to the record; those of other parts and stores stay."""
     FILE.write_text(json.dumps(_merged(load(), found), indent=1, sort_keys=True) + "\n")
 
 
 def _merged(old: Record, new: Record) -> Record:
-    """What is kept after a run: its own findings, and those of other parts and stores."""
+    """Return the results of a run, and the former ones of other parts and stores."""
     depth = {
         name: {**old.get(name, {}), **value} for name, value in new.items() if name != "figures"
     }

@@ -1,4 +1,4 @@
-"""A process that puts until something happens to it, and one that reads what is left."""
+"""Runs a process that puts until a fault, and one that reads the store afterwards."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _LINE_BYTES: Final = 300
 
 @attrs.define
 class Putting:
-    """A process that puts numbered messages one by one; each answer is collected.
+    """A process that puts numbered messages one by one; the result of each put is collected.
 
-    :ivar acks: number and time in ns of each put that was acknowledged
-    :ivar refusals: number, time in ns and words of each that was not
+    :ivar acks: number and time in ns of each acknowledged put
+    :ivar refusals: number, time in ns and error text of each refused put
     :ivar logged: the first line of its standard error, at the end
     """
 
@@ -45,7 +45,7 @@ class Putting:
     def started(
         cls, store: Store, directory: Path, first: int = 0, count: int = 0, pause_us: int = 0
     ) -> Iterator[Putting]:
-        """Start it; at the end it is killed, if it lives."""
+        """Start the process; kill it at the end, unless it has ended."""
         command = store.putter(directory, first, count, pause_us)
         directory.mkdir(parents=True, exist_ok=True)
         with (
@@ -66,7 +66,7 @@ class Putting:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if not line.endswith(b"\n"):
-                break  # it was cut
+                break  # an incomplete last line
             word, *rest = line.decode(errors="replace").split(maxsplit=3)
             if word == "ack":
                 self.acks.append((int(rest[0]), int(rest[1])))
@@ -76,16 +76,16 @@ class Putting:
 
     @property
     def outcomes(self) -> int:
-        """How many puts were answered."""
+        """The number of puts with a result."""
         return len(self.acks) + len(self.refusals)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it died, or is through."""
+        """Whether the process has ended."""
         return self._ended.is_set()
 
     def wait(self, done: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
-        """Wait until something is so; false if the process ended before, or it takes too long."""
+        """Wait until ``done`` is true; ``False`` if the process ended before, or on timeout."""
         until = time.monotonic() + seconds
         while not done():
             if self.has_ended or time.monotonic() > until:
@@ -94,28 +94,28 @@ class Putting:
         return True
 
     def wait_outcomes(self, more: int, seconds: float = PATIENCE_SECONDS) -> bool:
-        """Wait for so many more answers."""
+        """Wait for ``more`` further results; ``False`` as for :meth:`wait`."""
         most = self.outcomes + more
         return self.wait(lambda: self.outcomes >= most, seconds)
 
     def kill(self) -> None:
-        """Send SIGKILL, and collect what it told before."""
+        """Send SIGKILL, and collect the output until then."""
         self.process.kill()
         self.process.wait()
         self._ended.wait(PATIENCE_SECONDS)
 
     def acknowledged(self, before_ns: int | None = None) -> set[int]:
-        """The numbers that were acknowledged, before an instant."""
+        """Return the acknowledged numbers, all or those before a time in ns."""
         return {number for number, at in self.acks if before_ns is None or at < before_ns}
 
     @property
     def next_number(self) -> int:
-        """A number that was not put, even if a put was under way."""
+        """Return an unused number, also if a put was in progress."""
         last = [each[-1][0] for each in (self.acks, self.refusals) if each]
         return max(last, default=-1) + 2
 
     def death(self) -> str | None:
-        """How it ended, if it ended by itself."""
+        """Return how the process ended, with its last line of errors; ``None`` while it runs."""
         code = self.process.wait() if self.has_ended else self.process.poll()
         if code is None:
             return None
@@ -131,13 +131,13 @@ class Putting:
 
 @attrs.define
 class Found:
-    """What a new process read.
+    """The result of a process that read the store.
 
-    :ivar open_ms: how long opening took; ``None`` if the store did not open
+    :ivar open_ms: duration of the open, in ms; ``None`` if the store did not open
     :ivar queues: the numbers of each queue in the order of reading
-    :ivar wrong: messages with other bytes than were put
-    :ivar told: what the store said of damage
-    :ivar logged: what it wrote to its log besides, at the level of errors
+    :ivar wrong: number of messages whose bytes differ from those that were put
+    :ivar told: the store's reports of damage
+    :ivar logged: other lines in its log, at the level of errors
     """
 
     open_ms: float | None = None
@@ -147,11 +147,11 @@ class Found:
     logged: str | None = None
 
     def numbers(self) -> list[int]:
-        """All numbers that were read whole, with repetitions."""
+        """The numbers of all messages that were read whole, with repetitions."""
         return [number for queue in self.queues.values() for number in queue]
 
     def disordered(self) -> int:
-        """How many come behind a greater one in their queue."""
+        """The number of messages that follow a greater number in their queue."""
         return sum(
             before > after
             for queue in self.queues.values()
@@ -159,7 +159,7 @@ class Found:
         )
 
     def take(self, line: str) -> bool:
-        """Take a line of the reader; whether it is the last one."""
+        """Process a line of the reader; return whether it is the last one."""
         word, _, rest = line.partition(" ")
         if word == "m":
             queue, number = rest.split()
@@ -196,5 +196,5 @@ def read(store: Store, directory: Path) -> Found:
 
 
 def how(code: int) -> str:
-    """An exit code in words."""
+    """Return an exit code as text."""
     return f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"

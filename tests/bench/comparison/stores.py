@@ -1,4 +1,4 @@
-"""The stores and modes that are compared, with what each promises by its own documentation."""
+"""The compared stores and modes, with the promise of each by its own documentation."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Store:
 
     :ivar driver: its module in `tests.bench.durable` and in `reading`; ``rocketmq`` is in Java
     :ivar is_durable: whether a put that returned must survive a power cut
-    :ivar promise: what its documentation says of a put that returned
-    :ivar source: where it says so
-    :ivar data: where its messages are, as a pattern below its directory
+    :ivar promise: the promise of its documentation for a put that returned
+    :ivar source: the link to that documentation
+    :ivar data: pattern of its data files, below its directory
     """
 
     name: str
@@ -48,7 +48,7 @@ class Store:
     data: str
 
     def missing(self) -> str | None:
-        """Say what this machine lacks to run it, if anything."""
+        """Return a text with the requirements that are missing; ``None`` without any."""
         if self.driver == "rocketmq":
             return java.missing()
         try:
@@ -62,7 +62,7 @@ class Store:
         return None
 
     def version(self) -> str:
-        """What is installed."""
+        """Return the installed version."""
         if self.driver == "rocketmq":
             (jar,) = java.build_oracle().jars.glob("rocketmq-store-*.jar")
             return jar.stem.removeprefix("rocketmq-store-")
@@ -78,7 +78,7 @@ class Store:
     def putter(
         self, directory: Path, first: int = 0, count: int = 0, pause_us: int = 0
     ) -> list[str]:
-        """The words that run a process that puts; a count of 0 is for ever."""
+        """Return the command of a process that puts; a count of 0 has no end."""
         if self.driver == "rocketmq":
             more = ["--first", str(first), "--count", str(count), "--pause-us", str(pause_us)]
             return self._java(directory, more)
@@ -86,7 +86,7 @@ class Store:
         return [sys.executable, "-m", _PROGRAM, "put", self.name, str(directory), *numbers]
 
     def reader(self, directory: Path) -> list[str]:
-        """The words that run a process that reads everything."""
+        """Return the command of a process that reads all messages."""
         if self.driver == "rocketmq":
             return self._java(directory, ["--mode", "read"])
         return [sys.executable, "-m", _PROGRAM, "read", self.name, str(directory)]
@@ -95,7 +95,7 @@ class Store:
         return java.build_oracle().command("Numbered", directory, list(more), self.options)
 
     def file_to_damage(self, directory: Path) -> tuple[Path, int]:
-        """The file with most messages, and how many bytes of it are in use."""
+        """Return the file with the most messages, and its length in use, in bytes."""
         used = {
             path: len(path.read_bytes().rstrip(b"\0"))
             for pattern in self.data.split()
@@ -171,10 +171,10 @@ STORES: Final = (
 
 
 def by_name(name: str) -> Store:
-    """The store of that name."""
+    """Return the store of that name."""
     return next(each for each in STORES if each.name == name)
 
 
 def damaged_stores() -> list[Store]:
-    """One mode of each store: damage does not depend on it."""
+    """Return one mode of each store; damage does not depend on the mode."""
     return list({each.driver: each for each in reversed(STORES)}.values())[::-1]

@@ -1,4 +1,4 @@
-"""What was found of one store, as it is kept in the record."""
+"""Counts the results of one store for the record."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _REMARK_LENGTH: Final = 200
 
 @attrs.define
 class Tally:
-    """Rounds after which a new process read the store.
+    """The counts over all rounds; after each, a new process read the store.
 
-    :ivar acknowledged: how many messages had to be there
-    :ivar missing: of these, how many were not; each is counted once
-    :ivar doubled: how often a message was there again
-    :ivar wrong: messages with other bytes than were put
+    :ivar acknowledged: acknowledged messages
+    :ivar missing: acknowledged messages that are missing; each is counted once
+    :ivar doubled: further copies of messages
+    :ivar wrong: messages whose bytes differ from those that were put
     :ivar disordered: messages behind a later one of their queue
-    :ivar unanswered: messages that are there and were never acknowledged
+    :ivar unanswered: messages that are present and were never acknowledged
     :ivar unopened: rounds after which the store did not open
     :ivar lossy: rounds after which a message was missing
-    :ivar oldest_lost_ms: how long before a cut the oldest of these had been acknowledged
+    :ivar oldest_lost_ms: longest time from the acknowledgement of a lost message to the cut
     """
 
     rounds: int = 0
@@ -42,10 +42,10 @@ class Tally:
     told: list[str] = attrs.field(factory=list)
 
     def add(self, must: set[int], acknowledged: int, found: Found) -> set[int]:
-        """Add a round; the messages that are missing.
+        """Add a round; return the numbers of its missing messages.
 
-        :param must: all that must be there
-        :param acknowledged: how many of them are of this round
+        :param must: the numbers of all messages that must be present
+        :param acknowledged: the count of those that this round acknowledged
         """
         numbers = found.numbers()
         there = set(numbers)
@@ -66,14 +66,14 @@ class Tally:
         return missing
 
     def remark(self, *told: str) -> None:
-        """Keep the first few words of a kind."""
+        """Keep the first few different texts, shortened."""
         for each in told:
             short = each[:_REMARK_LENGTH]
             if short not in self.told and len(self.told) < _REMARKS:
                 self.told.append(short)
 
     def record(self) -> dict[str, Any]:
-        """As JSON: of the times of opening the median and the longest, in ms."""
+        """Return the counts for JSON, with the median and the longest time to open, in ms."""
         found = attrs.asdict(self)
         times = found.pop("open_ms")
         found["oldest_lost_ms"] = round(self.oldest_lost_ms)

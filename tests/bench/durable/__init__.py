@@ -1,6 +1,6 @@
-"""What the durability suites run: each store in a process of its own, every message made durable.
+"""Runs of the durability suites: each store in its own process, every message made durable.
 
-`work` says how much and how, `child` measures it, and each module `NAME_peer` drives one store.
+`work` defines the load, `child` measures it, and each module `NAME_peer` drives one store.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.bench.model import CannotRunError
 
 
 def module(name: str) -> Any:
-    """Import the driver of a store; CannotRunError where its package is missing."""
+    """Import the driver of a store; raises CannotRunError if its package is missing."""
     try:
         return import_module(f"tests.bench.durable.{name}_peer")
     except ImportError as missing:

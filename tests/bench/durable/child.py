@@ -1,6 +1,7 @@
-"""One run of one store, in a process of its own; prints its figures as JSON.
+"""One run of one store in a separate process; prints its figures as JSON.
 
-Every call is timed from the making of its message to its return. A future is timed to its result.
+The time of a call is from the construction of its message to its return, that of a future to its
+result.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def run(driver: Driver, work: Work, directory: Path) -> Sample:
 
 
 def measure(driver: Driver, work: Work, seconds: float) -> Sample:
-    """Put for so long."""
+    """Put for ``seconds``, and measure."""
     body = content.body(work.body_bytes)
     start = time.perf_counter()
     if work.in_flight:
@@ -77,7 +78,7 @@ def _threads(call: Callable[[], object], threads: int, seconds: float) -> list[i
 
 
 def _futures(driver: Any, body: bytes, in_flight: int, seconds: float) -> list[int]:
-    """Keep that many under way: the next goes when the oldest has its result."""
+    """Keep ``in_flight`` puts pending: the next begins when the oldest has its result."""
     took: list[int] = []
     waiting: deque[Future[object]] = deque()
     clock, deadline = time.perf_counter_ns, time.perf_counter() + seconds

@@ -1,4 +1,4 @@
-"""Group commit for stores without one: whoever opens a group commits it when its turn comes."""
+"""Group commit for stores without one: the thread that opens a group commits it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from threading import Event, Lock
 
 
 class Gathering:
-    """Calls that overlap share a commit; a call returns behind the commit that held its body."""
+    """Overlapping calls share a commit; a call returns after the commit of its body."""
 
     def __init__(self, commit: Callable[[Sequence[bytes]], None]) -> None:
         self._commit = commit

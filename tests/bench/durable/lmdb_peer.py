@@ -1,7 +1,7 @@
 """LMDB with its default, synchronous commits: number -> properties and body.
 
-Options: `grouped`: threads that wait share a transaction, as `gathering` says; `sync`: whether a
-commit waits for the disk; `shared`: other processes write, so that numbers go on behind the last.
+Options: `grouped`: waiting threads share a transaction, see `gathering`; `sync`: whether a commit
+waits for the disk; `shared`: other processes write too, so numbers continue after the last one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What it costs to open a closed store: bytes, pages and system calls, by the kernel's own counts.
+"""Measures the open of a closed store: bytes, pages and system calls, as the kernel counts them.
 
-Each runs in a process that has opened another store before, so that neither imports nor the
-loading of classes count. System calls are counted by strace, in a process of their own.
+Each open is in a process that has opened another store before, so that imports and class loading
+are not counted. strace counts system calls, in a separate process.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _END: Final = "/end-of-what-is-counted"
 
 
 def a_store(directory: Path, segments: int) -> Path:
-    """A store of default settings that was closed; all segments but the last one are full.
+    """Create a closed store of default settings; all segments but the last one are full.
 
-    Full is: a record of 1 KiB, and a blank over the rest, which is a hole in the file. Whoever
-    opens the store reads what he would read of any other, and the disk need not hold 64 GiB.
+    A full segment has a record of 1 KiB and a blank over the rest, which is a hole in the file.
+    An open reads the same as for any other store, but the disk need not hold 64 GiB.
     """
     store = directory / f"store-{segments}"
     with lakelog.open(store) as opened:
@@ -53,7 +53,7 @@ def a_store(directory: Path, segments: int) -> Path:
 
 
 def _lengthen(store: Path, size: int, segments: int) -> None:
-    """Write the record of ``size`` bytes into each segment, with the place that it has there."""
+    """Write the record of ``size`` bytes into each segment, with its physical offset there."""
     log = store / "commitlog"
     record = bytearray((log / segment_name(0)).read_bytes()[:size])
     for number in range(segments):
@@ -67,9 +67,9 @@ def _lengthen(store: Path, size: int, segments: int) -> None:
 
 
 def ours(segments: int, way: str, directory: Path) -> Sample:
-    """Count in one process, and its system calls in another.
+    """Measure bytes and pages in one process, and system calls in another.
 
-    :param way: ``own``; ``unnoted``, as after a stop that nobody noted; ``read``, with a query
+    :param way: ``own``; ``unnoted``, without the note of a clean stop; ``read``, with a query
     """
     store, warm = a_store(directory, segments), a_store(directory / "warm", 1)
     command = [sys.executable, "-m", __name__, way, str(warm), str(store)]
@@ -90,7 +90,7 @@ def theirs(segments: int, directory: Path) -> Sample:
 
 
 def _into_the_page_cache(store: Path) -> None:
-    """Read the last segment: from then on, a file system takes what was never written for data."""
+    """Read the last segment; the file system then reports its unwritten extents as data."""
     last = max((store / "commitlog").iterdir())
     subprocess.run(["cat", last], stdout=subprocess.DEVNULL, check=True)
 
@@ -100,7 +100,7 @@ def _counted(command: Sequence[str]) -> Sample:
     sample.pop("bench", None)
     if shutil.which("strace"):
         lines = _run(["strace", "-f", "-o", "/dev/stderr", *command], errors=True).splitlines()
-        calls = "\n".join(line for line in lines if "execve(" not in line)  # it has the names, too
+        calls = "\n".join(line for line in lines if "execve(" not in line)  # also has the names
         between = calls.partition(_BEGIN)[2].partition(_END)[0].splitlines()
         sample["calls"] = sum("resumed>" not in line for line in between)
     return sample
@@ -133,7 +133,7 @@ _WAYS: Final = {"own": _own, "unnoted": _unnoted, "read": _read}
 
 
 def count(way: str, warm: str, store: str) -> None:
-    """Open and close one store, then count what the other one takes."""
+    """Open and close one store, then measure the open of the other one."""
     _WAYS[way](Path(warm))()
     Path(_BEGIN).exists()
     first, begin = _reads(), time.perf_counter()
@@ -149,7 +149,7 @@ def count(way: str, warm: str, store: str) -> None:
 
 
 def _reads() -> tuple[float, int]:
-    """KiB that calls have read, and pages that were touched for the first time."""
+    """Return the KiB read by system calls, and the number of minor page faults."""
     lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
     read = next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
     return read / 1024, resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -1,8 +1,8 @@
-"""The floor: ready-made bytes written at ascending places of one file, then a sync.
+"""The lower bound: prepared bytes written at ascending offsets of one file, then a sync.
 
-Options: `direct` (O_DIRECT), `write_bytes` (of one write; 0 is a record), `sync_bytes` (a sync
-behind so many; 0 is behind each call), `written` (the file is filled first, so that a sync has no
-extents to convert).
+Options: `direct` (O_DIRECT), `write_bytes` (size of a write; 0: one record), `sync_bytes` (bytes
+per sync; 0: a sync per call), `written` (the file is filled first, so that a sync has no extents
+to convert).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Peer:
 
 
 def _aligned(size: int) -> mmap.mmap | None:
-    """Pages that do not compress; O_DIRECT wants them where pages begin."""
+    """Return incompressible pages in page-aligned memory, as O_DIRECT requires."""
     if not size:
         return None
     block = mmap.mmap(-1, size)

@@ -1,6 +1,6 @@
-"""RocksDB through rocksdict: number -> properties and body. Numbers go on behind the last.
+"""RocksDB through rocksdict: number -> properties and body. Numbers continue after the last one.
 
-Options: `sync`: whether each write of its log waits for the disk, as it does by itself here.
+Options: `sync`: whether each write of its log waits for the disk; by default it does here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""SQLite; a row for each message, tag and key in columns of their own.
+"""SQLite; a row for each message, with tag and key in separate columns.
 
-Options: `journal`: `WAL` or `DELETE`; `synchronous`: `FULL` by itself. Threads share one connection
-under a lock; other processes are waited for.
+Options: `journal`: `WAL` or `DELETE`; `synchronous`: by default `FULL`. Threads share one
+connection under a lock; a write waits for other processes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Some threads put at a steady pace while every sync is slow; prints how long their puts took.
+"""Puts from several threads at a steady rate while every sync is slow; prints the put latencies.
 
-To be run under strace, which delays the syncs (`command`).
+strace runs this module, and delays the syncs (`command`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SYNCS: Final = "fdatasync,fsync,msync,sync_file_range"
 def spawn(
     seconds: float, options: dict[str, Any], directory: Path, delay_ms: int = DELAY_MS
 ) -> Sample:
-    """Run under strace; CannotRunError where it is missing or not allowed."""
+    """Run under strace; raises CannotRunError if strace is missing or not permitted."""
     if shutil.which("strace") is None:
         raise CannotRunError("strace is not installed")
     trace = directory / "trace"
@@ -47,14 +47,14 @@ def spawn(
 
 
 def command(trace: Path, delay_ms: int) -> list[str]:
-    """How to run this module so that every sync takes longer."""
+    """Return the command that runs this module with delayed syncs."""
     inject = f"inject={_SYNCS}:delay_enter={delay_ms * 1000}"
     strace = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", str(trace)]
     return [*strace, "-e", f"trace={_SYNCS}", "-e", inject, sys.executable, "-m", __name__]
 
 
 def main(directory: str, seconds: str, options: str) -> None:
-    """Measure puts that wait for no sync; one thread waits for them all the time if so asked."""
+    """Measure puts that wait for no sync; optionally one thread puts and waits for syncs."""
     settings = json.loads(options)
     syncer = settings.pop("syncer", False)
     with lakelog.open(directory, **settings) as store:

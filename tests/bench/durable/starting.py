@@ -1,4 +1,4 @@
-"""What is measured of starts: stores filled and stopped in two ways, then opened or read."""
+"""Measures starts: stores are filled, stopped in two ways, then opened or read."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _PIECE_BYTES: Final = 8 << 20
 
 
 def copy_of(filled_bytes: int, killed: bool, directory: Path) -> Path:
-    """Copy a store of that many bytes into the directory; it is filled at the first call.
+    """Copy a store of ``filled_bytes`` into the directory; the first call fills the store.
 
-    The copy's pages are in the page cache, for everyone alike, and on the disk: who syncs a file
-    would pay for the copy else.
+    The copy's pages are in the page cache, the same for all contenders, and synced: otherwise the
+    first sync of a contender would write the copy.
     """
     source = directory.parent / f"source-{filled_bytes}-{'killed' if killed else 'closed'}"
     if not source.exists():
@@ -51,7 +51,7 @@ def _fill(store: Path, filled_bytes: int, killed: bool) -> None:
 
 
 def fill(store: str, filled_bytes: str, ending: str) -> None:
-    """Put until there are so many bytes; close, or die without."""
+    """Put until the log has ``filled_bytes``; then close the store, or end without a close."""
     content, number = [body(BODY_BYTES)] * _BATCH, 0
     with lakelog.open(store, flush="timed") as opened:
         while opened.max_offset < int(filled_bytes):
@@ -63,10 +63,10 @@ def fill(store: str, filled_bytes: str, ending: str) -> None:
 
 
 def ours(filled_bytes: int, killed: bool, directory: Path) -> Sample:
-    """Open in a new process.
+    """Measure an open in a new process.
 
-    The note of a clean stop names files by their inodes, so a copy's is void. To be closed as the
-    source was, the copy is opened and closed once before.
+    The note of a clean stop identifies files by inodes, so it is invalid in a copy. Therefore the
+    copy of a closed store is opened and closed once before.
     """
     store = copy_of(filled_bytes, killed, directory)
     if not killed:
@@ -75,7 +75,7 @@ def ours(filled_bytes: int, killed: bool, directory: Path) -> Sample:
 
 
 def start(store: str) -> None:
-    """Time from the call of `lakelog.open`, the import not counted."""
+    """Measure `lakelog.open`, without the import."""
     begin = time.perf_counter()
     with lakelog.open(store) as opened:
         open_ms = _since(begin)
@@ -105,7 +105,7 @@ def theirs(filled_bytes: int, killed: bool, directory: Path) -> Sample:
 
 
 def verified(filled_bytes: int, everything: bool, directory: Path) -> Sample:
-    """Let the command line check a store that was closed."""
+    """Measure `lakelog verify` of a closed store."""
     store = copy_of(filled_bytes, False, directory)
     arguments = ["verify", str(store), *(["--all"] if everything else [])]
     begin = time.perf_counter()
@@ -122,7 +122,7 @@ def verified(filled_bytes: int, everything: bool, directory: Path) -> Sample:
 
 
 def read_and_summed(filled_bytes: int, directory: Path) -> Sample:
-    """Read every segment and take one CRC of it, in this process: the floor of one core."""
+    """Read every segment and compute its CRC, in this process: the lower bound for one core."""
     store = copy_of(filled_bytes, False, directory)
     left, begin = filled_bytes, time.perf_counter()
     for segment in sorted((store / "commitlog").iterdir()):

@@ -1,4 +1,4 @@
-"""How a store is loaded, and what it is opened with."""
+"""The load on a store, and the options of its open."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ COLUMNS: Final = (
 """The figures of `child.run`; the times are those of one call, or of one future."""
 
 Options: TypeAlias = Mapping[str, Any]
-"""What the driver of a store understands; JSON."""
+"""Options of the driver of a store; JSON."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Calls, one after another in each of some threads, until the time is over.
+    """Calls, one after another in each thread, until the time is over.
 
-    :ivar seconds: how long is measured; a quarter of it warms up before
-    :ivar threads: how many call at the same time
-    :ivar in_flight: so many futures in one thread instead of calls that wait
-    :ivar batch_size: messages of each call
-    :ivar columns: whether a batch is handed over as columns
+    :ivar seconds: duration of the measurement; a warm-up of a quarter of it comes before
+    :ivar threads: number of threads
+    :ivar in_flight: number of pending futures in one thread, instead of waiting calls
+    :ivar batch_size: messages per call
+    :ivar columns: whether a batch is passed as columns
     :ivar options: for the driver
     """
 
@@ -52,14 +52,14 @@ class Driver(Protocol):
         """Store one message; called from several threads."""
 
     def put_batch(self, size: int, body: bytes) -> object:
-        """Store so many at once; called from several threads."""
+        """Store ``size`` messages in one call; called from several threads."""
 
     def close(self) -> None:
-        """Stop; not part of what is measured."""
+        """Close the store; not measured."""
 
 
 def figures(calls: int, batch_size: int, seconds: float, took_ns: list[int]) -> Sample:
-    """Turn what was measured into a sample; `took_ns` is sorted here."""
+    """Return a sample from the measured times; sorts ``took_ns``."""
     took_ns.sort()
     return {
         "rows_s": calls * batch_size / seconds,

@@ -1,1 +1,1 @@
-"""A single Kafka broker of this machine: its jars, its life, and processes that produce to it."""
+"""A single Kafka broker on this machine: its jars, its start and stop, and producer processes."""

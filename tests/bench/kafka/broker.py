@@ -1,4 +1,4 @@
-"""A broker and controller in one process (KRaft), that syncs behind each batch it appends."""
+"""A broker and controller in one process (KRaft) that syncs after each appended batch."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _STOP_SECONDS: Final = 60
 
 @contextmanager
 def running(directory: Path, *, kept: bool = False) -> Iterator[str]:
-    """Start a broker in a directory, empty or of a broker that was stopped, and stop it at the end.
+    """Start a broker in a directory, empty or of a stopped broker; stop it at the end.
 
-    :param kept: whether it is stopped in order, to start again soon
+    :param kept: whether the broker is stopped cleanly, so that it can be started again
     :returns: its address
     """
     jars = _jars()
@@ -101,7 +101,7 @@ def _properties(directory: Path, port: int, controller_port: int) -> str:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at now."""
+    """Return free ports."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

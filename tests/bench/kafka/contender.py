@@ -1,4 +1,4 @@
-"""The contender: a broker, and producer processes that start at the same moment."""
+"""The contender Kafka: a broker, and producer processes that start at the same time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.bench.model import CannotRunError, Sample
 def run(
     processes: int, seconds: float, body_bytes: int, batch_bytes: int, directory: Path
 ) -> Sample:
-    """Give what the broker acknowledged to all processes together, per second."""
+    """Return the acknowledged messages per second of all processes together."""
     try:
         from tests.bench.kafka.producer import TOPIC
     except ImportError as missing:
@@ -49,7 +49,7 @@ def _create_topic(address: str, topic: str, partitions: int) -> None:
 
 
 def _produce(processes: int, before: list[str], behind: list[str]) -> list[dict[str, Any]]:
-    """Start them, wait until all are connected, let them go."""
+    """Start the processes, wait until all are connected, then let them produce."""
     command = [sys.executable, "-m", "tests.bench.kafka.producer"]
     with ExitStack() as stack:
         started = [

@@ -1,6 +1,6 @@
-"""One producer process: as many messages to one partition as the broker acknowledges in time.
+"""One producer process: sends to one partition for some time, and counts acknowledged messages.
 
-Starts with a line on standard input, so that all start together, and prints its figures as JSON.
+Starts after a line on standard input, so that all start together, and prints its figures as JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LATENCY_OF_EVERY: Final = 16
 
 
 def main(address: str, partition: str, seconds: str, body_bytes: str, batch_bytes: str) -> None:
-    """Produce a while without counting, then measure."""
+    """Warm up, then measure."""
     producer = Producer(_settings(address, int(batch_bytes)))
     producer.list_topics(timeout=30)
     produce = _produce(producer, int(partition), content.body(int(body_bytes)))
@@ -46,7 +46,7 @@ def _settings(address: str, batch_bytes: int) -> dict[str, Any]:
 
 
 def _produce(producer: Producer, partition: int, body: bytes) -> Callable[[int, Any], None]:
-    """One message, as every store of the bench has it: key and tag beside the body."""
+    """Return a function that sends one message, with key and tag like all stores of the bench."""
     headers: list[tuple[str, str | bytes | None]] = [("TAGS", content.TAGS.encode())]
 
     def produce(number: int, delivered: Any) -> None:

@@ -1,6 +1,6 @@
-"""A store with so many messages, made once and then used by all; `python -m` makes it.
+"""A store with a given number of messages, created once for all contenders; `python -m` fills it.
 
-Beside it stands where it can be cut: who needs ranges of about the same size has them for nothing.
+A file in its folder has the offsets at which it can be divided into ranges of about equal size.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _RANGES: Final = "ranges.json"
 
 
 def once(target: Path, make: Callable[[Path], None]) -> Path:
-    """Have ``make`` make ``target`` where it is not there yet; what is not whole has no name."""
+    """Let ``make`` create ``target``, unless it exists; it gets its name when it is complete."""
     if not target.exists():
         unfinished = target.with_name(f"{target.name}.unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)  # of one that could not be made
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a ``make`` that failed
         make(unfinished)
         unfinished.rename(target)
     return target
 
 
 def store(shared: Path, rows: int) -> Path:
-    """A closed store of ``rows`` messages in the folder ``shared``."""
+    """Return a closed store of ``rows`` messages in the folder ``shared``."""
 
     def make(unfinished: Path) -> None:
         command = [sys.executable, "-m", __name__, str(unfinished), str(rows)]
@@ -47,7 +47,10 @@ def store(shared: Path, rows: int) -> Path:
 
 
 def ranges(path: Path, at_once: int = 1) -> list[tuple[int, int]]:
-    """The store cut between records, in parts of up to about 64 MiB, so many at a time."""
+    """Return ranges of the store, cut between records, of about 64 MiB at most.
+
+    :param at_once: ranges processed at the same time; their number is a multiple of it
+    """
     cuts: list[int] = json.loads((path / _RANGES).read_text(encoding="ascii"))
     first, end = cuts[0], cuts[-1]
     count = -(-(end - first) // RANGE_BYTES)

@@ -1,11 +1,11 @@
-"""How long until 10,000 new rows are in a table; `python -m` measures one way in its own process.
+"""Measures the time until 10,000 new rows are in a table; `python -m` measures one way.
 
-`dispatch`: a dispatcher in a process of its own lands what is put here under group-commit; a row is
-visible when a reader of the table finds the position that its commit carries.
+`dispatch`: a dispatcher in a separate process lands messages that this process puts under
+group-commit; a row is visible when a reader of the table finds the position in its commit.
 
-`stream` and `kafka`: Spark's streaming, with no pause between its batches; foreachBatch appends
-them, and they are visible when that has returned. What a batch took is what Spark says; a trigger
-that finds nothing does nothing but ask for the latest offset, so idle is what that takes.
+`stream` and `kafka`: Spark's streaming without a pause between batches; foreachBatch appends
+them, and rows are visible when it has returned. Spark reports the duration of a batch. A trigger
+without new rows only asks for the latest offset; that time is reported as idle.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _TIMEOUT_SECONDS: Final = 120
 
 @dataclass(frozen=True)
 class Increments:
-    """What to measure.
+    """The parameters of a measurement.
 
     :ivar by: ``dispatch``, ``stream`` or ``kafka``
     :ivar sink: ``noop``, ``parquet``, ``iceberg`` or ``delta``
-    :ivar count: so many increments, behind some to warm up
-    :ivar options: further ones of the command line
-    :ivar address: of the broker
+    :ivar count: number of increments, after some to warm up
+    :ivar options: further options of the command line
+    :ivar address: address of the Kafka broker
     """
 
     by: str
@@ -76,7 +76,7 @@ class Putter:
         self._store.close()
 
     def put(self) -> int:
-        """Put one; where the log ends then."""
+        """Put one increment; return the end offset of the log."""
         numbers = range(self._next, self._next + ROWS)
         self._next += ROWS
         some = [bodies()[each % POOL] for each in numbers]
@@ -87,7 +87,7 @@ class Putter:
 
 
 def measured(count: int, once: Callable[[], None]) -> list[float]:
-    """How many seconds ``once`` took, again and again, warm."""
+    """Return the durations of ``count`` calls of ``once`` in seconds, after a warm-up."""
     bodies()
     took = []
     for _ in range(_WARM + count):
@@ -99,7 +99,7 @@ def measured(count: int, once: Callable[[], None]) -> list[float]:
 
 
 def sample(visible: list[float]) -> dict[str, float]:
-    """The percentiles, in ms."""
+    """Return the percentiles, in ms."""
     ordered = sorted(visible)
     return {
         "p50_ms": statistics.median(ordered) * 1e3,
@@ -108,7 +108,7 @@ def sample(visible: list[float]) -> dict[str, float]:
 
 
 def until(reached: Callable[[], bool]) -> None:
-    """Look until it is so."""
+    """Poll until ``reached`` is true."""
     deadline = time.monotonic() + _TIMEOUT_SECONDS
     while not reached():
         if time.monotonic() > deadline:

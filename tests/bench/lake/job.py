@@ -1,4 +1,4 @@
-"""What one process measures: from where, to where, by whom; and what came out."""
+"""One measurement in a separate process: its source, its sink, its program, and its result."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _PROGRAM: Final = "tests.bench.lake.program"
 
 @dataclass(frozen=True)
 class Job:
-    """See the module.
+    """One measurement.
 
-    :ivar by: ``raw``, ``processes`` (landing without Spark), ``tasks`` (landing by Spark),
-        ``source``, ``parquet`` or ``kafka``: what Spark reads and writes by itself
+    :ivar by: ``raw``, ``processes`` (landing without Spark), ``tasks`` (landing by Spark); or
+        ``source``, ``parquet`` or ``kafka``, which Spark reads and writes itself
     :ivar sink: ``noop``, ``parquet``, ``iceberg`` or ``delta``
-    :ivar cores: how many processes, or tasks at once
+    :ivar cores: number of processes, or of concurrent tasks
     :ivar source: the store, the folder of Parquet files, or the broker's address
-    :ivar warm: a small one of the same kind, to do all once before the time runs
-    :ivar folder: an empty one of this job
+    :ivar warm: a small source of the same kind, for the warm-up
+    :ivar folder: an empty folder for this job
     """
 
     by: str
@@ -54,7 +54,7 @@ def spawn(job: Job) -> Sample:
 
 
 def call(program: str, text: str, folder: Path) -> Sample:
-    """Run ``program``; what one that fails says is kept beside ``folder``."""
+    """Run ``program``; its errors are stored beside ``folder`` if it fails."""
     command = [sys.executable, "-m", program, text]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -66,16 +66,17 @@ def call(program: str, text: str, folder: Path) -> Sample:
 
 
 def _reason(stderr: str) -> str:
-    """The last line that names an error; Java's traces stand behind it."""
+    """Return the last line that names an error; stack traces of Java follow it."""
     lines = [each.strip() for each in stderr.splitlines() if each.strip()]
     named = [each for each in lines if "Error" in each.split(":")[0] and not each.startswith("at ")]
     return (named or lines or ["it died"])[-1].rpartition("Error: ")[2][:200]
 
 
 def timed(job: Job, work: Callable[[], int]) -> dict[str, float]:
-    """Time ``work``, which says how many rows there are; workers must be there before and after.
+    """Measure ``work``, which returns the number of rows.
 
-    Rows and the bytes of their bodies, by time and by the time of all processes on a core.
+    Returns rows and bytes of bodies per second, and per CPU second of all processes. The worker
+    processes must exist before and after.
     """
     cpu, begin = workers.cpu_seconds(), time.perf_counter()
     rows = work()

@@ -12,13 +12,13 @@ from tests.bench.model import CannotRunError
 from tests.support import maven
 
 VARIABLE: Final = "BENCH_KAFKA_JARS"
-"""For a machine whose Maven repository lacks one of them."""
+"""Names a folder of jars, for a machine whose Maven repository lacks one of them."""
 _MISSING: Final = re.compile(r"Could not find artifact \S+|\S+ was not found")
 _POM: Final = Path(__file__).parent / "pom.xml"
 
 
 def class_path() -> str:
-    """For the driver; raises CannotRunError."""
+    """Return the class path for the driver; raises CannotRunError."""
     return os.pathsep.join(str(each) for each in sorted(_folder().glob("*.jar")))
 
 

@@ -1,4 +1,4 @@
-"""Landing, as `lakelog dispatch --once` does it, by plain processes or by Spark's tasks."""
+"""Landing as by `lakelog dispatch --once`, by plain processes or by Spark's tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.bench.lake.job import Job, timed
 if TYPE_CHECKING:
     from lakelog_lake.tasks.engines import Engine
 
-_WARM_TASK_BYTES: Final = 2 << 20  # so that every process or core gets some
+_WARM_TASK_BYTES: Final = 2 << 20  # so that every process or core gets a task
 
 
 def run(job: Job) -> dict[str, float]:

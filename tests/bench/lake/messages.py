@@ -1,4 +1,4 @@
-"""The messages: events in JSON of 1 KiB, which compress as events do; every contender has them."""
+"""The messages of all contenders: JSON events of 1 KiB, with a typical compression ratio."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 
 BODY_BYTES: Final = 1024
 POOL: Final = 8192
-"""So many different bodies, in turn: 8 MiB, more than a compressor looks back in a page."""
+"""Number of different bodies, used in turn: 8 MiB, more than the window of a compressor."""
 _WORDS: Final = 4096
-_LEAST: Final = 4  # of a word with its space
+_LEAST: Final = 4  # length of a word with its space
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 
 @cache
 def bodies() -> list[bytes]:
-    """All different bodies; the same in every process."""
+    """Return all bodies; the same in every process."""
     source = random.Random(1)
     words = [
         "".join(source.choices(_LETTERS, k=source.randint(_LEAST - 1, 9))) for _ in range(_WORDS)

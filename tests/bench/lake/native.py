@@ -1,4 +1,4 @@
-"""What Spark reads and writes by itself: a store, Parquet or Kafka, to a table or to nowhere."""
+"""Jobs of Spark alone: reads a store, Parquet or Kafka, and writes a table or nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(job: Job) -> Sample:
 
 
 def started(cores: int, warehouse: Path, *, kafka: bool) -> SparkSession:
-    """A session with both formats, and with Kafka's source where that is asked for."""
+    """Return a session with both formats, and with Kafka's source if ``kafka``."""
     config = {}
     if kafka:
         config["spark.driver.extraClassPath"] = kafkajars.class_path()
@@ -49,7 +49,7 @@ def started(cores: int, warehouse: Path, *, kafka: bool) -> SparkSession:
 
 
 def kafka_options(address: str) -> dict[str, str]:
-    """For a reader of all that is there."""
+    """Return the options of a reader of the whole topic."""
     return {"kafka.bootstrap.servers": address, "subscribe": TOPIC}
 
 
@@ -91,7 +91,7 @@ def _folder(job: Job, name: str) -> str:
 
 
 def _rows(spark: SparkSession, job: Job) -> int:
-    """What the table holds; where there is none, nobody can tell."""
+    """Return the number of rows in the table, or the expected one for a sink without a table."""
     if job.sink == "noop":
         return job.rows
     if job.sink == "iceberg":

@@ -1,4 +1,4 @@
-"""Does one job, in a process of its own: warm up with a little, measure, count what came out."""
+"""Runs one job in a separate process: warms up, measures, and counts the rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _raw(job: Job) -> Sample:
             store = Path(source)
             return processes.write(store, ranges(store, job.cores), Path(job.folder, name))
 
-        for number in range(job.cores):  # until each of them has been given something
+        for number in range(job.cores):  # so that each worker has done some work
             write(job.warm, f"warm-{number}")
         return timed(job, lambda: write(job.source, "table"))
 

@@ -1,7 +1,7 @@
 """The raw limit: processes that decode ranges of a store to Arrow and write them as Parquet.
 
-Nobody sorts, nobody plans, nobody commits. What stands in the files is what a landing writes: the
-same columns, compression and encodings, steps of about the same size.
+Nothing is sorted, planned or committed. The files are like those of a landing: the same columns,
+compression and encodings, row groups of about the same size.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _REPEATING: Final = (
 _BOUNDED: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
 
 Range = tuple[Path, int, int, Path]
-"""A store, from where to where, and the file to write."""
+"""A store, start and end offset, and the file to write."""
 
 
 def write(what: Range) -> int:
-    """Write one range, durably; the number of its rows."""
+    """Write one range, durably; return its number of rows."""
     store, start, end, target = what
     rows = 0
     with lakelog.open(store, mode="read") as opened, target.open("xb") as file:
@@ -74,7 +74,7 @@ def _writer(file: Any, schema: pa.Schema) -> parquet.ParquetWriter:
 
 
 class Processes:
-    """Processes that wait for ranges."""
+    """A pool of processes that write ranges."""
 
     def __init__(self, count: int) -> None:
         self._pool = get_context("forkserver").Pool(count)
@@ -87,7 +87,7 @@ class Processes:
         self._pool.join()
 
     def write(self, store: Path, spans: list[tuple[int, int]], folder: Path) -> int:
-        """Write a file for each of ``spans``; the number of rows."""
+        """Write a file for each of ``spans``; return the number of rows."""
         folder.mkdir(parents=True)
         tasks = [(store, start, end, folder / f"{start:020d}.parquet") for start, end in spans]
         return sum(self._pool.imap_unordered(write, tasks))

@@ -1,4 +1,4 @@
-"""Micro-batches of Spark's streaming, from a store that is written here, or from a Kafka topic."""
+"""Micro-batches of Spark's streaming, from a store that this process writes, or from Kafka."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TABLE: Final = "lake.rocketmq.increments"
 
 
 def run(what: Increments) -> Sample:
-    """Run a query, and give it increments one after another."""
+    """Run a query, and put increments one after another."""
     is_kafka = what.by == "kafka"
     spark = native.started(_CORES, Path(what.folder, "warehouse"), kafka=is_kafka)
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", _KEPT)
@@ -71,7 +71,7 @@ def _once(query: Any, seen: Seen, put: Callable[[], object]) -> Callable[[], Non
 
 
 class Seen:
-    """Takes batches, and counts their rows: what is counted is written."""
+    """Writes batches, and counts the written rows."""
 
     def __init__(self, sink: str) -> None:
         self.rows = 0
@@ -79,7 +79,7 @@ class Seen:
         self._made = False
 
     def take(self, frame: DataFrame, number: int) -> None:
-        """Write one batch and count it; by an accumulator of the very write, not by another job."""
+        """Write one batch and count its rows by an accumulator, without another job."""
         del number
         from pyspark.sql import Observation, functions
 
@@ -101,7 +101,7 @@ class Seen:
 
 
 def _batches(query: Any, count: int) -> dict[str, float]:
-    """What Spark says of the batches that had rows."""
+    """Return Spark's figures of the batches with rows."""
     found = [each["durationMs"] for each in query.recentProgress if each["numInputRows"]][-count:]
     return {
         "batch_ms": statistics.median(each["triggerExecution"] for each in found),

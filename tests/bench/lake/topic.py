@@ -1,6 +1,6 @@
-"""The same messages in a topic of a Kafka broker: produced once, then read by all.
+"""The same messages in a Kafka topic, produced once and read by all contenders.
 
-`python -m` is one producer process, of one partition.
+`python -m` is one producer process, for one partition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ TOPIC: Final = "bench"
 
 @contextmanager
 def running(shared: Path, rows: int) -> Iterator[str]:
-    """A broker with ``rows`` messages in the topic; raises CannotRunError."""
+    """Run a broker with ``rows`` messages in the topic; yields its address.
+
+    Raises CannotRunError.
+    """
 
     def make(unfinished: Path) -> None:
         unfinished.mkdir()
@@ -38,7 +41,7 @@ def running(shared: Path, rows: int) -> Iterator[str]:
 
 
 def create(address: str, topic: str) -> None:
-    """With a partition for each producer."""
+    """Create the topic with a partition for each producer."""
     try:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
@@ -54,7 +57,7 @@ def create(address: str, topic: str) -> None:
 
 
 def produce(address: str, rows: int) -> None:
-    """By a process for each partition."""
+    """Produce ``rows`` messages, with a process for each partition."""
     command = [sys.executable, "-m", __name__, address, str(rows)]
     started = [
         subprocess.Popen([*command, str(partition)], stderr=subprocess.PIPE, text=True)
@@ -84,7 +87,7 @@ class Producing:
         self._next = 0
 
     def put(self) -> None:
-        """Produce one, and wait until all of it is acknowledged."""
+        """Produce one increment, and wait until all of it is acknowledged."""
         for number in range(self._next, self._next + self._rows):
             _produce(self._producer, number, number % PARTITIONS, bodies()[number % POOL])
         self._next += self._rows

@@ -32,7 +32,7 @@ _POLL_SECONDS: Final = 0.005
 
 
 def _put(store: lakelog.Store, rate: int, end: float, put: list[tuple[float, int]]) -> None:
-    """Put at ``rate`` a second until ``end``; notes when each was durable, and where it ends."""
+    """Put ``rate`` messages per second until ``end``; collects durable times and end offsets."""
     number, begun = 0, time.monotonic()
     while time.monotonic() < end:
         numbers = range(number, number + _AT_ONCE)
@@ -46,7 +46,7 @@ def _put(store: lakelog.Store, rate: int, end: float, put: list[tuple[float, int
 
 
 def _pointer(kind: str, table: Path) -> Callable[[], object]:
-    """What changes with each version, without a library."""
+    """Return a function that reads a value that changes with each version of the table."""
     if kind == "delta":
         log = table / "_delta_log"
         return lambda: max(each for each in os.listdir(log) if each[:20].isdigit())[:20]
@@ -55,7 +55,7 @@ def _pointer(kind: str, table: Path) -> Callable[[], object]:
 
 
 def measured(kind: str, folder: Path, options: argparse.Namespace) -> list[float]:
-    """Seconds until visible, of each put."""
+    """Return the seconds from each put until its rows are visible."""
     bodies()
     table, to = folder / "table", f"{kind}:{folder / 'table'}"
     sink = sink_for(to)

@@ -1,4 +1,4 @@
-"""What the processes of a job have used: its own, and all that it has started."""
+"""CPU time and memory of a job's processes: its own, and all that it has started."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PEAK: Final = "VmHWM:"
 
 
 def cpu_seconds() -> float:
-    """Of all that are there, in user and system mode; a JVM compiles and collects, too."""
+    """Return the CPU seconds of all live processes, user and system; includes a JVM's compiler."""
     total = 0.0
     for each in (psutil.Process(), *psutil.Process().children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
@@ -22,7 +22,7 @@ def cpu_seconds() -> float:
 
 
 def largest() -> dict[str, float]:
-    """The most memory that one Python process below this one ever had, in MB; if there is one."""
+    """Return the peak memory of the largest Python child process, in MB; empty without one."""
     found = []
     for each in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess, FileNotFoundError):

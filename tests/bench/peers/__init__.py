@@ -1,6 +1,6 @@
-"""Stores that hold the same messages, one small file each; to add one, name its file here.
+"""Stores for the same messages, one module each; to add a store, add the module's name here.
 
-A module here has a class `Peer` that follows `protocol.Peer`, and its SETTINGS for the report.
+A module has a class `Peer` that implements `protocol.Peer`, and its SETTINGS for the report.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from tests.bench.model import LAKELOG, CannotRunError
 _OTHERS = ("lmdb", "rocksdb", "sqlite", "raw")
 NAMES = (LAKELOG, "lakelog_producer", "lakelog_plain", *_OTHERS)
 BATCH_NAMES = (LAKELOG, "lakelog_columns", "lakelog_plain", *_OTHERS)
-"""Who takes part where batches are put."""
+"""The peers in contests of batches."""
 
 
 def module(name: str) -> Any:
-    """Import the peer's module; CannotRunError where its package is missing or incomplete."""
+    """Import a peer's module; raises CannotRunError if its package is missing or incomplete."""
     try:
         return import_module(f"tests.bench.peers.{name}_peer")
     except ImportError as missing:

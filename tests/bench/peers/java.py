@@ -1,4 +1,4 @@
-"""The real RocketMQ store, measured by a program of its own in a warmed-up JVM."""
+"""The real RocketMQ store, measured by a Java program in a warmed-up JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a peer can do. Message numbers go on from call to call, so that keys are unique."""
+"""The methods of a peer. Message numbers continue from call to call, so that keys are unique."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Peer(Protocol):
         """Store messages one by one."""
 
     def put_batch(self, count: int, batch_size: int, body: bytes) -> None:
-        """Store about so many messages, in batches of exactly that size."""
+        """Store about ``count`` messages, in batches of exactly ``batch_size``."""
 
     def close(self) -> None:
-        """Stop; not part of what is measured."""
+        """Close the store; not measured."""

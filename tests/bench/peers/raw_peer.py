@@ -1,4 +1,4 @@
-"""The floor: ready-made records, written at ascending places of a file that is allocated."""
+"""The lower bound: prepared records, written at ascending offsets of an allocated file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQLite with a write-ahead log: a row for each message, tag and key in columns of their own."""
+"""SQLite with a write-ahead log: a row for each message, with tag and key in separate columns."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Producers in several processes beside one owner, and what an owner costs that is idle."""
+"""Producers in several processes beside one owner, and the cost of an idle owner."""

@@ -1,4 +1,4 @@
-"""How many system calls an owner makes for a message, counted by strace while producers put."""
+"""Counts the system calls of an owner per message, by strace, while producers put."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _START_SECONDS: Final = 10.0
 
 
 def calls(settings: str, works: Sequence[Work], seconds: float, folder: Path) -> Sample:
-    """Count for so long in the middle of what the producers do.
+    """Count for ``seconds``, in the middle of the producers' work.
 
-    The calls are those of all threads of the owner, not of its services in other processes.
+    Counts the calls of all threads of the owner, but not those of its services in other processes.
     """
     if shutil.which(NEEDED) is None:
         raise CannotRunError(f"{NEEDED} is not installed")
@@ -43,7 +43,7 @@ def calls(settings: str, works: Sequence[Work], seconds: float, folder: Path) ->
 
 
 def traced(folder: Path, pid: int, seconds: float) -> tuple[Mapping[str, int], int]:
-    """System calls by name, and how many messages came into the log meanwhile."""
+    """Return system calls by name, and the number of messages appended meanwhile."""
     with lakelog.open(folder / STORE, mode="read") as store:
         report = folder / "strace"
         command = [NEEDED, "-f", "-c", "-U", "name,calls", "-o", str(report), "-p", str(pid)]
@@ -66,7 +66,7 @@ def _await_attached(tracer: subprocess.Popen[str]) -> None:
 
 
 def _counts(table: str) -> dict[str, int]:
-    """The lines of ``strace -c`` that name a call; the last one is the sum."""
+    """Parse the lines of ``strace -c`` that name a call; the last one is the sum."""
     rows = (line.split() for line in table.splitlines())
     pairs = (row for row in rows if len(row) == len(("name", "calls")) and row[1].isdigit())
     return {name: int(calls) for name, calls in pairs if name != "total"}

@@ -1,4 +1,4 @@
-"""What ``lakelog serve`` costs while nothing happens: processors, and memory not counted twice."""
+"""Measures an idle ``lakelog serve``: CPU time, and memory with shared pages counted once (PSS)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SETTLING_SECONDS: Final = 3.0
 
 
 def idle(settings: str, count: int, seconds: float, folder: Path) -> Sample:
-    """Watch it for so long, with so many producers beside it that put nothing."""
+    """Measure for ``seconds``, beside ``count`` producers that put nothing."""
     works = [Work(0.0, options=ATTACHED)] * count
     with serving(folder, settings) as owner, producers(folder / STORE, works) as processes:
         time.sleep(min(_SETTLING_SECONDS, seconds))
@@ -37,7 +37,7 @@ def idle(settings: str, count: int, seconds: float, folder: Path) -> Sample:
 
 
 def pss_bytes(process: psutil.Process) -> float:
-    """Its memory, with what it shares divided by those that share it."""
+    """Return the PSS: memory with each shared page divided by the number of its processes."""
     with suppress(psutil.NoSuchProcess):
         return float(process.memory_full_info().pss)
     return 0.0

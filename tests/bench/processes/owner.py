@@ -1,4 +1,4 @@
-"""``lakelog serve`` and producers, in processes of their own; or producers of another store."""
+"""Runs ``lakelog serve`` and producers in separate processes; or producers of another store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STOP_SECONDS: Final = 60.0
 
 @contextmanager
 def serving(folder: Path, settings: str) -> Iterator[psutil.Process]:
-    """An owner of ``folder/store``, with those settings, once it lets producers in.
+    """Run an owner of ``folder/store``; yields its process once it admits producers.
 
     :param settings: of the store, as TOML
     """
@@ -70,7 +70,7 @@ def _ended(process: subprocess.Popen[Any]) -> None:
 def producers(
     directory: Path, works: Sequence[Work], driver: str = "lakelog"
 ) -> Iterator[list[subprocess.Popen[str]]]:
-    """Producers that are ready, each with its work."""
+    """Start producers, each with its work; yields them when all are ready."""
     with ExitStack() as stack:
         processes = [stack.enter_context(_producer(driver, directory, work)) for work in works]
         for process in processes:
@@ -93,13 +93,13 @@ def _producer(driver: str, directory: Path, work: Work) -> Iterator[subprocess.P
 
 
 def line_of(process: subprocess.Popen[str]) -> str:
-    """The next one that a producer says."""
+    """Return the next line of a producer's output; empty if the producer has ended."""
     assert process.stdout is not None
     return process.stdout.readline().rstrip("\n")
 
 
 def go(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """Have them take the next step."""
+    """Let the producers take the next step."""
     for process in processes:
         assert process.stdin is not None
         process.stdin.write("go\n")
@@ -107,9 +107,9 @@ def go(processes: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def produced(folder: Path, settings: str, works: Sequence[Work]) -> Sample:
-    """What they do together: sums of rates, the mean of the medians, the worst 99th of 100.
+    """Return figures of all producers: sum of rates, mean of medians, largest 99th percentile.
 
-    ``cores`` is the time on processors of the owner and its services, while all put.
+    ``cores`` is the CPU time of the owner and its services while all put, per second.
     """
     with serving(folder, settings) as owner, producers(folder / STORE, works) as processes:
         go(processes)
@@ -123,7 +123,7 @@ def produced(folder: Path, settings: str, works: Sequence[Work]) -> Sample:
 
 
 def produced_elsewhere(folder: Path, driver: str, works: Sequence[Work]) -> Sample:
-    """The same figures of processes that open another store together."""
+    """Return the same figures for processes that share another store."""
     made = durable.module(driver).Peer()
     made.open(folder, works[0].options)
     made.close()
@@ -146,12 +146,12 @@ def _together(samples: Sequence[Sample]) -> Sample:
 
 
 def family(owner: psutil.Process) -> list[psutil.Process]:
-    """A process and all below it."""
+    """Return a process and all its descendants."""
     return [owner, *owner.children(recursive=True)]
 
 
 def cpu_seconds(owner: psutil.Process) -> float:
-    """The time that it and all below it have spent on processors, to the nanosecond."""
+    """Return the CPU seconds of a process and its descendants, with nanosecond resolution."""
     return sum(_cpu_seconds(each.pid) for each in family(owner))
 
 

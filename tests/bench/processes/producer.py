@@ -1,7 +1,7 @@
-"""One of several producers, in a process of its own; see :mod:`tests.bench.processes.owner`.
+"""One of several producers, in a separate process; see :mod:`tests.bench.processes.owner`.
 
-``python -m tests.bench.processes.producer DRIVER DIRECTORY WORK``: opens the store, says that it is
-ready, waits for a line, warms up, measures, and prints its figures as JSON.
+``python -m tests.bench.processes.producer DRIVER DIRECTORY WORK``: opens the store, prints that it
+is ready, waits for a line, warms up, measures, and prints its figures as JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ READY: Final = "ready"
 
 
 def main(name: str, directory: str, work: str) -> None:
-    """Put beside others, and say how that went."""
+    """Put beside others, and print the figures."""
     wanted = Work(**json.loads(work))
     driver = durable.module(name).Peer()
     driver.open(Path(directory), wanted.options)
@@ -27,7 +27,7 @@ def main(name: str, directory: str, work: str) -> None:
     sys.stdin.readline()
     measure(driver, wanted, wanted.seconds / WARM_UP_SHARE)
     _say(json.dumps(measure(driver, wanted, wanted.seconds)))
-    sys.stdin.readline()  # the others measure still: closing must not help them
+    sys.stdin.readline()  # others still measure; an early close would make them faster
     driver.close()
 
 

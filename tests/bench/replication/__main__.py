@@ -35,7 +35,7 @@ _SETTLING_SECONDS: Final = 10.0
 
 
 class LakelogLoad:
-    """A lakelog master in a process of its own."""
+    """A lakelog master in a separate process."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -49,7 +49,7 @@ class LakelogLoad:
         )
 
     def load(self, rate: int) -> None:
-        """Put so many messages per second from now on."""
+        """Put ``rate`` messages per second from now on."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{rate}\n")
         self._process.stdin.flush()
@@ -71,7 +71,7 @@ class BrokerLoad:
         self._thread.start()
 
     def load(self, rate: int) -> None:
-        """Send so many messages per second from now on, or as many as possible."""
+        """Send ``rate`` messages per second from now on, or as many as possible."""
         self._rate = rate
 
     def _run(self) -> None:
@@ -103,7 +103,7 @@ class Usage:
 
 @contextmanager
 def copying(folder: Path, lake: Path, sources: Sequence[str], more: Sequence[str]) -> Iterator[int]:
-    """Run the program; yields its process id."""
+    """Run ``lakelog serve`` with copies of all masters; yields its process id."""
     masters = json.dumps(list(sources))
     command = [
         *(sys.executable, "-m", "lakelog", "serve", str(folder), "--set", "replicator=rocketmq-ha"),
@@ -122,7 +122,7 @@ def copying(folder: Path, lake: Path, sources: Sequence[str], more: Sequence[str
 
 
 def kind_of(process: psutil.Process) -> str:
-    """What a process of the tree does; one that another started does the same."""
+    """Return the kind of a process of the tree; a child process has the kind of its parent."""
     known = {"serve": "supervisor", "replicate": "copy", "dispatch": "landing"}
     for each in (process, *process.parents()):
         words = each.cmdline()
@@ -132,11 +132,11 @@ def kind_of(process: psutil.Process) -> str:
 
 
 def window(pid: int, seconds: float) -> list[Usage]:
-    """Measure all processes below ``pid`` and itself for so long, but those that end meanwhile."""
+    """Measure ``pid`` and its descendants for ``seconds``, without those that end meanwhile."""
     root = psutil.Process(pid)
     before: dict[psutil.Process, tuple[str, float]] = {}
     for each in (root, *root.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):  # a zombie is one as well
+        with suppress(psutil.NoSuchProcess):  # also raised for a zombie
             before[each] = (kind_of(each), sum(each.cpu_times()[:2]))
     begun = time.monotonic()
     time.sleep(seconds)
@@ -150,7 +150,7 @@ def window(pid: int, seconds: float) -> list[Usage]:
 
 
 def summed(usages: Sequence[Usage]) -> Mapping[str, Mapping[str, float]]:
-    """By kind of process: how many, and the mean of each."""
+    """Return the number of processes and the mean figures, by kind of process."""
     rows = {}
     for kind in sorted({each.kind for each in usages}):
         of = [each for each in usages if each.kind == kind]
@@ -163,7 +163,7 @@ def summed(usages: Sequence[Usage]) -> Mapping[str, Mapping[str, float]]:
 
 
 def positions(store: Path) -> tuple[int, int]:
-    """The durable end of a copy, and how far it has landed; zeros before there is a status."""
+    """Return the durable end of a copy and its landed position; zeros without a status."""
     found: dict[str, Any] = read_status(RealFileSystem(), store) or {}
     end = int(found.get("positions", {}).get("flushed", 0))
     behind = found.get("lags", {}).get("followers", {})
@@ -171,7 +171,7 @@ def positions(store: Path) -> tuple[int, int]:
 
 
 def until(done: Callable[[], bool]) -> float:
-    """Wait for a condition; return how many seconds it took."""
+    """Wait for a condition; return the seconds waited."""
     begun = time.monotonic()
     while not done():
         if time.monotonic() - begun > _START_SECONDS:
@@ -181,7 +181,7 @@ def until(done: Callable[[], bool]) -> float:
 
 
 def has_landed(folder: Path, names: Sequence[str]) -> bool:
-    """Whether all that is durable in the copies has landed, as far as their pins say."""
+    """Whether all durable bytes of the copies have landed, according to their pins."""
     found = [positions(folder / name) for name in names]
     return all(end and end - landed < 4096 for end, landed in found)
 

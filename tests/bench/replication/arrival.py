@@ -1,4 +1,4 @@
-"""When bytes are in the log of a slave of either kind: its segment files are looked at."""
+"""Detects bytes in the log of a slave of either kind, by reading its segment files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LENGTH_BYTES: Final = 4
 
 
 class SlaveLog:
-    """The log in a folder in which another process appends.
+    """The log in a folder to which another process appends.
 
-    A record is there once its first four bytes, its length, are not zero.
+    A record is present once its first four bytes, its length, are not zero.
     """
 
     def __init__(self, store: Path, segment_bytes: int, is_alive: Callable[[], bool]) -> None:
@@ -35,7 +35,7 @@ class SlaveLog:
             os.close(each)
 
     def has(self, record: int) -> bool:
-        """Whether the record that starts at ``record`` is there."""
+        """Whether the record that starts at ``record`` is present."""
         at = record % self._segment_bytes
         start = record - at
         if start not in self._files:
@@ -46,7 +46,7 @@ class SlaveLog:
         return any(os.pread(self._files[start], _LENGTH_BYTES, at))
 
     def wait(self, record: int, pause_s: float) -> float:
-        """Wait until it is there; the time of that, by ``time.perf_counter``."""
+        """Wait until the record is present; return the time by ``time.perf_counter``."""
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while not self.has(record):
             if time.monotonic() > deadline or not self._is_alive():

@@ -1,4 +1,4 @@
-"""A master with a log, and a new slave: how fast the slave gets it, and what that costs both."""
+"""Measures the catch-up of a new slave: its rate, and the CPU time of master and slave."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.bench.replication.arrival import SlaveLog
 BODY_BYTES: Final = 1024
 _PAUSE_S: Final = 0.002
 _WARM_PART: Final = 4
-"""This part of the log, one in so many, warms both up, and is not counted."""
+"""One over this part of the log is the warm-up of both, and is not counted."""
 
 
 def run(master: str, slave: str, rows: int, directory: Path) -> Sample:
-    """Measure one pair in an empty folder; the log is made once, in the folder above."""
+    """Measure one pair in an empty folder; the log is created once, in the parent folder."""
     if sides.REAL in (master, slave):
         sides.need_java()
     source = filling.once(directory.parent / f"log-{rows}", lambda path: _fill(path, rows))

@@ -1,6 +1,6 @@
-"""From the acknowledgement of a put at a master to its bytes in the slave, or its row in a table.
+"""Measures the time from a put's acknowledgement to its bytes in the slave, or its row in a table.
 
-`python -m` measures one pair; it puts, one message at a time at moments by chance, and looks.
+`python -m` measures one pair: it puts single messages at random moments, and polls the slave.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _TABLE: Final = "rocketmq.messages"
 
 @dataclass(frozen=True)
 class Delays:
-    """What to measure.
+    """The parameters of a measurement.
 
-    :ivar count: so many messages, behind some to warm up
-    :ivar to_table: whether the slave lands in an Iceberg table, and a row is waited for
+    :ivar count: number of messages, after some to warm up
+    :ivar to_table: whether the slave lands in an Iceberg table, whose rows are measured
     """
 
     master: str
@@ -50,7 +50,7 @@ class Delays:
 
 
 def run(what: Delays, directory: Path) -> Sample:
-    """Measure in a process of its own."""
+    """Measure in a separate process."""
     if sides.REAL in (what.master, what.slave):
         sides.need_java()
     return call(__name__, json.dumps(asdict(what) | {"folder": str(directory)}), directory)
@@ -83,10 +83,10 @@ def _measured(what: Delays) -> Sample:
 
 
 def _master(what: Delays, home: Path, stack: ExitStack) -> tuple[Callable[[], int], sides.Side]:
-    """How to put a message, which gives its physical offset; and the master."""
+    """Return a function that puts a message and returns its physical offset; and the master."""
     content = body(_BODY_BYTES)
     if what.master == sides.REAL:
-        flush = "SYNC_FLUSH" if what.to_table else "ASYNC_FLUSH"  # a table waits for the sync
+        flush = "SYNC_FLUSH" if what.to_table else "ASYNC_FLUSH"  # only synced messages land
         real = stack.enter_context(sides.real_master(home / "master", flushDiskType=flush))
         send = real.send
         assert send is not None  # a broker's

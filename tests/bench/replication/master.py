@@ -1,7 +1,7 @@
-"""A lakelog master that puts messages at a steady rate: ``STORE PORT``, and rates on its input.
+"""A lakelog master that puts messages at a steady rate; arguments ``STORE PORT``.
 
-Each line of the input is a rate in messages per second, from then on; at its end the store is
-closed, and the number of messages is printed.
+Each line of its input is a rate in messages per second, from then on. At the end of the input the
+store is closed, and the number of messages is printed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Puts that wait for a copy: how long they take; `python -m` is the master of lakelog."""
+"""Measures puts that wait for a copy; `python -m` is the lakelog master."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _PATIENCE_S: Final = 60.0
 
 @dataclass(frozen=True)
 class Puts:
-    """What to measure.
+    """The parameters of a measurement.
 
-    :ivar is_durable: whether a put waits for syncs of the master, too
+    :ivar is_durable: whether a put also waits for the master's sync
     """
 
     is_durable: bool
@@ -121,7 +121,7 @@ class _Putting:
         self._body = body(BODY_BYTES)
 
     def await_copy(self) -> None:
-        """Put until a slave has a put."""
+        """Put until a slave has acknowledged a put."""
         deadline = time.monotonic() + _PATIENCE_S
         while self._put(0) is not PutStatus.PUT_OK:
             if time.monotonic() > deadline:
@@ -129,7 +129,7 @@ class _Putting:
             time.sleep(0.01)
 
     def measure(self, threads: int, measured_ms: int) -> dict[str, float]:
-        """Put by so many threads for so long."""
+        """Put from ``threads`` threads for ``measured_ms``."""
         begun = time.perf_counter()
         end_ns = time.perf_counter_ns() + measured_ms * 1_000_000
         with ThreadPoolExecutor(threads) as pool:

@@ -1,4 +1,4 @@
-"""Masters and slaves of both kinds, each in a process of its own."""
+"""Runs masters and slaves of both kinds, each in a separate process."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _FILES: Final = {
 class Side:
     """A running master or slave.
 
-    :ivar clients: where clients of a real broker connect
-    :ivar slaves: where slaves of a master connect
+    :ivar clients: the address for clients of a real broker
+    :ivar slaves: the address for slaves of a master
     """
 
     pid: int
@@ -54,13 +54,13 @@ class Side:
         return Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").split(") ")[1][0] != "Z"
 
     def cpu_seconds(self) -> float:
-        """What its threads have taken of the cores."""
+        """The CPU seconds of its threads."""
         stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(") ")[2]
         return sum(map(int, stat.split()[11:13])) / _TICKS
 
 
 def need_java() -> None:
-    """Raise CannotRunError where no real broker can run."""
+    """Raise CannotRunError if no real broker can run."""
     reason = java.missing()
     if reason:
         raise CannotRunError(reason)
@@ -68,7 +68,7 @@ def need_java() -> None:
 
 @contextmanager
 def real_master(home: Path, **settings: object) -> Iterator[Side]:
-    """A real broker over ``home/store``."""
+    """Run a real broker over ``home/store``."""
     need_java()
     (home / "store" / "abort").unlink(missing_ok=True)  # it was killed, and its log is whole
     with broker(home, java_flags=_WARM_JVM, **_FILES, **settings) as made:
@@ -77,7 +77,7 @@ def real_master(home: Path, **settings: object) -> Iterator[Side]:
 
 @contextmanager
 def real_slave(home: Path, master: Address, **settings: object) -> Iterator[Side]:
-    """A real slave over ``home/store``."""
+    """Run a real slave over ``home/store``."""
     need_java()
     made = SlaveBroker(home, SEGMENT_BYTES, java_flags=_WARM_JVM, **{**_FILES, **settings})
     try:
@@ -89,7 +89,7 @@ def real_slave(home: Path, master: Address, **settings: object) -> Iterator[Side
 
 @contextmanager
 def our_master(home: Path, *settings: str) -> Iterator[Side]:
-    """``lakelog serve`` over ``home/store``, as a master."""
+    """Run ``lakelog serve`` over ``home/store``, as a master."""
     (port,) = free_ports(1)
     wanted = ("replicator=rocketmq-ha", f"rocketmq-ha.port={port}", *settings)
     with _ours(home, "serve", home / "store", *_assigned(wanted)) as pid:
@@ -102,10 +102,10 @@ def our_master(home: Path, *settings: str) -> Iterator[Side]:
 def our_slave(
     home: Path, master: Address, *more: str, settings: Sequence[str] = ()
 ) -> Iterator[Side]:
-    """``lakelog replicate`` into ``home/store``."""
+    """Run ``lakelog replicate`` into ``home/store``."""
     wanted = (
         f"segment_size_bytes={SEGMENT_BYTES}",
-        "rocketmq-ha.reconnect_interval_ms=50",  # a master that starts with it may be later
+        "rocketmq-ha.reconnect_interval_ms=50",  # the master may start later than the slave
         *settings,
     )
     command = ("replicate", home / "store", "--from", str(master), *more, *_assigned(wanted))
@@ -114,7 +114,7 @@ def our_slave(
 
 
 def local(port: int) -> Address:
-    """A port of this machine."""
+    """Return the loopback address with ``port``."""
     return Address(_HOST, port)
 
 
@@ -158,9 +158,9 @@ def _ours(home: Path, *words: object) -> Iterator[int]:
 
 
 def seed(source: Path, slave: Path, length: int) -> None:
-    """Give a new real slave the first ``length`` bytes of the log, so that it asks for the rest.
+    """Copy the first ``length`` bytes of the log to a new real slave, so that it requests the rest.
 
-    One without a log gets the last segment only.
+    A slave without a log gets only the last segment.
     """
     target = slave / "commitlog" / f"{0:020d}"
     target.parent.mkdir(parents=True)
@@ -170,6 +170,6 @@ def seed(source: Path, slave: Path, length: int) -> None:
 
 
 def copy_of(source: Path, home: Path) -> Path:
-    """A copy of a closed store, as ``home/store``."""
+    """Copy a closed store to ``home/store``."""
     home.mkdir(parents=True)
     return Path(shutil.copytree(source, home / "store"))

@@ -1,4 +1,4 @@
-"""One Java client: lakelog's broker beside RocketMQ's."""
+"""lakelog's broker and RocketMQ's, with the same Java client."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class _Server:
         self._process = psutil.Process(pid)
 
     def cpu_s(self) -> float:
-        """Its CPU time until now, of all threads."""
+        """Return its CPU seconds so far, of all threads."""
         times = self._process.cpu_times()
         return times.user + times.system
 
     def memory(self) -> dict[str, float]:
-        """Its resident memory in MiB: all, of its own, and of mapped files, which it shares."""
+        """Return its resident memory in MiB: total, private, and of shared mapped files."""
         lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
         found = dict(line.split(":", 1) for line in lines)
         return {at: int(found[name].split()[0]) / _KIB_PER_MIB for name, at in _MEMORY.items()}
@@ -71,7 +71,7 @@ def _client(server: str, count: int, home: Path) -> Iterator[subprocess.Popen[st
 
 
 def _measure(server: _Server, client: subprocess.Popen[str]) -> dict[str, float]:
-    """The rate and the server's CPU time of each way; the client waits before and after it."""
+    """Return rate and server CPU time of each way; the client waits before and after each."""
     assert client.stdin is not None
     assert client.stdout is not None
     found: dict[str, float] = {}

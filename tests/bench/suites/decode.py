@@ -69,7 +69,7 @@ def _copy(body_bytes: int, count: int, _directory: Path) -> Sample:
 
 
 def _figures(count: int, size_bytes: int, work: Callable[[], object]) -> Sample:
-    """Take the best of some passes: what disturbs only makes it slower."""
+    """Return the best of some passes, because disturbances only make a pass slower."""
     seconds = min(_timed(work) for _ in range(_PASSES))
     return {"rows_s": count / seconds, "gb_s": size_bytes / seconds / 1e9}
 

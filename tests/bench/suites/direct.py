@@ -1,4 +1,4 @@
-"""The writers beside one another: 1 KiB messages in batches, each batch synced by its put."""
+"""Compares the writers: 1 KiB messages in batches, each batch synced by its put."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Messages that are durable before their put returns, beside every store that can promise it.
+"""Puts that return after the message is durable, for every store that promises it.
 
-What each adds to the disk is beside it: `raw` is a pwrite of the record and an fdatasync.
+The contender `raw`, a pwrite of the record and an fdatasync, shows the share of the disk.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RAW: Final = "pwrite of a record and fdatasync, into one fallocated file"
 
 
 def contender(name: str, driver: str, work: Work, note: str, **options: Any) -> Contender:
-    """A store that is driven in a process of its own."""
+    """Return a contender that runs a store in a separate process."""
     work = replace(work, options=options or work.options)
     return Contender(name, note, partial(_run, driver, work))
 

@@ -1,6 +1,6 @@
-"""Finding messages: queues and index built, queues read, keys and times looked up.
+"""Finding messages: builds queues and index, reads queues, looks up keys and times.
 
-Each contender writes its messages first, in a process of its own, and then does the same work.
+Each contender first writes its messages, in a separate process, and then does the same work.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _CALLS: Final = (
 class Find:
     """One kind of work.
 
-    :ivar ours: what lakelog does for it, by the name of the contender
+    :ivar ours: lakelog's kinds of work, by the name of the contender
     :ivar theirs: the mode of the real store's benchmark
-    :ivar bodies: sizes of the messages' bodies, in bytes: one contest each
+    :ivar bodies: sizes of the bodies, in bytes, with one contest each
     """
 
     name: str
@@ -47,7 +47,7 @@ class Find:
     bodies: Sequence[int] = (_BODY_BYTES,)
 
     def contests(self, *, quick: bool) -> Sequence[Contest]:
-        """List one contest for each size of messages."""
+        """Return one contest for each size of messages."""
         count = _MESSAGES // self.share // (_QUICK if quick else 1)
         return [self._contest(count, body_bytes) for body_bytes in self.bodies]
 

@@ -1,6 +1,6 @@
-"""Messages to tables, beside the raw limit and beside Spark's Kafka source, in the same rounds.
+"""Landing messages in tables, compared with the raw limit and with Spark's Kafka source.
 
-A ratio above 1 is faster than what it is compared with. MB are those of bodies.
+All run in the same rounds. A ratio above 1 means faster than the other one. MB are bytes of bodies.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _contest(cores: int, rows: int) -> Contest:
 
 
 def _beside(by: str, sink: str) -> dict[str, str]:
-    """Of Kafka's source there is no sink for Delta: its writer for Parquet is the same."""
+    """Return the contenders for ratios; without a Kafka sink for Delta, the one for Parquet."""
     kafka = f"kafka to {sink if sink in _KAFKA_SINKS else 'parquet'}"
     return {RAW: RAW} | ({} if by == "kafka" else {"kafka": kafka})
 
@@ -86,7 +86,7 @@ def _run(job: Job, directory: Path) -> Sample:
 
 
 def _as_parquet(store: Path) -> Path:
-    """The rows of ``store`` in files."""
+    """Return a folder of Parquet files with the rows of ``store``."""
     rows = int(store.name.rpartition("-")[2])
 
     def make(unfinished: Path) -> None:

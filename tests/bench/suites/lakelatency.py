@@ -1,4 +1,4 @@
-"""From a put to a row in a table: increments of 10,000 rows, warm, at moments by chance."""
+"""Latency from a put to a row in a table: increments of 10,000 rows, warm, at random moments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to open a closed store, whatever the length of its files."""
+"""The cost of opening a closed store, for files of different lengths."""
 
 from __future__ import annotations
 

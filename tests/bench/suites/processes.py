@@ -1,7 +1,7 @@
-"""Producers in 1 to 16 processes, beside one alone, the real store's threads, and other stores.
+"""Producers in 1 to 16 processes, compared with one alone, the real store's threads, and others.
 
-Nothing waits for the disk, or on both sides everything does. Then what an owner costs: system calls
-for a message, and memory and processors while nothing happens.
+Either no put waits for the disk, or all puts of all stores do. Further contests measure the cost of
+an owner: system calls per message, and memory and CPU time while idle.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Processes:
         return contender(name, "lakelog", work, said, flush=self._flush)
 
     def _others(self, work: Work, count: int) -> list[Contender]:
-        """Stores whose processes all write, too."""
+        """Return the other stores that several processes can write to."""
         waits = self._flush in _WAIT_FOR_DISK
         return [
             _elsewhere("lmdb", work, count, "a transaction", shared=True, sync=waits),
@@ -137,7 +137,7 @@ def _named(count: int) -> str:
 def _run_java(
     seconds: float, mode: str, flush: str, threads: int, sizes: Sequence[int], folder: Path
 ) -> Sample:
-    """The best of its batch sizes."""
+    """Run the real store, and return the best of its batch sizes."""
     reason = missing()
     if reason:
         raise CannotRunError(reason)

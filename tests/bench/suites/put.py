@@ -1,4 +1,4 @@
-"""Appending, one by one and in batches, beside every store. Each makes its messages in the loop."""
+"""Appends, one by one and in batches, for every store. Each constructs its messages in the loop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How long a filled store takes to open, killed or closed, and to verify.
+"""The time to open a filled store, after a kill or a close, and to verify it.
 
-All work on copies of the same directory, in the page cache. The starts of interpreter and JVM are
-in the last column alone.
+All contenders use copies of the same directory, in the page cache. Only the last column includes
+the start of interpreter or JVM.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _QUICK_GIB: Final = 0.25
 
 
 def filled_bytes(*, quick: bool) -> int:
-    """How large the stores are: 4 GiB, or as BENCH_GIB says."""
+    """Return the size of the stores: 4 GiB, or the value of BENCH_GIB."""
     gib = float(os.environ.get(GIB_VARIABLE, _QUICK_GIB if quick else _GIB))
     return int(gib * (1 << 30))
 

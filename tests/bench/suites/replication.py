@@ -1,4 +1,4 @@
-"""RocketMQ's HA protocol: lakelog in both roles beside the real pair."""
+"""RocketMQ's HA protocol: lakelog in both roles, compared with the real pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long puts stand still while a sync is slow (delayed by strace); the aim is 5 ms at most."""
+"""The longest stall of puts while a sync is slow (delayed by strace); the goal is at most 5 ms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an import takes, and the opening of an empty store, in a fresh interpreter each."""
+"""The time of an import, and of opening an empty store, each in a new interpreter."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Startup:
 
 def _run(module: str, opening: str, processes: int, directory: Path) -> Sample:
     script = _SCRIPT.format(module=module, opening=opening)
-    _once(script, directory / "first")  # compiles what has no byte code yet
+    _once(script, directory / "first")  # writes missing byte code
     samples = [_once(script, directory / str(number)) for number in range(processes)]
     imports_ms, opens_ms = zip(*samples, strict=True)
     return {"import_ms": statistics.median(imports_ms), "open_ms": statistics.median(opens_ms)}

@@ -1,4 +1,4 @@
-"""What flushing by the clock costs those who put: `timed` beside `none`; the aim is 10 %."""
+"""The cost of timed flushes for puts: `timed` compared with `none`; the goal is at most 10 %."""
 
 from __future__ import annotations
 

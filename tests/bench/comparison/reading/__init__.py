@@ -1,4 +1,4 @@
-"""How each store is opened after it was broken, read to its end, and asked whether it is whole."""
+"""Opens each store after a fault, reads it to its end, and runs its own check."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 Report: TypeAlias = Callable[[str], None]
-"""Where damage is told that does not end the reading."""
+"""Called with a report of damage that does not end the reading."""
 
 
 class Reader(Protocol):
-    """A store that was broken; opening recovers it."""
+    """An open store after a fault; opening recovers it."""
 
     def __init__(self, directory: Path, options: Mapping[str, Any], report: Report) -> None:
-        """Open it."""
+        """Open the store."""
 
     def messages(self) -> Iterator[tuple[int, bytes]]:
-        """Yield queue and body, in the order of each queue; the body ends the bytes."""
+        """Yield queue and body of each message, in queue order; properties may precede the body."""
 
     def check(self) -> None:
-        """Let the store check itself, where it can."""
+        """Run the store's own check, if it has one; raises its error."""
 
 
 def module(name: str) -> Any:

@@ -17,7 +17,7 @@ class Reader:
         self._db = Rdict(str(directory), Options(raw_mode=True))
 
     def messages(self) -> Iterator[tuple[int, bytes]]:
-        """Forward to the end or to damage, then backward to it."""
+        """Read forward to the end or to damage; after damage also backward from the end."""
         cursor = self._db.iter()
         cursor.seek_to_first()
         last = b""

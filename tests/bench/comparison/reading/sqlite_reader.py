@@ -20,7 +20,7 @@ class Reader:
         self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
 
     def messages(self) -> Iterator[tuple[int, bytes]]:
-        """Forward to the end or to damage, then backward to it."""
+        """Read forward to the end or to damage; after damage also backward from the end."""
         last = -1
         try:
             for number, body in self._connection.execute(f"{_SELECT} ORDER BY number"):
