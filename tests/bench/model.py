@@ -17,6 +17,10 @@ class CannotRunError(Exception):
     """A contender cannot run; the text has the missing requirement, or the error of its process."""
 
 
+class NothingPutError(CannotRunError):
+    """A store is here, and put nothing."""
+
+
 @dataclass(frozen=True)
 class Column:
     """A figure of a sample: its name and its format."""

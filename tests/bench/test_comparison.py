@@ -13,7 +13,7 @@ from tests.bench.comparison.content import body_of, number_of
 from tests.bench.comparison.running import Found, Putting
 from tests.bench.comparison.stores import STORES, Store, by_name, damaged_stores
 from tests.bench.comparison.tally import Tally
-from tests.bench.model import CannotRunError
+from tests.bench.model import CannotRunError, NothingPutError
 from tests.support import required
 
 pytestmark = pytest.mark.timeout(600)  # the first one builds the real store
@@ -48,6 +48,8 @@ def done(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the result of ``work``; skips if a file system or strace is missing."""
     try:
         return work()
+    except NothingPutError:
+        raise
     except CannotRunError as reason:
         pytest.skip(str(reason))
 

@@ -14,7 +14,7 @@ import pytest
 from tests.bench.comparison.running import Putting, read
 from tests.bench.comparison.stores import Store
 from tests.bench.comparison.tally import Tally
-from tests.bench.model import CannotRunError
+from tests.bench.model import CannotRunError, NothingPutError
 from tests.faults.disks import Disk, made
 
 _LONGEST_SECONDS: Final = 0.5
@@ -36,7 +36,7 @@ def kills(store: Store, scratch: Path, rounds: int, seed: int = 1) -> dict[str, 
             must, first = set(), 0
         with Putting.started(store, directory, first) as putting:
             if not putting.wait_outcomes(1):
-                raise CannotRunError(f"nothing was put in round {at + 1}: {putting.death()}")
+                raise NothingPutError(f"nothing was put in round {at + 1}: {putting.death()}")
             time.sleep(choose.uniform(0, _LONGEST_SECONDS))
             putting.kill()
         must |= putting.acknowledged()
@@ -55,7 +55,7 @@ def cuts(store: Store, scratch: Path, rounds: int, seed: int = 1) -> dict[str, A
             directory = disk.place / "store"
             with Putting.started(store, directory, pause_us=_PAUSE_US) as putting:
                 if not putting.wait_outcomes(1):
-                    raise CannotRunError(f"nothing was put in round {at + 1}: {putting.death()}")
+                    raise NothingPutError(f"nothing was put in round {at + 1}: {putting.death()}")
                 time.sleep(choose.uniform(0.05, _LONGEST_BEFORE_CUT_SECONDS))
                 begun_ns, must = cut(disk, putting)
             missing = tally.add(must, len(must), read(store, directory))

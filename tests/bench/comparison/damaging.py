@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tests.bench.comparison.running import Found, Putting, read
 from tests.bench.comparison.stores import Store
-from tests.bench.model import CannotRunError
+from tests.bench.model import NothingPutError
 
 MESSAGES: Final = 2000
 _PAGE_BYTES: Final = 4096
@@ -23,7 +23,7 @@ def damage(store: Store, scratch: Path, flips: int, seed: int = 1) -> dict[str, 
     with Putting.started(store, whole, count=MESSAGES) as putting:
         putting.wait(lambda: putting.has_ended)
         if putting.process.wait() or len(putting.acks) != MESSAGES:
-            raise CannotRunError(f"{len(putting.acks)} messages were put: {putting.death()}")
+            raise NothingPutError(f"{len(putting.acks)} messages were put: {putting.death()}")
     file, used = store.file_to_damage(whole)
     choose = random.Random(seed)
     last_page = (used - 1) // _PAGE_BYTES * _PAGE_BYTES

@@ -15,7 +15,7 @@ from tests.bench.comparison.breaking import cut, disk_of
 from tests.bench.comparison.running import Putting, read
 from tests.bench.comparison.stores import Store
 from tests.bench.comparison.tally import Tally
-from tests.bench.model import CannotRunError
+from tests.bench.model import CannotRunError, NothingPutError
 
 _SYNCS: Final = "fsync,fdatasync,msync"
 _BEFORE: Final = 50
@@ -64,7 +64,7 @@ def failing(putting: Putting, when: str, trace: Path) -> Iterator[Path]:
     if shutil.which("strace") is None:
         raise CannotRunError("there is no 'strace': apt-get install strace")
     if not putting.wait_outcomes(_BEFORE):
-        raise CannotRunError(f"nothing was put: {putting.death()}")
+        raise NothingPutError(f"nothing was put: {putting.death()}")
     inject = f"inject={_SYNCS}:error=EIO:when={when}"
     command = ["strace", "-f", "-qq", "-o", str(trace), "-p", str(putting.process.pid)]
     with subprocess.Popen(
@@ -101,7 +101,7 @@ def full_disk(store: Store, scratch: Path) -> dict[str, Any]:
         directory, other = disk.place / "store", disk.place / "other"
         with Putting.started(store, directory) as putting:
             if not putting.wait_outcomes(_BEFORE):
-                raise CannotRunError(f"nothing was put: {putting.death()}")
+                raise NothingPutError(f"nothing was put: {putting.death()}")
             fill(other)
             most = len(putting.acks) + 100 * _ENOUGH_ACKS
             putting.wait(
