@@ -110,8 +110,7 @@ class Store(LogStore):
         :param wait_ms: longest wait for a message at the end of the queue
         :returns: the messages, RocketMQ's status, and the next offset to read
 
-        Raises ``TypeError`` for arguments of a wrong type, and ``ValueError`` for a queue id below
-        0, ``max_messages`` below 1, or ``tags`` without a tag.
+        Raises ``TypeError`` and ``ValueError`` for wrong arguments, such as a negative queue id.
         """
         if type(wait_ms) is int and not wait_ms:
             getter = self._find.getter
@@ -195,10 +194,7 @@ class Store(LogStore):
 
     @reads
     def look_up_record(self, where: int | str) -> bytes:
-        """The bytes of one whole record as stored; arguments and errors are those of ``look_up``.
-
-        A record in the archive raises :class:`~lakelog.errors.OffsetOutOfRange`.
-        """
+        """The bytes of one whole record as stored, as ``look_up``, but not from the archive."""
         found = self.look_up(where)
         return self._find.records.one(found.physical_offset, found.size)
 
@@ -212,10 +208,7 @@ class Store(LogStore):
         follow: bool = False,
         tags: str | None = None,
     ) -> Iterator[StoredMessage]:
-        """Messages of a queue in order, to its end, or with ``follow`` until the store is closed.
-
-        :param start: a queue offset; ``None`` is the first one present
-        """
+        """Messages from queue offset ``start`` on; ``follow``: until the store is closed."""
         follower = self._following if follow else self._find.follower
         return follower.read(topic, queue_id, start, follow=follow, tags=tags)
 
@@ -257,10 +250,9 @@ class Store(LogStore):
     def watch_async(
         self, topic: str | None = None, *, since: Mapping[tuple[str, int], int] | None = None
     ) -> AsyncIterator[dict[tuple[str, int], int]]:
-        """Yield the queues that have new messages, for ``async for``, until the store is closed.
+        """Yield the queues that have new messages, until the store is closed.
 
         Each item has, by topic and queue id, the next queue offset to be written.
-
         :param topic: ``None`` is all topics
         :param since: such a table, from which to compare at first; ``None`` is the present one
         """
@@ -280,7 +272,6 @@ class Store(LogStore):
         """The queue offset for a store time in ms since 1970.
 
         ``lower`` is the first message at or after it, ``upper`` the last one at or before it.
-
         Raises ``ValueError`` for an unknown boundary, and for a time that is not in milliseconds.
         """
         found = self._lookups.offset_by_time(topic, queue_id, timestamp_ms, boundary)
@@ -311,11 +302,9 @@ class Store(LogStore):
     ) -> list[StoredMessage]:
         """Messages with a key or a unique key (``UNIQ_KEY``), newest first.
 
-        :param since_ms: earliest store time, in ms since 1970
-        :param until_ms: latest store time, inclusive
+        :param since_ms: earliest store time, in ms since 1970; ``until_ms`` is the latest one
 
-        Raises :class:`~lakelog.errors.MissingIndex` without a key index, and ``ValueError`` for a
-        key with a space or for times that are not in milliseconds.
+        Raises :class:`~lakelog.errors.MissingIndex` without a key index, and ``ValueError``.
         """
         found = self._lookups.query(topic, key, since_ms, until_ms, max_messages)
         if found is not None:
@@ -359,8 +348,7 @@ class Store(LogStore):
         :param start: where a new group begins: ``latest``, ``earliest`` or a time
         :param commit: ``explicit``, or ``batch``: each poll commits the messages of the one before
 
-        Raises :class:`~lakelog.errors.SettingsError` for an invalid value, and
-        :class:`~lakelog.errors.StoreReadOnly` for ``batch`` in a store opened for reading.
+        Raises :class:`~lakelog.errors.SettingsError`; for ``batch`` of a reader ``StoreReadOnly``.
         """
         from lakelog_queues.consumers.consumer import Consumer
 
@@ -398,9 +386,8 @@ class Store(LogStore):
         :param commit_interval_ms: interval at which the group's offsets are committed
         :param idle_ms: a member that has not polled for so long gets no queues
 
-        Raises :class:`~lakelog.errors.StoreReadOnly` in a store opened for reading, and
-        :class:`~lakelog.errors.SettingsError` for an invalid value, or if a living member has
-        another subscription.
+        Raises :class:`~lakelog.errors.StoreReadOnly` and :class:`~lakelog.errors.SettingsError`,
+        the latter also if a living member has another subscription.
         """
         from lakelog_queues.groups.consumer import GroupAccess, GroupConsumer
         from lakelog_queues.groups.options import GroupOptions
@@ -442,7 +429,6 @@ class Store(LogStore):
 
         :param commits: group, topic, and the next queue offset by queue id, of each. Members of
             :meth:`subscribe` continue at these offsets within a second
-
         Raises :class:`~lakelog.errors.StoreReadOnly` and :class:`~lakelog.errors.StoreError`.
         """
         with group_turn(queue_parts(self._current.now()).log):
@@ -464,15 +450,13 @@ class Store(LogStore):
         """Remove the queues of ``topic`` permanently; its records stay in the log, without a queue.
 
         Later puts create new queues, which continue the queue offsets. A tombstone keeps a
-        recovery from restoring the old queues; ``lakelog rebuild`` ignores it. It is
-        durable before anything is removed. From then on no process finds the old messages by queue,
-        time or key.
+        recovery from restoring the old queues; ``lakelog rebuild`` ignores it. Once it is durable,
+        no process finds the old messages by queue, time or key.
 
-        A process without the services passes the call to the process that has them. The same holds
-        for :meth:`delete_unused_topics`, :meth:`delete_expired` and :meth:`resume_dispatch`. All
-        four raise :class:`~lakelog.errors.StoreReadOnly` in a store opened for reading,
-        :class:`~lakelog.errors.NoOwner` if no process has the services within the time limit, and
-        :class:`~lakelog.errors.StoreLocked` if the process with the services does not answer.
+        A process without the services passes the call to the process with them, as it does
+        :meth:`delete_unused_topics`, :meth:`delete_expired` and :meth:`resume_dispatch`. All raise
+        :class:`~lakelog.errors.StoreReadOnly`, :class:`~lakelog.errors.NoOwner` if no process has
+        the services, and :class:`~lakelog.errors.StoreLocked` if that process does not answer.
 
         Raises ``ValueError`` for an unknown topic, :class:`~lakelog.errors.DispatchStopped` if the
         topics cannot be determined, and :class:`~lakelog.errors.StoreError` if the disk fails. In
