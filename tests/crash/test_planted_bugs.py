@@ -262,7 +262,8 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     flushed_read_after_the_sync: (planned(flush="group-commit"), f"{LOST}|{AHEAD}"),
     sealed_segment_not_committed: (
         rolled("staged", "inline", points_per_run=0),
-        f"{LOST}|Bad file descriptor",
+        # the number of the descriptor may be of another file by then, which gets the bytes
+        f"{LOST}|Bad file descriptor|stored to, but not allocated",
     ),
     topic_removed_without_tombstone: (
         CrashPlan(flush="inline", interleave=False),
@@ -300,6 +301,7 @@ FOUND_BY_BOTH: Final = (
     [pytest.param(each, marks=pytest.mark.slow if each in RARE else ()) for each in BUGS],
     ids=lambda plant: plant.__name__,
 )
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, what = BUGS[plant]
     plant(monkeypatch)

@@ -29,6 +29,13 @@ app = typer.Typer(
 )
 
 
+def _address(text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 @app.command()
 @prints(SlaveStatusRow, LagRow)
 def status(
@@ -59,12 +66,12 @@ def adopt(
     broker: Annotated[
         Address,
         typer.Argument(
-            metavar="BROKER", help="HOST:PORT of the slave: its listenPort.", parser=Address.parse
+            metavar="BROKER", help="HOST:PORT of the slave: its listenPort.", parser=_address
         ),
     ],
     master: Annotated[
         Address,
-        typer.Option(metavar="HOST:PORT", help="Where slaves connect.", parser=Address.parse),
+        typer.Option(metavar="HOST:PORT", help="Where slaves connect.", parser=_address),
     ],
     as_json: AsJson = False,
 ) -> None:
