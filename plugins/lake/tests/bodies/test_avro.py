@@ -97,5 +97,5 @@ def test_schemas_that_are_refused(tmp_path: Path, schema: Any, why: str) -> None
 
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "fastavro", None)
-    with pytest.raises(SettingsError, match=r"lakelog-spark\[avro\]"):
+    with pytest.raises(SettingsError, match=r"lakelog-lake\[avro\]"):
         _parser(tmp_path, SCHEMA)

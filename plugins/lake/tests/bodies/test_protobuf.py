@@ -86,5 +86,5 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = descriptor_set()
     monkeypatch.setitem(__import__("sys").modules, "google.protobuf.message", None)
-    with pytest.raises(SettingsError, match=r"lakelog-spark\[protobuf\]"):
+    with pytest.raises(SettingsError, match=r"lakelog-lake\[protobuf\]"):
         _parser(tmp_path, data=data)
