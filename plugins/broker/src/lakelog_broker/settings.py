@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Final, Literal
 
 import attrs
 from attrs import field, validators
+
+from lakelog.errors import SettingsError
 
 DEFAULT_PORT: Final = 9876
 """The port of RocketMQ's name server, which clients expect."""
@@ -66,3 +69,23 @@ class BrokerSettings:
     def reply_topic(self) -> str:
         """The topic of replies to requests of producers; clients derive it from the cluster."""
         return f"{self.cluster}_REPLY_TOPIC"
+
+
+def refuse_exposed(settings: BrokerSettings) -> None:
+    """Raise :class:`SettingsError` if other machines can reach the address.
+
+    Called without users, when every client is an administrator; ``allow_anonymous`` permits it.
+    """
+    if not settings.allow_anonymous and not _is_loopback(settings.host):
+        raise SettingsError(
+            f"the broker would serve everybody at {settings.host}: give a users file, "
+            "or set allow_anonymous = true, or bind 127.0.0.1"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether ``host`` is a loopback address, which only this machine can reach."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

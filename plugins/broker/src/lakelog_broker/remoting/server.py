@@ -24,7 +24,7 @@ from lakelog_broker.remoting.handlers import (
     sending,
 )
 from lakelog_broker.remoting.listener import Listener
-from lakelog_broker.security.exposure import refuse_exposed
+from lakelog_broker.settings import refuse_exposed
 from lakelog_broker.state.request_modes import RequestModes
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _checks(broker: Broker) -> Callable[[RemotingCommand], None]:
     if broker.settings.users is None:  # the common case imports nothing about users
         refuse_exposed(broker.settings)
         return lambda _: None
-    from lakelog_broker.security.stored import StoredTopicAccess
+    from lakelog_broker.security.access import StoredTopicAccess
 
     return StoredTopicAccess(broker).check
 

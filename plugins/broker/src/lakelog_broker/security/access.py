@@ -11,13 +11,15 @@ import hmac
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from lakelog_broker.codes import Refused, ResponseCode
-from lakelog_broker.security.exposure import refuse_exposed
+from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.security.requests import Request, Use, uses_of
 from lakelog_broker.security.users import AccessRight, User, read_users
-from lakelog_broker.settings import BrokerSettings
+from lakelog_broker.settings import BrokerSettings, refuse_exposed
+
+if TYPE_CHECKING:
+    from lakelog_broker.broker import Broker
 
 MAX_CLOCK_SKEW_S: Final = 300
 """Largest difference between the time of a gRPC signature and the present time."""
@@ -121,6 +123,28 @@ class AccessControl:
         if (topic or group) and not use.allowed_to(user):
             remark = f"{user.access_key} has no permission for {use}"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
+
+
+class StoredTopicAccess:
+    """Checks the user of a request, also against the topic of a stored message that it names."""
+
+    def __init__(self, broker: Broker) -> None:
+        """Read the users; raises :class:`~lakelog.errors.SettingsError`."""
+        self._broker, self._access = broker, AccessControl.of(broker.settings)
+
+    def check(self, request: Request) -> None:
+        """Raise :class:`~lakelog_broker.codes.Refused` if the user may not send the request."""
+        user, fields = self._access.check_remoting(request), request.fields
+        if user.admin:
+            return
+        # The topic is read from the stored message: a client may send none, or a wrong one.
+        if request.code == RequestCode.END_TRANSACTION:
+            place = int(fields["commitLogOffset"]), int(fields["tranStateTableOffset"])
+            topic = self._broker.transactions.topic_of(*place) or ""
+            self._access.require(user, AccessRight.PUB, topic=topic)
+        elif request.code == RequestCode.CONSUMER_SEND_MSG_BACK:
+            topic = self._broker.store.look_up(int(fields["offset"])).topic
+            self._access.require(user, AccessRight.SUB, topic=topic)
 
 
 def remoting_signature(secret: str, request: Request) -> bytes:
