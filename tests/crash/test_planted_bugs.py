@@ -281,6 +281,13 @@ RARE: Final = (
     quarantine_is_not_durable,
 )
 """Found after five seconds or more."""
+MARKS: Final[dict[Plant, pytest.MarkDecorator]] = {
+    **dict.fromkeys(RARE, pytest.mark.slow),
+    # its commit thread may end by a descriptor that was closed
+    sealed_segment_not_committed: pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+    ),
+}
 FOUND_BY_BOTH: Final = (
     acknowledge_before_sync,
     body_only_crc,
@@ -298,10 +305,9 @@ FOUND_BY_BOTH: Final = (
 
 @pytest.mark.parametrize(
     "plant",
-    [pytest.param(each, marks=pytest.mark.slow if each in RARE else ()) for each in BUGS],
+    [pytest.param(each, marks=MARKS.get(each, ())) for each in BUGS],
     ids=lambda plant: plant.__name__,
 )
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, what = BUGS[plant]
     plant(monkeypatch)
