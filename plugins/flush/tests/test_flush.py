@@ -94,7 +94,7 @@ def test_appends_wake_it_unless_the_clock_alone_decides(fixed_rate: bool, flushe
     log = FakeLog()
     flush = Timed(TimedSettings(60_000, 4, 0, fixed_rate))
     flush.start(log)
-    until(lambda: flush._bell._asleep)  # an earlier ring wakes nothing
+    until(lambda: flush._wakeup._asleep)  # an earlier notification wakes nothing
     flush.submit(log.append(4 * PAGE), wait=True)
     assert flushed_within(log, patience(expected=flushed)) is flushed
     flush.close()
@@ -104,7 +104,7 @@ def test_a_commit_wakes_it_too() -> None:
     log = FakeLog(staged=True)
     flush = Timed(TimedSettings(60_000, 0, 0, fixed_rate=False))
     flush.start(log)
-    until(lambda: flush._bell._asleep)  # an earlier ring wakes nothing
+    until(lambda: flush._wakeup._asleep)  # an earlier notification wakes nothing
     log.append(1)
     flush.wake()
     assert flushed_within(log, PATIENCE_SECONDS)

@@ -28,7 +28,7 @@ from lakelog.errors import StoreFailed
 from lakelog.interfaces import AppendedPut, Context, Flushable, Outcome, Settle
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
-from lakelog_flush.bell import Bell
+from lakelog_flush.wakeup import Wakeup
 from lakelog_flush.gathering import MOST_SECONDS, Gathering
 from lakelog_flush.line import Line
 from lakelog_flush.settings import GroupCommitSettings
@@ -36,7 +36,7 @@ from lakelog_flush.tardy import Tardy
 from lakelog_flush.waiter import Rousing, Waiter
 
 TICK_SECONDS: Final = 0.5
-"""Upper bound for the delay if a ring were lost."""
+"""Upper bound for the delay if a notification were lost."""
 _BEHIND_ALL: Final = 1 << 63
 """Higher than the end of any put."""
 _PUT_OK: Final = PutStatus.PUT_OK
@@ -98,7 +98,7 @@ class GroupCommit:
         if accelerator is not None:
             self._native = accelerator.waiters(self._line.timeout_seconds, self._joined)
             self.wait = self._native.wait
-        self._bell = Bell()
+        self._wakeup = Wakeup()
         self._tardy = Tardy(self._line.timeout_seconds)
         self._gathering = Gathering()
         self._rousing = Rousing(self._roused)
@@ -132,7 +132,7 @@ class GroupCommit:
             deadline = time.monotonic() + self._line.timeout_seconds
             return Waiter(end_offset, deadline, self._serve)
         self._owed = end_offset
-        self._bell.ring()
+        self._wakeup.notify()
         return _PUT_OK
 
     def submit_later(self, put: AppendedPut, settle: Settle) -> None:
@@ -141,7 +141,7 @@ class GroupCommit:
         self._settle = settle
         self._unsettled.append(put)
         if put.end_offset >= self._wanted:
-            self._bell.ring()
+            self._wakeup.notify()
         if self._ended:  # after the append, as in `_join`
             self._answer_late()
 
@@ -165,7 +165,7 @@ class GroupCommit:
     def _join(self, waiter: Waiter) -> None:
         self._waiting.append(waiter)
         if waiter.end_offset >= self._wanted:
-            self._bell.ring()
+            self._wakeup.notify()
         # after the append to the line, because the syncing thread may have ended before it
         if self._ended:
             self._answer_late()
@@ -173,7 +173,7 @@ class GroupCommit:
     def _joined(self, end_offset: int) -> None:
         """Called by a thread in the compiled line, before it sleeps."""
         if end_offset >= self._wanted:
-            self._bell.ring()
+            self._wakeup.notify()
         if self._ended:  # as in `_join`
             self._answer_late()
 
@@ -194,8 +194,8 @@ class GroupCommit:
     def _ask(self) -> None:
         """Request a sync from the syncing thread, for when no process is syncing."""
         self._asked = True
-        self._bell.ring()
-        # after the ring, because the thread may have ended before it
+        self._wakeup.notify()
+        # after the notification, because the thread may have ended before it
         if self._ended and self._log is not None:
             self._log.try_sync()
 
@@ -227,14 +227,14 @@ class GroupCommit:
     def wake(self) -> None:
         """Request a sync after a commit, or after the failure of one."""
         self._asked = True
-        self._bell.ring()
+        self._wakeup.notify()
 
     # --- the syncing thread ---
 
     def _flush(self, log: Flushable) -> None:
         try:
             while not self._closing or self._has_work():
-                self._bell.sleep(TICK_SECONDS, self._has_work)
+                self._wakeup.sleep(TICK_SECONDS, self._has_work)
                 if self._has_puts() or log.flushed < self._owed:
                     self._sync(log)
                 elif self._asked:
@@ -265,12 +265,12 @@ class GroupCommit:
         deadline = time.monotonic() + min(seconds, MOST_SECONDS)
         self._wanted = _BEHIND_ALL
         while self._rousing and (left := deadline - time.monotonic()) > 0:
-            self._bell.sleep(left, self._rousing.is_over)
+            self._wakeup.sleep(left, self._rousing.is_over)
         self._wanted = 0
 
     def _roused(self) -> None:
         if self._wanted == _BEHIND_ALL:
-            self._bell.ring()
+            self._wakeup.notify()
 
     def _gather(self, log: Flushable, wanted: int) -> None:
         """Wait until as many bytes arrive as were just synced, if that pays off."""
@@ -284,7 +284,7 @@ class GroupCommit:
         deadline = time.monotonic() + patience
         self._wanted = wanted
         while not enough() and (left := deadline - time.monotonic()) > 0:
-            self._bell.sleep(left, enough)
+            self._wakeup.sleep(left, enough)
         self._wanted = 0
         self._gathering.ended(in_time=log.appended >= wanted and time.monotonic() <= deadline)
 
@@ -351,7 +351,7 @@ class GroupCommit:
     def close(self) -> None:
         """Sync the rest, release all puts and end both threads; raises the last sync's error."""
         self._closing = True
-        self._bell.ring()
+        self._wakeup.notify()
         try:
             for thread in self._threads[:1]:
                 thread.join()

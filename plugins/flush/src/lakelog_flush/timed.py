@@ -16,7 +16,7 @@ from lakelog.errors import StoreFailed
 from lakelog.interfaces import Context, Flushable, Outcome
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
-from lakelog_flush.bell import Bell
+from lakelog_flush.wakeup import Wakeup
 from lakelog_flush.settings import TimedSettings
 
 PAGE_BYTES: Final = 4096
@@ -34,7 +34,7 @@ class Timed:
     def __init__(self, settings: TimedSettings) -> None:
         self._settings = settings
         self._interval_seconds = settings.flush_interval_ms / 1000
-        self._bell = Bell()
+        self._wakeup = Wakeup()
         self._closing = False
         self._log: Flushable | None = None
         self._last_thorough = float("-inf")
@@ -56,18 +56,18 @@ class Timed:
     def _submit_and_wake(self, end_offset: int, wait: bool) -> Outcome:  # noqa: ARG002  # declared by FlushStrategy
         log = self._log
         if log is not None and self._enough(end_offset, log.flushed):
-            self._bell.ring()
+            self._wakeup.notify()
         return _PUT_OK
 
     def wake(self) -> None:
         """Called after a commit of a staged writer."""
         if not self._settings.fixed_rate:
-            self._bell.ring()
+            self._wakeup.notify()
 
     def _run(self, log: Flushable) -> None:
         try:
             while not self._closing:
-                self._bell.sleep(self._interval_seconds, self._stop_waiting)
+                self._wakeup.sleep(self._interval_seconds, self._stop_waiting)
                 if not self._closing and self._is_due(log):
                     self._flush(log)
         except StoreFailed as error:
@@ -101,7 +101,7 @@ class Timed:
     def close(self) -> None:
         """Stop the thread, then flush the rest; raises the last sync's error."""
         self._closing = True
-        self._bell.ring()
+        self._wakeup.notify()
         if self._thread is not None:
             self._thread.join()
         if self._log is not None:

@@ -1,4 +1,4 @@
-"""Wakes one sleeping thread; ringing is cheap while that thread is awake."""
+"""Wakes one sleeping thread; a notification is cheap while that thread is awake."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import suppress
 from threading import Lock
 
 
-class Bell:
-    """One thread sleeps, any thread rings.
+class Wakeup:
+    """One thread sleeps, any thread notifies it.
 
     The sleeper sets ``_asleep`` *before* its last check for work. A thread that adds work reads
-    ``_asleep`` *afterwards*. So no ring is lost.
+    ``_asleep`` *afterwards*. So no notification is lost.
     """
 
     __slots__ = ("_asleep", "_lock")
@@ -21,15 +21,15 @@ class Bell:
         self._lock = Lock()
         self._lock.acquire()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake the sleeper, if it sleeps."""
         if self._asleep:
             self._asleep = False
-            with suppress(RuntimeError):  # another thread rings at the same time
+            with suppress(RuntimeError):  # another thread notifies at the same time
                 self._lock.release()
 
     def sleep(self, seconds: float, has_work: Callable[[], bool]) -> None:
-        """Sleep until rung, or return at once if there is work. May wake spuriously."""
+        """Sleep until notified, or return at once if there is work. May wake spuriously."""
         self._asleep = True
         if not has_work():
             self._lock.acquire(timeout=seconds)
