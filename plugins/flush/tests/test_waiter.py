@@ -17,7 +17,7 @@ from lakelog.status import PutStatus
 from lakelog_flush.gathering import MOST_SECONDS, MOST_SKIPPED, Gathering
 from lakelog_flush.groupcommit import GroupCommit
 from lakelog_flush.settings import GroupCommitSettings
-from lakelog_flush.tardy import Tardy
+from lakelog_flush.timeouts import TimeoutLog
 from lakelog_flush.waiter import Rousing, Waiter
 from lakelog_testing import FakeLog
 from tests.support.waiting import until
@@ -125,17 +125,17 @@ def test_one_line_per_second_and_the_rest_at_the_end(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr("lakelog_flush.tardy.time.monotonic", lambda: clock[0])
-    late = Tardy(0.25)
+    monkeypatch.setattr("lakelog_flush.timeouts.time.monotonic", lambda: clock[0])
+    late = TimeoutLog(0.25)
     with caplog.at_level(logging.WARNING, "lakelog"):
         late.add(0)
-        late.tell()
+        late.write()
         for step in range(30):  # 3 s
             clock[0] = 100 + step / 10
             late.add(2)
         late.add(1)
-        late.tell()
-        late.tell()
+        late.write()
+        late.write()
     counts = [record.args[0] for record in caplog.records if isinstance(record.args, tuple)]
     assert counts == [2, 20, 20, 19]
     assert "within 250 ms" in caplog.text

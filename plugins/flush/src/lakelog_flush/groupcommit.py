@@ -28,12 +28,12 @@ from lakelog.errors import StoreFailed
 from lakelog.interfaces import AppendedPut, Context, Flushable, Outcome, Settle
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
-from lakelog_flush.wakeup import Wakeup
 from lakelog_flush.gathering import MOST_SECONDS, Gathering
 from lakelog_flush.line import Line
 from lakelog_flush.settings import GroupCommitSettings
-from lakelog_flush.tardy import Tardy
+from lakelog_flush.timeouts import TimeoutLog
 from lakelog_flush.waiter import Rousing, Waiter
+from lakelog_flush.wakeup import Wakeup
 
 TICK_SECONDS: Final = 0.5
 """Upper bound for the delay if a notification were lost."""
@@ -99,7 +99,7 @@ class GroupCommit:
             self._native = accelerator.waiters(self._line.timeout_seconds, self._joined)
             self.wait = self._native.wait
         self._wakeup = Wakeup()
-        self._tardy = Tardy(self._line.timeout_seconds)
+        self._timeouts = TimeoutLog(self._line.timeout_seconds)
         self._gathering = Gathering()
         self._rousing = Rousing(self._roused)
         self._wanted = 0
@@ -189,7 +189,7 @@ class GroupCommit:
             raise
         waiter.finish(_PUT_OK if in_time else _TIMEOUT)
         if not in_time:
-            self._tardy.add(1)
+            self._timeouts.add(1)
 
     def _ask(self) -> None:
         """Request a sync from the syncing thread, for when no process is syncing."""
@@ -327,7 +327,7 @@ class GroupCommit:
     def _watch(self) -> None:
         while not self._over.wait(self._seconds_left()):
             self._end_late()
-        self._tardy.tell()
+        self._timeouts.write()
 
     def _seconds_left(self) -> float:
         now = time.monotonic()
@@ -344,7 +344,7 @@ class GroupCommit:
         puts = self._later.take_late(time.monotonic())
         self._settle_all(puts, _TIMEOUT)
         threads = 0 if self._native is None else self._native.answer_late(_TIMEOUT)
-        self._tardy.add(len(late) + len(puts) + threads)
+        self._timeouts.add(len(late) + len(puts) + threads)
 
     # --- end ---
 
