@@ -31,7 +31,7 @@ from lakelog.registry.builtin.flush import InlineFlush
 from lakelog.status import PutStatus
 from lakelog_direct.chunk import Chunk
 from lakelog_direct.staged import StagedSegmentWriter
-from lakelog_flush.line import Line
+from lakelog_flush.wait_queue import WaitQueue
 from lakelog_hash_index.sealer import Sealer
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_testing.crash import CrashPlan, SimFileSystem, simulate
@@ -117,7 +117,7 @@ def sync_answers_all_who_wait(patch: pytest.MonkeyPatch) -> None:
 
     real = GroupSync.wait
     patch.setattr(GroupSync, "wait", wait)
-    patch.setattr(Line, "take_covered", lambda self, _flushed: self.take_all())
+    patch.setattr(WaitQueue, "take_covered", lambda self, _flushed: self.take_all())
 
 
 def time_of_a_sync_read_behind_it(patch: pytest.MonkeyPatch) -> None:

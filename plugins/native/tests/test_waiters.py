@@ -28,7 +28,7 @@ PATIENCE_SECONDS = 20.0
 
 
 class Crowded:
-    """A compiled line that each put joins, also the only one.
+    """A compiled queue that each put joins, also the only one.
 
     :ivar joined: number of puts that have joined it
     """
@@ -39,15 +39,15 @@ class Crowded:
             self.joined += 1
 
         self.joined = 0
-        self._line = Native.waiters(timeout_s, count)
-        self._line.set_crowded(True)
-        self.wait = self._line.wait
+        self._queue = Native.waiters(timeout_s, count)
+        self._queue.set_crowded(True)
+        self.wait = self._queue.wait
 
     def set_crowded(self, is_crowded: bool) -> None:
-        """Ignore the value: the line stays crowded."""
+        """Ignore the value: the queue stays crowded."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._line, name)
+        return getattr(self._queue, name)
 
 
 def crowded(timeout_ms: int = 5_000) -> GroupCommit:
@@ -64,7 +64,7 @@ class TestCrowded(GroupFlushStrategyContract):
 
 
 class TestByNeed(GroupFlushStrategyContract):
-    """Threads join the compiled line once they share syncs."""
+    """Threads join the compiled queue once they share syncs."""
 
     def make(self) -> GroupCommit:
         return GroupCommit(GroupCommitSettings(), Native())

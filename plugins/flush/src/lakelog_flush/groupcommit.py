@@ -8,10 +8,10 @@ delays no put for longer. If puts synced in their own threads, two thread switch
 but a put in a hanging sync could not be timed out.
 
 A single waiting put of a process waits on the word in the shared page, and requests a sync only if
-no process is syncing. So one process syncs for many. Further puts of the process queue in line, and
+no process is syncing. So one process syncs for many. Further puts of the process wait in a queue, and
 are woken one by one: threads woken together compete for the interpreter lock. With an accelerator,
 threads wait in compiled code instead, once they share syncs (:class:`Waiters`). Asynchronous puts
-have a line of their own, and those that a sync covers are settled in one pass.
+have a queue of their own, and those that a sync covers are settled in one pass.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from lakelog.interfaces import AppendedPut, Context, Flushable, Outcome, Settle
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
 from lakelog_flush.gathering import MOST_SECONDS, Gathering
-from lakelog_flush.line import Line
 from lakelog_flush.settings import GroupCommitSettings
 from lakelog_flush.timeouts import TimeoutLog
+from lakelog_flush.wait_queue import WaitQueue
 from lakelog_flush.waiter import Rousing, Waiter
 from lakelog_flush.wakeup import Wakeup
 
@@ -44,12 +44,12 @@ _TIMEOUT: Final = PutStatus.FLUSH_DISK_TIMEOUT
 
 
 class Waiters(Protocol):
-    """Compiled code: threads in line, which sleep in it, and are woken one by one."""
+    """Compiled code: queued threads, which sleep in it, and are woken one by one."""
 
     def wait(self, end_offset: int) -> PutStatus | None:
         """Wait for the answer to a put, or raise it.
 
-        ``None`` unless the line is crowded, and in the threads of :meth:`set_own`.
+        ``None`` unless the queue is crowded, and in the threads of :meth:`set_own`.
         """
 
     def set_own(self, flusher: int, watcher: int) -> None:
@@ -77,7 +77,7 @@ class Waiters(Protocol):
         """Seconds until the first put times out; ``None`` if no put waits."""
 
     def set_crowded(self, is_crowded: bool) -> None:
-        """Set whether the next puts join the line."""
+        """Set whether the next puts join the queue."""
 
 
 class GroupCommit:
@@ -88,18 +88,18 @@ class GroupCommit:
     def __init__(
         self, settings: GroupCommitSettings, accelerator: Accelerator | None = None
     ) -> None:
-        self._line = Line[Waiter](settings.sync_flush_timeout_ms / 1000)
+        self._queue = WaitQueue[Waiter](settings.sync_flush_timeout_ms / 1000)
         self._at_word = Lock()
-        self._waiting = self._line.waiting
-        self._later = Line[AppendedPut](self._line.timeout_seconds)
+        self._waiting = self._queue.waiting
+        self._later = WaitQueue[AppendedPut](self._queue.timeout_seconds)
         self._unsettled = self._later.waiting
         self._settle: Settle = _nobody
         self._native: Waiters | None = None
         if accelerator is not None:
-            self._native = accelerator.waiters(self._line.timeout_seconds, self._joined)
+            self._native = accelerator.waiters(self._queue.timeout_seconds, self._joined)
             self.wait = self._native.wait
         self._wakeup = Wakeup()
-        self._timeouts = TimeoutLog(self._line.timeout_seconds)
+        self._timeouts = TimeoutLog(self._queue.timeout_seconds)
         self._gathering = Gathering()
         self._rousing = Rousing(self._roused)
         self._wanted = 0
@@ -129,7 +129,7 @@ class GroupCommit:
     def submit(self, end_offset: int, wait: bool) -> Outcome:
         """Return a pending status; a put that does not wait only wakes the syncing thread."""
         if wait:
-            deadline = time.monotonic() + self._line.timeout_seconds
+            deadline = time.monotonic() + self._queue.timeout_seconds
             return Waiter(end_offset, deadline, self._serve)
         self._owed = end_offset
         self._wakeup.notify()
@@ -137,7 +137,7 @@ class GroupCommit:
 
     def submit_later(self, put: AppendedPut, settle: Settle) -> None:
         """Settle ``put`` later, together with others."""
-        put.deadline = time.monotonic() + self._line.timeout_seconds
+        put.deadline = time.monotonic() + self._queue.timeout_seconds
         self._settle = settle
         self._unsettled.append(put)
         if put.end_offset >= self._wanted:
@@ -146,10 +146,10 @@ class GroupCommit:
             self._answer_late()
 
     def _serve(self, waiter: Waiter, sleeps: bool) -> None:
-        """Wait on the shared word if no other put of this process does; otherwise join the line."""
+        """Wait on the shared word if no other put of this process does; otherwise join the queue."""
         # All threads on the shared word wake together, and compete for the interpreter lock. So
-        # only one thread per process waits there; others join the line, which wakes them one by
-        # one. A waiter with a callback has no sleeping thread, and joins the line too.
+        # only one thread per process waits there; others join the queue, which wakes them one by
+        # one. A waiter with a callback has no sleeping thread, and joins the queue too.
         here = get_ident()
         if not sleeps or self._waiting or here in (self._flusher, self._watcher):
             self._join(waiter)
@@ -166,12 +166,12 @@ class GroupCommit:
         self._waiting.append(waiter)
         if waiter.end_offset >= self._wanted:
             self._wakeup.notify()
-        # after the append to the line, because the syncing thread may have ended before it
+        # after the append to the queue, because the syncing thread may have ended before it
         if self._ended:
             self._answer_late()
 
     def _joined(self, end_offset: int) -> None:
-        """Called by a thread in the compiled line, before it sleeps."""
+        """Called by a thread in the compiled queue, before it sleeps."""
         if end_offset >= self._wanted:
             self._wakeup.notify()
         if self._ended:  # as in `_join`
@@ -301,7 +301,7 @@ class GroupCommit:
         return self._native is not None and self._native.is_waiting()
 
     def _answer(self, flushed: int) -> int:
-        covered = self._line.take_covered(flushed)
+        covered = self._queue.take_covered(flushed)
         self._rousing.begin(covered, _PUT_OK)
         threads = len(covered)
         if self._native is not None:
@@ -319,7 +319,7 @@ class GroupCommit:
         self._settle_all(self._later.take_all(), error)
         if self._native is not None:
             self._native.answer_all(partial(_fresh, error))
-        for waiter in self._line.take_all():
+        for waiter in self._queue.take_all():
             waiter.finish(_fresh(error))
 
     # --- the timeout thread ---
@@ -331,13 +331,13 @@ class GroupCommit:
 
     def _seconds_left(self) -> float:
         now = time.monotonic()
-        left = min(self._line.seconds_left(now), self._later.seconds_left(now))
+        left = min(self._queue.seconds_left(now), self._later.seconds_left(now))
         if self._native is not None and (of_threads := self._native.seconds_left()) is not None:
             left = min(left, of_threads)
         return max(0.0, left)
 
     def _end_late(self) -> None:
-        late = self._line.take_late(time.monotonic())
+        late = self._queue.take_late(time.monotonic())
         for waiter in late:
             waiter.finish(_TIMEOUT)
         self._wake_all()

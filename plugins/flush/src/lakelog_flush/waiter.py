@@ -50,7 +50,7 @@ class Waiter:
         self._lock.acquire()
 
     def finish(self, answer: PutStatus | Exception) -> None:
-        """Set the status and wake the waiting thread; called once, after removal from the line."""
+        """Set the status and wake the waiting thread; called once, after removal from the queue."""
         self._answer = answer
         self._lock.release()
         if self._calls is not None:

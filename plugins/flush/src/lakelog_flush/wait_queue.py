@@ -13,7 +13,7 @@ from lakelog_flush.waiter import Waiter
 W = TypeVar("W", Waiter, AppendedPut)
 
 
-class Line(Generic[W]):
+class WaitQueue(Generic[W]):
     """A queue of waiting puts.
 
     Any thread appends to ``waiting`` without a lock. The thread that removes a put by a ``take``
