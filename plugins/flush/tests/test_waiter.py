@@ -18,7 +18,7 @@ from lakelog_flush.gathering import MOST_SECONDS, MOST_SKIPPED, Gathering
 from lakelog_flush.groupcommit import GroupCommit
 from lakelog_flush.settings import GroupCommitSettings
 from lakelog_flush.timeouts import TimeoutLog
-from lakelog_flush.waiter import Rousing, Waiter
+from lakelog_flush.waiter import Waiter, WakeChain
 from lakelog_testing import FakeLog
 from tests.support.waiting import until
 
@@ -37,23 +37,23 @@ def asleep(pool: ThreadPoolExecutor, waiters: list[Waiter]) -> list[Future[PutSt
 
 
 @contextmanager
-def ended(rousing: Rousing) -> Iterator[Rousing]:
+def ended(chain: WakeChain) -> Iterator[WakeChain]:
     """Wake all threads at the end: the pool waits for them, and a failing test must not hang."""
     try:
-        yield rousing
+        yield chain
     finally:
-        rousing.end()
+        chain.end()
 
 
 def test_each_wakes_the_next_and_the_end_is_told() -> None:
     ends: list[int] = []
-    rousing, waiters = Rousing(lambda: ends.append(get_ident())), [make() for _ in range(8)]
-    with ThreadPoolExecutor(8) as pool, ended(rousing):
+    chain, waiters = WakeChain(lambda: ends.append(get_ident())), [make() for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool, ended(chain):
         results = asleep(pool, waiters)
-        rousing.begin(waiters, OK)
+        chain.begin(waiters, OK)
         assert [each.result(PATIENCE_SECONDS) for each in results] == [OK] * 8
-    assert rousing.is_over()
-    assert not rousing
+    assert chain.is_over()
+    assert not chain
     assert len(ends) == 1
     assert ends[0] != get_ident()  # called by the last but one, not by the starter
 
@@ -62,9 +62,9 @@ def test_answers_are_known_before_all_are_awake() -> None:
     called: list[PutStatus] = []
     sleeper, other, with_call = make(), make(), make()
     with_call.add_done_callback(lambda each: called.append(each.result()))
-    with ThreadPoolExecutor(1) as pool, ended(Rousing(int)) as rousing:
+    with ThreadPoolExecutor(1) as pool, ended(WakeChain(int)) as chain:
         (result,) = asleep(pool, [sleeper])
-        rousing.begin([sleeper, other, with_call], OK)
+        chain.begin([sleeper, other, with_call], OK)
         assert other.done()
         assert other.result(0) is OK
         assert called == [OK]
@@ -75,9 +75,9 @@ def test_one_that_gave_up_is_passed_over() -> None:
     impatient, patient = make(), make()
     with pytest.raises(TimeoutError):
         impatient.result(0.001)
-    with ThreadPoolExecutor(1) as pool, ended(Rousing(int)) as rousing:
+    with ThreadPoolExecutor(1) as pool, ended(WakeChain(int)) as chain:
         (result,) = asleep(pool, [patient])
-        rousing.begin([impatient, patient], OK)
+        chain.begin([impatient, patient], OK)
         assert result.result(PATIENCE_SECONDS) is OK
     assert impatient.result(0) is OK
 
@@ -94,13 +94,13 @@ def test_one_that_is_interrupted_wakes_the_next_all_the_same() -> None:
 
     thread = Thread(target=wait)
     thread.start()
-    with ThreadPoolExecutor(1) as pool, ended(Rousing(int)) as rousing:
+    with ThreadPoolExecutor(1) as pool, ended(WakeChain(int)) as chain:
         until(lambda: interrupted._awaited)
         (result,) = asleep(pool, [behind])
         assert thread.ident is not None
         raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
         assert raise_in(ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt)) == 1
-        rousing.begin([interrupted, behind], OK)
+        chain.begin([interrupted, behind], OK)
         assert result.result(PATIENCE_SECONDS) is OK
     thread.join(PATIENCE_SECONDS)
     assert raised
@@ -108,13 +108,13 @@ def test_one_that_is_interrupted_wakes_the_next_all_the_same() -> None:
 
 def test_whoever_likes_goes_on_where_a_thread_is_held_up() -> None:
     held_up, behind = make(), [make(), make()]
-    rousing = Rousing(int)
-    with ThreadPoolExecutor(2) as pool, ended(rousing):
+    chain = WakeChain(int)
+    with ThreadPoolExecutor(2) as pool, ended(chain):
         results = asleep(pool, behind)
         held_up._awaited = True  # as if a thread slept there that is not scheduled
-        rousing.begin([held_up, *behind], OK)
-        assert rousing
-        rousing.end()
+        chain.begin([held_up, *behind], OK)
+        assert chain
+        chain.end()
         assert [each.result(PATIENCE_SECONDS) for each in results] == [OK, OK]
 
 

@@ -32,7 +32,7 @@ from lakelog_flush.gathering import MOST_SECONDS, Gathering
 from lakelog_flush.settings import GroupCommitSettings
 from lakelog_flush.timeouts import TimeoutLog
 from lakelog_flush.wait_queue import WaitQueue
-from lakelog_flush.waiter import Rousing, Waiter
+from lakelog_flush.waiter import Waiter, WakeChain
 from lakelog_flush.wakeup import Wakeup
 
 TICK_SECONDS: Final = 0.5
@@ -93,7 +93,7 @@ class GroupCommit:
         self._waiting = self._queue.waiting
         self._later = WaitQueue[AppendedPut](self._queue.timeout_seconds)
         self._unsettled = self._later.waiting
-        self._settle: Settle = _nobody
+        self._settle: Settle = _settle_nothing
         self._native: Waiters | None = None
         if accelerator is not None:
             self._native = accelerator.waiters(self._queue.timeout_seconds, self._joined)
@@ -101,9 +101,9 @@ class GroupCommit:
         self._wakeup = Wakeup()
         self._timeouts = TimeoutLog(self._queue.timeout_seconds)
         self._gathering = Gathering()
-        self._rousing = Rousing(self._roused)
+        self._wake_chain = WakeChain(self._on_all_woken)
         self._wanted = 0
-        self._owed = 0
+        self._requested_end = 0
         self._asked = False
         self._over = Event()
         self._closing = False
@@ -131,7 +131,7 @@ class GroupCommit:
         if wait:
             deadline = time.monotonic() + self._queue.timeout_seconds
             return Waiter(end_offset, deadline, self._serve)
-        self._owed = end_offset
+        self._requested_end = end_offset
         self._wakeup.notify()
         return _PUT_OK
 
@@ -211,7 +211,7 @@ class GroupCommit:
         self._wake_all()
 
     def _wake_all(self) -> None:
-        self._rousing.end()
+        self._wake_chain.end()
         if self._native is not None:
             self._native.wake_all()
 
@@ -235,13 +235,13 @@ class GroupCommit:
         try:
             while not self._closing or self._has_work():
                 self._wakeup.sleep(TICK_SECONDS, self._has_work)
-                if self._has_puts() or log.flushed < self._owed:
+                if self._has_puts() or log.flushed < self._requested_end:
                     self._sync(log)
                 elif self._asked:
                     self._asked = False
                     log.try_sync()
                 else:
-                    self._rousing.go_on()
+                    self._wake_chain.go_on()
         except Exception as error:  # noqa: BLE001  # no put may wait forever
             self._failure = error
         self._ended = True
@@ -255,20 +255,20 @@ class GroupCommit:
         answered = self._answer(flushed)
         if self._native is not None:
             self._native.oversee()
-        if self._rousing:
-            self._rouse(took)
+        if self._wake_chain:
+            self._await_woken(took)
         if answered > 1 or self._has_puts():
             self._gather(log, wanted)
 
-    def _rouse(self, seconds: float) -> None:
+    def _await_woken(self, seconds: float) -> None:
         """Wait for the threads being woken, so that the next sync covers more than a few puts."""
         deadline = time.monotonic() + min(seconds, MOST_SECONDS)
         self._wanted = _BEHIND_ALL
-        while self._rousing and (left := deadline - time.monotonic()) > 0:
-            self._wakeup.sleep(left, self._rousing.is_over)
+        while self._wake_chain and (left := deadline - time.monotonic()) > 0:
+            self._wakeup.sleep(left, self._wake_chain.is_over)
         self._wanted = 0
 
-    def _roused(self) -> None:
+    def _on_all_woken(self) -> None:
         if self._wanted == _BEHIND_ALL:
             self._wakeup.notify()
 
@@ -292,7 +292,7 @@ class GroupCommit:
         if self._has_puts() or self._asked:
             return True
         log = self._log
-        return log is not None and log.flushed < self._owed
+        return log is not None and log.flushed < self._requested_end
 
     def _has_puts(self) -> bool:
         """Whether any put waits."""
@@ -302,7 +302,7 @@ class GroupCommit:
 
     def _answer(self, flushed: int) -> int:
         covered = self._queue.take_covered(flushed)
-        self._rousing.begin(covered, _PUT_OK)
+        self._wake_chain.begin(covered, _PUT_OK)
         threads = len(covered)
         if self._native is not None:
             threads += self._native.answer(flushed, _PUT_OK)
@@ -365,7 +365,7 @@ class GroupCommit:
             self._log.sync()
 
 
-def _nobody(*_: object) -> None:
+def _settle_nothing(*_: object) -> None:
     """Settle nothing: no put has been registered."""
 
 

@@ -45,7 +45,7 @@ class Waiter:
         self._answer: PutStatus | Exception | None = None
         self._calls: list[Callable[[Any], object]] | None = None
         self._awaited = False
-        self._others: Rousing | None = None
+        self._others: WakeChain | None = None
         self._lock = Lock()
         self._lock.acquire()
 
@@ -57,7 +57,7 @@ class Waiter:
             self._call()
 
     def settle(self, answer: PutStatus) -> bool:
-        """Like :meth:`finish`, but a thread that sleeps here is left for :meth:`rouse`.
+        """Like :meth:`finish`, but a thread that sleeps here is left for :meth:`wake`.
 
         :returns: whether a thread sleeps here
         """
@@ -67,7 +67,7 @@ class Waiter:
         self._answer = answer
         return True
 
-    def rouse(self, others: Rousing | None) -> bool:
+    def wake(self, others: WakeChain | None) -> bool:
         """Wake the thread that sleeps here; it first continues with ``others``.
 
         :returns: whether it will; an exception may just have interrupted it
@@ -101,7 +101,7 @@ class Waiter:
 
     def _sleep(self, timeout: float | None) -> None:
         # `settle` reads `_awaited` before it writes `_answer`; here the order is reversed. So
-        # either `settle` sees this thread, and `rouse` wakes it, or `finish` releases the lock.
+        # either `settle` sees this thread, and `wake` wakes it, or `finish` releases the lock.
         self._awaited = True
         try:
             if self._answer is None:  # it may have been settled before `_awaited` was set
@@ -134,7 +134,7 @@ class Waiter:
             fn(self)
 
 
-class Rousing:
+class WakeChain:
     """Wakes threads with known statuses one by one, each by the one before.
 
     Threads woken at once compete for the interpreter lock. Each then sleeps a second time, for that
@@ -170,7 +170,7 @@ class Rousing:
                 waiter = asleep.popleft()
             except IndexError:  # another thread took the last one
                 break
-            if waiter.rouse(self if asleep else None):
+            if waiter.wake(self if asleep else None):
                 break
         if not asleep:
             self._on_end()
