@@ -8,8 +8,8 @@ delays no put for longer. If puts synced in their own threads, two thread switch
 but a put in a hanging sync could not be timed out.
 
 A single waiting put of a process waits on the word in the shared page, and requests a sync only if
-no process is syncing. So one process syncs for many. Further puts of the process wait in a queue, and
-are woken one by one: threads woken together compete for the interpreter lock. With an accelerator,
+no process is syncing. So one process syncs for many. Further puts of the process wait in a queue,
+and are woken one by one: threads woken together compete for the interpreter lock. With an accelerator,
 threads wait in compiled code instead, once they share syncs (:class:`Waiters`). Asynchronous puts
 have a queue of their own, and those that a sync covers are settled in one pass.
 """
@@ -146,7 +146,7 @@ class GroupCommit:
             self._answer_late()
 
     def _serve(self, waiter: Waiter, sleeps: bool) -> None:
-        """Wait on the shared word if no other put of this process does; otherwise join the queue."""
+        """Wait on the shared word unless another put of this process does; else join the queue."""
         # All threads on the shared word wake together, and compete for the interpreter lock. So
         # only one thread per process waits there; others join the queue, which wakes them one by
         # one. A waiter with a callback has no sleeping thread, and joins the queue too.
