@@ -9,9 +9,9 @@ but a put in a hanging sync could not be timed out.
 
 A single waiting put of a process waits on the word in the shared page, and requests a sync only if
 no process is syncing. So one process syncs for many. Further puts of the process wait in a queue,
-and are woken one by one: threads woken together compete for the interpreter lock. With an accelerator,
-threads wait in compiled code instead, once they share syncs (:class:`Waiters`). Asynchronous puts
-have a queue of their own, and those that a sync covers are settled in one pass.
+and are woken one by one: threads woken together compete for the interpreter lock. With an
+accelerator, threads wait in compiled code instead, once they share syncs (:class:`Waiters`).
+Asynchronous puts have a queue of their own, and those that a sync covers are settled in one pass.
 """
 
 from __future__ import annotations
