@@ -74,7 +74,7 @@ class HaMaster:
         log.copies.publish(-1)  # the value may be from a leading process that was killed
         self._waits.leads = True
         server.start(log)
-        log.on_synced = server.ring
+        log.on_synced = server.notify
 
     def stop_leading(self) -> None:
         """Close the port; slaves then reconnect to the next process that leads."""
@@ -98,7 +98,7 @@ class HaMaster:
         """
         server = self._server
         if server is not None:
-            server.ring()
+            server.notify()
         if not wait or self.answers_at_once:
             return _PUT_OK
         return self._waits.submit(end_offset, server)

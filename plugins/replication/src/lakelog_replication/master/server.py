@@ -40,7 +40,7 @@ _POLL_SECONDS: Final = 0.005
 _REST_SECONDS: Final = 1.0
 """A process that has not appended for this long counts as idle."""
 _LONE_SECONDS: Final = 0.0005
-"""Time within which a thread of this process calls ``ring`` after it appended or synced."""
+"""Time within which a thread of this process calls ``notify`` after it appended or synced."""
 _NEVER: Final = 1 << 62
 _MOST_REFUSED: Final = 100
 
@@ -81,17 +81,17 @@ class HaServer:
         self._links: dict[SlaveLink, int] = {}  # with the time of the connect, ms since 1970
         self._reachable = -1
         self._refused: dict[str, str] = {}
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._rung = select.poll()
-        self._rung.register(self._bell, select.POLLIN)
+        self._wakeup_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wakeup_poll = select.poll()
+        self._wakeup_poll.register(self._wakeup_fd, select.POLLIN)
         self.lending = Lending(self, self._wake)
         self._waking = Lock()
         self._idle_end = -1
         self._idle = Event()
         self._over = Event()
-        self._rings = 0
+        self._notified_count = 0
         self._watched_until = 0.0
-        self._rung_end = self._foreign_end = -1
+        self._notified_end = self._foreign_end = -1
         self._closing = False
         self._has_changed = True
         self._shown_end = -1
@@ -120,7 +120,7 @@ class HaServer:
         """Start the threads; bind the port if it is not bound yet, and retry if that fails."""
         self._log = log
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._bell, selectors.EVENT_READ, self._hear_bell)
+        self._selector.register(self._wakeup_fd, selectors.EVENT_READ, self._drain_wakeup)
         if self._listener is None:
             self._bind_again()
         else:
@@ -129,15 +129,15 @@ class HaServer:
         for name, run in (("lakelog-ha", self._run), ("lakelog-ha-watch", watch)):
             self._threads.append(started(Thread(target=run, name=name, daemon=True)))
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake the thread of the connections if it sleeps and has bytes to send; cheap otherwise.
 
         Threads of this process call it after they appended to the log or synced it.
         """
-        self._rings += 1
+        self._notified_count += 1
         if self._log is not None:
-            self._rung_end = self._end(self._log)
-            if self._rung_end == self._foreign_end:  # this process appended, not another one
+            self._notified_end = self._end(self._log)
+            if self._notified_end == self._foreign_end:  # this process appended, not another one
                 self._watched_until = 0.0
         self._wake_for_more()
 
@@ -150,8 +150,8 @@ class HaServer:
 
     def _wake(self) -> None:
         with self._waking, suppress(BlockingIOError):
-            if self._bell >= 0:
-                os.eventfd_write(self._bell, 1)
+            if self._wakeup_fd >= 0:
+                os.eventfd_write(self._wakeup_fd, 1)
 
     def _end(self, log: ReplicatedLog) -> int:
         return log.flushed if self._settings.send == "flushed" else log.committed
@@ -164,7 +164,7 @@ class HaServer:
             return
         end, deadline = self._end(self._log), time.monotonic() + timeout_s
         while time.monotonic() < deadline and not all(each.has_all(end) for each in [*self._links]):
-            self.ring()
+            self.notify()
             time.sleep(0.002)
 
     def close(self) -> None:
@@ -197,8 +197,8 @@ class HaServer:
             self._selector.close()
         self.lending.drop()
         with self._waking:  # a thread that syncs may call at any time
-            os.close(self._bell)
-            self._bell = -1
+            os.close(self._wakeup_fd)
+            self._wakeup_fd = -1
 
     # --- the thread of the connections ---
 
@@ -221,8 +221,8 @@ class HaServer:
 
     def _look_after(self) -> None:
         """Sleep; then serve the connections if no put does, or take them back."""
-        is_rung = self._rung.poll(LENT_SECONDS * 1000)
-        if is_rung or self._closing or not self._is_idle():
+        is_notified = self._wakeup_poll.poll(LENT_SECONDS * 1000)
+        if is_notified or self._closing or not self._is_idle():
             self.lending.take_back()
         else:
             self.lending.look_after(lambda: self._turn(0.0))
@@ -244,7 +244,7 @@ class HaServer:
     def take_reports(self, descriptors: Set[int]) -> None:
         """Read the reports that the sockets with these descriptors received."""
         for link in [each for each in self._links if each.fileno() in descriptors]:
-            self._hear(link, selectors.EVENT_READ)
+            self._handle_events(link, selectors.EVENT_READ)
         self._account()
 
     def _turn(self, longest_s: float) -> None:
@@ -254,7 +254,7 @@ class HaServer:
         with self.lending.duty:
             for key, mask in ready:
                 if isinstance(key.data, SlaveLink):
-                    self._hear(key.data, mask)
+                    self._handle_events(key.data, mask)
                 else:
                     key.data()
             self._account()
@@ -266,7 +266,7 @@ class HaServer:
         end = self._end(log)
         for link in [*self._links]:
             more |= self._guarded(link, partial(link.turn, end, now))
-            self._want(link)
+            self._register_events(link)
         self._account()
         if more or self._end(log) > end:
             return 0.0
@@ -278,7 +278,7 @@ class HaServer:
                 return 0.0
         return min((each.due(now) for each in [*self._links]), default=_TURN_SECONDS)
 
-    def _hear(self, link: SlaveLink, mask: int) -> None:
+    def _handle_events(self, link: SlaveLink, mask: int) -> None:
         assert self._log is not None  # start was called
         before = link.acked
         if mask & selectors.EVENT_WRITE:
@@ -296,11 +296,11 @@ class HaServer:
         except (LakelogError, OSError) as error:
             if raised_by_handler(error):  # in the thread of a put
                 raise
-            self._tell_end(link, error)
+            self._log_end(link, error)
         self._end_link(link)
         return False
 
-    def _tell_end(self, link: SlaveLink, error: LakelogError | OSError) -> None:
+    def _log_end(self, link: SlaveLink, error: LakelogError | OSError) -> None:
         if isinstance(error, LinkEnded):
             _LOG.info("%s: slave %s: %s", self._path, link.address, error)
         elif isinstance(error, LakelogError):
@@ -318,7 +318,7 @@ class HaServer:
         link.close()
         self._has_changed = True
 
-    def _want(self, link: SlaveLink) -> None:
+    def _register_events(self, link: SlaveLink) -> None:
         """Register the events for which the connection waits."""
         if link in self._links:
             wanted = selectors.EVENT_READ | selectors.EVENT_WRITE * link.is_blocked
@@ -352,9 +352,9 @@ class HaServer:
         assert self._listener is not None  # bind has made it
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
-    def _hear_bell(self) -> None:
+    def _drain_wakeup(self) -> None:
         with suppress(BlockingIOError):
-            os.eventfd_read(self._bell)
+            os.eventfd_read(self._wakeup_fd)
 
     def _accept(self) -> None:
         assert self._listener is not None  # it is registered
@@ -368,12 +368,12 @@ class HaServer:
         elif len(self._links) >= _MOST_LINKS:
             why = f"there are {_MOST_LINKS} connections, and no more are served"
         else:
-            self._welcome(sock, address)
+            self._add_slave(sock, address)
             return
         sock.close()
         self._refuse(address, why)
 
-    def _welcome(self, sock: socket.socket, address: str) -> None:
+    def _add_slave(self, sock: socket.socket, address: str) -> None:
         assert self._log is not None  # start was called
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -416,26 +416,26 @@ class HaServer:
 
     def _watch(self, log: ReplicatedLog) -> None:
         looked = self._look(log, -_TURN_SECONDS)
-        rings, rung = self._rings, -_REST_SECONDS
+        count, notified_s = self._notified_count, -_REST_SECONDS
         while not self._closing:
             now = time.monotonic()
-            if rings != self._rings:
-                rings, rung = self._rings, now
+            if count != self._notified_count:
+                count, notified_s = self._notified_count, now
             # A wake-up of this thread for each put costs as much as the put. So the thread polls
             # while only this process appends, and blocks until the log moves otherwise.
-            if now < self._watched_until or now - rung >= _REST_SECONDS:
+            if now < self._watched_until or now - notified_s >= _REST_SECONDS:
                 self._await_move(log)
             else:
                 self._poll(log)
             looked = self._look(log, looked)
 
     def _poll(self, log: ReplicatedLog) -> None:
-        """Sleep for an interval; detect appends of another process, which do not :meth:`ring`."""
+        """Sleep for an interval; detect appends of another process, which do not :meth:`notify`."""
         self._over.wait(_POLL_SECONDS if self._links else _WATCH_SECONDS)
-        rings, end = self._rings, self._idle_end
+        count, end = self._notified_count, self._idle_end
         if 0 <= end < self._end(log):
             time.sleep(_LONE_SECONDS)
-            if (rings, end) == (self._rings, self._idle_end):
+            if (count, end) == (self._notified_count, self._idle_end):
                 self._keep_watch(log)
                 self._wake_for_more()
                 if self.lending.is_lent:
@@ -444,12 +444,12 @@ class HaServer:
     def _keep_watch(self, log: ReplicatedLog) -> None:
         """Block on the log from now on: another process seems to append."""
         end = self._end(log)
-        if end != self._rung_end:
+        if end != self._notified_end:
             self._foreign_end, self._watched_until = end, time.monotonic() + _REST_SECONDS
 
     def _await_move(self, log: ReplicatedLog) -> None:
         """Wait until the log moves while the thread of the connections sleeps; wake that thread."""
-        rings, end = self._rings, self._idle_end
+        count, end = self._notified_count, self._idle_end
         if end < 0:
             self._idle.wait(_WATCH_SECONDS)
             self._idle.clear()
@@ -457,10 +457,10 @@ class HaServer:
         durable, committed = (end, _NEVER) if self._settings.send == "flushed" else (_NEVER, end)
         if log.wait_moved(durable, committed, _WATCH_SECONDS):
             self._wake_for_more()
-            # This process may have moved the log; its call of `ring` comes a little later.
+            # This process may have moved the log; its call of `notify` comes a little later.
             if time.monotonic() >= self._watched_until - _REST_SECONDS / 2:
                 time.sleep(_LONE_SECONDS)
-                if rings == self._rings:
+                if count == self._notified_count:
                     self._keep_watch(log)
 
     def _look(self, log: ReplicatedLog, looked: float) -> float:

@@ -54,7 +54,7 @@ class CopyWaits:
         self._waiting: list[_Waiting] = []  # a heap
         self._last = 0  # the number of the last put
         self._lock = Lock()
-        self._bell = Event()
+        self._wakeup = Event()
         self._rests = False
         self._closing = False
         self._log: ReplicatedLog | None = None
@@ -105,7 +105,7 @@ class CopyWaits:
             heapq.heappush(self._waiting, _Waiting(end_offset, self._last, deadline, future))
             is_first = len(self._waiting) == 1
         if self._rests or self._syncs or (is_first and not self.leads):
-            self._bell.set()
+            self._wakeup.set()
         if self._log is not None and self._log.copies.end >= end_offset:
             self.answer()  # the report came before the put was in the heap
         return future
@@ -155,7 +155,7 @@ class CopyWaits:
         while self._waiting and time.monotonic() < deadline:
             time.sleep(0.001)
         self._closing = True
-        self._bell.set()
+        self._wakeup.set()
         if self._thread is not None:
             self._thread.join()
         for each in self._taken(lambda _: True):
@@ -178,8 +178,8 @@ class CopyWaits:
             if first is not None:
                 left = min(first.deadline - time.monotonic(), left)
             if self.leads or first is None:
-                self._bell.wait(max(left, 0))
-                self._bell.clear()
+                self._wakeup.wait(max(left, 0))
+                self._wakeup.clear()
             else:
                 log.copies.wait(first.end_offset, left)
             self.answer()
@@ -189,9 +189,9 @@ class CopyWaits:
         """Sleep until a put waits."""
         self._rests = True
         if self._first() is None and not self._closing:
-            self._bell.wait()
+            self._wakeup.wait()
         self._rests = False
-        self._bell.clear()
+        self._wakeup.clear()
 
     def _first(self) -> _Waiting | None:
         with self._lock:
