@@ -68,13 +68,13 @@ class SlaveLink:
         self.is_blocked = False
         self._sock = sock
         self._tls = sock if isinstance(sock, ssl.SSLSocket) else None
-        self._is_shaken = self._tls is None
+        self._is_handshake_done = self._tls is None
         self._log = log
         self._batch_bytes = settings.batch_bytes
         self._heartbeat_s = settings.heartbeat_interval_ms / 1000
         self._silence_s = settings.silence_timeout_ms / 1000
         self._came = [b""]  # received bytes that were not read as reports yet
-        self._heard = self._spoke = now
+        self._received_s = self._sent_s = now
         # The current frame: the unsent part of the header and the unsent length of the body, as of
         # the time when the list was empty; the list has the bytes that each system call sent since.
         self._frame: tuple[bytes, int, list[int]] = (b"", 0, [])
@@ -106,7 +106,7 @@ class SlaveLink:
         Raises :class:`LinkEnded`, :class:`SlaveRefused` and ``OSError``.
         """
         try:
-            if not self._shake():
+            if not self._handshake():
                 return
             self._take(end, now)
             while self._tls is not None and self._tls.pending():
@@ -114,9 +114,9 @@ class SlaveLink:
         except _WOULD_BLOCK:
             return
 
-    def _shake(self) -> bool:
+    def _handshake(self) -> bool:
         """Continue the TLS handshake; return whether it is complete."""
-        if self._tls is not None and not self._is_shaken:
+        if self._tls is not None and not self._is_handshake_done:
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantWriteError:
@@ -124,7 +124,7 @@ class SlaveLink:
                 return False
             except ssl.SSLWantReadError:
                 return False
-            self._is_shaken = True
+            self._is_handshake_done = True
         return True
 
     def _take(self, end: int, now: float) -> None:
@@ -135,7 +135,7 @@ class SlaveLink:
             raise LinkEnded("it closed the connection")
         offsets, rest = whole_reports(b"".join(came))
         for offset in offsets:
-            self._heard = now
+            self._received_s = now
             if offset < 0:
                 continue  # RocketMQ ignores such a report, too
             if self.requested < 0:
@@ -175,7 +175,7 @@ class SlaveLink:
         Raises :class:`LinkEnded` if the slave was silent for too long, :class:`SlaveRefused` if the
         next bytes were deleted, and ``OSError``.
         """
-        if now - self._heard > self._silence_s:
+        if now - self._received_s > self._silence_s:
             raise LinkEnded(f"no report came for {self._silence_s:g} s")
         if self.is_blocked or self.requested < 0:
             return False
@@ -187,21 +187,21 @@ class SlaveLink:
 
     def due(self, now: float) -> float:
         """Seconds until :meth:`turn` must be called for a heartbeat or the silence timeout."""
-        beat = self._spoke + self._heartbeat_s if self.requested >= 0 else now + self._silence_s
-        return max(0.0, min(self._heard + self._silence_s, beat) - now)
+        beat = self._sent_s + self._heartbeat_s if self.requested >= 0 else now + self._silence_s
+        return max(0.0, min(self._received_s + self._silence_s, beat) - now)
 
     def writable(self) -> None:
         """Note that the socket takes bytes again."""
         self.is_blocked = False
-        self._shake()
+        self._handshake()
 
     def _send(self, end: int, now: float) -> bool:
         most = self.position + _BURST_BYTES
         while True:
             while (unsent := self._unsent()) != (b"", 0):
                 self._send_part(*unsent)
-                self._spoke = now
-            is_due = now - self._spoke >= self._heartbeat_s
+                self._sent_s = now
+            is_due = now - self._sent_s >= self._heartbeat_s
             if self.position >= most:
                 return self.position < end
             if self.position < end:

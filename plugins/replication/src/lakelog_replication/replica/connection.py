@@ -71,7 +71,7 @@ class MasterConnection:
     A master uses the last report of its first read as the first report. So the same offset is
     repeated until a frame was received.
 
-    :ivar heard_s: time of the last received bytes, in seconds of ``time.monotonic``
+    :ivar received_s: time of the last received bytes, in seconds of ``time.monotonic``
     :ivar has_answered: whether a frame was received
     """
 
@@ -91,7 +91,7 @@ class MasterConnection:
         self._stream = FrameStream()
         self.has_answered = False
         self._reported = asked
-        self.heard_s = time.monotonic()
+        self.received_s = time.monotonic()
         self._send(asked)
 
     def receive(self, timeout_s: float) -> list[HaFrame]:
@@ -102,12 +102,12 @@ class MasterConnection:
         """
         count = self._read(timeout_s)
         if count is None:
-            if time.monotonic() - self.heard_s > self._silence_s:
+            if time.monotonic() - self.received_s > self._silence_s:
                 raise ConnectionError(f"nothing came for {self._silence_s:g} s")
             return []
         if not count:
             raise ConnectionError("the master closed the connection")
-        self.heard_s = time.monotonic()
+        self.received_s = time.monotonic()
         frames = self._stream.received(count)
         self.has_answered = self.has_answered or bool(frames)
         return frames
@@ -129,7 +129,7 @@ class MasterConnection:
         Raises ``OSError``.
         """
         offset = max(offset, self._reported) if self.has_answered else self._asked
-        if offset > self._reported or time.monotonic() - self._spoke_s >= self._heartbeat_s:
+        if offset > self._reported or time.monotonic() - self._report_sent_s >= self._heartbeat_s:
             self._send(offset)
 
     def _send(self, offset: int) -> None:
@@ -142,7 +142,7 @@ class MasterConnection:
                     raise ConnectionError(
                         f"no report was taken for {self._silence_s:g} s"
                     ) from None
-        self._reported, self._spoke_s = offset, time.monotonic()
+        self._reported, self._report_sent_s = offset, time.monotonic()
 
     def close(self) -> None:
         """Close the connection; this also ends a call of :meth:`receive` in another thread."""

@@ -149,10 +149,10 @@ class HaReceiver:
             with ExitStack() as closing:
                 self._receive(log, closing)
         except ReplicaStopped as error:
-            self._progress.says = f"has stopped: {error}"
+            self._progress.message = f"has stopped: {error}"
             _LOG.critical("%s", error)
         except StoreFailed as error:
-            self._progress.says = f"has stopped: {error}"
+            self._progress.message = f"has stopped: {error}"
             _LOG.critical("%s: nothing more is received", error)
         except Exception as error:  # noqa: BLE001  # without this thread nothing would say it
             _LOG.critical("%s: the replica stops", self.source, exc_info=error)
@@ -179,22 +179,22 @@ class HaReceiver:
         try:
             try:
                 following = Following(
-                    self._settings, self._dialer, log, voucher, self._over, self._tell
+                    self._settings, self._dialer, log, voucher, self._over, self._log_change
                 )
                 following.run(self._progress)
             except Differs as error:
-                self._tell(f"compares its log with that of {self.source}: {error}")
+                self._log_change(f"compares its log with that of {self.source}: {error}")
                 self._compare(log)
         except (OSError, WireError, PutRefused) as error:
             self._progress.is_connected = False
             if not self._over.is_set():
-                self._tell(f"receives nothing from {self.source}: {error}")
+                self._log_change(f"receives nothing from {self.source}: {error}")
 
     def _compare(self, log: Receivable) -> None:
         search = DivergenceSearch.begin(log, self._prober())
         offset = search.first_difference()
         if offset is None:
-            self._tell(f"has the same log as {self.source}")
+            self._log_change(f"has the same log as {self.source}")
         elif search.is_cleaned:
             raise log.stop(
                 f"the log of {self.source} has its last segment at {search.last_segment}, and has "
@@ -203,10 +203,10 @@ class HaReceiver:
         else:
             raise log.differs(offset)
 
-    def _tell(self, what: str) -> None:
+    def _log_change(self, what: str) -> None:
         """Log a change of the state once."""
-        if what != self._progress.says:
-            self._progress.says = what
+        if what != self._progress.message:
+            self._progress.message = what
             _LOG.info("the replica %s", what)
 
 
@@ -220,14 +220,14 @@ class Following:
         log: Receivable,
         voucher: Voucher,
         over: Event,
-        tell: Callable[[str], None],
+        log_change: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._dialer = dialer
         self._log = log
         self._voucher = voucher
         self._over = over
-        self._tell = tell
+        self._log_change = log_change
         self._rest = b""  # the start of a record, behind the end of the log
         self._at = 0  # where the next frame must start
         self._vouched_s = 0.0
@@ -242,17 +242,17 @@ class Following:
         log, settings = self._log, self._settings
         asked = self._at = self._start()
         with self._dialer.dial(asked) as connection:
-            self._voucher.connected(log.appended, connection.heard_s)
+            self._voucher.connected(log.appended, connection.received_s)
             progress.is_connected = True
             while not self._over.is_set():
                 frames = self._received(connection)
                 if frames:
-                    progress.heard(frames)
+                    progress.note_frames(frames)
                     self._take(frames)
-                    self._tell(f"receives from {settings.master}")
+                    self._log_change(f"receives from {settings.master}")
                 connection.report(asked if settings.learner else self._mark(asked))
                 if self._at >= log.appended:
-                    self._vouch(connection.heard_s, is_quiet=not frames)
+                    self._vouch(connection.received_s, is_quiet=not frames)
 
     def _received(self, connection: MasterConnection) -> list[HaFrame]:
         try:
@@ -309,13 +309,13 @@ class Following:
             at += len(mine)
             body = body[len(mine) :]
 
-    def _vouch(self, heard_s: float, *, is_quiet: bool) -> None:
+    def _vouch(self, received_s: float, *, is_quiet: bool) -> None:
         """Sync the bytes that the master cannot lose, and store the durable end, at an interval.
 
         If the bytes are already synced, this is also done as soon as the master pauses.
         """
         log, now = self._log, time.monotonic()
-        end = self._voucher.offset(log.appended, heard_s)
+        end = self._voucher.offset(log.appended, received_s)
         is_due = now - self._vouched_s >= self._settings.sync_interval_ms / 1000
         if end > log.flushed and (is_due or (is_quiet and self._counts_synced)):
             log.vouch(end)

@@ -35,20 +35,20 @@ class MasterProgress:
 
     :ivar is_connected: whether there is a connection
     :ivar end: end offset of the master's log, if the last frame was a heartbeat; otherwise -1
-    :ivar heard_ms: time of the last frames, in ms since 1970; 0 before the first
-    :ivar says: a text that describes the state of the replica
+    :ivar received_ms: time of the last frames, in ms since 1970; 0 before the first
+    :ivar message: a text that describes the state of the replica
     """
 
     is_connected: bool = False
     end: int = -1
-    heard_ms: int = 0
-    says: str = ""
+    received_ms: int = 0
+    message: str = ""
 
-    def heard(self, frames: Sequence[HaFrame]) -> None:
+    def note_frames(self, frames: Sequence[HaFrame]) -> None:
         """Note frames that were received together; ``frames`` is not empty."""
         last = frames[-1]
         self.end = -1 if len(last.body) else last.offset
-        self.heard_ms = time.time_ns() // 1_000_000
+        self.received_ms = time.time_ns() // 1_000_000
 
 
 class ReplicaReporter:
@@ -90,10 +90,10 @@ class ReplicaReporter:
             pid=os.getpid(),
             source=self._source,
             time_ms=0,
-            heard_ms=progress.heard_ms,
+            heard_ms=progress.received_ms,
             is_connected=progress.is_connected,
             master_end=end,
-            says=progress.says,
+            says=progress.message,
         )
         if status == self._former:
             return

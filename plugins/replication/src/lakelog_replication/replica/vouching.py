@@ -32,11 +32,11 @@ class Voucher(Protocol):
         :param now_s: seconds of ``time.monotonic``
         """
 
-    def offset(self, end: int, heard_s: float) -> int:
+    def offset(self, end: int, received_s: float) -> int:
         """The end offset of the bytes that the master cannot lose; called often.
 
         :param end: end offset of the bytes of the replica that are equal to the master's
-        :param heard_s: time of the last received bytes, in seconds of ``time.monotonic``
+        :param received_s: time of the last received bytes, in seconds of ``time.monotonic``
         """
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class ReceivedVoucher:
     def connected(self, end: int, now_s: float) -> None:
         """Do nothing."""
 
-    def offset(self, end: int, heard_s: float) -> int:  # noqa: ARG002  # the Protocol's
+    def offset(self, end: int, received_s: float) -> int:  # noqa: ARG002  # the Protocol's
         """Return ``end``."""
         return end
 
@@ -75,14 +75,14 @@ class AgeVoucher:
         if end > self._end:
             self._came.append((now_s, end))
 
-    def offset(self, end: int, heard_s: float) -> int:
+    def offset(self, end: int, received_s: float) -> int:
         """The end of the bytes that arrived early enough."""
         came = self._came
         if end > (came[-1][1] if came else self._end):
-            if len(came) > 1 and heard_s - came[-2][0] < _MERGED_S:
+            if len(came) > 1 and received_s - came[-2][0] < _MERGED_S:
                 came.pop()
-            came.append((heard_s, end))
-        while came and heard_s - came[0][0] >= self._age_s:
+            came.append((received_s, end))
+        while came and received_s - came[0][0] >= self._age_s:
             self._end = came.popleft()[1]
         return self._end
 
@@ -109,7 +109,7 @@ class FlushedVoucher:
         """Forget the responses of the former process."""
         self._boot_ms, self._flushed = None, 0
 
-    def offset(self, end: int, heard_s: float) -> int:  # noqa: ARG002  # the Protocol's
+    def offset(self, end: int, received_s: float) -> int:  # noqa: ARG002  # the Protocol's
         """The synced end of the last response."""
         return min(end, self._flushed)
 
