@@ -73,16 +73,16 @@ def test_two_services_of_one_name_are_refused() -> None:
 
 def test_what_a_service_says_is_heard() -> None:
     with closing(NotifyReceiver()) as ear:
-        assert Notifier(ear.address).tell("READY=1", "STATUS=a b")
-        assert Notifier(ear.address).tell("WATCHDOG=1")
+        assert Notifier(ear.address).send("READY=1", "STATUS=a b")
+        assert Notifier(ear.address).send("WATCHDOG=1")
         assert list(ear.lines()) == ["READY=1", "STATUS=a b", "WATCHDOG=1"]
         assert list(ear.lines()) == []
 
 
 def test_nobody_need_listen() -> None:
-    assert not Notifier().tell("READY=1")
-    assert not Notifier("@lakelog-nobody-is-here").tell("READY=1")
-    assert not Notifier("/no/such/socket").tell("READY=1")
+    assert not Notifier().send("READY=1")
+    assert not Notifier("@lakelog-nobody-is-here").send("READY=1")
+    assert not Notifier("/no/such/socket").send("READY=1")
 
 
 def test_a_manager_that_does_not_read_holds_nobody_up(
@@ -91,8 +91,8 @@ def test_a_manager_that_does_not_read_holds_nobody_up(
     monkeypatch.chdir(tmp_path)  # an address of a socket has 107 bytes at most
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind("./s")
-        teller, begun = Notifier("./s"), time.monotonic()
-        taken = sum(teller.tell("STATUS=" + "x" * 2000) for _ in range(2000))
+        notifier, begun = Notifier("./s"), time.monotonic()
+        taken = sum(notifier.send("STATUS=" + "x" * 2000) for _ in range(2000))
         assert 0 < taken < 2000
         assert time.monotonic() - begun < SECONDS
 

@@ -129,11 +129,11 @@ def test_one_that_falls_silent_is_started_again(
     running: Make, events: Callable[[], list[dict[str, Any]]]
 ) -> None:
     services = running(one=SILENT)
-    services.until(lambda: services["one"].record.said == "is well")
+    services.until(lambda: services["one"].record.message == "is well")
     assert services["one"].health == "ok"
     services.until(lambda: services["one"].record.restarts == 1)
     assert services["one"].record.hangs == 1
-    assert services["one"].record.said is None
+    assert services["one"].record.message is None
     (hang,) = (each for each in events() if each.get("event") == "hangs")
     assert "has sent no WATCHDOG=1 for 0." in hang["message"]
 

@@ -150,11 +150,11 @@ def _stopped_once() -> Event:
     """An event that the first SIGTERM or SIGINT sets; the second one ends the process."""
     stop, numbers = Event(), (signal.SIGTERM, signal.SIGINT)
 
-    def told(_number: int, _frame: FrameType | None) -> Any:
+    def on_signal(_number: int, _frame: FrameType | None) -> Any:
         for each in numbers:
             signal.signal(each, signal.SIG_DFL)
         soon(stop.set)
 
     for each in numbers:
-        signal.signal(each, told)
+        signal.signal(each, on_signal)
     return stop

@@ -48,7 +48,7 @@ class BrokerFollower:
         from lakelog_daemon.notify import STATUS, Notifier
 
         self.broker.start()
-        Notifier.of(os.environ).tell(f"{STATUS}name server and broker at {self.broker.namesrv}")
+        Notifier.of(os.environ).send(f"{STATUS}name server and broker at {self.broker.namesrv}")
 
     def is_well(self) -> bool:
         """Whether the broker serves requests; raises as :meth:`EmbeddedBroker.is_well`."""

@@ -107,7 +107,7 @@ class Daemon:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._signals = 0
-        self._told = ""
+        self._notified_status = ""
         self._has_room = True
 
     def run(self) -> Ending:
@@ -145,7 +145,7 @@ class Daemon:
         every(self._loop, settings.status_interval_ms / 1000, lambda: self._tick(reporter))
         if self._manager.watchdog_seconds is not None:
             every(self._loop, self._manager.watchdog_seconds / 2, lambda: self._live(reporter))
-        self._manager.tell(READY)
+        self._manager.send(READY)
 
     def _tick(self, reporter: StatusReporter) -> None:
         if self._state == STOPPED:  # asyncio may make a last call after the store was closed
@@ -158,10 +158,10 @@ class Daemon:
     def _report(self, reporter: StatusReporter) -> None:
         status = reporter.status(self._state)
         self._on_disk(lambda: write_status(self._files, self._plan.path, status))
-        said = "; ".join((f"{status['state']}, {status['health']}", *status["problems"]))
-        if said != self._told:
-            self._told = said
-            self._manager.tell(STATUS + said)
+        status_text = "; ".join((f"{status['state']}, {status['health']}", *status["problems"]))
+        if status_text != self._notified_status:
+            self._notified_status = status_text
+            self._manager.send(STATUS + status_text)
 
     def _live(self, reporter: StatusReporter) -> None:
         """Notify the service manager's watchdog, unless the store's threads are stuck."""
@@ -169,7 +169,7 @@ class Daemon:
             return
         age_ms = time.time_ns() // 1_000_000 - heartbeat_ms(reporter.page)
         if age_ms < STALE_MS and not reporter.has_failed:
-            self._manager.tell(WATCHDOG)
+            self._manager.send(WATCHDOG)
 
     def _signalled(self, number: signal.Signals) -> None:
         if number is signal.SIGHUP:
@@ -211,7 +211,7 @@ class Daemon:
         begun, seconds = time.monotonic(), self._plan.settings.stop_timeout_ms / 1000
         with Deadline(seconds, self._late_code, self._writer):
             self._state = NOW_STOPPING
-            self._manager.tell(STOPPING)
+            self._manager.send(STOPPING)
             with suppress(Exception):  # a failed status report must not prevent the stop
                 self._report(reporter)
             await self._supervisor.stop(seconds * FOR_SERVICES, self._hurry)

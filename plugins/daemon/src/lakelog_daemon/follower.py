@@ -39,8 +39,8 @@ UNUSABLE: Final = 2
 def main(arguments: Sequence[str]) -> int:
     """Run a follower; returns the exit code."""
     log = start_log(LogTarget(None), "INFO", as_json=False)
-    path, name, told = arguments
-    given = json.loads(told)
+    path, name, given_json = arguments
+    given = json.loads(given_json)
     try:
         opening = prepare(
             Path(path),
@@ -78,15 +78,15 @@ def follow(follower: Follower, manager: Notifier, stop: Event) -> None:
     if isinstance(follower, FollowerProgram):
         _become(follower.command())
     follower.start()
-    manager.tell(READY, WATCHDOG)  # from now on serve expects notifications
+    manager.send(READY, WATCHDOG)  # from now on serve expects notifications
     seconds = manager.watchdog_seconds
     try:
         # A signal just before a wait begins does not interrupt it, so no wait is without end.
         while not stop.wait(LONGEST_WAIT_S if seconds is None else seconds / BEATS):
             if not isinstance(follower, WatchedFollower) or follower.is_well():
-                manager.tell(*([] if seconds is None else [WATCHDOG]))
+                manager.send(*([] if seconds is None else [WATCHDOG]))
     finally:
-        manager.tell(STOPPING)
+        manager.send(STOPPING)
         follower.stop()
 
 
@@ -98,11 +98,11 @@ def _become(command: Sequence[str]) -> None:
 def _stopped_by_signals() -> Event:
     stop = Event()
 
-    def told(_number: int, _frame: FrameType | None) -> Any:
+    def on_signal(_number: int, _frame: FrameType | None) -> Any:
         soon(stop.set)
 
     for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, told)
+        signal.signal(each, on_signal)
     return stop
 
 

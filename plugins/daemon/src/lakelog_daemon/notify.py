@@ -51,7 +51,7 @@ class Notifier:
             return cls(address)
         return cls(address, int(period) / 1e6)
 
-    def tell(self, *lines: str) -> bool:
+    def send(self, *lines: str) -> bool:
         """Send ``lines``; returns whether they were sent. Never blocks or raises."""
         if self.address is None:
             return False

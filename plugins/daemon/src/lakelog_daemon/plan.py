@@ -78,8 +78,10 @@ def follower(name: str, path: Path, given: Mapping[str, Any]) -> Spec:
 
     :param given: arguments with which the store was opened; the program opens it with the same
     """
-    told = json.dumps(dict(given), default=os.fspath)
-    return Spec(name, "follower", (sys.executable, "-m", FOLLOWER_PROGRAM, str(path), name, told))
+    given_json = json.dumps(dict(given), default=os.fspath)
+    return Spec(
+        name, "follower", (sys.executable, "-m", FOLLOWER_PROGRAM, str(path), name, given_json)
+    )
 
 
 def landing(to: str | None, table: str | None) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class Record:
     :ivar hangs: number of times that it was killed because it hung
     :ivar last_exit: its last end, in words
     :ivar is_ready: whether it sent ``READY=1`` since its start
-    :ivar said: its last ``STATUS=``
+    :ivar message: its last ``STATUS=``
     :ivar settled: time from which it is reported as ``ok``
     """
 
@@ -92,7 +92,7 @@ class Record:
     hangs: int = 0
     last_exit: str | None = None
     is_ready: bool = False
-    said: str | None = None
+    message: str | None = None
     started_ms: int | None = None
     started: float = 0.0
     settled: float = 0.0
@@ -134,7 +134,7 @@ class Service:
 
     def start(self) -> None:
         """Start its program; after a failure, retry later."""
-        events = ChildEvents(self._printed, self._said, self._ended)
+        events = ChildEvents(self._printed, self._handle_notification, self._ended)
         try:
             child = Child(self.spec, self._store, self._hang_seconds, self._loop, events)
         except OSError as error:
@@ -143,7 +143,7 @@ class Service:
         self._child, self.state = child, ServiceState.RUNNING
         record = self.record
         record.started, record.started_ms = time.monotonic(), time.time_ns() // 1_000_000
-        record.is_ready, record.said, record.watchdog_time, record.stopped_since = (
+        record.is_ready, record.message, record.watchdog_time, record.stopped_since = (
             False,
             None,
             None,
@@ -205,7 +205,7 @@ class Service:
             "restarts": record.restarts,
             "hangs": record.hangs,
             "started_ms": record.started_ms,
-            "says": record.said,
+            "says": record.message,
             "last_exit": record.last_exit,
         }
 
@@ -233,14 +233,14 @@ class Service:
         level, text = read_line(line)
         _LOG.log(level, "%s", text, extra=fields("output", service=self.spec.name, pid=self.pid))
 
-    def _said(self, line: str) -> None:
+    def _handle_notification(self, line: str) -> None:
         record = self.record
         if line == WATCHDOG:
             record.watchdog_time = time.monotonic()
         elif line == READY:
             record.is_ready = True
         elif line.startswith(STATUS):
-            record.said = line.removeprefix(STATUS)[:_LONGEST_STATUS]
+            record.message = line.removeprefix(STATUS)[:_LONGEST_STATUS]
 
     def _ended(self, status: int) -> None:
         self._child = None

@@ -109,10 +109,10 @@ class Watcher:
             raise NoOwner("nobody has this store open; nothing is at work", path=self.path)
         page, served = self._reader.page(), self._served()
         if served is not None:
-            told = {"served_by": "serve", **served}
+            view = {"served_by": "serve", **served}
         else:
-            told = {"served_by": None, **self._plain(page)}
-        seen = with_owner_state(told, page if is_served(self.files, self.path) else None)
+            view = {"served_by": None, **self._plain(page)}
+        seen = with_owner_state(view, page if is_served(self.files, self.path) else None)
         return {**seen, **self._positions(page), **self._members(page)}
 
     def _members(self, page: PageView | None) -> dict[str, Any]:
@@ -143,18 +143,18 @@ class Watcher:
 
     def _served(self) -> dict[str, Any] | None:
         """The status of a running ``serve`` that owns the store, if any."""
-        said = self._fresh()
-        is_owner = said is not None and said["pid"] == owner_pid(self.files, self.path)
-        return said if is_owner else None
+        status = self._fresh()
+        is_owner = status is not None and status["pid"] == owner_pid(self.files, self.path)
+        return status if is_owner else None
 
     def _fresh(self) -> dict[str, Any] | None:
         """The status of a process that runs and has written it recently."""
-        said = read_status(self.files, self.path)
-        if said is None or said.get("version") != VERSION or not _is_fresh(said):
+        status = read_status(self.files, self.path)
+        if status is None or status.get("version") != VERSION or not _is_fresh(status):
             return None
-        start = process_start(said["pid"])
-        is_there = start is not None and start == said.get("start_ticks")
-        return said if is_there else None
+        start = process_start(status["pid"])
+        is_there = start is not None and start == status.get("start_ticks")
+        return status if is_there else None
 
     def _plain(self, page: PageView | None) -> dict[str, Any]:
         pid = page.owner[0] if page is not None else owner_pid(self.files, self.path)
@@ -179,12 +179,12 @@ class Watcher:
             return {}
         sample = CounterSample(time.monotonic(), counts(page))
         former, self._former = self._former, sample
-        told: dict[str, Any] = {"positions": sample.counts}
+        view: dict[str, Any] = {"positions": sample.counts}
         if former is not None:
-            told["rates"] = {name: round(rate, 1) for name, rate in rates(former, sample).items()}
-            told["flush"] = {"mean_ms": sync_ms(former, sample)}
+            view["rates"] = {name: round(rate, 1) for name, rate in rates(former, sample).items()}
+            view["flush"] = {"mean_ms": sync_ms(former, sample)}
         followers = follower_lags(self.files, self.path, sample.counts["flushed"])
-        return {**told, "lags": {**lags(sample.counts), "followers": followers}}
+        return {**view, "lags": {**lags(sample.counts), "followers": followers}}
 
 
 def _append_row(pid: int, since_ms: int) -> dict[str, int]:
@@ -192,8 +192,8 @@ def _append_row(pid: int, since_ms: int) -> dict[str, int]:
     return {"pid": pid, "since_ms": since_ms + (time.time_ns() - time.monotonic_ns()) // 1_000_000}
 
 
-def _is_fresh(said: dict[str, Any]) -> bool:
-    beat, pid = said.get("heartbeat_ms"), said.get("pid")
+def _is_fresh(status: dict[str, Any]) -> bool:
+    beat, pid = status.get("heartbeat_ms"), status.get("pid")
     if type(beat) is not int or type(pid) is not int:
         return False
     return abs(time.time_ns() // 1_000_000 - beat) < FRESH_MS

@@ -25,7 +25,7 @@ class WatchdogNotifier:
     """Notifies the service manager; to be called after each step of progress, from any thread."""
 
     _manager: Notifier
-    _told: float = float("-inf")
+    _watchdog_sent_s: float = float("-inf")
 
     @classmethod
     def of_this_process(cls) -> WatchdogNotifier:
@@ -35,22 +35,22 @@ class WatchdogNotifier:
     def __call__(self, *_: object) -> None:
         """Report progress; sends at most three notifications per watchdog interval."""
         seconds, now = self._manager.watchdog_seconds, time.monotonic()
-        if seconds is not None and now - self._told >= seconds / _BEATS:
-            self._told = now
-            self._manager.tell(WATCHDOG)
+        if seconds is not None and now - self._watchdog_sent_s >= seconds / _BEATS:
+            self._watchdog_sent_s = now
+            self._manager.send(WATCHDOG)
 
     def ready(self) -> None:
         """Report that startup is complete; the watchdog counts from now on."""
-        self._manager.tell(READY)
+        self._manager.send(READY)
         self()
 
     def say(self, what: str) -> None:
         """Send a status line for users."""
-        self._manager.tell(STATUS + what)
+        self._manager.send(STATUS + what)
 
     def stopping(self) -> None:
         """Report that the process is stopping."""
-        self._manager.tell(STOPPING)
+        self._manager.send(STOPPING)
 
     def sleep(self, stop: Event, seconds: float) -> None:
         """Wait for ``stop`` for at most ``seconds``, and notify the watchdog meanwhile."""

@@ -78,7 +78,7 @@ class MultiSourceDaemon:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._state = SERVING
-        self._told = ""
+        self._notified_status = ""
 
     def run(self) -> Ending:
         """Copy until a stop is requested; ``FAILED`` if a copy was not running then.
@@ -116,7 +116,7 @@ class MultiSourceDaemon:
         watch = self._watch()
         watch.start()
         every(self._loop, plan.settings.status_interval_ms / 1000, self._tick)
-        self._manager.tell(READY)
+        self._manager.send(READY)
         try:
             await self._stop.wait()
         finally:
@@ -192,17 +192,17 @@ class MultiSourceDaemon:
         self._supervisor.look()
         self._report()
         if self._manager.watchdog_seconds is not None:
-            self._manager.tell(WATCHDOG)
+            self._manager.send(WATCHDOG)
 
     def _report(self) -> None:
         rows = self._supervisor.rows()
         status = self._status.status(self._state, rows, self._masters.values(), self._listed)
         with suppress(OSError):  # a full disk, as for the PID file
             write_status(self._files, self._plan.path, status)
-        said = "; ".join((f"{self._state}, {status['health']}", *status["problems"]))
-        if said != self._told:
-            self._told = said
-            self._manager.tell(STATUS + said)
+        status_text = "; ".join((f"{self._state}, {status['health']}", *status["problems"]))
+        if status_text != self._notified_status:
+            self._notified_status = status_text
+            self._manager.send(STATUS + status_text)
 
     def _signalled(self, number: signal.Signals) -> None:
         if number is signal.SIGHUP:
@@ -217,7 +217,7 @@ class MultiSourceDaemon:
         failed = troubled(self._supervisor.rows())
         with Deadline(seconds + _MORE_SECONDS, self._late_code, self._writer):
             self._state = NOW_STOPPING
-            self._manager.tell(STOPPING)
+            self._manager.send(STOPPING)
             await self._supervisor.stop(seconds, self._hurry)
             self._state = FAILED if failed else STOPPED
             self._report()

@@ -61,8 +61,8 @@ def source_of(name: str, broker: Address) -> SourceMaster:
     no folder can have.
     """
     checked_name(name)
-    told = broker_config(broker)
-    port, host = told.get("haListenPort", ""), told.get("brokerIP2", "") or broker.host
+    config = broker_config(broker)
+    port, host = config.get("haListenPort", ""), config.get("brokerIP2", "") or broker.host
     try:
         return SourceMaster(name, Address.parse(f"{host}:{port}"), broker)
     except ValueError as error:
@@ -115,11 +115,11 @@ class NameServerWatch:
         :param interval_s: pause between two requests
         :param on_found: called in the thread with the masters that answered
         """
-        self._servers = NameServers(addresses, cluster, self._trouble)
+        self._servers = NameServers(addresses, cluster, self._on_failure)
         self._interval_s = interval_s
         self._on_found = on_found
-        self._told: set[str] = set()
-        self._troubles: set[str] = set()
+        self._logged: set[str] = set()
+        self._failures: set[str] = set()
         self._over = Event()
 
     def start(self) -> None:
@@ -132,17 +132,17 @@ class NameServerWatch:
 
     def _run(self) -> None:
         while not self._over.is_set():
-            self._troubles = set()
+            self._failures = set()
             found = self._servers.masters()
-            for each in sorted(self._told - self._troubles):
+            for each in sorted(self._logged - self._failures):
                 _LOG.info("no longer so: %s", each)
-            self._told = self._troubles
+            self._logged = self._failures
             if not self._over.is_set():
                 self._on_found(found)
             self._over.wait(self._interval_s)
 
-    def _trouble(self, what: str) -> None:
+    def _on_failure(self, what: str) -> None:
         """Log a failure when it begins; :meth:`_run` logs its end."""
-        self._troubles.add(what)
-        if what not in self._told:
+        self._failures.add(what)
+        if what not in self._logged:
             _LOG.warning("%s", what)
