@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from lakelog.runtime.cached import cached_property
-from lakelog.runtime.forks import tell_of_forks
+from lakelog.runtime.forks import register_forked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 CHILD_SECONDS = 10
@@ -39,7 +39,7 @@ class Watching:
 @pytest.fixture
 def watching() -> Watching:
     one = Watching()
-    tell_of_forks(one)
+    register_forked(one)
     return one
 
 

@@ -350,7 +350,7 @@ def test_a_pause_ends_with_the_process_that_said_it(tmp_path: Path, ended: str) 
     with a_worker(tmp_path, SERVE) as owner:
         owner.hear()
         with open_small(tmp_path, **NEVER) as store:
-            owner.ask(f"store._current.parts.owned.page.tell_pause({FULL!r})")
+            owner.ask(f"store._current.parts.owned.page.set_pause({FULL!r})")
             with pytest.raises(PutRefused, match=FULL):
                 store.put(Message("t", b"refused"))
             owner.kill() if ended == "killed" else owner.ask("close")

@@ -75,11 +75,11 @@ def _is_importing_elsewhere() -> bool:
     return any(lock is not None and lock.owner != get_ident() for lock in found)
 
 
-class _Told:
+class _ForkedObjects:
     """The registered objects; the fork hook is installed with the first of them."""
 
     def __init__(self) -> None:
-        self._those = WeakValueDictionary[int, Forked]()  # by id: they need not be hashable
+        self._by_id = WeakValueDictionary[int, Forked]()  # by id: they need not be hashable
         self._is_set = False
         self._imports = _Imports()
 
@@ -92,19 +92,19 @@ class _Told:
                 after_in_parent=self._imports.let_go,
                 after_in_child=self._in_child,
             )
-        self._those[id(one)] = one
+        self._by_id[id(one)] = one
 
     def _in_child(self) -> None:
         self._imports.let_go()
         # without a lock: a thread that does not exist in the child could hold it
-        for each in list(self._those.values()):
+        for each in list(self._by_id.values()):
             with suppress(OSError):
                 each.forked()
 
 
-_TOLD: Final = _Told()
+_OBJECTS: Final = _ForkedObjects()
 
 
-def tell_of_forks(one: Forked) -> None:
+def register_forked(one: Forked) -> None:
     """Call ``one.forked()`` in every child that is forked while ``one`` is alive."""
-    _TOLD.add(one)
+    _OBJECTS.add(one)

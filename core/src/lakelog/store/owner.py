@@ -95,7 +95,7 @@ class OwnedStore(OpenLog):
             return
         alone = self.part()
         if alone:
-            self.publisher.tell(OwnerState.CLOSING)
+            self.publisher.set_state(OwnerState.CLOSING)
         try:
             with self._end_of_dispatching():
                 self.appender.close()
@@ -188,7 +188,7 @@ def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by nam
         directory.files.make_dir(directory.path / OWN_DIR)
         publisher = Publisher(directory.files, directory.path, checkpoint)
         undo.callback(publisher.abandon)
-        publisher.tell(OwnerState.RECOVERING)
+        publisher.set_state(OwnerState.RECOVERING)
         lock.publish()
         ahead.end()
         report = mend(directory, plan, core.segment_size_bytes)
@@ -278,7 +278,7 @@ def begin_services(owned: OwnedStore) -> None:
     if owned.reput.failure is None and any(
         isinstance(each.dispatcher, QueueReader) for each in owned.dispatchers
     ):
-        owned.lock.tell_followed()
+        owned.lock.set_followed()
     owned.watch.on_turn = owned.publisher.turn
     owned.reput.follow()
 

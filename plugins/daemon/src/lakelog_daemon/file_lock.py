@@ -12,7 +12,7 @@ import attrs
 
 from lakelog.errors import StoreError, StoreLocked
 from lakelog.format.layout import OWN_DIR
-from lakelog.runtime.forks import tell_of_forks
+from lakelog.runtime.forks import register_forked
 
 
 @attrs.define(eq=False, slots=False)
@@ -41,7 +41,7 @@ def locked(path: Path, name: str, what: str) -> Iterator[None]:
         raise StoreError(f"no lock can be had: {error.strerror}", path=path) from error
     with file:
         lock = _OpenLock(file)
-        tell_of_forks(lock)
+        register_forked(lock)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from lakelog.files.filesystem import File, FileSystem
 from lakelog.files.shared.ofd_lock import set_lock
 from lakelog.format.layout import OWN_DIR
-from lakelog.runtime.forks import tell_of_forks
+from lakelog.runtime.forks import register_forked
 
 TAKEN: Final = "taken"
 _PREFIX: Final = "request."
@@ -34,7 +34,7 @@ class SentRequest:
         self._files = files
         self._file = _locked(files, path / OWN_DIR)
         self._is_open = True
-        tell_of_forks(self)
+        register_forked(self)
         try:
             self._file.write_at(0, _line(what))
         except BaseException:  # Ctrl-C too

@@ -69,14 +69,14 @@ class Publisher:
         for at, word in zip(PROOF, proof_words(self._path), strict=True):
             self.page.words[at] = word
         self.go_on(positions)
-        self.tell(OwnerState.OPEN)
+        self.set_state(OwnerState.OPEN)
 
     def go_on(self, positions: Positions) -> None:
         """Enable waiting for positions in other processes."""
         self._let_wait(positions)
         self._beat()
 
-    def tell(self, state: OwnerState) -> None:
+    def set_state(self, state: OwnerState) -> None:
         """Publish the owner's state; ``FAILED`` stays until the store is closed."""
         words = self.page.words
         if words[STATE] != OwnerState.FAILED or state in (OwnerState.CLOSED, OwnerState.OPENING):
@@ -85,11 +85,11 @@ class Publisher:
     def failed(self, cause: BaseException) -> None:
         """Publish the failure: no process may put any more."""
         self.page.fail(str(cause))
-        self.tell(OwnerState.FAILED)
+        self.set_state(OwnerState.FAILED)
 
     def close(self) -> None:
         """Publish that the store is closed; the lock is released afterwards."""
-        self.tell(OwnerState.CLOSED)
+        self.set_state(OwnerState.CLOSED)
 
     def abandon(self) -> None:
         """Restore the page as it was found, after a failed open."""

@@ -259,7 +259,7 @@ class SharedPage:
         """Why puts are paused, if they are; valid while a process has the services."""
         return _text(self.memory[_PAUSE]) or None
 
-    def tell_pause(self, why: str | None) -> None:
+    def set_pause(self, why: str | None) -> None:
         """Pause puts of all processes with a reason, or resume them; for the services' process."""
         if why != self.pause:
             _store(self.memory[_PAUSE], (why or "").encode())

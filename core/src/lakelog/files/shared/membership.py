@@ -37,7 +37,7 @@ from lakelog.files.shared.ownership import (
     is_published,
     locked,
 )
-from lakelog.runtime.forks import tell_of_forks
+from lakelog.runtime.forks import register_forked
 from lakelog_format.fields.layout import LOCK_CONTENT, LOCK_FILE
 from lakelog_interfaces.errors import StoreError, StoreLocked
 
@@ -74,7 +74,7 @@ class Membership:
         Raises :class:`~lakelog.errors.StoreLocked` if another program has the store, or on timeout.
         """
         membership = cls(path, False, files.open(path / LOCK_FILE, write=True, create=True))
-        tell_of_forks(membership)
+        register_forked(membership)
         try:
             membership._begin(timeout_s)
             # Shared first, then exclusive: the byte is never free in between, so RocketMQ cannot
@@ -149,7 +149,7 @@ class Membership:
         self._set(FOLLOWED, fcntl.F_UNLCK)
         self._set(SERVICES, fcntl.F_UNLCK)
 
-    def tell_followed(self, yes: bool = True) -> None:
+    def set_followed(self, yes: bool = True) -> None:
         """Publish whether the queues are complete and follow the log, for readers."""
         self._set(FOLLOWED, fcntl.F_WRLCK if yes else fcntl.F_UNLCK)
 

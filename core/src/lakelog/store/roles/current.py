@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from lakelog.log.store_directory import readable
-from lakelog.runtime.forks import tell_of_forks
+from lakelog.runtime.forks import register_forked
 from lakelog.store.roles.parts import Manager, RefusingWriter, RoleParts
 from lakelog_interfaces.errors import StoreClosed, StoreReadOnly
 
@@ -45,7 +45,7 @@ class RoleState:
         self._stale = False
         self._lock = RLock()
         self.adopt(parts)
-        tell_of_forks(self)
+        register_forked(self)
 
     # --- access ---
 

@@ -110,7 +110,7 @@ def housed(
         owned.segments.on_roll = lambda start: events.segment_rolled(
             directory.segment(start), start
         )
-        owned.page.tell_pause(None)  # a former process with the services may have left a pause
+        owned.page.set_pause(None)  # a former process with the services may have left a pause
         log = MaintainedLog(
             directory=directory,
             reader=owned.reader,

@@ -115,7 +115,7 @@ class ServedLog(Protocol):
 
     :ivar log: a ``CommitLog``, with its ``segments`` and ``positions``
     :ivar health: a ``Health``: pauses the puts of this process, and fails the store
-    :ivar page: a ``SharedPage``: ``tell_pause`` pauses the puts of the other processes
+    :ivar page: a ``SharedPage``: ``set_pause`` pauses the puts of the other processes
     :ivar reput: a ``DispatchRunner``: pauses and resumes dispatching
     """
 

@@ -19,7 +19,7 @@ from lakelog.errors import LakelogError, StoreClosed, StoreReadOnly
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.queue_offsets import Queue
 from lakelog.message import Message, StoredMessage
-from lakelog.runtime.forks import tell_of_forks
+from lakelog.runtime.forks import register_forked
 from lakelog_format.arguments import span_ms, whole
 from lakelog_queues.consumers.offsets import Offsets
 from lakelog_queues.consumers.places import EARLIEST, LATEST, find
@@ -125,7 +125,7 @@ class GroupConsumer:
             self._turn()
             self._ends = opened.pop_all()
         self._commit_at = time.monotonic() + options.commit_interval_ms / 1000
-        tell_of_forks(self)
+        register_forked(self)
 
     # --- reading ---
 
