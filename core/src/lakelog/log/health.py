@@ -71,13 +71,17 @@ class Health:
     def lacks_room(self, why: str) -> None:
         """Note that the log cannot grow; each put that needs space tries again to allocate it."""
         if not self._lacks_room:
-            self._lacks_room = _tell(logging.WARNING, "%s: puts are refused: %s", self.path, why)
+            self._lacks_room = _log_in_thread(
+                logging.WARNING, "%s: puts are refused: %s", self.path, why
+            )
 
     def has_room(self) -> None:
         """Note that the log has grown."""
         if self._lacks_room:
             self._lacks_room = False
-            _tell(logging.INFO, "%s: puts are accepted again: there is room for the log", self.path)
+            _log_in_thread(
+                logging.INFO, "%s: puts are accepted again: there is room for the log", self.path
+            )
 
     @property
     def takes_puts(self) -> bool:
@@ -107,8 +111,8 @@ class Health:
                 self.failure, self._for_good = cause, True
                 self.refusal = f"the store failed: {cause}; close it and open it again"
         if first:
-            for told in self._listeners:
-                told(cause)
+            for listener in self._listeners:
+                listener(cause)
         return self.failed()
 
     def failed(self) -> StoreFailed:
@@ -128,12 +132,12 @@ def _nobody() -> str | None:
     return None
 
 
-def _tell(level: int, text: str, *more: object) -> bool:
+def _log_in_thread(level: int, text: str, *more: object) -> bool:
     """Log in a thread: the append section is held here, and a log handler may put to this store.
 
     ``False`` if no thread can be started; the put itself raises the error then.
     """
-    teller = Thread(target=_LOG.log, args=(level, text, *more), name="lakelog-log", daemon=True)
+    thread = Thread(target=_LOG.log, args=(level, text, *more), name="lakelog-log", daemon=True)
     with suppress(ThreadNotStarted):
-        return started(teller) is teller
+        return started(thread) is thread
     return False

@@ -41,11 +41,11 @@ class Events:
 
     def store_recovered(self, path: Path, report: object) -> None:
         """Announce the end of recovery."""
-        self._tell("lakelog_store_recovered", path=path, report=report)
+        self._notify("lakelog_store_recovered", path=path, report=report)
 
     def segment_rolled(self, path: Path, start_offset: int) -> None:
         """Announce that the log continues in the segment ``path``."""
-        self._tell("lakelog_segment_rolled", path=path, start_offset=start_offset)
+        self._notify("lakelog_segment_rolled", path=path, start_offset=start_offset)
 
     def segment_deleting(self, path: Path, start_offset: int) -> str | None:
         """Announce the deletion of a segment; return the refusing plugin and its reason, if any.
@@ -60,29 +60,29 @@ class Events:
 
     def segment_deleted(self, path: Path, start_offset: int) -> None:
         """Announce that a segment was deleted."""
-        self._tell("lakelog_segment_deleted", path=path, start_offset=start_offset)
+        self._notify("lakelog_segment_deleted", path=path, start_offset=start_offset)
 
     def disk_pressure(self, path: Path, state: DiskState) -> None:
         """Announce a new state of the disks."""
-        self._tell("lakelog_disk_pressure", path=path, state=state)
+        self._notify("lakelog_disk_pressure", path=path, state=state)
 
     def store_failed(self, path: Path, cause: BaseException) -> None:
         """Announce a failed write or sync."""
-        self._tell("lakelog_store_failed", path=path, cause=cause)
+        self._notify("lakelog_store_failed", path=path, cause=cause)
 
     def store_closed(self, path: Path) -> None:
         """Announce that a store was closed."""
-        self._tell("lakelog_store_closed", path=path)
+        self._notify("lakelog_store_closed", path=path)
 
     def cli_commands(self, app: Any, of: str | None = None) -> None:
         """Let plugins, or the one called ``of``, add commands to ``app``, a Typer application."""
-        self._tell("lakelog_cli_commands", of, app=app)
+        self._notify("lakelog_cli_commands", of, app=app)
 
     def _ask(self, hook: str, **arguments: object) -> tuple[PluginSource, Exception] | None:
         """The first refusal; the plugins behind it are not called."""
         return next(self._failures(hook, arguments), None)
 
-    def _tell(self, hook: str, of: str | None = None, **arguments: object) -> None:
+    def _notify(self, hook: str, of: str | None = None, **arguments: object) -> None:
         for source, error in self._failures(hook, arguments, of):
             what = f"plugin {source.name!r} failed in {hook}; the store goes on: {error}"
             _LOG.error("%s", what, exc_info=error)

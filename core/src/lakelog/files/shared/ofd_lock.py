@@ -13,7 +13,7 @@ import os
 from struct import Struct
 from typing import Final
 
-from lakelog.files.filesystem import File, told
+from lakelog.files.filesystem import File, with_path
 
 FLOCK: Final = Struct("hhqqi4x")
 """``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
@@ -32,7 +32,7 @@ def set_lock(file: File, at: int, kind: int) -> bool:
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
-        raise told(error, "lock", file.path) from None
+        raise with_path(error, "lock", file.path) from None
     return True
 
 
@@ -50,5 +50,5 @@ def is_locked(file: File, at: int, kind: int) -> bool:
     try:
         answer = fcntl.fcntl(file.fileno(), fcntl.F_OFD_GETLK, asked)
     except OSError as error:
-        raise told(error, "look at the locks of", file.path) from None
+        raise with_path(error, "look at the locks of", file.path) from None
     return bool(FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 
 from lakelog.files.access import PRIVATE
-from lakelog.files.filesystem import RealFile, RealFileSystem, told
+from lakelog.files.filesystem import RealFile, RealFileSystem, with_path
 from lakelog_testing.crash.images import Image
 
 
@@ -42,7 +42,7 @@ class UnsyncedFileSystem(RealFileSystem):
                 path, os.open(name, flags | (os.O_CREAT if create else 0), PRIVATE.file_mode)
             )
         except OSError as error:
-            raise told(error, "open", path) from None
+            raise with_path(error, "open", path) from None
 
     def sync_dir(self, path: Path) -> None:
         """Only check that the directory exists."""
