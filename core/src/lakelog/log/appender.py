@@ -12,7 +12,7 @@ from lakelog.codec.append_callback import RocketmqAppendCallback
 from lakelog.log.async_puts import AsyncPutQueue
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
-from lakelog.log.outcomes import Blame, blaming_flush, blaming_replicator, checked, known
+from lakelog.log.outcomes import ErrorBuilder, checked, flush_errors, known, replicator_errors
 from lakelog.log.put_future import BatchFuture, PutFuture, settle_appended
 from lakelog_format.codec.encoded import EncodedBatch
 from lakelog_format.fields.layout import BLANK_MIN_BYTES
@@ -45,8 +45,8 @@ class Appender:
         flush: FlushStrategy,
         replicator: Replicator | None,
         health: Health,
-        flush_failed: Blame = StrategyFailed,
-        replicator_failed: Blame = StrategyFailed,
+        flush_failed: ErrorBuilder = StrategyFailed,
+        replicator_failed: ErrorBuilder = StrategyFailed,
     ) -> None:
         """Store the collaborators.
 
@@ -59,8 +59,8 @@ class Appender:
         self._flush = flush
         self._replicator = replicator
         self._health = health
-        self._of_flush = blaming_flush(flush_failed)
-        self._of_replicator = blaming_replicator(replicator_failed)
+        self._of_flush = flush_errors(flush_failed)
+        self._of_replicator = replicator_errors(replicator_failed)
         self._putting = _putting(callback, log) if admit is None else None  # it cannot call admit
         append = log.append if self._putting is None else self._putting.append
         self._append = append if admit is None else partial(_append_admitted, log, admit)
@@ -140,21 +140,21 @@ class Appender:
     def _wait(
         self, end: int, wait: bool, results: Callable[[PutStatus], Sequence[PutResult]]
     ) -> PutStatus:
-        whose = self._of_flush
+        errors = self._of_flush
         copied: Outcome = _PUT_OK
         try:
             known_now = self._wait_flushed(end) if wait else None
             flushed = self._flush.submit(end, wait) if known_now is None else known_now
             if self._replicator is not None:
-                whose = self._of_replicator
+                errors = self._of_replicator
                 copied = self._replicator.submit(end, wait)
-                whose = self._of_flush
+                errors = self._of_flush
             status = flushed if flushed is _PUT_OK else known(flushed)
             if copied is not _PUT_OK:
-                whose = self._of_replicator
+                errors = self._of_replicator
                 status = _combined(status, known(copied))
         except Exception as error:
-            failed = _about(results, whose.error(error, end))
+            failed = _about(results, errors.error(error, end))
             if failed is error:
                 raise
             raise failed from failed.__cause__
@@ -258,14 +258,14 @@ class Appender:
         ``answer`` receives the status, or the error of the flush strategy or replicator. It may be
         called in any thread, and must not block.
         """
-        whose = self._of_flush
+        errors = self._of_flush
         try:
             outcomes = [checked(self._flush.submit(end, wait))]
             if self._replicator is not None:
-                whose = self._of_replicator
+                errors = self._of_replicator
                 outcomes.append(checked(self._replicator.submit(end, wait)))
         except Exception as error:  # noqa: BLE001  # from a plugin or a signal handler; the bytes are in the log, so it is their outcome
-            answer(whose.error(error, end))
+            answer(errors.error(error, end))
             return
         finish = partial(self._answer, answer, end)
         if len(outcomes) == 1 and not isinstance(outcomes[0], PutStatus):
@@ -275,16 +275,16 @@ class Appender:
 
     def _answer(self, answer: Answer, end: int, flushed: Outcome, *copied: Outcome) -> None:
         """Call ``answer``: all outcomes are known."""
-        told: PutStatus | Exception
-        whose = self._of_flush
+        status: PutStatus | Exception
+        errors = self._of_flush
         try:
-            told = known(flushed)
+            status = known(flushed)
             for outcome in copied:
-                whose = self._of_replicator
-                told = _combined(told, known(outcome))
+                errors = self._of_replicator
+                status = _combined(status, known(outcome))
         except Exception as error:  # noqa: BLE001  # from a plugin or a signal handler; passed to the answer below
-            told = whose.error(error, end)
-        answer(told)
+            status = errors.error(error, end)
+        answer(status)
 
     # --- end ---
 

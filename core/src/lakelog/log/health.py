@@ -36,7 +36,7 @@ class Health:
         self._listeners = [on_failure]
         self._lock = Lock()
 
-    def also(self, on_failure: Callable[[BaseException], None]) -> None:
+    def add_listener(self, on_failure: Callable[[BaseException], None]) -> None:
         """Add a listener for the store's failure; it is called before the earlier ones."""
         self._listeners.insert(0, on_failure)
 

@@ -17,7 +17,7 @@ from lakelog_format.status import PutStatus
 from lakelog_interfaces.errors import StoreFailed, StrategyFailed
 from lakelog_interfaces.strategies import Outcome
 
-Blame: TypeAlias = "Callable[[str], StrategyFailed]"
+ErrorBuilder: TypeAlias = "Callable[[str], StrategyFailed]"
 """Builds the error that names a strategy and the fault."""
 
 _PENDING: Final = ("done", "result", "add_done_callback")
@@ -56,15 +56,15 @@ def known(given: Outcome) -> PutStatus:
 
 
 @attrs.frozen
-class Blaming:
+class StrategyErrors:
     """Builds the error for a strategy's fault.
 
-    :ivar blame: builds the error from its text
+    :ivar build: builds the error from its text
     :ivar status: for results of messages that lack only the strategy's guarantee
     :ivar missing: the sentence of the error about that guarantee
     """
 
-    blame: Blame
+    build: ErrorBuilder
     status: PutStatus
     missing: str
 
@@ -77,7 +77,7 @@ class Blaming:
             return error
         own = isinstance(error, NoOutcomeError)
         did = str(error) if own else f"raised {type(error).__name__}: {error}"
-        failed = self.blame(
+        failed = self.build(
             f"{did}; the messages are in the log all the same, before offset {end_offset}: do not "
             f"put them again. {self.missing}"
         )
@@ -86,13 +86,13 @@ class Blaming:
         return failed
 
 
-def blaming_flush(blame: Blame) -> Blaming:
-    """Blame the flush strategy."""
+def flush_errors(build: ErrorBuilder) -> StrategyErrors:
+    """The errors of the flush strategy."""
     missing = "Whether they are durable is not known; Store.flush() makes them so"
-    return Blaming(blame, PutStatus.FLUSH_DISK_TIMEOUT, missing)
+    return StrategyErrors(build, PutStatus.FLUSH_DISK_TIMEOUT, missing)
 
 
-def blaming_replicator(blame: Blame) -> Blaming:
-    """Blame the replicator."""
+def replicator_errors(build: ErrorBuilder) -> StrategyErrors:
+    """The errors of the replicator."""
     missing = "Whether they are copied is not known"
-    return Blaming(blame, PutStatus.FLUSH_SLAVE_TIMEOUT, missing)
+    return StrategyErrors(build, PutStatus.FLUSH_SLAVE_TIMEOUT, missing)

@@ -28,7 +28,7 @@ DISABLE_VARIABLE: Final = "LAKELOG_DISABLE_PLUGINS"
 _OF_EVERY_STORE: Final = ("processes", "queues", "retention")
 """Used even if plugins are given to ``open``, since every store may need them."""
 
-Blamed = TypeVar("Blamed", bound=PluginError)
+ErrorT = TypeVar("ErrorT", bound=PluginError)
 
 
 @attrs.frozen
@@ -66,7 +66,7 @@ class PluginSource:
         """The package that provides the plugin, if known; for the core's own plugin too."""
         return distribution("lakelog-core") if self.name == BUILTIN else self.distribution
 
-    def error(self, what: str, kind: type[Blamed] = PluginError) -> Blamed:  # type: ignore[assignment]  # the default is a PluginError, too
+    def error(self, what: str, kind: type[ErrorT] = PluginError) -> ErrorT:  # type: ignore[assignment]  # the default is a PluginError, too
         """Build an error that names the plugin and, if known, its package."""
         package = str(self.distribution) if self.distribution else None
         return kind(what, plugin=self.name, distribution=package)

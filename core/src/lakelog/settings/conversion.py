@@ -182,7 +182,7 @@ def build(section: str, cls: type[Any], givens: Mapping[str, Given]) -> Any:
     try:
         return cls(**values)
     except (ValueError, TypeError) as error:
-        key = _blamed(error, cls, values)
+        key = _key_at_fault(error, cls, values)
         if key is not None:
             given = givens[key]
             raise SettingsError(_words(error), key=given.dotted, source=given.origin) from error
@@ -200,7 +200,7 @@ def _value(given: Given, hint: Any) -> object:
         raise SettingsError(_words(error), key=given.dotted, source=given.origin) from error
 
 
-def _blamed(error: Exception, cls: type[Any], values: Mapping[str, object]) -> str | None:
+def _key_at_fault(error: Exception, cls: type[Any], values: Mapping[str, object]) -> str | None:
     """The key with the wrong value; ``None`` if it cannot be determined.
 
     It is the key named by the error, or else one without which the class accepts the other values.

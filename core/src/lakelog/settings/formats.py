@@ -25,12 +25,12 @@ class Formats:
 
     :ivar names: all names, sorted
     :ivar make: returns a format by name; raises :class:`~lakelog.errors.PluginError`
-    :ivar blame: returns an error about a format, from its name and a text
+    :ivar build_error: returns an error about a format, from its name and a text
     """
 
     names: tuple[str, ...]
     make: Callable[[str], SettingsFormat]
-    blame: Callable[[str, str], PluginError]
+    build_error: Callable[[str, str], PluginError]
 
     def of_file(self, file: Path) -> str | None:
         """The name of the format of ``file`` by its suffix; ``None`` is TOML.
@@ -54,9 +54,9 @@ class Formats:
             raise
         except Exception as error:
             what = f"failed to read {origin} with {type(error).__name__}: {error}"
-            raise self.blame(name, what) from error
+            raise self.build_error(name, what) from error
         if not isinstance(found, Translation):
-            raise self.blame(name, f"read {origin} as {found!r}, which is no Translation")
+            raise self.build_error(name, f"read {origin} as {found!r}, which is no Translation")
         return found
 
     def translate_key(self, key: str) -> Iterator[str]:

@@ -262,7 +262,7 @@ def with_services(
         recovery=report,
         publisher=publisher,
     )
-    owned.health.also(publisher.failed)
+    owned.health.add_listener(publisher.failed)
     checkpoint.ask(
         lambda: StoreCheckpoint(
             physic_timestamp_ms=positions.flushed_timestamp_ms,

@@ -75,8 +75,10 @@ def make_strategies(
         writer,
         Committing(flush, writer.traits.commit) if writer.traits.staged else flush,
         make(Kind.REPLICATOR, copies),
-        registry.blame(Kind.FLUSH_STRATEGY, flushes, StrategyFailed),
-        registry.blame(Kind.REPLICATOR, copies, StrategyFailed) if copies else StrategyFailed,
+        registry.error_builder(Kind.FLUSH_STRATEGY, flushes, StrategyFailed),
+        registry.error_builder(Kind.REPLICATOR, copies, StrategyFailed)
+        if copies
+        else StrategyFailed,
         decoder_of(callback, registry, append),
     )
     return add_services(made, registry, settings, context) if services else made

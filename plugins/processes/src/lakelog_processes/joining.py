@@ -263,7 +263,7 @@ def join_log(
             undo=undo,
         )
         opened = maker.make(maker.segments(maker.segment_maker(), alone=False))
-        health.also(lambda cause: page.fail(str(cause)))
+        health.add_listener(lambda cause: page.fail(str(cause)))
         wake = WakePage.open(directory.files, directory.path)
         if wake is not None:
             opened.positions.wake, opened.positions.asked = wake.wake, wake.asked

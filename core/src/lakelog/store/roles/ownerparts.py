@@ -90,7 +90,7 @@ def guard(context: Context, health: Health) -> None:
 
     A checkpoint that advanced after a failed sync could confirm bytes that are not durable.
     """
-    health.also(lambda _: context.checkpoint.freeze())
+    health.add_listener(lambda _: context.checkpoint.freeze())
     context.checkpoint.on_failure = health.fail
 
 
