@@ -88,7 +88,7 @@ def test_one_record_that_states_what_cannot_be_raises_nothing(
         offsets = [number if number != at else wrong for number in range(10)]
         found = surveyed(offsets, cuts, joined=joined)
         found.settle(("a", 0), 10, found.end_offset)
-        found.tell_doubts()
+        found.log_doubtful_offsets()
         assert found.next_offsets == {("a", 0): 10}, (at, wrong)
         assert "has an impossible queue offset" in caplog.text, (at, wrong)
 
@@ -102,7 +102,7 @@ def test_a_jump_that_the_queue_goes_on_with_is_one(cuts: list[int], joined: bool
 
 def test_the_first_record_tells_where_a_log_without_its_front_goes_on() -> None:
     found = surveyed([5000], [], joined=False)
-    found.tell_doubts()
+    found.log_doubtful_offsets()
     assert found.next_offsets == {("a", 0): 5001}
 
 

@@ -193,7 +193,7 @@ class _Reading:
         self._complete_offsets(found, ends)
         end, segments = found.end_offset, self.segments
         behind = tails(files, segments, self.size, end, proof.refused, source.zeros)
-        moved = tuple(map(cut.told if cut else proof.told, behind))
+        moved = tuple(map(cut.with_reason if cut else proof.with_reason, behind))
         damage = tuple(_marked(each, proof.refused) for each in between)
         gone: list[LogGap | Tail] = [*(each.gap for each in gaps.fillings), *moved]
         staying = tuple(each for each in damage if not each.to_fill)
@@ -314,7 +314,7 @@ class _Reading:
         files, path = self.directory.files, self.directory.path
         for queue, each in settled_ends(files, path, ends, found.end_offset).items():
             found.settle(queue, each.end, each.reached)
-        found.tell_doubts()
+        found.log_doubtful_offsets()
 
     def _add_up(
         self, pieces: Iterator[Piece], found: QueueOffsetSurvey, proof: Proof, gaps: GapFiller

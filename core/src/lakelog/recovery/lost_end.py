@@ -148,9 +148,9 @@ def damage_refused(damage: Damage, commitlog: Path) -> BadSegment:
 def no_log(claims: DurabilityClaims) -> StoreError:
     """The error for a store that had a log and has no segments."""
     reached = claims.checkpoint.confirm_offset
-    told = f"the checkpoint confirms {reached} bytes of one" if reached else "there are queues"
+    evidence = f"the checkpoint confirms {reached} bytes of one" if reached else "there are queues"
     return StoreError(
-        f"there is no segment, but {told} in {claims.directory.path}; check that the disk is "
+        f"there is no segment, but {evidence} in {claims.directory.path}; check that the disk is "
         f"mounted and commitlog_path is right. To begin a new log, remove {CHECKPOINT_FILE}, "
         f"{CONSUMEQUEUE_DIR}/, index/ and {OWN_DIR}/queues.json of the store",
         path=claims.directory.commitlog,
@@ -192,7 +192,7 @@ class Cut:
     damage: Damage
     offsets: Sequence[NDArray[Any]]
 
-    def told(self, tail: Tail) -> Tail:
+    def with_reason(self, tail: Tail) -> Tail:
         """Return ``tail`` with the reason of the cut."""
         begin, end = tail.offset, tail.end_offset
         records = sum(int(((begin <= each) & (each < end)).sum()) for each in self.offsets)

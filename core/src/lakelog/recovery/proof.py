@@ -113,7 +113,7 @@ class Proof:
         """Whether the log ends at a gap, regardless of the bytes behind it."""
         return self.whole_end is not None and gap_start >= self.whole_end
 
-    def told(self, tail: Tail) -> Tail:
+    def with_reason(self, tail: Tail) -> Tail:
         """Return ``tail`` with the reason, if it is the rest of an incomplete append."""
         if not self.is_end(tail.offset):
             return tail

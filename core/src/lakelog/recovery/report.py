@@ -124,6 +124,6 @@ COMPLETING: Final = "completing queues and index"
 
 def begin(progress: object, words: str) -> None:
     """Notify a callback that has the method ``phase``."""
-    tell = getattr(progress, "phase", None)
-    if tell is not None:
-        tell(words)
+    phase = getattr(progress, "phase", None)
+    if phase is not None:
+        phase(words)

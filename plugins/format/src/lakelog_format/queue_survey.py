@@ -186,7 +186,7 @@ class QueueOffsetSurvey:
         missing = chain.next - 1 - end
         return missing <= 0 or explains(missing, max(0, chain.start - reached))
 
-    def tell_doubts(self) -> None:
+    def log_doubtful_offsets(self) -> None:
         """Log a warning for each rejected queue offset."""
         for queue, chain in self.chains.items():
             if chain.doubt_next >= 0:
