@@ -22,7 +22,7 @@ from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
 from lakelog.settings.resolver import resolve
 from lakelog_processes.agreeing import agreed
-from lakelog_processes.telling import DIGESTS, SECTIONS, told
+from lakelog_processes.shared_settings import DIGESTS, SECTIONS, shared_settings
 
 PACKAGE: Final = '''
 """An append callback that marks each body."""
@@ -232,7 +232,7 @@ def test_every_section_comes_out_as_it_went_in(tmp_path: Path) -> None:
         "maintenance": {"interval_ms": 5, "pin_expires_after_ms": "1h"},
     }
     registry, there = settings_of(tmp_path, **given)
-    said = json.loads(json.dumps(told(registry, there), default=str))
+    said = json.loads(json.dumps(shared_settings(registry, there), default=str))
     assert DIGESTS not in said
     assert set(said[SECTIONS]) == {"retention", "psutil", "timed", "hash-index", "maintenance"}
     registry, here = settings_of(tmp_path)

@@ -25,7 +25,7 @@ from lakelog.settings.conversion import convert, hints_of
 from lakelog.settings.effective import Settings
 from lakelog.settings.model import StoreSettings
 from lakelog.store.strategies import AUTO
-from lakelog_processes.telling import (
+from lakelog_processes.shared_settings import (
     DIGESTS,
     PLUGINS,
     SALT,
@@ -42,30 +42,32 @@ OTHERS: Final = "the store's processes"
 """The origin of values taken from the processes that have the store open."""
 
 
-def agreed(registry: Registry, settings: Settings, said: Mapping[str, Any], path: Path) -> Settings:
+def agreed(
+    registry: Registry, settings: Settings, shared: Mapping[str, Any], path: Path
+) -> Settings:
     """Return ``settings`` with the values shared by all processes of the store in ``path``.
 
-    :param said: see :mod:`lakelog_processes.telling`
+    :param shared: see :mod:`lakelog_processes.shared_settings`
 
     Raises :class:`~lakelog.errors.SettingsError` if a requested value conflicts, and
     :class:`~lakelog.errors.PluginError` if a plugin is missing or has another version.
     """
-    used = _used(settings, said)
+    used = _used(settings, shared)
     for name, (kind, *package) in used.items():
         _check_plugin(registry, Kind[kind], name, package, path)
-    theirs = _theirs(settings.core, said)
+    theirs = _theirs(settings.core, shared)
     for key, value in theirs.items():
         asked = getattr(settings.core, key)
         if settings.is_chosen(key) and asked != value:
             _check(settings, key, asked, value)
-    sections = {name: _section(registry, settings, name, said) for name in used}
+    sections = {name: _section(registry, settings, name, shared) for name in used}
     made = attrs.evolve(
         settings,
         core=attrs.evolve(settings.core, **theirs),
         sections={**settings.sections, **sections},
     )
     different = _different(settings, made)
-    _tell(settings, different, path)
+    _log_differences(settings, different, path)
     origins = dict.fromkeys([*theirs, *different], OTHERS)
     return attrs.evolve(made, origins={**settings.origins, **origins})
 
@@ -73,9 +75,9 @@ def agreed(registry: Registry, settings: Settings, said: Mapping[str, Any], path
 # --- plugins -----------------------------------------------------------------------------------
 
 
-def _used(settings: Settings, said: Mapping[str, Any]) -> dict[str, list[str]]:
+def _used(settings: Settings, shared: Mapping[str, Any]) -> dict[str, list[str]]:
     """The plugins that this process may need, by name, with kind and package."""
-    plugins: Mapping[str, list[str]] = said.get(PLUGINS, {})
+    plugins: Mapping[str, list[str]] = shared.get(PLUGINS, {})
     serves = settings.section(ATTACH).take_over
     return {name: each for name, each in plugins.items() if serves or each[0] not in _OF_SERVICES}
 
@@ -111,9 +113,9 @@ def _series(package: Distribution) -> tuple[str, ...]:
 # --- the core ----------------------------------------------------------------------------------
 
 
-def _theirs(core: StoreSettings, said: Mapping[str, Any]) -> dict[str, Any]:
+def _theirs(core: StoreSettings, shared: Mapping[str, Any]) -> dict[str, Any]:
     keys = {field.name for field in attrs.fields(type(core))}
-    theirs = {key: value for key, value in said.items() if key in keys}
+    theirs = {key: value for key, value in shared.items() if key in keys}
     if theirs.get("commitlog_path") is not None:
         theirs["commitlog_path"] = Path(theirs["commitlog_path"])
     if "dispatchers" in theirs:
@@ -142,11 +144,11 @@ def _is_less(key: str, asked: Any) -> bool:
 # --- sections ----------------------------------------------------------------------------------
 
 
-def _section(registry: Registry, settings: Settings, name: str, said: Mapping[str, Any]) -> Any:
+def _section(registry: Registry, settings: Settings, name: str, shared: Mapping[str, Any]) -> Any:
     """A section as in force; values that are not in the page must be equal here."""
     mine = settings.sections.get(name)
     shown, hidden = ({}, {}) if mine is None else parted(mine)
-    digests, salt = said.get(DIGESTS, {}), said.get(SALT, "")
+    digests, salt = shared.get(DIGESTS, {}), shared.get(SALT, "")
     stated = {key: each for key, each in digests.items() if key.startswith(f"{name}.")}
     own = {dotted(name, key): digest(value, salt) for key, value in hidden.items()}
     for key in sorted({*stated, *own}):
@@ -157,7 +159,7 @@ def _section(registry: Registry, settings: Settings, name: str, said: Mapping[st
             raise _other(settings, f"[{name}]")
         return mine
     cls = registry.sections()[name] if mine is None else type(mine)
-    return _built(cls, said.get(SECTIONS, {}).get(name, {}), hidden)
+    return _built(cls, shared.get(SECTIONS, {}).get(name, {}), hidden)
 
 
 def _built(cls: type[Any], stated: Mapping[str, Any], hidden: Mapping[str, Any]) -> Any:
@@ -193,7 +195,7 @@ def _different(settings: Settings, made: Settings) -> dict[str, str]:
     }
 
 
-def _tell(settings: Settings, different: Mapping[str, str], path: Path) -> None:
+def _log_differences(settings: Settings, different: Mapping[str, str], path: Path) -> None:
     """Log once the explicitly chosen settings that do not apply."""
     words = ", ".join(words for key, words in different.items() if settings.is_chosen(key))
     if words:

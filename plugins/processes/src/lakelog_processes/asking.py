@@ -67,15 +67,15 @@ class Asking:
         except OSError as error:
             raise readable(error, self._path) from error
         with closing(request):
-            said = self._wait(request)
-        if _ERROR in said:
-            raise _error(said[_ERROR])
-        return said[_RESULT]
+            reply = self._wait(request)
+        if _ERROR in reply:
+            raise _error(reply[_ERROR])
+        return reply[_RESULT]
 
     def _wait(self, request: SentRequest) -> Mapping[str, Any]:
         page, looks = self._log.page, 0
         end, seen = time.monotonic() + self._seconds, (0, page.words[HEARTBEAT])
-        while (said := request.answer()) is None:
+        while (reply := request.answer()) is None:
             if self._log.lock.is_parting:
                 raise StoreClosed("the store was closed meanwhile")
             life = request.takers(), page.words[HEARTBEAT]
@@ -89,7 +89,7 @@ class Asking:
                 announce(page)
             looks += 1
             time.sleep(_LOOK_S)
-        return said
+        return reply
 
     def _late(self, *, begun: bool) -> StoreError:
         state = "it was begun, and may still complete" if begun else "nothing was changed"
@@ -169,8 +169,8 @@ class Answering:
         except Exception as error:  # noqa: BLE001  # of a plugin too: the client raises it
             request.answer({_ERROR: _packed(error)})
         else:
-            said = attrs.asdict(result) if attrs.has(type(result)) else result
-            request.answer({_RESULT: said})
+            reply = attrs.asdict(result) if attrs.has(type(result)) else result
+            request.answer({_RESULT: reply})
 
 
 def _packed(error: Exception) -> dict[str, Any]:

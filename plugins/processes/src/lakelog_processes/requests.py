@@ -78,9 +78,9 @@ class ReceivedRequest:
         self._files = files
         self._file = file
 
-    def answer(self, said: Mapping[str, Any]) -> None:
+    def answer(self, reply: Mapping[str, Any]) -> None:
         """Write the answer; raises ``OSError``."""
-        _append(self._file, said)
+        _append(self._file, reply)
         _remove(self._files, self._file)
 
 

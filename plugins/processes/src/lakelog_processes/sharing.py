@@ -21,7 +21,7 @@ from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.roles.ways import NO_WRITING
 from lakelog_processes.asking import Answering
 from lakelog_processes.joining import JoinedLog
-from lakelog_processes.telling import told
+from lakelog_processes.shared_settings import shared_settings
 
 _LOOK_S: Final = 0.01
 
@@ -31,7 +31,7 @@ class ProcessSharing:
 
     def settings(self, request: OpenRequest) -> Mapping[str, Any]:
         """The settings that joining processes must use, for the shared page."""
-        return told(request.registry, request.settings)
+        return shared_settings(request.registry, request.settings)
 
     def answering(self, request: OpenRequest, manager: Managing) -> Answering:
         """Build the server of the requests of other processes."""

@@ -91,13 +91,13 @@ class Undispatched:
 def _reader(prepared: OpenRequest, source: FileSource, commitlog: Path) -> LogReader:
     context = prepared.context(read_only=True)
     warn_of_others(prepared.files, prepared.path, prepared.settings.core.append)
-    reader = PageReader(prepared.files, prepared.path)
+    page_reader = PageReader(prepared.files, prepared.path)
     reader = LogReader(
         source,
-        ReaderBounds(source, reader.page, CleanEnd(prepared.files, prepared.path, commitlog)),
+        ReaderBounds(source, page_reader.page, CleanEnd(prepared.files, prepared.path, commitlog)),
         lambda: is_owned(prepared.files, prepared.path),
-        ReaderDurableEnd(prepared.files, prepared.path, reader.page),
-        FlushWait(prepared.files, prepared.path, reader.page).wait,
+        ReaderDurableEnd(prepared.files, prepared.path, page_reader.page),
+        FlushWait(prepared.files, prepared.path, page_reader.page).wait,
         make_decoder(prepared.registry, prepared.settings, context),
     )
     archive = make_archive(prepared.registry, prepared.settings, context)

@@ -39,35 +39,37 @@ _DIGEST_BYTES: Final = 4
 """Long enough to distinguish two values, too short to recover a secret."""
 
 
-def told(registry: Registry, settings: Settings) -> dict[str, Any]:
+def shared_settings(registry: Registry, settings: Settings) -> dict[str, Any]:
     """The settings shared by all processes of a store, as JSON values."""
     core = settings.core
-    said = {key: getattr(core, key) for key in _SHARED}
-    said["flush"] = flush_name(registry, settings)
-    said["dispatchers"] = list(dispatcher_names(registry, settings))
-    said[PLUGINS] = {name: _package(registry, kind, name) for kind, name in _used(registry, said)}
+    shared = {key: getattr(core, key) for key in _SHARED}
+    shared["flush"] = flush_name(registry, settings)
+    shared["dispatchers"] = list(dispatcher_names(registry, settings))
+    shared[PLUGINS] = {
+        name: _package(registry, kind, name) for kind, name in _used(registry, shared)
+    }
     salt = os.urandom(8).hex()
     digests, sections = dict[str, str](), dict[str, dict[str, Any]]()
-    for name in said[PLUGINS]:
+    for name in shared[PLUGINS]:
         if name in settings.sections:
             sections[name], hidden = parted(settings.sections[name])
             digests |= {dotted(name, key): digest(value, salt) for key, value in hidden.items()}
-    full = {**said, SECTIONS: {name: each for name, each in sections.items() if each}}
+    full = {**shared, SECTIONS: {name: each for name, each in sections.items() if each}}
     if digests:
         full |= {DIGESTS: digests, SALT: salt}
     if len(settings_text(full)) <= SETTINGS_BYTES:
         return full
     whole = {name: digest(values, salt) for name, values in sections.items()}
-    return {**said, DIGESTS: {**digests, **whole}, SALT: salt}
+    return {**shared, DIGESTS: {**digests, **whole}, SALT: salt}
 
 
-def _used(registry: Registry, said: Mapping[str, Any]) -> Iterator[tuple[Kind, str]]:
+def _used(registry: Registry, shared: Mapping[str, Any]) -> Iterator[tuple[Kind, str]]:
     for kind, key in _KEYS.items():
-        if said[key] is not None:
-            yield kind, said[key]
-    for each in said["dispatchers"]:
+        if shared[key] is not None:
+            yield kind, shared[key]
+    for each in shared["dispatchers"]:
         yield Kind.DISPATCHER, each
-    if said["cleaner"] or said["disk_watcher"]:
+    if shared["cleaner"] or shared["disk_watcher"]:
         for each in registry.names(Kind.STORE_MAINTENANCE):
             yield Kind.STORE_MAINTENANCE, each
 
