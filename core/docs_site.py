@@ -21,7 +21,7 @@ import lakelog_interfaces.errors
 from lakelog.registry import Registry
 from lakelog.settings.catalog import CORE
 from lakelog_cli.app import make_app
-from lakelog_cli.printed import fields_of, first_line, inner_kinds, required_of, spoken
+from lakelog_cli.printed import fields_of, first_line, inner_kinds, required_of, type_text
 from lakelog_cli.reference import Command, commands
 from lakelog_cli.schema import ivars_of, schema
 
@@ -167,7 +167,7 @@ def _object(kind: type) -> str:
     lines.append("| --- | --- | --- |")
     for name, hint in fields_of(kind).items():
         links = {each.__name__: _link(each) for each in inner_kinds(hint)}
-        shown = re.sub(r"\w+", lambda word, at=links: at.get(word[0], word[0]), spoken(hint))
+        shown = re.sub(r"\w+", lambda word, at=links: at.get(word[0], word[0]), type_text(hint))
         optional = "" if name in required else "; may be missing"
         text = _cell(words.get(name, ""))
         lines.append(f"| `{name}` | {_cell(shown)}{optional} | {text} |")

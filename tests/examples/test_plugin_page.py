@@ -14,7 +14,7 @@ import lakelog.interfaces
 import lakelog_testing
 from lakelog.codec import RecordBatch
 from lakelog.interfaces import PROTOCOLS, Context
-from lakelog.registry.missing import spoken
+from lakelog.registry.missing import kind_text
 from lakelog_cli.newplugin.kinds import TEMPLATES, PluginTemplate
 from lakelog_testing.records import messages, record_batch
 
@@ -32,7 +32,7 @@ def section(title: str) -> str:
 
 @pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
 def test_a_section_names_protocol_kit_and_example_of_its_kind(template: PluginTemplate) -> None:
-    text = section(spoken(template.kind).capitalize())
+    text = section(kind_text(template.kind).capitalize())
     protocol = PROTOCOLS[template.kind].__name__
     assert f"`{protocol}`" in text
     assert f"`{protocol}Contract`" in text

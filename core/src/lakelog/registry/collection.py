@@ -14,7 +14,7 @@ import pluggy
 
 from lakelog.registry.discovery import PluginSource
 from lakelog.registry.loading import Plugged
-from lakelog.registry.missing import spoken
+from lakelog.registry.missing import kind_text
 from lakelog.settings.model import StoreSettings
 from lakelog_interfaces.errors import BadStrategy, DuplicateName
 from lakelog_interfaces.strategies import Factory, Kind
@@ -53,8 +53,8 @@ def _duplicate(first: Offered, second: Factory, source: PluginSource) -> Duplica
     package = first.source.distribution
     owner = f"plugin {first.source.name!r}" + (f" of {package}" if package else "")
     return source.error(
-        f"it offers the {spoken(second.kind)} {second.name!r}, but {owner} offers "
-        f"the {spoken(first.factory.kind)} {second.name!r} already; names are unique across all "
+        f"it offers the {kind_text(second.kind)} {second.name!r}, but {owner} offers "
+        f"the {kind_text(first.factory.kind)} {second.name!r} already; names are unique across all "
         "kinds: uninstall one of them, or switch one off with LAKELOG_DISABLE_PLUGINS",
         DuplicateName,
     )

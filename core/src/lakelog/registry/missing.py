@@ -48,10 +48,10 @@ def missing(
     names = sorted(each for each, found in installed.items() if found is kind)
     there = f"; installed are {', '.join(names)}" if names else "; none is installed"
     if offered.get(name, kind) is not kind:
-        found = spoken(offered[name])
-        return MissingPlugin(f"{name!r} is a {found}, and a {spoken(kind)} is wanted{there}")
+        found = kind_text(offered[name])
+        return MissingPlugin(f"{name!r} is a {found}, and a {kind_text(kind)} is wanted{there}")
     package = FIRST_PARTY[name][1] if name in FIRST_PARTY else None
-    what = f"no {spoken(kind)} {name!r} is installed"
+    what = f"no {kind_text(kind)} {name!r} is installed"
     for source in off.values():
         if _brings(source, name, package):
             why = f"the plugin {source.name!r} is switched off; remove it from what disables it"
@@ -59,7 +59,7 @@ def missing(
     for source in left_out:
         if _brings(source, name, package):
             return MissingPlugin(
-                f"the {spoken(kind)} {name!r} is installed ({source.distribution or source.name}), "
+                f"the {kind_text(kind)} {name!r} is installed ({source.distribution or source.name}), "
                 "but plugins=[...] is used instead of installed plugins: add it there"
             )
     if package:
@@ -90,10 +90,10 @@ def suggestion(name: str, known: Iterable[str], lead: str) -> str:
     return f"; did you mean {meant!r}?" if meant else f"; {lead} {', '.join(names) or 'none'}"
 
 
-def spoken(kind: Kind) -> str:
+def kind_text(kind: Kind) -> str:
     """The name of a kind in a sentence.
 
-    >>> spoken(Kind.FLUSH_STRATEGY)
+    >>> kind_text(Kind.FLUSH_STRATEGY)
     'flush strategy'
     """
     return kind.name.lower().replace("_", " ")

@@ -24,7 +24,7 @@ from lakelog.registry.discovery import (
 )
 from lakelog.registry.events import Events
 from lakelog.registry.loading import Plugged, plug_in
-from lakelog.registry.missing import missing, spoken
+from lakelog.registry.missing import kind_text, missing
 from lakelog.settings.catalog import Catalog, required
 from lakelog.settings.effective import Settings
 from lakelog.settings.formats import Formats
@@ -115,7 +115,7 @@ class Registry:
         made = _make(offered, settings, context)
         problem = check_object(made, PROTOCOLS[kind])
         if problem:
-            raise offered.source.error(f"its {spoken(kind)} {name!r}: {problem}", BadStrategy)
+            raise offered.source.error(f"its {kind_text(kind)} {name!r}: {problem}", BadStrategy)
         return made
 
     def build(self, kind: Kind, name: str | None, settings: Settings, context: Context) -> Any:
@@ -133,7 +133,7 @@ class Registry:
     def error_builder(self, kind: Kind, name: str, error: type[ErrorT]) -> Callable[[str], ErrorT]:
         """A function that builds errors about a strategy's failures after open."""
         source = self._offered(kind, name).source
-        return lambda what: source.error(f"its {spoken(kind)} {name!r} {what}", error)
+        return lambda what: source.error(f"its {kind_text(kind)} {name!r} {what}", error)
 
     def _kinds(self) -> dict[str, Kind]:
         return {name: offered.factory.kind for name, offered in self.offered.items()}
@@ -157,7 +157,7 @@ def _installed(_path: object, off: frozenset[str]) -> Registry:
 
 def _make(offered: Offered, settings: object, context: Context) -> object:
     source, factory = offered.source, offered.factory
-    what = f"the {spoken(factory.kind)} {factory.name!r}"
+    what = f"the {kind_text(factory.kind)} {factory.name!r}"
     try:
         return factory.make(settings, context)
     except LakelogError as error:

@@ -19,7 +19,7 @@ from lakelog.errors import MissingPlugin, PluginError, SettingsError
 from lakelog.interfaces import Kind
 from lakelog.registry import Registry
 from lakelog.registry.discovery import Distribution
-from lakelog.registry.missing import spoken
+from lakelog.registry.missing import kind_text
 from lakelog.settings.catalog import ATTACH, dotted, keys_of
 from lakelog.settings.conversion import convert, hints_of
 from lakelog.settings.effective import Settings
@@ -87,7 +87,7 @@ def _check_plugin(
 ) -> None:
     theirs = Distribution(*package) if package else None
     of = f" of {theirs}" if theirs else ""
-    used = f"{path}: the processes that have it open use the {spoken(kind)} {name!r}{of}"
+    used = f"{path}: the processes that have it open use the {kind_text(kind)} {name!r}{of}"
     try:
         mine = registry.package(kind, name)
     except MissingPlugin as error:

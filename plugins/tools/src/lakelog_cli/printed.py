@@ -130,10 +130,10 @@ def is_object(hint: Any) -> bool:
     return is_typed_dict(hint) or attrs.has(hint)
 
 
-def spoken(hint: Any) -> str:
+def type_text(hint: Any) -> str:
     """A type in words.
 
-    >>> spoken(int | None), spoken(list[str]), spoken(dict[str, int]), spoken(Literal["a", "b"])
+    >>> type_text(int | None), type_text(list[str]), type_text(dict[str, int]), type_text(Literal["a", "b"])
     ('integer or null', 'list of string', 'object of integer by name', '"a" or "b"')
     """
     origin, arguments = get_origin(hint), get_args(hint)
@@ -142,11 +142,11 @@ def spoken(hint: Any) -> str:
     if origin is Literal:
         return " or ".join(f'"{each}"' for each in arguments)
     if origin in (Union, UnionType):
-        return " or ".join(map(spoken, arguments))
+        return " or ".join(map(type_text, arguments))
     if is_by_name(origin):
-        return f"object of {spoken(arguments[1])} by name"
+        return f"object of {type_text(arguments[1])} by name"
     if arguments:
-        return f"list of {spoken(arguments[0])}"
+        return f"list of {type_text(arguments[0])}"
     return "any" if hint is Any else str(hint.__name__)
 
 

@@ -14,7 +14,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.files.shared.ownership import is_followed
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.registry import Registry
-from lakelog.registry.missing import spoken
+from lakelog.registry.missing import kind_text
 from lakelog.settings.effective import Settings
 from lakelog.store.maintenance import NoMaintenance
 from lakelog.store.strategies import with_accelerator
@@ -86,7 +86,7 @@ class OpenRequest:
         names = self.registry.names(kind)
         if len(names) > 1:
             raise PluginError(
-                f"of the kind {spoken(kind)!r}, {', '.join(names)} are installed, and a process "
+                f"of the kind {kind_text(kind)!r}, {', '.join(names)} are installed, and a process "
                 "uses one: switch the other plugins off"
             )
         if not names:

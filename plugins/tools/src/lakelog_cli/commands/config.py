@@ -61,7 +61,7 @@ def rows(settings: Settings) -> list[dict[str, Any]]:
 def _print(found: list[dict[str, Any]]) -> None:
     table = Table("setting", "value", "origin", box=None, pad_edge=False)
     for row in found:
-        table.add_row(row["key"], _spoken(row["value"]), row["origin"])
+        table.add_row(row["key"], _value_text(row["value"]), row["origin"])
     console = Console(markup=False, highlight=False)
     console.print(table) if console.is_terminal else _print_plain(found)
 
@@ -69,8 +69,8 @@ def _print(found: list[dict[str, Any]]) -> None:
 def _print_plain(found: list[dict[str, Any]]) -> None:
     """Whole lines for other programs: nothing is folded to a width."""
     for row in found:
-        typer.echo(f"{row['key']} = {_spoken(row['value'])}  ({row['origin']})")
+        typer.echo(f"{row['key']} = {_value_text(row['value'])}  ({row['origin']})")
 
 
-def _spoken(value: object) -> str:
+def _value_text(value: object) -> str:
     return "" if value is None else str(value)

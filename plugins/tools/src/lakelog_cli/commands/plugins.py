@@ -16,7 +16,7 @@ from lakelog.interfaces import Kind
 from lakelog.registry import Registry
 from lakelog.registry.collection import Offered
 from lakelog.registry.discovery import PluginSource
-from lakelog.registry.missing import spoken
+from lakelog.registry.missing import kind_text
 from lakelog.settings.catalog import keys_of
 from lakelog.settings.effective import Settings
 from lakelog.store.strategies import accelerator_names, flush_name
@@ -220,7 +220,7 @@ def _print(registry: Registry, active: set[tuple[Kind, str]] | None) -> None:
 def _offer_lines(offered: Offered, active: set[tuple[Kind, str]]) -> Iterator[str]:
     factory, package = offered.factory, offered.source.package
     mark = " [active]" if (factory.kind, factory.name) in active else ""
-    yield f"{spoken(factory.kind)} {factory.name}{mark}: {factory.summary}"
+    yield f"{kind_text(factory.kind)} {factory.name}{mark}: {factory.summary}"
     yield f"    from {offered.source.name}{f' ({package})' if package else ''}"
     for setting in _settings_of(factory.settings):
         default = "" if setting["default"] is None else f" = {setting['default']}"

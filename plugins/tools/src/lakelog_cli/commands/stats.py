@@ -162,7 +162,7 @@ def _lines(document: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         elif isinstance(value, Mapping):
             yield from _lines(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name} = {_spoken(name, value)}"
+            yield f"{prefix}{name} = {_value_text(name, value)}"
 
 
 def _plot(traffic: TrafficOverTime) -> Iterator[str]:
@@ -175,7 +175,7 @@ def _plot(traffic: TrafficOverTime) -> Iterator[str]:
         yield f"{unit:<8} [{blocks(pairs)}] at most {most:,.0f}/s"
 
 
-def _spoken(name: str, value: object) -> str:
+def _value_text(name: str, value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, int) and name.endswith("timestamp_ms") and value > 0:

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from lakelog.interfaces import PROTOCOLS, Kind
-from lakelog.registry.missing import spoken
+from lakelog.registry.missing import kind_text
 
 
 @attrs.frozen
@@ -42,7 +42,7 @@ class PluginTemplate:
         return {
             "name": name,
             "kind": self.kind.name,
-            "spoken": spoken(self.kind),
+            "kind_text": kind_text(self.kind),
             "hook": self.kind.value,
             "protocol": protocol,
             "contract": f"{protocol}Contract",
