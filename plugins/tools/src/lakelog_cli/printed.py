@@ -133,8 +133,10 @@ def is_object(hint: Any) -> bool:
 def type_text(hint: Any) -> str:
     """A type in words.
 
-    >>> type_text(int | None), type_text(list[str]), type_text(dict[str, int]), type_text(Literal["a", "b"])
-    ('integer or null', 'list of string', 'object of integer by name', '"a" or "b"')
+    >>> type_text(int | None), type_text(list[str])
+    ('integer or null', 'list of string')
+    >>> type_text(dict[str, int]), type_text(Literal["a", "b"])
+    ('object of integer by name', '"a" or "b"')
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if hint in _NAMES:
