@@ -251,9 +251,9 @@ class _Reading:
 
     def _source(self) -> PaddedSource:
         files, path = self.directory.files, self.directory.path
-        known = read_damage(files, path)
+        known_damage = read_damage(files, path)
         return PaddedSource(
-            FileSource(files, self.directory.commitlog, self.size, known), self.size
+            FileSource(files, self.directory.commitlog, self.size, known_damage), self.size
         )
 
     def _start(

@@ -60,7 +60,8 @@ def missing(
         if _brings(source, name, package):
             return MissingPlugin(
                 f"the {kind_text(kind)} {name!r} is installed "
-                f"({source.distribution or source.name}), but plugins=[...] is used instead of installed plugins: add it there"
+                f"({source.distribution or source.name}), but plugins=[...] is used instead of "
+                "installed plugins: add it there"
             )
     if package:
         return MissingPlugin(f"{what}: pip install {package}")

@@ -182,16 +182,16 @@ class _Repair:
     def _look(self, damage: Sequence[Damage] = ()) -> LogLook:
         """Scan the whole log; ranges in which recovery found damage count as damaged."""
         sealed = self.core.record_crc or self.core.require_record_crc
-        return LogLook.at(self._pieces((*self._known(), *damage)), sealed=sealed)
+        return LogLook.at(self._pieces((*self._known_damage(), *damage)), sealed=sealed)
 
-    def _known(self) -> tuple[Damage, ...]:
+    def _known_damage(self) -> tuple[Damage, ...]:
         return read_damage(self.directory.files, self.directory.path)
 
-    def _pieces(self, known: Sequence[Damage]) -> Iterator[Piece]:
+    def _pieces(self, known_damage: Sequence[Damage]) -> Iterator[Piece]:
         from lakelog.log.reading.scan import scan
 
         directory = self.directory
-        source = FileSource(directory.files, directory.commitlog, self.size_bytes, known)
+        source = FileSource(directory.files, directory.commitlog, self.size_bytes, known_damage)
         segments = [each for each in source.segments() if not each.start_offset % self.size_bytes]
         if segments:
             first, last = segments[0], segments[-1]
@@ -251,7 +251,7 @@ class _Repair:
             fillers = FillerMaker((FILLER_TOPIC, queue_id), next_offset, now_ms)
             kept = tuple(keep_gaps(self.directory, possible))
             fill(files, possible, fillers)
-            keep_damage(files, path, 0, 0, _still_damaged(self._known(), possible))
+            keep_damage(files, path, 0, 0, _still_damaged(self._known_damage(), possible))
         return fillings, kept
 
     def _mend_derived(self) -> tuple[str, ...]:
@@ -293,11 +293,11 @@ class _Repair:
         return Acting(directory, maker)
 
 
-def _still_damaged(known: Sequence[Damage], filled: Sequence[Filling]) -> list[Damage]:
+def _still_damaged(known_damage: Sequence[Damage], filled: Sequence[Filling]) -> list[Damage]:
     """The known damage, without the filled gaps."""
     gaps = [each.gap for each in filled]
     return [
         each
-        for each in known
+        for each in known_damage
         if not any(gap.offset < each.end_offset and each.offset < gap.end_offset for gap in gaps)
     ]

@@ -77,11 +77,11 @@ def keep_damage(
     Entries before ``minimum``, the first byte of the log, are dropped. Raises ``OSError``.
     """
     before = read_damage(files, path)
-    known = [each for each in before if minimum < each.end_offset and each.offset < start]
-    known += found
-    if [_row(each) for each in known] == [_row(each) for each in before]:
+    known_damage = [each for each in before if minimum < each.end_offset and each.offset < start]
+    known_damage += found
+    if [_row(each) for each in known_damage] == [_row(each) for each in before]:
         return
-    write_own(files, path, DAMAGE_FILE, {"damage": [_row(each) for each in known]}, indent=1)
+    write_own(files, path, DAMAGE_FILE, {"damage": [_row(each) for each in known_damage]}, indent=1)
 
 
 def _row(damage: Damage) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class LogReader:
 
     :ivar source: the bytes of the log
     :ivar bounds: their readable range
-    :ivar known: the known damage
+    :ivar known_damage: the known damage
     :ivar decoder: restores bodies that are stored encoded
     """
 
@@ -70,7 +70,7 @@ class LogReader:
         """
         self.decoder = decoder
         self.source = source
-        self.known = KnownDamage(source)
+        self.known_damage = KnownDamage(source)
         self.bounds = bounds
         self._is_live = is_live
         self._flushed = flushed
@@ -149,7 +149,7 @@ class LogReader:
         limit = self.bounds.end()
         if limit is not None:
             end = limit if end is None else min(limit, end)
-        inside = self.known.rest(first, verify=verify) if self.known else None
+        inside = self.known_damage.rest(first, verify=verify) if self.known_damage else None
         if inside is not None:
             return self._from_inside(inside, end, verify=verify)
         if self._is_live():
@@ -256,7 +256,7 @@ class LogReader:
                 f"{self.max_offset}",
                 offset=offset,
             )
-        damage = self.known.at(offset) if self.known else None
+        damage = self.known_damage.at(offset) if self.known_damage else None
         if damage is not None:
             raise _unproven(offset, damage)
         return self._decode(offset)

@@ -84,14 +84,14 @@ class _Walk:
         end: int | None,
         verify: bool,
         judge: RecordFilter | None,
-        known: Mapping[int, Damage],
+        known_damage: Mapping[int, Damage],
         *,
         sealed: bool,
     ) -> None:
         self._judge = judge
-        self._known = known
+        self._known_damage = known_damage
         # Without checksums, known damage may look whole.
-        self._unproven = [each for each in known.values() if each.unproven or not verify]
+        self._unproven = [each for each in known_damage.values() if each.unproven or not verify]
         self._at = start
         self._end = end
         self._verify = verify
@@ -171,10 +171,10 @@ class _Walk:
 
     def _resume(self, extent: Extent, data: memoryview) -> bool:
         """Note the damage; move to the next whole record of the segment, if any."""
-        known = self._known.get(self._at)
-        if known is not None and self._bad is None and known.is_at(data):
-            self._bad = attrs.evolve(known, path=extent.path)
-            self._at = self._found = known.end_offset
+        known_damage = self._known_damage.get(self._at)
+        if known_damage is not None and self._bad is None and known_damage.is_at(data):
+            self._bad = attrs.evolve(known_damage, path=extent.path)
+            self._at = self._found = known_damage.end_offset
             return self._at < extent.end
         if self._bad is None:
             self._bad = self._damage_at(extent, data)

@@ -106,7 +106,7 @@ class FileSource:
         size_bytes: int,
         known_damage: Iterable[Damage] = (),
     ) -> None:
-        self._known = {each.offset: each for each in known_damage}
+        self._known_damage = {each.offset: each for each in known_damage}
         self._files = files
         self._directory = directory
         self.size_bytes = size_bytes
@@ -114,7 +114,7 @@ class FileSource:
 
     def known_damage(self) -> Mapping[int, Damage]:
         """The damaged ranges given to the constructor."""
-        return self._known
+        return self._known_damage
 
     def folder(self) -> Path | None:
         """The folder of the segments, if it is the operating system's."""
@@ -207,12 +207,12 @@ class ViewSource:
     """The segments of an open store."""
 
     def __init__(self, segments: Segments, known_damage: Iterable[Damage] = ()) -> None:
-        self._known = {each.offset: each for each in known_damage}
+        self._known_damage = {each.offset: each for each in known_damage}
         self.segments = segments
 
     def known_damage(self) -> Mapping[int, Damage]:
         """The damaged ranges given to the constructor."""
-        return self._known
+        return self._known_damage
 
     def starts(self) -> Sequence[int]:
         """The start offset of each segment."""

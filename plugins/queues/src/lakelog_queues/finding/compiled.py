@@ -75,7 +75,7 @@ def readable(log: LogReader) -> ReadLog | None:
     That is the case with known damage, or with a decoder.
     """
     source, bounds = log.source, log.bounds
-    if log.known or log.decoder is not None:
+    if log.known_damage or log.decoder is not None:
         return None
     if isinstance(source, FileSource):
         folder = source.folder()

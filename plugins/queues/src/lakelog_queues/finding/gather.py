@@ -61,7 +61,7 @@ def gather(  # noqa: PLR0913  # all but five are given by name
     *,
     verify: bool = True,
     pack_bodies: bool = False,
-    known: NDArray[np.bool_],
+    in_damage: NDArray[np.bool_],
     decoder: Decoder | None = None,
 ) -> Gathered:
     """Read the records at ``offsets``, in any order, each ``sizes`` bytes long.
@@ -69,13 +69,13 @@ def gather(  # noqa: PLR0913  # all but five are given by name
     :param minimum: offset of the log's first byte
     :param end: where reading stops; ``None`` is the end of the files
     :param pack_bodies: see :func:`sound_records`
-    :param known: mask of the offsets in known damage, which are not served
+    :param in_damage: mask of the offsets in known damage, which are not served
     :param decoder: restores the bodies of the batches
     """
     states = np.full(len(offsets), BROKEN, np.int8)
     states[offsets < minimum] = GONE
     states[offsets < 0] = BROKEN
-    good = (sizes >= RECORD_MIN_BYTES) & (offsets >= max(minimum, 0)) & ~known
+    good = (sizes >= RECORD_MIN_BYTES) & (offsets >= max(minimum, 0)) & ~in_damage
     if end is not None:
         good &= offsets <= end - sizes.astype(np.int64)
     rows = np.flatnonzero(good)

@@ -51,7 +51,7 @@ class PlacedRecords:
             *(log.source, log.bounds.minimum(), log.bounds.end(), offsets, sizes),
             verify=verify,
             pack_bodies=pack_bodies and log.decoder is None,
-            known=self._in_damage(offsets, verify),
+            in_damage=self._in_damage(offsets, verify),
             decoder=log.decoder,
         )
 
@@ -96,7 +96,7 @@ class PlacedRecords:
         log, end = self.log, self.log.bounds.end()
         if offset < log.bounds.minimum() or (end is not None and offset + size > end):
             return None
-        if log.known.at(offset):
+        if log.known_damage.at(offset):
             return None
         for extent in log.source.extents(offset):  # open for as long as the loop holds it
             if extent.start <= offset and offset + size <= extent.end:
@@ -106,7 +106,7 @@ class PlacedRecords:
 
     def _in_damage(self, offsets: Longs, verify: bool) -> Flags:
         """For each offset, whether it lies in known damage."""
-        known, hit = self.log.known, np.zeros(len(offsets), np.bool_)
+        known, hit = self.log.known_damage, np.zeros(len(offsets), np.bool_)
         if known:
             hit[:] = [known.at(each, verify=verify) is not None for each in offsets.tolist()]
         return hit

@@ -217,13 +217,15 @@ class FastChecker:
         self, directory: StoreDirectory, plan: RecoveryPlan, segments: Mapping[int, bytes]
     ) -> RecoveredLog:
         size, end = self.opener.settings.core.segment_size_bytes, plan.end_offset
-        known = read_damage(directory.files, directory.path)
-        places = tuple((each.offset, each.end_offset, each.head, each.unproven) for each in known)
+        known_damage = read_damage(directory.files, directory.path)
+        places = tuple(
+            (each.offset, each.end_offset, each.head, each.unproven) for each in known_damage
+        )
         bytes_of_it = tuple((start, data) for start, data in segments.items() if start < end)
         key = (plan.minimum, end, places, bytes_of_it)
         log = self.logs.get(key)
         if log is None:
-            source = FileSource(directory.files, directory.commitlog, size, known)
+            source = FileSource(directory.files, directory.commitlog, size, known_damage)
             log = self.logs[key] = _read(scan(source, plan.minimum, end))
         return log
 
