@@ -12,7 +12,13 @@ from lakelog.codec.append_callback import RocketmqAppendCallback
 from lakelog.log.async_puts import AsyncPutQueue
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
-from lakelog.log.outcomes import ErrorBuilder, checked, flush_errors, known, replicator_errors
+from lakelog.log.outcomes import (
+    ErrorBuilder,
+    awaited_status,
+    checked,
+    flush_errors,
+    replicator_errors,
+)
 from lakelog.log.put_future import BatchFuture, PutFuture, settle_appended
 from lakelog_format.codec.encoded import EncodedBatch
 from lakelog_format.fields.layout import BLANK_MIN_BYTES
@@ -143,16 +149,16 @@ class Appender:
         errors = self._of_flush
         copied: Outcome = _PUT_OK
         try:
-            known_now = self._wait_flushed(end) if wait else None
-            flushed = self._flush.submit(end, wait) if known_now is None else known_now
+            status_now = self._wait_flushed(end) if wait else None
+            flushed = self._flush.submit(end, wait) if status_now is None else status_now
             if self._replicator is not None:
                 errors = self._of_replicator
                 copied = self._replicator.submit(end, wait)
                 errors = self._of_flush
-            status = flushed if flushed is _PUT_OK else known(flushed)
+            status = flushed if flushed is _PUT_OK else awaited_status(flushed)
             if copied is not _PUT_OK:
                 errors = self._of_replicator
-                status = _combined(status, known(copied))
+                status = _combined(status, awaited_status(copied))
         except Exception as error:
             failed = _about(results, errors.error(error, end))
             if failed is error:
@@ -278,10 +284,10 @@ class Appender:
         status: PutStatus | Exception
         errors = self._of_flush
         try:
-            status = known(flushed)
+            status = awaited_status(flushed)
             for outcome in copied:
                 errors = self._of_replicator
-                status = _combined(status, known(outcome))
+                status = _combined(status, awaited_status(outcome))
         except Exception as error:  # noqa: BLE001  # from a plugin or a signal handler; passed to the answer below
             status = errors.error(error, end)
         answer(status)
