@@ -51,20 +51,20 @@ class CopyLags:
 
     def view(self) -> dict[str, Any] | None:
         """The role, the state and the lags; ``None`` if nothing replicates this store."""
-        said = _status(self.files, self.store.path)
-        if said is None:
+        status = _status(self.files, self.store.path)
+        if status is None:
             return None
         now_ms = time.time_ns() // 1_000_000
-        lives = Path("/proc", str(said.get("pid"))).exists()
-        shown = {"role": said.get("role"), "pid": said.get("pid"), "is_running": lives}
+        lives = Path("/proc", str(status.get("pid"))).exists()
+        shown = {"role": status.get("role"), "pid": status.get("pid"), "is_running": lives}
         if shown["role"] == "master":
-            about = self._master(said, now_ms, lives=lives)
+            about = self._master(status, now_ms, lives=lives)
         else:
-            about = self._replica(said, now_ms, lives=lives)
+            about = self._replica(status, now_ms, lives=lives)
         return {**shown, **about, "landed": self._landed(now_ms)}
 
-    def _master(self, said: Mapping[str, Any], now_ms: int, *, lives: bool) -> dict[str, Any]:
-        end = said["end"] if lives else self.store.max_offset  # both ends of the same second
+    def _master(self, status: Mapping[str, Any], now_ms: int, *, lives: bool) -> dict[str, Any]:
+        end = status["end"] if lives else self.store.max_offset  # both ends of the same second
         slaves = [
             {
                 "address": each["address"],
@@ -73,14 +73,14 @@ class CopyLags:
                 "unsent_bytes": max(0, end - each["sent"]) if each["sent"] >= 0 else None,
                 "lag": self.between(each["acked"], end, now_ms) if each["acked"] >= 0 else None,
             }
-            for each in said.get("slaves", ())
+            for each in status.get("slaves", ())
         ]
-        known = {name: said.get(name) for name in ("listening", "in_sync_replicas", "refused")}
+        known = {name: status.get(name) for name in ("listening", "in_sync_replicas", "refused")}
         return {**known, "slaves": slaves}
 
-    def _replica(self, said: Mapping[str, Any], now_ms: int, *, lives: bool) -> dict[str, Any]:
-        end, master_end = self.store.max_offset, said["master_end"]
-        heard_ms, is_connected = said["heard_ms"], lives and said["is_connected"]
+    def _replica(self, status: Mapping[str, Any], now_ms: int, *, lives: bool) -> dict[str, Any]:
+        end, master_end = self.store.max_offset, status["master_end"]
+        heard_ms, is_connected = status["heard_ms"], lives and status["is_connected"]
         mean, last_ms = self._newest()
         behind = max(0, master_end - end) if master_end >= 0 else None
         if not is_connected and master_end < end:
@@ -93,10 +93,10 @@ class CopyLags:
             age_s = None if last_ms is None else max(0, seen_ms - last_ms) / 1000
             lag = {"bytes": behind, "messages": messages, "seconds": age_s}
         return {
-            "source": said["source"],
+            "source": status["source"],
             "is_connected": is_connected,
             "heard_ms": heard_ms or None,
-            "says": said["says"],
+            "says": status["says"],
             "lag": lag,
             "not_durable": self.between(self.store.flushed_offset, end, now_ms),
         }

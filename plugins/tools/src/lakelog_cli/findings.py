@@ -17,7 +17,7 @@ from lakelog_cli.output import write_lines
 from lakelog_cli.walk import print_damage
 from lakelog_interfaces.strategies.verifying import Problem
 
-MOST_TOLD: Final = 20
+MOST_SHOWN: Final = 20
 MOST_KEPT: Final = 1000
 
 
@@ -45,7 +45,7 @@ class ProblemReporter:
         """The number of problems, including those only counted."""
         return self._found.total()
 
-    def tell(self, problems: Iterable[Problem]) -> None:
+    def report(self, problems: Iterable[Problem]) -> None:
         """Report problems of queues and index."""
         for problem in problems:
             if self._crash is not None and self._crash.explains(problem):
@@ -53,14 +53,14 @@ class ProblemReporter:
                 self._add(_row("behind", problem))
                 continue
             self._found[problem.what] += 1
-            is_told = self._found[problem.what] <= MOST_TOLD
-            self._add(_row("problem", problem), f"problem: {problem}" if is_told else None)
+            is_shown = self._found[problem.what] <= MOST_SHOWN
+            self._add(_row("problem", problem), f"problem: {problem}" if is_shown else None)
 
     def finish(self) -> None:
         """Report the number of problems that were only counted."""
         for what, count in self._found.items():
-            if not self._as_json and count > MOST_TOLD:
-                typer.echo(f"problem: {what}: {count - MOST_TOLD} more", err=True)
+            if not self._as_json and count > MOST_SHOWN:
+                typer.echo(f"problem: {what}: {count - MOST_SHOWN} more", err=True)
 
     def segment(self, problem: BadSegment) -> None:
         """Report a wrong name or length of a segment."""

@@ -47,7 +47,7 @@ from lakelog_doctor.repair_plan import (
     find_missing,
     find_strays,
 )
-from lakelog_doctor.repair_scan import LogLook
+from lakelog_doctor.repair_scan import LogScan
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes of the log read so far, and their total; each pass starts at 0."""
@@ -128,16 +128,16 @@ def repair(  # all but the path are optional keyword arguments
     )
     core = opening.settings.core
     directory = StoreDirectory.of(opening.files, place, core)
-    work = _Repair(directory, core, given, progress or _silent)
+    work = _Repair(directory, core, given, progress or _ignore_progress)
     try:
         directory.check_readable()
         with unowned(opening.files, place):
-            return work.tell() if dry_run else work.run()
+            return work.plan() if dry_run else work.run()
     except OSError as error:
         raise readable(error, place) from error
 
 
-def _silent(done_bytes: int, total_bytes: int) -> None:
+def _ignore_progress(done_bytes: int, total_bytes: int) -> None:
     """Ignore progress."""
 
 
@@ -159,17 +159,17 @@ class _Repair:
 
     # --- planning ---
 
-    def tell(self) -> RepairReport:
+    def plan(self) -> RepairReport:
         """Return the plan; changes nothing. Raises ``StoreLocked`` while the store is owned."""
         begun = time.monotonic()
         if is_owned(self.directory.files, self.directory.path):
             raise locked(self.directory.files, self.directory.path)
         strays, missing = self._odd_files()
         recovery = None if strays or missing else self._recover(dry_run=True)
-        look = self._look(() if recovery is None else recovery.damage)
-        end = look.end_offset if recovery is None else recovery.end_offset
-        look.gaps = [each for each in look.gaps if each.end_offset < end]
-        fillings = tuple(find_fillings(self.directory, look, self.size_bytes, missing))
+        scanned = self._scan_log(() if recovery is None else recovery.damage)
+        end = scanned.end_offset if recovery is None else recovery.end_offset
+        scanned.gaps = [each for each in scanned.gaps if each.end_offset < end]
+        fillings = tuple(find_fillings(self.directory, scanned, self.size_bytes, missing))
         plan = RepairPlan(strays, missing, recovery, fillings)
         return RepairReport(plan, seconds=time.monotonic() - begun)
 
@@ -179,10 +179,10 @@ class _Repair:
         strays = find_strays(self.directory, self.size_bytes)
         return tuple(strays), tuple(find_missing(self.directory, self.size_bytes))
 
-    def _look(self, damage: Sequence[Damage] = ()) -> LogLook:
+    def _scan_log(self, damage: Sequence[Damage] = ()) -> LogScan:
         """Scan the whole log; ranges in which recovery found damage count as damaged."""
         sealed = self.core.record_crc or self.core.require_record_crc
-        return LogLook.at(self._pieces((*self._known_damage(), *damage)), sealed=sealed)
+        return LogScan.at(self._pieces((*self._known_damage(), *damage)), sealed=sealed)
 
     def _known_damage(self) -> tuple[Damage, ...]:
         return read_damage(self.directory.files, self.directory.path)
@@ -239,14 +239,14 @@ class _Repair:
         """Fill the gaps of a recovered log."""
         files, path = self.directory.files, self.directory.path
         with self._locked():
-            look = self._look()
-            fillings = tuple(find_fillings(self.directory, look, self.size_bytes, ()))
+            scanned = self._scan_log()
+            fillings = tuple(find_fillings(self.directory, scanned, self.size_bytes, ()))
             possible = [each for each in fillings if each.is_possible]
             if not possible:
                 return fillings, ()
             write_abort(files, path)
             forget_ends(files, path)  # so that recovery adds units for the fillers
-            queue_id, next_offset = look.queue_for(possible[0].gap.offset)
+            queue_id, next_offset = scanned.queue_for(possible[0].gap.offset)
             now_ms = time.time_ns() // 1_000_000
             fillers = FillerMaker((FILLER_TOPIC, queue_id), next_offset, now_ms)
             kept = tuple(keep_gaps(self.directory, possible))

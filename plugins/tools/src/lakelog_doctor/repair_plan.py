@@ -14,7 +14,7 @@ from lakelog.format.layout import is_segment_name
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.filler import Filling, Step, fillings_of
 from lakelog.recovery.report import RecoveryReport
-from lakelog_doctor.repair_scan import LogLook
+from lakelog_doctor.repair_scan import LogScan
 
 
 @attrs.frozen
@@ -111,11 +111,11 @@ def _segments(directory: StoreDirectory, size_bytes: int) -> list[SegmentFile]:
 
 
 def find_fillings(
-    directory: StoreDirectory, look: LogLook, size_bytes: int, missing: Sequence[MissingRange]
+    directory: StoreDirectory, scanned: LogScan, size_bytes: int, missing: Sequence[MissingRange]
 ) -> Iterator[Filling]:
     """Yield the filling of each gap that is not a missing segment."""
     absent = {each.start_offset for each in missing}
-    for gap in look.gaps:
+    for gap in scanned.gaps:
         for filling in fillings_of(directory, gap, size_bytes):
             if filling.start_offset not in absent:
                 yield filling

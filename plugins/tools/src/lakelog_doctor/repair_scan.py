@@ -24,7 +24,7 @@ class FillerQueue:
 
 
 @attrs.define
-class LogLook:
+class LogScan:
     """The result of the scan.
 
     :ivar gaps: damage followed by a record; a gap may span several segments
@@ -41,15 +41,15 @@ class LogLook:
     _pending: list[Damage] = attrs.field(factory=list)
 
     @classmethod
-    def at(cls, pieces: Iterable[Piece], *, sealed: bool) -> LogLook:
+    def at(cls, pieces: Iterable[Piece], *, sealed: bool) -> LogScan:
         """Evaluate everything that a scan yields.
 
         :param sealed: whether fillers need a record checksum, whatever their neighbours have
         """
-        look = cls(sealed)
+        scanned = cls(sealed)
         for piece in pieces:
-            look.take(piece)
-        return look
+            scanned.take(piece)
+        return scanned
 
     def take(self, piece: Piece) -> None:
         """Evaluate the next piece."""

@@ -121,7 +121,7 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
         segments = SegmentCounts.of(opened) if html is not None else None
         found = findings_of(opened, checking, reporter, processes, segments)
         if everything:
-            reporter.tell(_checkpoint(opened.path, found))
+            reporter.report(_checkpoint(opened.path, found))
         reporter.finish()
         names = checking.names if checking is not None else ()
         verdict = Verdict(found, reporter, crash, names)
@@ -169,9 +169,9 @@ def findings_of(
                 segments.add(part)
         if checking is not None:
             for piece in _pieces(store, part):
-                reporter.tell(checking.take(piece))
+                reporter.report(checking.take(piece))
     if checking is not None:
-        reporter.tell(checking.finish())
+        reporter.report(checking.finish())
     return found
 
 
