@@ -21,7 +21,7 @@ from lakelog.format.layout import segment_name
 from lakelog.format.sysflag import COMPRESSED
 from lakelog_lake.errors import OffsetUnavailable, OtherStore
 from lakelog_lake.log.ends import readable_end
-from lakelog_lake.log.landmarks import Landmarks
+from lakelog_lake.log.record_starts import RecordStarts
 from lakelog_lake.log.wanted import NumberSpan
 from plugins.lake.tests.stores import (
     SEGMENT,
@@ -202,7 +202,7 @@ def test_damage_is_collected_in_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FIXTURES)
 def test_the_end_is_found_where_the_core_finds_it(name: str, store_fixtures: StoreFixtures) -> None:
     path = store_fixtures.get(name).store
-    with lakelog.open(path, mode="read") as opened, Landmarks.of(opened) as marks:
+    with lakelog.open(path, mode="read") as opened, RecordStarts.of(opened) as marks:
         assert readable_end(marks) == opened.max_offset
 
 

@@ -21,7 +21,7 @@ from lakelog_lake.bodies import parser_for
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
 from lakelog_lake.log.ends import end_of
-from lakelog_lake.log.landmarks import Landmarks
+from lakelog_lake.log.record_starts import RecordStarts
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.reading.options import ReadOptions, names_of
 from lakelog_lake.tables import partitions
@@ -117,7 +117,7 @@ class Lander:
 
     def _land(self, running: LandingDispatcher) -> None:
         path = self.source.path
-        with lakelog.open(path, mode="read") as store, Landmarks.of(store) as log:
+        with lakelog.open(path, mode="read") as store, RecordStarts.of(store) as log:
             goal = end_of(log, None)
         while (landed := running.one_pass()) is not None:
             if landed.end >= goal and not landed.is_more:

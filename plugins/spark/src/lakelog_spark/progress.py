@@ -19,7 +19,7 @@ import attrs
 
 import lakelog
 from lakelog_lake.log.ends import end_of
-from lakelog_lake.log.landmarks import Landmarks
+from lakelog_lake.log.record_starts import RecordStarts
 
 
 @attrs.frozen
@@ -61,7 +61,7 @@ def lag(
     Raises as :func:`place_of`, and the errors of opening a store.
     """
     reached = place_of(offset)
-    with lakelog.open(Path(path), mode="read") as store, Landmarks.of(store) as log:
+    with lakelog.open(Path(path), mode="read") as store, RecordStarts.of(store) as log:
         end = end_of(log, until)
         if reached >= end:
             return StreamLag(0, 0, 0.0)

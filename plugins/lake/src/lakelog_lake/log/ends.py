@@ -17,13 +17,13 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import ABORT_FILE, BLANK, LOCK_FILE, MAGIC_BLANK, segment_name
 from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_lake.errors import DurableEndUnknown
-from lakelog_lake.log.landmarks import Landmarks, log_folder
+from lakelog_lake.log.record_starts import RecordStarts, log_folder
 
 _MOST_RECORDS: Final = 2000
 _ZEROS: Final = 64 << 10
 
 
-def followed_end(marks: Landmarks, *, is_open: bool) -> int | None:
+def followed_end(marks: RecordStarts, *, is_open: bool) -> int | None:
     """The end of the last whole record; ``None`` if it is uncertain, or too far from any unit.
 
     :param is_open: whether a process writes the log; then an incomplete record is not an error
@@ -46,7 +46,7 @@ def followed_end(marks: Landmarks, *, is_open: bool) -> int | None:
     return None
 
 
-def _behind_blank(marks: Landmarks, at: int) -> int | None:
+def _behind_blank(marks: RecordStarts, at: int) -> int | None:
     """The start of the next segment, if a blank fills the rest of this one."""
     head = _read(marks, at, BLANK.size)
     if len(head) < BLANK.size or BLANK.unpack(head)[1] != MAGIC_BLANK:
@@ -54,12 +54,12 @@ def _behind_blank(marks: Landmarks, at: int) -> int | None:
     return at + int(BLANK.unpack(head)[0])
 
 
-def _is_end(marks: Landmarks, at: int) -> bool:
+def _is_end(marks: RecordStarts, at: int) -> bool:
     """Whether only zeros follow ``at``, as far as one read shows."""
     return not any(_read(marks, at, _ZEROS))
 
 
-def _read(marks: Landmarks, at: int, length: int) -> bytes:
+def _read(marks: RecordStarts, at: int, length: int) -> bytes:
     start = marks.segment_of(at)
     path = log_folder(marks.store) / segment_name(start)
     try:
@@ -83,7 +83,7 @@ _FLOCK: Final = Struct("hhqqi4x")
 _log = logging.getLogger("lakelog_lake")
 
 
-def readable_end(marks: Landmarks) -> int:
+def readable_end(marks: RecordStarts) -> int:
     """The end of the last whole record that can be read now."""
     is_clean = not (marks.store.path / ABORT_FILE).exists()
     is_open = not is_clean and is_open_somewhere(marks.store.path)
@@ -91,7 +91,7 @@ def readable_end(marks: Landmarks) -> int:
     return _searched_end(marks) if end is None else end
 
 
-def _searched_end(marks: Landmarks) -> int:
+def _searched_end(marks: RecordStarts) -> int:
     """The end after a crash: whole records may follow damaged ones, so all bytes are read."""
     last, written = marks.last(), marks.last_written()
     if last is None or (written is not None and marks.segment_of(last) < written):
@@ -105,7 +105,7 @@ def _searched_end(marks: Landmarks) -> int:
     return end
 
 
-def end_of(marks: Landmarks, until: str | None) -> int:
+def end_of(marks: RecordStarts, until: str | None) -> int:
     """The end of a read, a physical offset; a later crash must not lose a returned record.
 
     :param until: ``flushed``, ``readable``, or ``None`` for ``flushed`` if the durable end is known
@@ -132,7 +132,7 @@ def end_of(marks: Landmarks, until: str | None) -> int:
     return flushed
 
 
-def queued_end(marks: Landmarks, end: int) -> int:
+def queued_end(marks: RecordStarts, end: int) -> int:
     """The physical offset before which every queued record has its unit in the queue's file.
 
     After a crash it is 0: a power cut may lose any unit.

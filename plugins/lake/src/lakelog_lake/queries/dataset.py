@@ -19,7 +19,7 @@ from lakelog.errors import LakelogError
 from lakelog_lake.errors import OtherStore
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.ends import end_of
-from lakelog_lake.log.landmarks import Landmarks
+from lakelog_lake.log.record_starts import RecordStarts
 from lakelog_lake.log.wanted import NumberSpan
 from lakelog_lake.queries.expressions import limits_of
 from lakelog_lake.reading.limits import limited, to_option
@@ -41,7 +41,7 @@ class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
     error: LakelogError | None = None
 
     def __init__(self, options: ReadOptions) -> None:  # Dataset's own __init__ raises
-        with lakelog.open(options.path, mode="read") as store, Landmarks.of(store) as marks:
+        with lakelog.open(options.path, mode="read") as store, RecordStarts.of(store) as marks:
             self._name = options.store_id or store_name(options.path)
             end = end_of(marks, options.until)
         if options.start.store not in (None, self._name):

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.queue_files import QueueFiles, Raw, real, topics_of_batches
+from lakelog_lake.log.record_starts import RecordStarts
 from lakelog_lake.log.wanted import LAST, NumberSpan, RecordCondition
 
 _SAMPLE = 64
@@ -58,7 +58,7 @@ class QueueRun:
 
 
 def queue_runs(
-    marks: Landmarks, part: NumberSpan, wanted: RecordCondition, most_bytes: int
+    marks: RecordStarts, part: NumberSpan, wanted: RecordCondition, most_bytes: int
 ) -> list[QueueRun] | None:
     """Plan runs with at most about ``most_bytes`` of records each.
 
@@ -78,7 +78,7 @@ def queue_runs(
     return list(_split(part, found, most_bytes))
 
 
-def queued_from(marks: Landmarks, wanted: RecordCondition) -> int:
+def queued_from(marks: RecordStarts, wanted: RecordCondition) -> int:
     """The physical offset from which on the queues have a unit for each record of the named topics.
 
     Before the first unit of a topic there may be records of deleted queues. The queues of a topic

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from lakelog_lake.log.landmarks import MANY, Landmarks
+from lakelog_lake.log.record_starts import MANY, RecordStarts
 from lakelog_lake.log.wanted import NumberSpan
 
 Finds = Callable[[int, int], int | None]
@@ -56,7 +56,7 @@ def _next_segment(offset: int, segment: int) -> int:
 
 
 def batch_end(
-    marks: Landmarks, part: NumberSpan, most_bytes: int | None, most_rows: int | None
+    marks: RecordStarts, part: NumberSpan, most_bytes: int | None, most_rows: int | None
 ) -> int:
     """The end of a batch that starts at ``part.low``; at most ``part.end``.
 
@@ -72,7 +72,7 @@ def batch_end(
     return end
 
 
-def _cut(marks: Landmarks, part: NumberSpan, target: int) -> int:
+def _cut(marks: RecordStarts, part: NumberSpan, target: int) -> int:
     """The last known start of a record up to ``target``, else the first one behind it."""
     if target >= part.end:
         return part.end
@@ -84,7 +84,7 @@ def _cut(marks: Landmarks, part: NumberSpan, target: int) -> int:
     return min([each for each in (behind, *later) if each is not None], default=part.end)
 
 
-def _behind_rows(marks: Landmarks, part: NumberSpan, most: int) -> int:
+def _behind_rows(marks: RecordStarts, part: NumberSpan, most: int) -> int:
     """The largest offset before which at most ``most`` records have units."""
     low, high = part.low, part.end
     if _rows(marks, part) <= most:
@@ -98,7 +98,7 @@ def _behind_rows(marks: Landmarks, part: NumberSpan, most: int) -> int:
     return low
 
 
-def _rows(marks: Landmarks, part: NumberSpan) -> int:
+def _rows(marks: RecordStarts, part: NumberSpan) -> int:
     return sum(
         each.first_from(part.end) - each.first_from(part.low)
         for each in marks.queues

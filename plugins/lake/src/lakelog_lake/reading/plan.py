@@ -15,7 +15,7 @@ import lakelog
 from lakelog.errors import MissingIndex
 from lakelog_lake.errors import OffsetUnavailable
 from lakelog_lake.log.ends import end_of, queued_end
-from lakelog_lake.log.landmarks import Landmarks
+from lakelog_lake.log.record_starts import RecordStarts
 from lakelog_lake.log.wanted import LAST, NumberSpan, RecordCondition
 from lakelog_lake.reading.by_queue import named_topics, queue_runs, queued_from
 from lakelog_lake.reading.cuts import runs
@@ -46,13 +46,13 @@ def plan(store: lakelog.Store, options: ReadOptions) -> list[LogRange]:
     Raises :class:`~lakelog_lake.errors.DurableEndUnknown` for ``until=flushed`` if the durable end
     is not known, and :class:`~lakelog_lake.errors.OffsetUnavailable`.
     """
-    with Landmarks.of(store) as marks:
+    with RecordStarts.of(store) as marks:
         end = end_of(marks, options.until)
         check_start(marks, options, end)
         return plan_between(marks, NumberSpan(store.min_offset, end), options)
 
 
-def plan_between(marks: Landmarks, part: NumberSpan, options: ReadOptions) -> list[LogRange]:
+def plan_between(marks: RecordStarts, part: NumberSpan, options: ReadOptions) -> list[LogRange]:
     """The ranges of one part of the log, which must begin at the start of a record."""
     wanted = options.wanted
     if part.low >= part.end:
@@ -75,7 +75,7 @@ def plan_between(marks: Landmarks, part: NumberSpan, options: ReadOptions) -> li
     ]
 
 
-def _queued(marks: Landmarks, part: NumberSpan, wanted: RecordCondition) -> NumberSpan:
+def _queued(marks: RecordStarts, part: NumberSpan, wanted: RecordCondition) -> NumberSpan:
     """The span within ``part`` whose records of the named topics are all in queue files."""
     end = queued_end(marks, part.end)
     end = part.end if end >= part.end else marks.before(end, part.low)
@@ -83,7 +83,7 @@ def _queued(marks: Landmarks, part: NumberSpan, wanted: RecordCondition) -> Numb
     return NumberSpan(low, max(low, end))
 
 
-def _narrowed(marks: Landmarks, part: NumberSpan, options: ReadOptions) -> NumberSpan:
+def _narrowed(marks: RecordStarts, part: NumberSpan, options: ReadOptions) -> NumberSpan:
     """The span within ``part`` that can hold wanted records; starts at a record."""
     part = part_of_times(marks, part, options.times_ms)
     within = options.wanted.physical.both(part)
@@ -94,7 +94,7 @@ def _narrowed(marks: Landmarks, part: NumberSpan, options: ReadOptions) -> Numbe
 
 
 def _by_key(
-    marks: Landmarks, part: NumberSpan, wanted: RecordCondition, key: str
+    marks: RecordStarts, part: NumberSpan, wanted: RecordCondition, key: str
 ) -> list[int] | None:
     """The physical offsets of records with ``key`` in the index; ``None`` without an index."""
     store = marks.store
@@ -111,7 +111,7 @@ def _by_key(
     return sorted(each for each in found if part.low <= each < part.end)
 
 
-def check_start(marks: Landmarks, options: ReadOptions, end: int) -> None:
+def check_start(marks: RecordStarts, options: ReadOptions, end: int) -> None:
     """Raise :class:`~lakelog_lake.errors.OffsetUnavailable` unless the start is in the log."""
     start, minimum = options.start, marks.store.min_offset
     if start.offset is not None and start.offset > end:
@@ -126,7 +126,7 @@ def check_start(marks: Landmarks, options: ReadOptions, end: int) -> None:
             raise OffsetUnavailable(marks.store.path, asked, first, queue.end, queue.queue)
 
 
-def _scanned(marks: Landmarks, part: NumberSpan, options: ReadOptions) -> list[LogRange]:
+def _scanned(marks: RecordStarts, part: NumberSpan, options: ReadOptions) -> list[LogRange]:
     segment = marks.store.settings.core.segment_size_bytes
     if part.low >= part.end:
         return []

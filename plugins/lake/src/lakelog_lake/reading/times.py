@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from lakelog_lake.log.landmarks import Landmarks
 from lakelog_lake.log.queue_files import QueueFiles
+from lakelog_lake.log.record_starts import RecordStarts
 from lakelog_lake.log.wanted import LAST, NumberSpan
 
 SLACK_MS: Final = 60_000
 
 
 def part_of_times(
-    marks: Landmarks, part: NumberSpan, times_ms: NumberSpan, slack_ms: int = SLACK_MS
+    marks: RecordStarts, part: NumberSpan, times_ms: NumberSpan, slack_ms: int = SLACK_MS
 ) -> NumberSpan:
     """The bytes of ``part`` that can hold records stored in ``times_ms``."""
     low, end = part.low, part.end
@@ -28,7 +28,7 @@ def part_of_times(
     return NumberSpan(low, max(low, end))
 
 
-def _edge(marks: Landmarks, part: NumberSpan, time_ms: int) -> tuple[int, int]:
+def _edge(marks: RecordStarts, part: NumberSpan, time_ms: int) -> tuple[int, int]:
     """Offsets of a known record older than ``time_ms``, and of the next one that is not older."""
     starts = [part.low, *(each for each in marks.starts if part.low < each < part.end)]
 

@@ -18,8 +18,8 @@ from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_lake.errors import RetentionGap, WrongLog
 from lakelog_lake.log.coverage import edges
 from lakelog_lake.log.durable_end import DurableEnd
-from lakelog_lake.log.landmarks import MANY, Landmarks
 from lakelog_lake.log.range_reader import LogSpan
+from lakelog_lake.log.record_starts import MANY, RecordStarts
 from lakelog_lake.tables.position import UNCHECKED, Position
 from lakelog_lake.tables.remote import sync
 
@@ -147,14 +147,14 @@ def _cut_to(store: lakelog.Store, start: int, end: int, bounds: TaskLimits) -> I
                 at = found
 
 
-def _marks(store: lakelog.Store) -> AbstractContextManager[Landmarks | None]:
+def _marks(store: lakelog.Store) -> AbstractContextManager[RecordStarts | None]:
     folder = store.path / CONSUMEQUEUE_DIR
     if not folder.is_dir() or len(os.listdir(folder)) > _MOST_TOPICS:
         return nullcontext()
-    return Landmarks.of(store)
+    return RecordStarts.of(store)
 
 
-def _known_start(marks: Landmarks | None, at: int, target: int, end: int) -> int | None:
+def _known_start(marks: RecordStarts | None, at: int, target: int, end: int) -> int | None:
     """The first record not far behind ``target`` that a queue names, if there is one."""
     if marks is None:
         return None

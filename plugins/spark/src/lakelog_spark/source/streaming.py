@@ -23,7 +23,7 @@ import lakelog
 from lakelog_lake.errors import OffsetUnavailable, OtherStore
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.log.ends import end_of
-from lakelog_lake.log.landmarks import Landmarks
+from lakelog_lake.log.record_starts import RecordStarts
 from lakelog_lake.log.wanted import LAST, NumberSpan
 from lakelog_lake.reading.cuts import batch_end
 from lakelog_lake.reading.options import LATEST, PROCESSING_TIME, SKIP, ReadOptions
@@ -57,7 +57,10 @@ class LakelogStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """The start of a new query, by the option ``start``."""
         if self._initial is None:
-            with lakelog.open(self._options.path, mode="read") as store, Landmarks.of(store) as log:
+            with (
+                lakelog.open(self._options.path, mode="read") as store,
+                RecordStarts.of(store) as log,
+            ):
                 self._initial = _first(log, self._options)
         return self._offset(self._initial)
 
@@ -66,7 +69,7 @@ class LakelogStreamReader(DataSourceStreamReader):
         reached, self._asked = self._reached, True
         if reached is None:
             reached = int(self.initialOffset()["offset"])
-        with lakelog.open(self._options.path, mode="read") as store, Landmarks.of(store) as log:
+        with lakelog.open(self._options.path, mode="read") as store, RecordStarts.of(store) as log:
             end = max(end_of(log, self._options.until), reached)
             end = min(end, max(self._options.wanted.physical.end, reached))
             if self._options.trigger == PROCESSING_TIME:
@@ -89,7 +92,7 @@ class LakelogStreamReader(DataSourceStreamReader):
         self._reached = max(self._reached or 0, part.end)
         if part.low >= part.end:
             return []
-        with lakelog.open(self._options.path, mode="read") as store, Landmarks.of(store) as log:
+        with lakelog.open(self._options.path, mode="read") as store, RecordStarts.of(store) as log:
             found = plan_between(log, self._there(log, part), self._options)
         return [InputPartition(each) for each in found]
 
@@ -102,7 +105,7 @@ class LakelogStreamReader(DataSourceStreamReader):
                 *(self._options.path, part.low, part.end),
             )
 
-    def _there(self, log: Landmarks, part: NumberSpan) -> NumberSpan:
+    def _there(self, log: RecordStarts, part: NumberSpan) -> NumberSpan:
         """The part of a batch that is still in the log."""
         minimum = log.store.min_offset
         if part.low >= minimum:
@@ -135,7 +138,7 @@ def _for_tasks(options: ReadOptions) -> ReadOptions:
     return attrs.evolve(options, max_partition_bytes=most)
 
 
-def _first(log: Landmarks, options: ReadOptions) -> int:
+def _first(log: RecordStarts, options: ReadOptions) -> int:
     """The physical offset for ``start``: a start of a record, or the end of the log."""
     minimum, start = log.store.min_offset, options.start
     end = max(minimum, end_of(log, options.until))

@@ -28,7 +28,7 @@ MANY: Final = 64
 
 
 @attrs.define(eq=False)
-class Landmarks:
+class RecordStarts:
     """The known record starts of one log; offsets are physical offsets in bytes.
 
     :ivar queues: all queues with units
@@ -41,7 +41,7 @@ class Landmarks:
 
     @classmethod
     @contextmanager
-    def of(cls, store: lakelog.Store, files: FileSystem | None = None) -> Iterator[Landmarks]:
+    def of(cls, store: lakelog.Store, files: FileSystem | None = None) -> Iterator[RecordStarts]:
         """Open the queue files of a store."""
         with queue_files(store.path, files) as queues:
             yield cls(store, queues, segment_starts(store))
