@@ -137,7 +137,7 @@ def observers() -> Sequence[Observer]:
     return [each.load() for each in entry_points(group=OBSERVERS)]
 
 
-def tell_observers(store: Path, tables: Sequence[str], begun_ns: int, done: PassResult) -> None:
+def notify_observers(store: Path, tables: Sequence[str], begun_ns: int, done: PassResult) -> None:
     """Notify all observers of a pass; an observer that fails is logged, and landing continues."""
     for each in observers():
         try:

@@ -35,7 +35,7 @@ def answers(
     :class:`~lakelog_lake.errors.StatementRefused` and :class:`~lakelog_lake.errors.SparkFailed`.
     """
     need_spark()
-    from lakelog_spark.sessions.jobs import spark_session, told
+    from lakelog_spark.sessions.jobs import query_errors, spark_session
     from lakelog_spark.source.data_source import register
     from lakelog_spark.where import read
 
@@ -44,7 +44,7 @@ def answers(
     with spark_session(None, master) as spark:
         register(spark)
         for statement in statements:
-            with told("the query failed"):
+            with query_errors("the query failed"):
                 frame = read(spark, store, **options)  # a frame has the end of the log at its load
                 frame.createOrReplaceTempView(VIEW)
                 found = spark.sql(statement)

@@ -23,21 +23,21 @@ _ODD: Final = re.compile(r"[^A-Za-z0-9_]")
 def column_names(keys: Sequence[str]) -> tuple[str, ...]:
     """The columns for the fields ``keys`` of a body; raises :class:`ValueError`."""
     plain = (_plain(key) for key in keys)
-    return _told_apart(
+    return _check_distinct(
         keys, tuple(PREFIX + name if name.lower() in _OURS else name for name in plain)
     )
 
 
 def field_names(keys: Sequence[str]) -> tuple[str, ...]:
     """The names for the fields of a struct, which cannot collide with columns of messages."""
-    return _told_apart(keys, tuple(map(_plain, keys)))
+    return _check_distinct(keys, tuple(map(_plain, keys)))
 
 
 def _plain(key: str) -> str:
     return _ODD.sub("_", key) or "_"
 
 
-def _told_apart(keys: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
+def _check_distinct(keys: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
     seen: dict[str, str] = {}
     for key, name in zip(keys, names, strict=True):
         other = seen.setdefault(name.lower(), key)

@@ -212,7 +212,10 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
     alive = WatchdogNotifier.of_this_process()
     turns = None if commit_lock is None else CommitTurns(commit_lock.absolute(), alive)
-    told, config = _Told(alive, _say_json if as_json else _say), pairs_of(conf, "--conf")
+    reporter, config = (
+        _PassReporter(alive, _print_landed_json if as_json else _print_landed),
+        pairs_of(conf, "--conf"),
+    )
     with (
         stopped_by_signals() as stop,
         landing_bar(source.path) as bar,
@@ -225,9 +228,9 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
             source, targets, watched, bounds, alive, pinning, max_dead_letters, stop.is_set, turns
         )
         if compact is not None:
-            told.then = _compacting(targets, compact, bounds)
+            reporter.then = _compacting(targets, compact, bounds)
         try:
-            is_done = _land(lander, told, stop, None if once else interval_ms / 1000)
+            is_done = _land(lander, reporter, stop, None if once else interval_ms / 1000)
         except Exception:
             lander.give_up()
             raise
@@ -235,16 +238,16 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     if not is_done:
         typer.echo("lakelog: stopped before everything had landed; run it again", err=True)
         raise typer.Exit(INTERRUPTED)
-    if once and told.nothing_parsed:
+    if once and reporter.nothing_parsed:
         typer.echo(
-            f"lakelog: all {told.rows} rows are dead letters, as no body parses: see --body",
+            f"lakelog: all {reporter.rows} rows are dead letters, as no body parses: see --body",
             err=True,
         )
         raise typer.Exit(FOUND)
 
 
 @attrs.define
-class _Told:
+class _PassReporter:
     """Prints each pass, and counts what landed.
 
     :ivar rows: dead letters included
@@ -252,7 +255,7 @@ class _Told:
     """
 
     alive: WatchdogNotifier
-    say: Callable[[Landed], None]
+    show: Callable[[Landed], None]
     rows: int = 0
     dead_letters: int = 0
     then: Callable[[], None] = nothing
@@ -264,26 +267,26 @@ class _Told:
 
     def __call__(self, landed: Landed) -> None:
         """Print the result of a pass."""
-        self.say(landed)
+        self.show(landed)
         self.rows += landed.rows
         self.dead_letters += landed.dead_letters
-        self.alive.say(f"landed up to {landed.end}")
+        self.alive.send_status(f"landed up to {landed.end}")
         self.then()
 
 
 def _land(
-    lander: LandingDispatcher, say: _Told, stop: Event, interval_seconds: float | None
+    lander: LandingDispatcher, reporter: _PassReporter, stop: Event, interval_seconds: float | None
 ) -> bool:
     """Run once, or until stopped; return whether everything landed as requested."""
     from lakelog_lake.landing.runner import NotifiedWaits, until_done, until_stopped
 
-    alive = say.alive
+    alive = reporter.alive
 
     alive.ready()
     if interval_seconds is None:
-        return until_done(lander.one_pass, stop, say)
+        return until_done(lander.one_pass, stop, reporter)
     waits = NotifiedWaits(stop, interval_seconds, lander.newcoming, alive)
-    until_stopped(lander.one_pass, stop, interval_seconds, say, _trouble, waits)
+    until_stopped(lander.one_pass, stop, interval_seconds, reporter, _trouble, waits)
     alive.stopping()
     return True
 
@@ -365,7 +368,7 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
             _running(EngineName.PROCESSES, processes, on_done=both(bar, nothing)) as (run, _),
         ):
             engine = run if bar is None else bar.watched(run)
-            rows = to_table(source, spec, engine, _say)
+            rows = to_table(source, spec, engine, _print_landed)
     if as_json:
         write_lines([{"rows": rows}])
     else:
@@ -402,7 +405,7 @@ def _trouble(error: TemporaryError, seconds: float) -> None:
     typer.echo(f"lakelog: {error} (trying again in {seconds:.1f} s)", err=True)
 
 
-def _say(landed: Landed) -> None:
+def _print_landed(landed: Landed) -> None:
     """Print one line per pass on stderr."""
     what = f"{landed.rows} rows in {landed.files} files" if landed.won else "landed by another"
     dead = f", {landed.dead_letters} of them dead letters" if landed.dead_letters else ""
@@ -410,7 +413,7 @@ def _say(landed: Landed) -> None:
     typer.echo(f"{landed.start} to {landed.end}: {what}{dead}{damaged}", err=True)
 
 
-def _say_json(landed: Landed) -> None:
+def _print_landed_json(landed: Landed) -> None:
     """Print one object per pass on stdout."""
     names = ("start", "end", "rows", "files", "damaged", "won", "dead_letters")
     write_lines([{name: getattr(landed, name) for name in names}])

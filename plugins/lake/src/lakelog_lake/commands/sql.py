@@ -77,19 +77,19 @@ def _chosen(given: SqlEngine, master: str | None) -> SqlEngine:
     if master is not None:
         return SqlEngine.SPARK
     if is_installed(_SPARK) and provider(_SPARK).is_running():
-        return _said(SqlEngine.SPARK, "a Spark session is active")
+        return _reported(SqlEngine.SPARK, "a Spark session is active")
     if by_duckdb.is_installed():
-        return _said(SqlEngine.DUCKDB, "DuckDB is installed, and no Spark session is active")
+        return _reported(SqlEngine.DUCKDB, "DuckDB is installed, and no Spark session is active")
     missing = f"DuckDB is not installed ({by_duckdb.EXTRA})"
     if is_installed(_SPARK):
         without = provider(_SPARK).missing()
         if without is None:
-            return _said(SqlEngine.SPARK, missing)
+            return _reported(SqlEngine.SPARK, missing)
         missing += f"; {without}"
     raise SettingsError(missing, key="--engine")
 
 
-def _said(engine: SqlEngine, why: str) -> SqlEngine:
+def _reported(engine: SqlEngine, why: str) -> SqlEngine:
     typer.echo(f"lakelog: engine {engine.value}: {why}", err=True)
     return engine
 
@@ -133,7 +133,7 @@ def _write(table: pa.Table, *, as_json: bool, as_csv: bool) -> None:
 
     columns = [_values(column) for column in table.columns]
     rows = list(zip(*columns, strict=True))
-    names = _told_apart(table.column_names)
+    names = _distinct_names(table.column_names)
     as_dicts = [dict(zip(names, row, strict=True)) for row in rows]
     if as_json:
         write_json(as_dicts)
@@ -166,7 +166,7 @@ def _has_zone(value: object) -> bool:
     return isinstance(value, datetime) and value.tzinfo is not None
 
 
-def _told_apart(names: Sequence[str]) -> list[str]:
+def _distinct_names(names: Sequence[str]) -> list[str]:
     """Rename equal columns, as JSON and CSV need distinct names."""
     return [name if names.count(name) == 1 else f"{name}_{at}" for at, name in enumerate(names, 1)]
 

@@ -22,7 +22,7 @@ from typing import Any
 import attrs
 
 import lakelog
-from lakelog_lake.engine_provider import tell_observers
+from lakelog_lake.engine_provider import notify_observers
 from lakelog_lake.errors import TooManyDeadLetters
 from lakelog_lake.landing.committing import CommitTurns
 from lakelog_lake.landing.pin import PinWriter
@@ -157,15 +157,15 @@ class LandingDispatcher:
             landed = self._pass()
         except BaseException as error:
             self.close()  # the next pass must not rely on any cached state
-            self._tell(begun_ns, error)
+            self._notify_observers(begun_ns, error)
             raise
         if landed is not None:
-            self._tell(begun_ns, attrs.asdict(landed))
+            self._notify_observers(begun_ns, attrs.asdict(landed))
         return landed
 
-    def _tell(self, begun_ns: int, done: Mapping[str, Any] | BaseException) -> None:
+    def _notify_observers(self, begun_ns: int, done: Mapping[str, Any] | BaseException) -> None:
         tables = [each.sink.name for each in self.targets.served]
-        tell_observers(self.source.path, tables, begun_ns, done)
+        notify_observers(self.source.path, tables, begun_ns, done)
 
     def _pass(self) -> Landed | None:
         store = self._kept.now()

@@ -90,15 +90,17 @@ class Spacing:
 
     interval_seconds: float
     _took: deque[float] = attrs.field(factory=lambda: deque(maxlen=_LOOKED_AT))
-    _told: float = attrs.field(default=attrs.Factory(lambda self: self.interval_seconds, True))
+    _logged_seconds: float = attrs.field(
+        default=attrs.Factory(lambda self: self.interval_seconds, True)
+    )
 
     def after(self, landed: Landed) -> float:
         """Seconds from the start of the pass that has ``landed`` to the start of the next."""
         self._took.append(landed.commit_seconds)
         most = max(_LONGEST_PAUSE_SECONDS, self.interval_seconds)
         found = min(max(self.interval_seconds, min(self._took) / _SHARE), most)
-        if not 1 / 2 < found / self._told < 2:
-            self._told = found
+        if not 1 / 2 < found / self._logged_seconds < 2:
+            self._logged_seconds = found
             took = min(self._took)
             _log.warning("passes begin %.1f s apart, because a commit takes %.2f s", found, took)
         return found

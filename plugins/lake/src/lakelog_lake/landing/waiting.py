@@ -44,14 +44,14 @@ class AppendWaiter:
         end = time.monotonic() + max(LONGEST_SECONDS, interval_seconds)
         while not stop.is_set() and time.monotonic() < end:
             on_tick()
-            told = self._may_be_told()
-            if told is None:
+            has_more = self._await_notification()
+            if has_more is None:
                 stop.wait(interval_seconds)
-                told = not self.durable.is_still(self.kept.path)
-            if told:
+                has_more = not self.durable.is_still(self.kept.path)
+            if has_more:
                 return
 
-    def _may_be_told(self) -> bool | None:
+    def _await_notification(self) -> bool | None:
         """Wait one tick for a notification; whether there is more, or ``None`` without an owner."""
         behind, store = self.looked_to(), self.kept.kept
         if behind is None or store is None:

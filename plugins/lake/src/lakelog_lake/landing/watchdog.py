@@ -44,7 +44,7 @@ class WatchdogNotifier:
         self._manager.send(READY)
         self()
 
-    def say(self, what: str) -> None:
+    def send_status(self, what: str) -> None:
         """Send a status line for users."""
         self._manager.send(STATUS + what)
 

@@ -51,7 +51,7 @@ def answers(
         connection.execute("SET TimeZone = 'UTC'")  # as Spark's sessions here have it
         for statement in statements:
             messages = Messages(read)
-            with _told(messages):
+            with _query_errors(messages):
                 connection.register(VIEW, messages)
                 answer = _answer(connection.sql(statement), limit)
             yield answer
@@ -82,7 +82,7 @@ def _next(reader: Any) -> Any:
 
 
 @contextmanager
-def _told(messages: Messages) -> Iterator[None]:
+def _query_errors(messages: Messages) -> Iterator[None]:
     """Raise the error that ended a scan, or :class:`StatementRefused` or :class:`QueryFailed`."""
     import duckdb
     import pyarrow as pa

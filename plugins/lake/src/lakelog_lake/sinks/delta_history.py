@@ -35,14 +35,14 @@ class DeltaHistory:
 
     def commits(self) -> Iterator[PositionedVersion]:
         """The commits back to the oldest version that log clean-up has left."""
-        told = 0
+        read_count = 0
         for count in _STEPS:
             found = self._table.history(count)
-            for each in found[told:]:
+            for each in found[read_count:]:
                 self._oldest = each["version"]
                 yield PositionedVersion(texts_of(each.get("userMetadata")), _left(each))
-            told = len(found)
-            if count is None or told < count:
+            read_count = len(found)
+            if count is None or read_count < count:
                 return
 
     def begins(self) -> bool:
@@ -71,9 +71,9 @@ class DeltaHistory:
         return any(pc.any(pc.equal(each.column(0), store)).as_py() for each in batches)
 
 
-def texts_of(said: Any) -> dict[str, str]:
+def texts_of(metadata: Any) -> dict[str, str]:
     """The positions in a commit; older commits have a single one, as ``NAME=TEXT``."""
-    text = str(said or "")
+    text = str(metadata or "")
     if text.startswith(PREFIX):
         name, _, rest = text.partition("={")
         return texts_in({name: "{" + rest})

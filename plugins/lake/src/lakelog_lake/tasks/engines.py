@@ -121,13 +121,13 @@ class _Pool:
         if self._running is None:
             self._running = pool(self._count)
         try:
-            return list(_told(self._running.map(guarded, tasks), on_done))
+            return list(_reporting(self._running.map(guarded, tasks), on_done))
         except BrokenProcessPool:
             self.__exit__()
             raise WorkerLost from None
 
 
-def _told(
+def _reporting(
     found: Iterable[Written | Failed], on_done: Callable[[], None]
 ) -> Iterator[Written | Failed]:
     for each in found:

@@ -58,7 +58,7 @@ class Comparison:
 
     def part(self, log: Facts, table: Facts) -> None:
         """Compare one part, given all of its rows in any order."""
-        table = _sorted(self._told(table))
+        table = _sorted(self._without_recent(table))
         again = np.zeros(len(table), np.bool_)
         again[1:] = table["at"][1:] == table["at"][:-1]
         self.found.add(DOUBLED, table[again])
@@ -77,7 +77,7 @@ class Comparison:
         found: NDArray[np.bool_] = (rows["at"] >= 0) & (rows["at"] < self.limits.low)
         return found
 
-    def _told(self, table: Facts) -> Facts:
+    def _without_recent(self, table: Facts) -> Facts:
         """The rows without those that landed while the table was read, which may be incomplete."""
         meanwhile = (table["at"] >= self.limits.end) & (table["at"] < self.limits.landed)
         return table[~meanwhile]

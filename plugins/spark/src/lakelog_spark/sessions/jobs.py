@@ -24,7 +24,7 @@ _STATEMENT: Final = re.compile(r";?\s*line \d+ pos \d+.*", re.DOTALL)
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def query_errors(what: str) -> Iterator[None]:
     """Convert Spark's errors in the block to :class:`SparkFailed`.
 
     Errors raised before a statement runs become :class:`StatementRefused`.
@@ -68,7 +68,7 @@ def running_job(session: SparkSession) -> Iterator[None]:
     from lakelog_lake.errors import SparkFailed
 
     try:
-        with told("Spark cannot write data files"), _noticing():
+        with query_errors("Spark cannot write data files"), _noticing():
             yield
     except SparkFailed as error:
         with _noticing():

@@ -14,7 +14,7 @@ from lakelog_lake.readback.open import position_of
 from lakelog_lake.verify.comparing import VerifiableEnds
 from lakelog_lake.verify.row_facts import compared, has_parsed
 from lakelog_lake.verify.verify import Verified, VerifyRequest, bounds_of
-from lakelog_spark.sessions.jobs import told
+from lakelog_spark.sessions.jobs import query_errors
 from lakelog_spark.verify.facts import facts_of
 from lakelog_spark.verify.join import add_differing, counts, joined_with
 from lakelog_spark.verify.sides import before_end, log_facts, table_rows
@@ -38,7 +38,7 @@ def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
     columns = compared(asked.table.columns())
     with lakelog.open(asked.path, mode="read") as store:
         log = bounds_of(store, position, asked.table.name)
-    with told("the comparison failed"):
+    with query_errors("the comparison failed"):
         found_rows = table_rows(asked, spark, columns)
         limits = VerifiableEnds(log.low, position.end, position_of(asked.table, asked.store).end)
         table = facts_of(before_end(found_rows, limits), columns)
