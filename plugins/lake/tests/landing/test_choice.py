@@ -61,5 +61,7 @@ def test_topics_with_tables_of_their_own_may_come_later(
     [ALL, Chosen(topics=frozenset({"a"})), Chosen(since_ms=5), Chosen(topics=frozenset({"b"}))],
 )
 def test_every_choice_is_told_apart(other: Chosen) -> None:
-    assert other.said() != EVERYTHING.said()
-    assert len({each.said() for each in (other, ALL, Chosen(since_ms=6))}) == 3 - (other == ALL)
+    assert other.description() != EVERYTHING.description()
+    assert len({each.description() for each in (other, ALL, Chosen(since_ms=6))}) == 3 - (
+        other == ALL
+    )

@@ -59,7 +59,7 @@ def parse(bodies: pa.Array, fields: pa.Schema, decode: Decode) -> Parsed:
             except TemporaryError:  # not an error of the body
                 raise
             except Exception as error:  # noqa: BLE001  # a library may raise anything for arbitrary bytes
-                faults[row] = _said(error)
+                faults[row] = _error_text(error)
         parts += _columns(good, fields, faults)
     return parsed(fields, parts, faults, len(bodies))
 
@@ -74,11 +74,11 @@ def _columns(
         return [pa.RecordBatch.from_pylist([values for _, values in rows], schema=fields)]
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         if len(rows) == 1:
-            faults[rows[0][0]] = f"a value does not fit its column: {_said(error)}"
+            faults[rows[0][0]] = f"a value does not fit its column: {_error_text(error)}"
             return []
     half = len(rows) // 2
     return [*_columns(rows[:half], fields, faults), *_columns(rows[half:], fields, faults)]
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or type(error).__name__

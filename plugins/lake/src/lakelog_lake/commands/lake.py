@@ -173,7 +173,7 @@ def compact(
     from lakelog_lake.care.care import compact as compact_tables
 
     for name, done in compact_tables(to, table, target_mib << 20, master, pairs_of(storage)):
-        _say(name, done, f"{done.removed} files became {done.made}", as_json=as_json)
+        _print_result(name, done, f"{done.removed} files became {done.made}", as_json=as_json)
 
 
 @app.command()
@@ -200,7 +200,7 @@ def expire(
     retention = RetentionTerms(duration(older_than), keep)
     for name, done in expire_tables(to, table, retention, pairs_of(storage)):
         what = f"{done.versions} versions and {done.files} files removed"
-        _say(name, done, what, as_json=as_json)
+        _print_result(name, done, what, as_json=as_json)
 
 
 @app.command()
@@ -285,12 +285,12 @@ def reland(
     ):
         found = True
         dead = f"{done.taken_out} dead letters removed, {done.left} left"
-        _say(done.table, done, f"{done.landed} rows landed, {dead}", as_json=as_json)
+        _print_result(done.table, done, f"{done.landed} rows landed, {dead}", as_json=as_json)
     if not found and not as_json:
         typer.echo(f"{to} has no table of dead letters: there is nothing to land again")
 
 
-def _say(name: str, done: Any, text: str, *, as_json: bool) -> None:
+def _print_result(name: str, done: Any, text: str, *, as_json: bool) -> None:
     import attrs
 
     from lakelog_lake.commands.printing import write_json

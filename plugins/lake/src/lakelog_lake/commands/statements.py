@@ -29,17 +29,17 @@ def statements(texts: Iterable[str], dialect: str = "spark") -> Iterator[str]:
             if found[0] in _OPENED or _is_tag(found[0]):
                 break  # wait for its end
             if found[0] == ";":
-                yield from _said(held[start : found.start()])
+                yield from _unless_blank(held[start : found.start()])
                 start = found.end()
         held = held[start:]
-    yield from _said(held)
+    yield from _unless_blank(held)
 
 
 def _is_tag(token: str) -> bool:
     return token.startswith("$") and token.count("$") == len("$$")
 
 
-def _said(text: str) -> Iterator[str]:
+def _unless_blank(text: str) -> Iterator[str]:
     """Yield the statement unless it has only comments and blanks."""
     if re.sub(_COMMENT, "", text, flags=re.DOTALL).strip():
         yield text.strip()

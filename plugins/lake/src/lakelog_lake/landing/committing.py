@@ -25,7 +25,7 @@ from typing import IO, Final
 import attrs
 
 from lakelog_lake.errors import Conflict, TooManyConflicts, Unreachable
-from lakelog_lake.landing.table_errors import said, table_errors
+from lakelog_lake.landing.table_errors import error_text, table_errors
 from lakelog_lake.sinks.base import Head, Sink
 from lakelog_lake.tables.file_facts import FileFacts, discard
 from lakelog_lake.tables.position import Position
@@ -126,7 +126,7 @@ def _tried(
             discard(files)
             return False
         if refused == _TRIES_AFTER_ERRORS and failure is not None:
-            raise Unreachable(sink.name, said(failure)) from failure
+            raise Unreachable(sink.name, error_text(failure)) from failure
         _log.info("%s: trying again after %r", sink.name, failure)
         time.sleep(pause * random.uniform(0.5, 1.5))
         pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)

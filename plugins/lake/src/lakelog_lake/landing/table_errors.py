@@ -41,11 +41,11 @@ def table_errors(table: str) -> Iterator[None]:
         raise
     except Exception as error:
         if is_lost(error):
-            raise SparkLost(said(error)) from error
-        raise Unreachable(table, said(error)) from error
+            raise SparkLost(error_text(error)) from error
+        raise Unreachable(table, error_text(error)) from error
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The first line of an error's text; its class comes first, except for errors of the system."""
     text = str(error).strip()
     first = (_causes(text) if _CAUSE in text else text.partition("\n")[0])[:_MOST]

@@ -87,7 +87,7 @@ class Target:
         """
         if self._head is None or not self.idle_bytes:
             self._head = self.newest(identity)
-        self._chosen = chosen.said(of_one_topic=self.topics is not None)
+        self._chosen = chosen.description(of_one_topic=self.topics is not None)
         before = None if self._head.position is None else self._head.position.chosen
         if before not in (None, self._chosen):
             raise SelectionChanged(self.sink.name, identity, str(before), self._chosen)

@@ -155,12 +155,12 @@ class _Tables:
 
     def topics(self) -> Iterable[str]:
         """The topics of the tables marked with a topic; other tables there are ignored."""
-        with table_errors(self._said(self.name)):
+        with table_errors(self._display_name(self.name)):
             beside = self.place.beside(self.name)
         yield from topics_beside(self.name, beside, self._marked)
 
     def _marked(self, name: str) -> str | None:
-        with table_errors(self._said(name)):
+        with table_errors(self._display_name(name)):
             return self.place.sink(name, TableShape()).marked()
 
     def target(self, topic: str | None) -> Target:
@@ -199,7 +199,7 @@ class _Tables:
 
     def _made(self, name: str, shape: TableShape) -> Sink:
         name = name if shape.topic is None else named(name, shape.topic)
-        with table_errors(self._said(name)):
+        with table_errors(self._display_name(name)):
             sink = self.place.sink(name, shape)
             history = self.spec.history
             if history is None:
@@ -210,7 +210,7 @@ class _Tables:
                 trimmed.keep(history.strip())
         return sink
 
-    def _said(self, name: str) -> str:
+    def _display_name(self, name: str) -> str:
         """The name of a table in messages, before the table exists."""
         return f"{self.place.text}, table {name}," if self.place.kind == "iceberg" else name
 

@@ -48,7 +48,7 @@ class Chosen:
         """Whether some messages of users are left out."""
         return self.topics is not None or self.since_ms is not None
 
-    def said(self, *, of_one_topic: bool = False) -> str:
+    def description(self, *, of_one_topic: bool = False) -> str:
         """Describe the selection, for users and for the comparison with another selection.
 
         :param of_one_topic: whether to describe a table of a single chosen topic

@@ -166,9 +166,9 @@ class RecordCondition:
         table = to_arrow(batch, columns=["tags", "unique_key", "keys"])
         tags, unique, keys = (column.to_pylist() for column in table.columns)
         rows = zip(tags, unique, keys, strict=True)
-        return np.fromiter((self._says(*row) for row in rows), np.bool_, len(batch))
+        return np.fromiter((self._matches(*row) for row in rows), np.bool_, len(batch))
 
-    def _says(self, tag: str | None, unique: str | None, keys: list[str]) -> bool:
+    def _matches(self, tag: str | None, unique: str | None, keys: list[str]) -> bool:
         return (self.tags is None or tag in self.tags) and (
             self.key is None or unique == self.key or self.key in keys
         )

@@ -77,11 +77,11 @@ class Messages(dataset.Dataset):  # type: ignore[misc]  # pyarrow has no types
     def _batches(
         self, columns: Sequence[str], condition: pc.Expression | None
     ) -> Iterator[pa.RecordBatch]:
-        options, said = self._options, "" if condition is None else str(condition)
+        options, condition_text = self._options, "" if condition is None else str(condition)
         if condition is not None:
             wanted = limited(options.wanted, to_option(limits_of(condition)))
             options = attrs.evolve(options, wanted=wanted)
-        needed = [name for name in self.schema.names if name in columns or name in said]
+        needed = [name for name in self.schema.names if name in columns or name in condition_text]
         types = _schema(needed)
         with lakelog.open(options.path, mode="read") as store:
             for part in plan(store, options):

@@ -103,10 +103,12 @@ def _positions(texts: Texts) -> Iterator[Position]:
 
 def _with_times(found: Sequence[tuple[TableCommit, Texts]]) -> list[TableCommit]:
     """Add the duration of each commit; a later position has it under the commit's number."""
-    said = [list(_positions(texts)) for _, texts in found]
-    took = dict(each.took_ms for positions in said for each in positions if each.took_ms)
+    positions_of_commits = [list(_positions(texts)) for _, texts in found]
+    took = dict(
+        each.took_ms for positions in positions_of_commits for each in positions if each.took_ms
+    )
     commits, before = [], set[int]()
-    for (commit, _), positions in zip(found, said, strict=True):
+    for (commit, _), positions in zip(found, positions_of_commits, strict=True):
         numbers = {each.commit for each in positions}
         new = numbers - before
         before = numbers

@@ -64,9 +64,9 @@ class IcebergRows:
         """The size from the summary of the newest snapshot."""
         table = self.table()
         snapshot = table.current_snapshot()
-        said = None if snapshot is None else snapshot.summary
+        summary = None if snapshot is None else snapshot.summary
         rows, files, size = (
-            int((said.get(name) if said else None) or 0)
+            int((summary.get(name) if summary else None) or 0)
             for name in ("total-records", "total-data-files", "total-files-size")
         )
         return TableSize(rows, files, size, len(table.metadata.snapshots))

@@ -51,7 +51,7 @@ class Tables:
             return None
         if not errors:
             return pa.nulls(count, pa.string())
-        return pa.array([_said(errors.get(row)) for row in range(count)], pa.string())
+        return pa.array([_error_text(errors.get(row)) for row in range(count)], pa.string())
 
     def of_damage(self, damages: Sequence[Damage]) -> pa.RecordBatch:
         """One row for each damage, with its place, length and cause; other columns are null."""
@@ -65,8 +65,8 @@ class Tables:
             for each in schema(self._fields)
         ]
         fields = pa.RecordBatch.from_arrays(arrays, names=self._fields)
-        said = pa.array(map(str, damages), pa.string()) if ERROR in self.names else None
-        return self._with_own(fields, said, count)
+        error_texts = pa.array(map(str, damages), pa.string()) if ERROR in self.names else None
+        return self._with_own(fields, error_texts, count)
 
     @property
     def _fields(self) -> list[str]:
@@ -86,7 +86,7 @@ def _length(damage: Damage) -> int | None:
     return length if length <= _LARGEST_INT else None
 
 
-def _said(error: CorruptRecord | None) -> str | None:
+def _error_text(error: CorruptRecord | None) -> str | None:
     return None if error is None else error.what
 
 

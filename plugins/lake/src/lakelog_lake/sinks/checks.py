@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from lakelog_lake.errors import TableMismatch
-from lakelog_lake.tables.partitions import said
+from lakelog_lake.tables.partitions import keys_text
 
 KEY: Final = ("store", "topic", "queue_id", "queue_offset", "physical_offset")
 """Columns that a table must have; missing others are added."""
@@ -60,7 +60,7 @@ def check_partition(name: str, found: Sequence[str], ours: Sequence[str]) -> Non
     if tuple(found) != tuple(ours):
         raise TableMismatch(
             f"{name} has other partitions than requested: it is partitioned by "
-            f"{said(found)}, not by {said(ours)}: give that as --partition, or land in a new "
+            f"{keys_text(found)}, not by {keys_text(ours)}: give that as --partition, or land in a new "
             "table"
         )
 

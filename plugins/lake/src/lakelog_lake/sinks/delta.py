@@ -243,7 +243,7 @@ class DeltaSink(FolderTable[Folder]):
         next_version = table.version() + 1
         now_ms = time.time_ns() // 1_000_000
         texts = {**head.version.known.texts(), store: to_text(position)}
-        said = json.dumps({key(name): text for name, text in texts.items()}, ensure_ascii=False)
+        metadata = json.dumps({key(name): text for name, text in texts.items()}, ensure_ascii=False)
         try:
             table.create_write_transaction(
                 list(actions),
@@ -251,7 +251,7 @@ class DeltaSink(FolderTable[Folder]):
                 table.schema(),
                 partition_by=list(self.shape.partition),
                 commit_properties=CommitProperties(
-                    custom_metadata={"userMetadata": said},
+                    custom_metadata={"userMetadata": metadata},
                     max_commit_retries=0,
                     app_transactions=[Transaction(app_of(store), position.end, now_ms)],
                 ),

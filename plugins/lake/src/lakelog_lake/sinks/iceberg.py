@@ -160,10 +160,10 @@ class IcebergSink:
 
         text = to_text(position)
         texts = {**head.version.known.texts(), store: text}
-        said = {key(name): each for name, each in texts.items()}
+        properties = {key(name): each for name, each in texts.items()}
         table = head.version.table
         added = (data_file(table, each, self._uri(each.path)) for each in files)
-        committed = self._upkeep.append(transaction, added, said)
+        committed = self._upkeep.append(transaction, added, properties)
         transaction.set_properties({key(store): text})
         transaction._snapshot_producers = []  # or it would rebase, and land the range twice
         try:

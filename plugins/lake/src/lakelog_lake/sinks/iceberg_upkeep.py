@@ -169,14 +169,16 @@ class Upkeep:
     _retired: deque[tuple[float, str]] = attrs.Factory(deque)
 
     def append(
-        self, transaction: Transaction, files: Iterable[Any], said: dict[str, str]
+        self, transaction: Transaction, files: Iterable[Any], properties: dict[str, str]
     ) -> Callable[[], None]:
         """Stage an append of data files and due expiry; return a function to call after the commit.
 
-        :param said: properties of the snapshot
+        :param properties: properties of the snapshot
         """
         table = transaction._table
-        append = TieredAppend(Operation.APPEND, transaction, table.io, snapshot_properties=said)
+        append = TieredAppend(
+            Operation.APPEND, transaction, table.io, snapshot_properties=properties
+        )
         for each in files:
             append.append_data_file(each)
         append.commit()

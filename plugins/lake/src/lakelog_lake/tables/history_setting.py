@@ -47,17 +47,17 @@ def kept(text: str | None, key: str = HISTORY) -> KeptVersions | None:
     >>> kept("100"), kept("1h"), kept("off")
     (KeptVersions(versions=100, seconds=0), KeptVersions(versions=1, seconds=3600), None)
     """
-    said = OFF if text is None else text.strip()
-    if said == OFF:
+    value = OFF if text is None else text.strip()
+    if value == OFF:
         return None
-    if said.isdecimal() and int(said):
-        return KeptVersions(versions=int(said))
-    if said.isdecimal() or _DURATION.fullmatch(said) is None:
+    if value.isdecimal() and int(value):
+        return KeptVersions(versions=int(value))
+    if value.isdecimal() or _DURATION.fullmatch(value) is None:
         raise SettingsError(
             f"{text!r} is not a history: write a number of versions, a time such as 12h, or off",
             key=key,
         )
-    return KeptVersions(seconds=duration(said, key))
+    return KeptVersions(seconds=duration(value, key))
 
 
 def duration(text: str, key: str = "--older-than") -> int:

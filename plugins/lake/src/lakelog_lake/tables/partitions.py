@@ -45,7 +45,7 @@ def parse(text: str) -> tuple[str, ...]:
     return keys
 
 
-def said(keys: Sequence[str]) -> str:
+def keys_text(keys: Sequence[str]) -> str:
     """The reverse of :func:`parse`."""
     return ",".join(keys) or _NONE
 

@@ -124,10 +124,10 @@ class SchemaRegistry:
             try:
                 return self._asked(url)
             except urllib.error.HTTPError as error:
-                said = _said(error)
-                if error.code == _NOT_FOUND and said.get("error_code") in _OF_A_SCHEMA:
-                    raise UnknownSchema(str(said.get("message"))) from None
-                why = f"{error.code} {said.get('message') or error.reason}"
+                body = _error_body(error)
+                if error.code == _NOT_FOUND and body.get("error_code") in _OF_A_SCHEMA:
+                    raise UnknownSchema(str(body.get("message"))) from None
+                why = f"{error.code} {body.get('message') or error.reason}"
                 if error.code not in _MAY_PASS:
                     raise RegistryUnreachable(self.url, why) from None
             except (OSError, HTTPException, ValueError) as error:
@@ -153,7 +153,7 @@ _SCHEMAS: Final[dict[tuple[str, str | None, int], Schema]] = {}
 _UNKNOWN: Final[dict[tuple[str, str | None, int], float]] = {}
 
 
-def _said(error: urllib.error.HTTPError) -> Mapping[str, Any]:
+def _error_body(error: urllib.error.HTTPError) -> Mapping[str, Any]:
     try:
         found = json.load(error)
     except (OSError, HTTPException, ValueError):
