@@ -60,8 +60,8 @@ def check_partition(name: str, found: Sequence[str], ours: Sequence[str]) -> Non
     if tuple(found) != tuple(ours):
         raise TableMismatch(
             f"{name} has other partitions than requested: it is partitioned by "
-            f"{keys_text(found)}, not by {keys_text(ours)}: give that as --partition, or land in a new "
-            "table"
+            f"{keys_text(found)}, not by {keys_text(ours)}: give that as --partition, or land in a "
+            "new table"
         )
 
 
