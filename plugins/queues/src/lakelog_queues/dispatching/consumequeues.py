@@ -276,9 +276,9 @@ class ConsumeQueues:
     def _drop_queues(self, topic: str, end_offset: int) -> None:
         self._ensure_loaded()
         self._tombstones[topic] = max(end_offset, self._tombstones.get(topic, 0))
-        buried = [queue for name, queue in self._queues.items() if name[0] == topic]
+        removed = [queue for name, queue in self._queues.items() if name[0] == topic]
         self._queues = {name: each for name, each in self._queues.items() if name[0] != topic}
-        for queue in buried:
+        for queue in removed:
             self._removed.take(queue)
         self._removed.remove()
 

@@ -139,11 +139,11 @@ class Grouping:
 
     def _alive(self, batch: RecordBatch, group: QueueGroup) -> QueueGroup:
         """The group without records below the topic's tombstone."""
-        buried = self.tombstones.get(group.queue[0], 0)
-        if not buried:
+        tombstone = self.tombstones.get(group.queue[0], 0)
+        if not tombstone:
             return group
         records = np.asarray(group.records)
-        alive = batch.physical_offsets[records] >= buried
+        alive = batch.physical_offsets[records] >= tombstone
         return group if alive.all() else QueueGroup(group.queue, records[alive])
 
     def _lights(self, batch: RecordBatch) -> list[QueueUnits]:

@@ -100,7 +100,7 @@ def lower_tombstones(files: FileSystem, path: Path, tombstones: dict[str, int], 
 
     :param tombstones: the content of the file; changed in place, and then in the file
     """
-    beyond = [topic for topic, buried in tombstones.items() if buried > end]
+    beyond = [topic for topic, tombstone in tombstones.items() if tombstone > end]
     tombstones.update(dict.fromkeys(beyond, end))
     if beyond:
         write_tombstones(files, path, tombstones)

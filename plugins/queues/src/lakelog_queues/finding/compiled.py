@@ -125,7 +125,7 @@ def lookups(
     queues: object,
     index: object,
     log: LogReader,
-    buried: Callable[[str], int],
+    tombstone_of: Callable[[str], int],
     refresh: Callable[[], None] | None,
 ) -> Lookups:
     """The lookups of this process's accelerator, or ones that always fall back to Python."""
@@ -136,7 +136,7 @@ def lookups(
         log=read_log,
         plain=queues.plain if isinstance(queues, PlainQueues) else None,
         hash_files=index.hash_files if isinstance(index, HashFiles) else None,
-        buried=buried,
+        buried=tombstone_of,
         refresh=refresh,
     )
     return accelerator.lookups(parts) or NO_LOOKUPS

@@ -55,14 +55,14 @@ class Finder:
         dispatchers: Sequence[Dispatcher],
         arrivals: ArrivalSignal,
         units_per_file: int,
-        buried: Callable[[str], int],
+        tombstone_of: Callable[[str], int],
         refresh: Callable[[], None] | None = None,
     ) -> Finder:
         """Build all of them for one store.
 
         :param path: the store directory, for error messages
-        :param buried: returns the physical offset below which records of a topic do not count,
-            because the topic was removed
+        :param tombstone_of: returns the physical offset below which records of a topic do not
+            count, because the topic was removed
         :param refresh: brings the dispatchers up to date before each lookup; ``None`` if another
             thread or process does
 
@@ -75,7 +75,7 @@ class Finder:
                 path=path,
             )
         index = first_of(dispatchers, KeyIndex)  # type: ignore[type-abstract]  # for isinstance only
-        compiled = lookups(queues, index, reader, buried, refresh)
+        compiled = lookups(queues, index, reader, tombstone_of, refresh)
         reached = queues.reached if isinstance(queues, ReachingQueues) else None
         if refresh is not None:
             queues = _Fresh(queues, refresh)
@@ -90,7 +90,7 @@ class Finder:
             QueueFollower(getter, arrivals),
             QueueList(queues, minimum, reached),
             TimeSearch(queues, PlacedRecords(reader), minimum),
-            KeyQuery(index, reader, buried),
+            KeyQuery(index, reader, tombstone_of),
             compiled,
             PlacedRecords(reader),
         )

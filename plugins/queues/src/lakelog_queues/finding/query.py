@@ -44,13 +44,13 @@ class KeyQuery:
     """Finds messages by key.
 
     :ivar index: ``None`` if the store has none
-    :ivar buried: returns the physical offset below which records of a topic do not count, because
-        the topic was removed
+    :ivar tombstone_of: returns the physical offset below which records of a topic do not count,
+        because the topic was removed
     """
 
     index: KeyIndex | None
     log: MessageLog
-    buried: Callable[[str], int] = _nowhere
+    tombstone_of: Callable[[str], int] = _nowhere
 
     def query(
         self,
@@ -75,11 +75,11 @@ class KeyQuery:
         """
         (begin, end), most = _times(since_ms, until_ms), whole("max_messages", max_messages, 1)
         found: list[StoredMessage] = []
-        buried = self.buried(topic)
+        tombstone = self.tombstone_of(topic)
         for offset in self._offsets(topic, key, begin, end):
             if len(found) >= most:
                 break
-            message = self._message(offset) if offset >= buried else None
+            message = self._message(offset) if offset >= tombstone else None
             if message and begin <= message.store_timestamp_ms <= end and _has(message, topic, key):
                 found.append(message)
         return found
