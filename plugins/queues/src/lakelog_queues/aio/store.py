@@ -19,7 +19,7 @@ from lakelog.store.producer import Producer
 from lakelog.store.roles.parts import Role
 from lakelog_queues.aio.consumer import AsyncConsumer
 from lakelog_queues.aio.group import AsyncGroupConsumer
-from lakelog_queues.aio.handing import Handing
+from lakelog_queues.aio.put_thread import PutThread
 from lakelog_queues.aio.stepping import BATCH, stepped
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class AsyncStore:
     def __init__(self, store: Store) -> None:
         """Use ``store`` in a loop; the caller must not close it otherwise."""
         self._store = store
-        self._handing = Handing()
+        self._put_thread = PutThread()
         self._is_prepared = False
 
     @property
@@ -111,13 +111,13 @@ class AsyncStore:
 
     async def put(self, message: Message) -> PutResult:
         """Append one message; concurrent puts of many tasks share one wait."""
-        result: PutResult = await self._handing.put(self._store.put_async, message)
+        result: PutResult = await self._put_thread.put(self._store.put_async, message)
         return result
 
     async def put_batch(self, messages: Sequence[Message]) -> Sequence[PutResult]:
         """Append many messages, in order and adjacent."""
         begin = self._store.put_batch_async
-        results: Sequence[PutResult] = await self._handing.put(begin, messages)
+        results: Sequence[PutResult] = await self._put_thread.put(begin, messages)
         return results
 
     async def put_columns(
@@ -237,7 +237,7 @@ class AsyncStore:
             self._close()  # closing must always succeed, even if it blocks the loop
 
     def _close(self) -> None:
-        self._handing.close()
+        self._put_thread.close()
         self._store.close()
 
     async def __aenter__(self) -> AsyncStore:

@@ -61,7 +61,7 @@ class Flushing:
         self._over = False
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
-        self._told = False
+        self._has_warned = False
 
     def start(self) -> None:
         """Start the thread, unless it runs.
@@ -73,9 +73,9 @@ class Flushing:
             try:
                 self._thread = started(thread)
             except ThreadNotStarted as error:
-                if not self._told:
+                if not self._has_warned:
                     _LOG.warning("queues are flushed by the dispatching thread: %s", error)
-                self._told = True
+                self._has_warned = True
                 self._tick()
 
     def dispatched(self, last_ms: int, log_bytes: int) -> None:

@@ -33,7 +33,7 @@ class CurrentArrivals:
     @property
     def version(self) -> int:
         """A number that changes with each arrival, and with the role."""
-        return _told(signal := self._of(), signal.version)
+        return _with_signal_id(signal := self._of(), signal.version)
 
     @property
     def closed(self) -> bool:
@@ -46,8 +46,10 @@ class CurrentArrivals:
         if of != id(signal):
             return self.version
         if isinstance(signal, PolledArrivals):
-            return _told(signal, signal.wait(before, timeout_s, lambda: self._of() is not signal))
-        return _told(signal, signal.wait(before, timeout_s))
+            return _with_signal_id(
+                signal, signal.wait(before, timeout_s, lambda: self._of() is not signal)
+            )
+        return _with_signal_id(signal, signal.wait(before, timeout_s))
 
     async def wait_async(self, seen: int, is_urgent: Callable[[], bool] = always) -> None:
         """As :meth:`wait`, without a time limit and without blocking the event loop."""
@@ -60,7 +62,7 @@ class CurrentArrivals:
             await signal.wait_async(before, is_urgent)
 
 
-def _told(signal: ArrivalSignal, version: int) -> int:
+def _with_signal_id(signal: ArrivalSignal, version: int) -> int:
     """The version with its signal's id, unique since the store keeps all its signals alive."""
     return id(signal) * _VERSIONS + version
 

@@ -24,7 +24,7 @@ MOST_AT_ONCE: Final = 256
 """Number of puts that are begun before the loop is notified."""
 
 
-class Handing:
+class PutThread:
     """The queue of puts from one event loop, and its thread."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Handing:
 
     def _run(self) -> None:
         while burst := self._next():
-            _tell([(each, _begin(each)) for each in burst])
+            _schedule_finish([(each, _begin(each)) for each in burst])
 
     def _next(self) -> list[Given]:
         """The queued puts; empty once the queue is closed and drained."""
@@ -89,7 +89,7 @@ def _begin(given: Given) -> AwaitableFuture[Any] | Exception | None:
         return error
 
 
-def _tell(those: list[tuple[Given, AwaitableFuture[Any] | Exception | None]]) -> None:
+def _schedule_finish(those: list[tuple[Given, AwaitableFuture[Any] | Exception | None]]) -> None:
     loop = those[0][0][2].get_loop()
     with suppress(RuntimeError):  # no task waits in a closed loop
         loop.call_soon_threadsafe(_finish, those)
