@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from lakelog_hash_index import seeing
+from lakelog_hash_index import progress_recorder
 from lakelog_hash_index.appending import IndexAppender
-from lakelog_hash_index.seen import Seen
+from lakelog_hash_index.progress import IndexProgress
 from lakelog_testing.crash import CrashPlan, simulate
 from lakelog_testing.crash.longrun import FLUSHES
 
@@ -19,8 +19,8 @@ LONG: Final = 20_000
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seeing, "EVERY_BYTES", 300)
-    monkeypatch.setattr(seeing, "AT_THE_END_BYTES", 100)
+    monkeypatch.setattr(progress_recorder, "EVERY_BYTES", 300)
+    monkeypatch.setattr(progress_recorder, "AT_THE_END_BYTES", 100)
 
 
 @pytest.mark.parametrize("flush", ["inline", "none"])
@@ -28,13 +28,13 @@ def test_every_key_is_found_after_a_crash(
     flush: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     believed = []
-    holds = Seen.holds
+    holds = IndexProgress.holds
 
-    def counted(self: Seen, *given: object) -> bool:
+    def counted(self: IndexProgress, *given: object) -> bool:
         believed.append(holds(self, *given))  # type: ignore[arg-type]  # handed on as they came
         return believed[-1]
 
-    monkeypatch.setattr(Seen, "holds", counted)
+    monkeypatch.setattr(IndexProgress, "holds", counted)
     outcome = simulate(CrashPlan(flush=flush), SAMPLE, seed=31, keep=tmp_path)
     assert not outcome.violations, outcome
     assert True in believed, "nothing of it was tested"
@@ -45,7 +45,9 @@ def test_one_that_stands_for_keys_that_are_not_durable_is_found(
 ) -> None:
     """Keys are synced before it; if they are lost nevertheless, the last one's place tells it."""
     monkeypatch.setattr(IndexAppender, "flush", lambda _: None)
-    monkeypatch.setattr(seeing, "Seen", lambda end, _, record: Seen(end, -1, record))
+    monkeypatch.setattr(
+        progress_recorder, "IndexProgress", lambda end, _, record: IndexProgress(end, -1, record)
+    )
     outcome = simulate(CrashPlan(flush="inline"), 5 * SAMPLE, seed=31, keep=tmp_path)
     assert any("key" in each.what for each in outcome.violations), outcome
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.files.filesystem import free_name
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR, OWN_DIR, QUARANTINE_DIR
 from lakelog_hash_index.indexfile import IndexFile, index_files
-from lakelog_hash_index.seeing import Seeing
+from lakelog_hash_index.progress_recorder import ProgressRecorder
 from lakelog_hash_index.shape import IndexShape
 from lakelog_hash_index.walk import KeyQuestion, newest_first
 
@@ -38,7 +38,7 @@ class OwnerIndex:
         self._unclean = (context.path / ABORT_FILE).exists()
         self._minimum = 0
         self._opened: IndexAppender | None = None
-        self._seeing = Seeing(context)
+        self._progress_recorder = ProgressRecorder(context)
 
     @property
     def _appender(self) -> IndexAppender:
@@ -75,17 +75,17 @@ class OwnerIndex:
         """
         self._minimum = minimum
         appender = self._appender
-        seen = self._seeing.believed(appender.end_offset, end)
+        progress = self._progress_recorder.valid(appender.end_offset, end)
         if appender.end_offset >= end:
             appender.truncate(end)
-        elif self._unclean and appender.end_offset > (seen.last_offset if seen else -1):
+        elif self._unclean and appender.end_offset > (progress.last_offset if progress else -1):
             appender.truncate_last()  # its keys may be incomplete
         self._cut_at_gap(appender, minimum)
         self._vouch_no_more(appender)
-        if seen is not None and appender.end_offset < seen.last_offset:
-            seen = None
-        self._seeing.begin(seen)
-        known = appender.resume_offset if seen is None else seen.end_offset
+        if progress is not None and appender.end_offset < progress.last_offset:
+            progress = None
+        self._progress_recorder.begin(progress)
+        known = appender.resume_offset if progress is None else progress.end_offset
         return min(max(appender.resume_offset, known, minimum), end)
 
     def _cut_at_gap(self, appender: IndexAppender, minimum: int) -> None:
@@ -143,12 +143,12 @@ class OwnerIndex:
         """Append the keys of new records; raises ``OSError`` on a full disk."""
         self._appender.append(batch)
         if len(batch):
-            self._seeing.passed(batch, self._appender)
+            self._progress_recorder.passed(batch, self._appender)
 
     def truncate(self, end_offset: int) -> None:
         """Remove entries; files without any left are deleted."""
         self._appender.truncate(end_offset)
-        self._seeing.cut(end_offset)
+        self._progress_recorder.cut(end_offset)
 
     def flush(self) -> None:
         """Sync the file being filled, and wait for the sealing of full ones."""
@@ -159,7 +159,7 @@ class OwnerIndex:
         """Flush, then close the file."""
         if self._opened is not None:
             try:
-                self._seeing.end(self._opened)
+                self._progress_recorder.end(self._opened)
             finally:
                 self._opened.close()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.errors import StoreError
 from lakelog.format.layout import ABORT_FILE, INDEX_DIR
 from lakelog_hash_index.indexfile import IndexFile, index_files
-from lakelog_hash_index.seen import read_seen
+from lakelog_hash_index.progress import read_progress
 from lakelog_hash_index.shape import IndexShape
 from lakelog_hash_index.walk import KeyQuestion, newest_first
 
@@ -64,8 +64,10 @@ class ReaderIndex:
         log = LogPeek.of(self._context)
         missing = gaps(self._spans, log, minimum)
         last = max((span.last for span in self._spans), default=-1)
-        seen = read_seen(self._context.files, self._context.path)
-        known = seen.end_offset if seen is not None and seen.holds(log, last, end) else last
+        progress = read_progress(self._context.files, self._context.path)
+        known = (
+            progress.end_offset if progress is not None and progress.holds(log, last, end) else last
+        )
         return min([max(last, known, minimum), end, *(gap.start for gap in missing)])
 
     def _look_beside_an_owner(self) -> list[IndexFile]:

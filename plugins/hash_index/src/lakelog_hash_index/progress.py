@@ -27,12 +27,12 @@ from lakelog.format.layout import OWN_DIR
 if TYPE_CHECKING:
     from lakelog_hash_index.logpeek import LogPeek
 
-SEEN_FILE: Final = "index-seen.json"
+PROGRESS_FILE: Final = "index-seen.json"
 _VERSION: Final = 1
 
 
 @attrs.frozen
-class Seen:
+class IndexProgress:
     """The content of the file; see the module."""
 
     end_offset: int
@@ -47,26 +47,26 @@ class Seen:
         return self.end_offset <= end and self.last_offset <= last_offset and log.has(self.record)
 
 
-def read_seen(files: FileSystem, path: Path) -> Seen | None:
+def read_progress(files: FileSystem, path: Path) -> IndexProgress | None:
     """The recorded progress of the store directory ``path``; ``None`` if missing or unreadable."""
     try:
-        found = parsed(read_file(files, path / OWN_DIR / SEEN_FILE) or b"")
+        found = parsed(read_file(files, path / OWN_DIR / PROGRESS_FILE) or b"")
         if found["version"] != _VERSION:
             return None
         end, last = int(found["end_offset"]), int(found["last_offset"])
-        return Seen(end, last, Fingerprint(**found["record"]))
+        return IndexProgress(end, last, Fingerprint(**found["record"]))
     except (OSError, TypeError, KeyError, ValueError):
         return None
 
 
-def write_seen(files: FileSystem, path: Path, seen: Seen) -> None:
+def write_progress(files: FileSystem, path: Path, progress: IndexProgress) -> None:
     """Replace the file durably; raises ``OSError``."""
-    content = {"version": _VERSION, **attrs.asdict(seen)}
-    write_file(files, path / OWN_DIR / SEEN_FILE, json.dumps(content).encode() + b"\n")
+    content = {"version": _VERSION, **attrs.asdict(progress)}
+    write_file(files, path / OWN_DIR / PROGRESS_FILE, json.dumps(content).encode() + b"\n")
 
 
-def forget_seen(files: FileSystem, path: Path) -> None:
+def remove_progress(files: FileSystem, path: Path) -> None:
     """Remove the file durably; raises ``OSError``."""
-    if read_file(files, path / OWN_DIR / SEEN_FILE) is not None:
-        files.unlink(path / OWN_DIR / SEEN_FILE)
+    if read_file(files, path / OWN_DIR / PROGRESS_FILE) is not None:
+        files.unlink(path / OWN_DIR / PROGRESS_FILE)
         files.sync_dir(path / OWN_DIR)

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.format.layout import OWN_DIR
 from lakelog_hash_index.logpeek import LogPeek
-from lakelog_hash_index.seen import Seen, forget_seen, read_seen, write_seen
+from lakelog_hash_index.progress import (
+    IndexProgress,
+    read_progress,
+    remove_progress,
+    write_progress,
+)
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
@@ -19,7 +24,7 @@ EVERY_BYTES: Final = 64 << 20
 AT_THE_END_BYTES: Final = 1 << 20
 
 
-class Seeing:
+class ProgressRecorder:
     """The recorded progress of one owner's index, and its next update."""
 
     def __init__(self, context: Context) -> None:
@@ -28,19 +33,19 @@ class Seeing:
         self._failed = False
         self._last: tuple[int, int] | None = None
 
-    def believed(self, last_offset: int, end: int) -> Seen | None:
+    def valid(self, last_offset: int, end: int) -> IndexProgress | None:
         """The recorded progress, if it is valid for a log that ends at ``end``."""
-        seen = read_seen(self._context.files, self._context.path)
-        if seen is None or not seen.holds(LogPeek.of(self._context), last_offset, end):
+        progress = read_progress(self._context.files, self._context.path)
+        if progress is None or not progress.holds(LogPeek.of(self._context), last_offset, end):
             return None
-        return seen
+        return progress
 
-    def begin(self, seen: Seen | None) -> None:
+    def begin(self, progress: IndexProgress | None) -> None:
         """Start with valid progress, or remove an invalid record; raises ``OSError``."""
-        self._noted = 0 if seen is None else seen.end_offset
+        self._noted = 0 if progress is None else progress.end_offset
         self._last = None
-        if seen is None:
-            forget_seen(self._context.files, self._context.path)
+        if progress is None:
+            remove_progress(self._context.files, self._context.path)
 
     def passed(self, batch: RecordBatch, appender: IndexAppender) -> None:
         """Note that the keys of ``batch`` are in the index; raises ``OSError``."""
@@ -82,6 +87,6 @@ class Seeing:
             return
         try:
             files.make_dir(path / OWN_DIR)
-            write_seen(files, path, Seen(offset + size, last_offset, record))
+            write_progress(files, path, IndexProgress(offset + size, last_offset, record))
         except OSError as error:
             _log.warning("%s: the progress of the index cannot be recorded: %s", path, error)
