@@ -119,7 +119,7 @@ class IndexVerifier:
 
     def take(self, batch: RecordBatch) -> Iterator[Problem]:
         """Compare with the keys of a run of records."""
-        yield from self._told()
+        yield from self._take_problems()
         keys = find_keys(batch)
         offsets = (batch.base_offset + batch.starts)[keys.records]
         due = offsets < self._reach
@@ -137,7 +137,7 @@ class IndexVerifier:
 
     def finish(self, end_offset: int) -> Iterator[Problem]:
         """Compare the rest: no entry may be behind the log, except new ones of a live owner."""
-        yield from self._told()
+        yield from self._take_problems()
         none = np.zeros(0, np.int64)
         end = min(end_offset, self._reach) if self._living else _ENDLESS
         for entries, _ in self._cursor.until(end, 0):
@@ -147,7 +147,7 @@ class IndexVerifier:
     def close(self) -> None:
         """Nothing to do: maps are closed with the object."""
 
-    def _told(self) -> Iterator[Problem]:
+    def _take_problems(self) -> Iterator[Problem]:
         while self._own:
             yield self._own.pop(0)
 

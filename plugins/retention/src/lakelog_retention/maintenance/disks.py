@@ -28,7 +28,7 @@ class Disks:
     """The disks of one open store; thread-safe.
 
     :param paths: the paths to check; the log's is first
-    :param tell: publishes the reason for a pause of puts to other processes; ``None`` ends it
+    :param set_pause: publishes the reason for a pause of puts to other processes; ``None`` ends it
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class Disks:
         paths: Callable[[], Sequence[Path]],
         health: Health,
         events: Events,
-        tell: Callable[[str | None], None],
+        set_pause: Callable[[str | None], None],
     ) -> None:
         self._watcher = watcher
         self._paths = paths
         self._health = health
         self._events = events
-        self._tell = tell
+        self._set_pause = set_pause
         self._report: DiskReport | None = None
         self._lock = Lock()
 
@@ -57,7 +57,7 @@ class Disks:
                 self._health.pause(_refusal(report))
             elif self._health.paused is not None:
                 self._health.unpause()
-            self._tell(self._health.paused)
+            self._set_pause(self._health.paused)
         if report.state is not before:
             self._events.disk_pressure(self._health.path, report.state)
         return report

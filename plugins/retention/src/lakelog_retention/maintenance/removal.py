@@ -81,7 +81,7 @@ class Remover:
     def _delete(self, candidate: Candidate) -> str | None:
         """Delete it; return why its file remains, if it does."""
         start = candidate.info.start_offset
-        _tell(candidate, self._path_of(start))
+        _log_deletion(candidate, self._path_of(start))
         self._log.positions.minimum = candidate.end_offset
         self._log.segments.retreat()
         self._left = start
@@ -104,7 +104,7 @@ class Remover:
         return None
 
 
-def _tell(candidate: Candidate, path: Path) -> None:
+def _log_deletion(candidate: Candidate, path: Path) -> None:
     """Log the deletion; as an error if pins still needed the messages."""
     info = candidate.info
     if info.pinned_by:

@@ -41,7 +41,7 @@ class SegmentInfos:
         self._pin_expires_after_ms = pin_expires_after_ms
         self._times_ms: dict[int, int | None] = {}
         self._judge = PinValidator(log.reader.pieces)
-        self._told = frozenset[str]()
+        self._logged = frozenset[str]()
 
     @property
     def minimum(self) -> int:
@@ -82,9 +82,9 @@ class SegmentInfos:
         """Check the pins; a problem is logged once while it lasts, since it lets the disk fill."""
         judged = [self._judge.judged(each, minimum, end) for each in pins]
         problems = frozenset(each.problem for each in judged if each.problem is not None)
-        for each in sorted(problems - self._told):
+        for each in sorted(problems - self._logged):
             _LOG.warning("%s", each)
-        self._told = problems
+        self._logged = problems
         return judged
 
     def _last_times(self, starts: Sequence[int], now_ms: int) -> list[int]:

@@ -41,8 +41,8 @@ class SpaceMaintenance:
         clock, watcher, cleaner = log.clock or SystemClock(), log.disk_watcher(), log.cleaner()
         disks = cleaning = None
         if watcher is not None:
-            tell = served.page.set_pause
-            disks = Disks(watcher, partial(paths_of, log), served.health, log.events, tell)
+            set_pause = served.page.set_pause
+            disks = Disks(watcher, partial(paths_of, log), served.health, log.events, set_pause)
         if cleaner is not None:
             cleaning = self._cleaning(log, served, cleaner, clock)
         made = MaintenanceRounds(

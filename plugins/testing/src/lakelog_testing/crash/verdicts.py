@@ -127,14 +127,16 @@ def _entry_of(
     if entry is None and bytes(message.body) in expected.unplaced:
         entry = expected.unplaced[bytes(message.body)].placed(message)
     if entry is None:
-        raise Violation(f"a message at {offset} was never put there, or was gone: {_told(message)}")
+        raise Violation(
+            f"a message at {offset} was never put there, or was gone: {_shown(message)}"
+        )
     difference = entry.differs(message)
     if difference:
-        raise Violation(f"the message at {offset} differs in {difference}: {_told(message)}")
+        raise Violation(f"the message at {offset} differs in {difference}: {_shown(message)}")
     return entry
 
 
-def _told(message: StoredMessage) -> str:
+def _shown(message: StoredMessage) -> str:
     return (
         f"{message.topic}/{message.queue_id} number {message.queue_offset}, {message.size} bytes, "
         f"body {bytes(message.body[:8]).hex()}"
