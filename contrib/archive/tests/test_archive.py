@@ -16,10 +16,10 @@ from lakelog.format.layout import segment_name
 from lakelog.interfaces import SegmentSource
 from lakelog.registry import check_object
 from lakelog_archive.archive import Archive
+from lakelog_archive.archive_folder import ArchiveFolder
 from lakelog_archive.errors import ArchiveError, NotTheSame
 from lakelog_archive.lazy import LazyArchive, place_at
 from lakelog_archive.manifest import from_bytes
-from lakelog_archive.place import ArchiveFolder
 
 SIZE = 64 << 10
 

@@ -95,10 +95,10 @@ def test_a_first_open_where_it_cannot_work_leaves_nothing(in_memory: Path) -> No
 def test_a_place_is_tried_without_leaving_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    odirect.check_place(tmp_path / "not" / "there", 4096)
+    odirect.check_directory(tmp_path / "not" / "there", 4096)
     monkeypatch.setattr(odirect, "alignment_bytes", lambda _fd: 8192)
     with pytest.raises(OSError, match="block_bytes to 8192"):
-        odirect.check_place(tmp_path / "not" / "there", 4096)
+        odirect.check_directory(tmp_path / "not" / "there", 4096)
     assert list(tmp_path.iterdir()) == []
 
 

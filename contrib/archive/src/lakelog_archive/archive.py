@@ -15,9 +15,9 @@ from typing import Final
 import attrs
 
 from lakelog.format.layout import COMMITLOG_DIR, SEGMENT_NAME_DIGITS, segment_name
+from lakelog_archive.archive_folder import ArchiveFolder, sha256_of
 from lakelog_archive.errors import ArchiveError, NotTheSame
 from lakelog_archive.manifest import ManifestEntry, from_bytes, to_bytes
-from lakelog_archive.place import ArchiveFolder, sha256_of
 
 MANIFEST_DIR: Final = "manifest"
 

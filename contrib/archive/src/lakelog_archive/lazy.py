@@ -11,8 +11,8 @@ from lakelog.errors import SettingsError
 from lakelog.files.state.identity import read_identity
 from lakelog.interfaces import Context
 from lakelog_archive.archive import Archive
+from lakelog_archive.archive_folder import ArchiveFolder
 from lakelog_archive.errors import ArchiveError
-from lakelog_archive.place import ArchiveFolder
 from lakelog_archive.settings import ArchiveSettings
 
 

@@ -19,7 +19,7 @@ from lakelog.message import Body
 from lakelog.runtime.threads import soon_done
 from lakelog_direct.buffers import BufferPool
 from lakelog_direct.chunk import Chunk, spare_memory
-from lakelog_direct.odirect import check_place, switch_on
+from lakelog_direct.odirect import check_directory, switch_on
 from lakelog_direct.order import check_order
 from lakelog_direct.settings import DirectSettings, commit_rules
 
@@ -182,7 +182,7 @@ class DirectWriter:
 def _check_place(settings: DirectSettings, context: Context) -> None:
     """Check for O_DIRECT before any file of a store is created."""
     try:
-        check_place(context.core.commitlog(context.path), settings.block_bytes)
+        check_directory(context.core.commitlog(context.path), settings.block_bytes)
     except OSError as error:
         raise StoreError(error.strerror or str(error), path=error.filename) from error
 

@@ -54,7 +54,7 @@ def switch_on(file: File, block_bytes: int) -> None:
         )
 
 
-def check_place(directory: Path, block_bytes: int) -> None:
+def check_directory(directory: Path, block_bytes: int) -> None:
     """Try O_DIRECT with an unnamed file in a folder, or in its nearest existing parent.
 
     Leaves nothing behind. Raises like :func:`switch_on`. If no such file can be created, it reports

@@ -13,8 +13,8 @@ import pytest
 from lakelog import Message
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NotWritten
+from lakelog_lake.landing.destinations import TableLocation
 from lakelog_lake.landing.export import iso
-from lakelog_lake.landing.places import TableLocation
 from lakelog_lake.tasks.task import write
 from plugins.lake.tests.landing.tables import TABLE
 from plugins.lake.tests.landing.test_cli import run

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from lakelog.format.units import Units
     from lakelog_queues.consumers.consumer import CommitPolicy, Consumer
     from lakelog_queues.consumers.offsets import Commit
-    from lakelog_queues.consumers.places import Place
     from lakelog_queues.consumers.queueaccess import QueueAccess
+    from lakelog_queues.consumers.start_positions import StartPosition
     from lakelog_queues.finding.finder import Finder
     from lakelog_queues.finding.follow import QueueFollower
     from lakelog_queues.finding.results import (
@@ -338,7 +338,7 @@ class Store(LogStore):
         topic: str,
         queue_ids: Sequence[int] | None = None,
         *,
-        start: Place = "latest",
+        start: StartPosition = "latest",
         commit: CommitPolicy = "explicit",
         tags: str | None = None,
     ) -> Consumer:
@@ -365,7 +365,7 @@ class Store(LogStore):
         *,
         tags: str | None = None,
         filter: str | None = None,  # noqa: A002  # the word of RocketMQ and of users
-        start: Place = "latest",
+        start: StartPosition = "latest",
         orderly: bool = False,
         broadcast: str | None = None,
         invisible_ms: int = 60_000,

@@ -20,7 +20,7 @@ from lakelog_spark.sessions.shipping import forget_importers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakelog_lake.landing.places import Destination
+    from lakelog_lake.landing.destinations import Destination
     from lakelog_lake.sinks.iceberg import IcebergSink
     from lakelog_lake.tasks.task import Task, Written
     from lakelog_lake.verify.verify import Verified, VerifyRequest

@@ -11,7 +11,7 @@ from lakelog_lake.care import parquet as parquetcare
 from lakelog_lake.care.terms import Compacted, Expired, RetentionTerms
 from lakelog_lake.engine_provider import provider
 from lakelog_lake.errors import TableMaintenanceError
-from lakelog_lake.landing.places import TableLocation
+from lakelog_lake.landing.destinations import TableLocation
 from lakelog_lake.readback.folders import DeltaRows, ParquetRows
 from lakelog_lake.readback.iceberg import IcebergRows
 from lakelog_lake.readback.landed_table import LandedTable

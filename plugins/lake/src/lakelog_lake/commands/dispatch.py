@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from lakelog_lake.bodies.base import BodyParser
     from lakelog_lake.errors import TemporaryError
+    from lakelog_lake.landing.destinations import Destination
     from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher
-    from lakelog_lake.landing.places import Destination
     from lakelog_lake.landing.target_set import Targets
     from lakelog_lake.landing.watchdog import WatchdogNotifier
     from lakelog_lake.tasks.engines import Engine
@@ -187,8 +187,8 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     given by --conf.
     """
     from lakelog_lake.landing.committing import CommitTurns
+    from lakelog_lake.landing.destinations import TableLocation
     from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
-    from lakelog_lake.landing.places import TableLocation
     from lakelog_lake.landing.runner import stopped_by_signals
     from lakelog_lake.landing.targets import TableSpec, identity_of, pin_for, targets_for
     from lakelog_lake.landing.watchdog import WatchdogNotifier

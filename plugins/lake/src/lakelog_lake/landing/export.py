@@ -15,8 +15,8 @@ from uuid import uuid4
 
 import lakelog
 from lakelog.errors import SettingsError
+from lakelog_lake.landing.destinations import TableLocation
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
-from lakelog_lake.landing.places import TableLocation
 from lakelog_lake.landing.runner import until_done
 from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.landing.targets import TableSpec, targets_for

@@ -11,8 +11,8 @@ import attrs
 import lakelog
 from lakelog.errors import SettingsError
 from lakelog_lake.bodies.base import BodyParser
+from lakelog_lake.landing.destinations import Destination, TableLocation, folder_of
 from lakelog_lake.landing.pin import PinWriter, pin_name
-from lakelog_lake.landing.places import Destination, TableLocation, folder_of
 from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.target_set import Targets

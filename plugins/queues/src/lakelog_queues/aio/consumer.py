@@ -12,7 +12,7 @@ from lakelog.runtime.threads import in_thread
 from lakelog_format.arguments import span_ms, whole
 from lakelog_queues.arrivals import ArrivalSignal
 from lakelog_queues.consumers.consumer import BATCH_MESSAGES, Consumer
-from lakelog_queues.consumers.places import Place
+from lakelog_queues.consumers.start_positions import StartPosition
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class AsyncConsumer:
         """Continue at ``offset`` in a queue."""
         await self._in_thread(self._consumer.seek, queue_id, offset)
 
-    async def reset(self, to: Place | int) -> None:
+    async def reset(self, to: StartPosition | int) -> None:
         """Continue at another place in all queues, and commit it."""
         await self._in_thread(self._consumer.reset, to)
 

@@ -24,7 +24,7 @@ from lakelog_queues.aio.stepping import BATCH, stepped
 
 if TYPE_CHECKING:
     from lakelog_queues.consumers.consumer import CommitPolicy
-    from lakelog_queues.consumers.places import Place
+    from lakelog_queues.consumers.start_positions import StartPosition
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -194,7 +194,7 @@ class AsyncStore:
         topic: str,
         queue_ids: Sequence[int] | None = None,
         *,
-        start: Place = "latest",
+        start: StartPosition = "latest",
         commit: CommitPolicy = "explicit",
         tags: str | None = None,
     ) -> AsyncConsumer:

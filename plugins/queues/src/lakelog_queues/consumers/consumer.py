@@ -19,8 +19,15 @@ from lakelog_format.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog_queues.consumers.fetching import Fetched, Fetching
 from lakelog_queues.consumers.names import offsets_name
 from lakelog_queues.consumers.offsets import Offsets
-from lakelog_queues.consumers.places import EARLIEST, LATEST, Place, check_place, find, within
 from lakelog_queues.consumers.queueaccess import QueueAccess
+from lakelog_queues.consumers.start_positions import (
+    EARLIEST,
+    LATEST,
+    StartPosition,
+    check_start_position,
+    find,
+    within,
+)
 from lakelog_queues.finding.tagfilter import tag_filter
 
 CommitPolicy: TypeAlias = Literal["explicit", "batch"]
@@ -47,7 +54,7 @@ class Consumer:
         access: QueueAccess,
         offsets: Offsets,
         *,
-        start: Place = LATEST,
+        start: StartPosition = LATEST,
         commit: CommitPolicy = "explicit",
         tags: str | None = None,
     ) -> None:
@@ -71,7 +78,7 @@ class Consumer:
         self._all_queues = queue_ids is None
         self._access = access
         self._offsets = offsets
-        self._start = check_place(start)
+        self._start = check_start_position(start)
         self._by_batch = commit == "batch"
         self._fetching = Fetching(access, topic, tags)
         self._waiting: deque[Fetched] = deque()
@@ -194,7 +201,7 @@ class Consumer:
         self._waiting = deque(each for each in self._waiting if each.queue_id != queue_id)
         self._delivered[queue_id] = self._fetching.positions[queue_id] = offset
 
-    def reset(self, to: Place | int) -> None:
+    def reset(self, to: StartPosition | int) -> None:
         """Continue at another place in every queue, and commit it.
 
         :param to: ``earliest``, ``latest``, a time with its time zone, or a queue offset; a place
@@ -206,12 +213,12 @@ class Consumer:
         if isinstance(to, int):
             whole("to", to)
         else:
-            check_place(to, "to")
+            check_start_position(to, "to")
         for queue_id in self._fetching.positions:
             self.seek(queue_id, self._find(queue_id, to))
         self.commit()
 
-    def _find(self, queue_id: int, to: Place | int) -> int:
+    def _find(self, queue_id: int, to: StartPosition | int) -> int:
         if isinstance(to, int):
             return within(to, self._access.bounds(self.topic, queue_id))
         return find(self._access, self.topic, queue_id, to)

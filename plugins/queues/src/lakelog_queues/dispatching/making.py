@@ -17,7 +17,7 @@ from lakelog_queues.dispatching.grouping import PackedUnits, QueueUnits
 from lakelog_queues.files.aside import QueueFolderKind, queues_with_odd, set_odd_aside
 from lakelog_queues.files.batchqueue import BatchQueue
 from lakelog_queues.files.openfiles import OpenFiles
-from lakelog_queues.files.replaced import ReplacedPlaces
+from lakelog_queues.files.replaced import RepairReplacements
 from lakelog_queues.files.simplequeue import SimpleQueue
 from lakelog_queues.files.unitfiles import UnitFiles
 from lakelog_queues.settings import BATCH_UNIT_BYTES, ConsumeQueueSettings
@@ -53,7 +53,7 @@ class QueueMaker:
     ) -> None:
         self.opened = OpenFiles(files, write=not read_only)
         self.dirty = DirtyFiles(files, self.opened)
-        self.replaced = ReplacedPlaces()
+        self.replaced = RepairReplacements()
         self._files = files
         self._path = path
         self._settings = settings

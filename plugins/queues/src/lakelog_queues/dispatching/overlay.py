@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from lakelog_queues.files.openfiles import Place
+from lakelog_queues.files.openfiles import UnitLocation
 from lakelog_queues.files.unitfiles import UnitFiles
 from lakelog_queues.units.simpleunits import UNIT_BYTES, alike, columns
 
@@ -48,7 +48,7 @@ class Overlay:
         if count:
             self._hold(start + count, held[count * UNIT_BYTES :])
 
-    def place(self, offset: int, files: UnitFiles) -> Place:
+    def place(self, offset: int, files: UnitFiles) -> UnitLocation:
         """The place of the unit of a queue offset, in memory or in the files."""
         start, held = self._held
         if offset >= start:

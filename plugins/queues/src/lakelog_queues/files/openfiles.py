@@ -42,11 +42,11 @@ class CachedFile:
         return self.file.fileno() if type(self.file) is RealFile else -1
 
 
-Place: TypeAlias = tuple[object, int, int]
+UnitLocation: TypeAlias = tuple[object, int, int]
 """A :class:`CachedFile` or bytes, the position of a unit in bytes, and the room there in units."""
 PlainUnits: TypeAlias = tuple[int, int, object, int, int]
-"""Both bounds of a queue, then :data:`Place`."""
-NOT_HELD: Final[Place] = b"", 0, 0
+"""Both bounds of a queue, then :data:`UnitLocation`."""
+NOT_HELD: Final[UnitLocation] = b"", 0, 0
 
 
 class OpenFiles:

@@ -107,7 +107,7 @@ class ReplacementQueue(Protocol):
         """At most ``count`` units from queue offset ``first`` on."""
 
 
-class ReplacedPlaces:
+class RepairReplacements:
     """The records of repairs, read from the queues of their topic and kept until those change.
 
     :ivar minimum: physical offset of the first byte of the log; -1 while unknown

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakelog_queues.files.ext import ExtFiles
-    from lakelog_queues.files.replaced import ReplacedPlaces
+    from lakelog_queues.files.replaced import RepairReplacements
     from lakelog_queues.units.simpleunits import Flags
 
 _LOG: Final = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class SimpleQueue:
         *,
         ext_writes: bool = False,
         read_only: bool = False,
-        replaced: ReplacedPlaces | None = None,
+        replaced: RepairReplacements | None = None,
     ) -> None:
         self.queue = queue
         self.first = 0

@@ -16,7 +16,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.files.segment_files import SegmentFile, segment_files
 from lakelog.format.layout import segment_name
 from lakelog_queues.dispatching.dirty import DirtyFiles
-from lakelog_queues.files.openfiles import NOT_HELD, CachedFile, OpenFiles, Place
+from lakelog_queues.files.openfiles import NOT_HELD, CachedFile, OpenFiles, UnitLocation
 from lakelog_queues.units.simpleunits import UNIT_BYTES, ordered_length, unit_at, valid_length
 
 _FIRST_LOOK: Final = 512
@@ -91,7 +91,7 @@ class UnitFiles:
             first, count = first + size, count - size
         return b"".join(parts)
 
-    def held(self, first: int) -> Place:
+    def held(self, first: int) -> UnitLocation:
         """The place of the unit of queue offset ``first``; ``NOT_HELD`` without its file."""
         base, opened = self._latest
         within = first - base

@@ -22,8 +22,8 @@ from lakelog.message import Message, StoredMessage
 from lakelog.runtime.forks import register_forked
 from lakelog_format.arguments import span_ms, whole
 from lakelog_queues.consumers.offsets import Offsets
-from lakelog_queues.consumers.places import EARLIEST, LATEST, find
 from lakelog_queues.consumers.queueaccess import QueueAccess
+from lakelog_queues.consumers.start_positions import EARLIEST, LATEST, find
 from lakelog_queues.finding.results import GetStatus, PlacedResult
 from lakelog_queues.groups.commits import GroupCommits
 from lakelog_queues.groups.database import GroupDatabase

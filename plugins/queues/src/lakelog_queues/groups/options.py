@@ -13,7 +13,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog_format.arguments import WrongValue, span_ms, whole, wrong_type
 from lakelog_queues.configs import DEFAULT_RETRIES, retry_limits
 from lakelog_queues.consumers.names import check_group, offsets_name
-from lakelog_queues.consumers.places import LATEST, Place, check_place
+from lakelog_queues.consumers.start_positions import LATEST, StartPosition, check_start_position
 from lakelog_queues.finding.tagfilter import tag_filter
 from lakelog_queues.groups.property_filter import PropertyFilter
 from lakelog_queues.groups.set_aside import RETRY_PREFIX
@@ -35,7 +35,7 @@ class GroupOptions:
     topics: Mapping[str, str | None]
     filter_text: str | None = None
     filter: PropertyFilter | None = None
-    start: Place = LATEST
+    start: StartPosition = LATEST
     orderly: bool = False
     broadcast: str | None = None
     invisible_ms: int = 60_000
@@ -65,7 +65,7 @@ class GroupOptions:
         made = cls(group=group, topics=chosen, **more)  # type: ignore[arg-type]  # checked below
         if filter is not None:
             made = attrs.evolve(made, filter_text=filter, filter=_filter(filter, chosen))
-        check_place(made.start)
+        check_start_position(made.start)
         for name, least in (("invisible_ms", 1), ("commit_interval_ms", 0), ("idle_ms", 1)):
             if span_ms(name, getattr(made, name)) < least:
                 raise WrongValue(f"{name} is {getattr(made, name)}; give {least} or more")

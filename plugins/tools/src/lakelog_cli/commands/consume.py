@@ -23,7 +23,7 @@ from lakelog_cli.options import (
 )
 from lakelog_cli.printed import prints
 from lakelog_cli.rows.queues import MessageRow
-from lakelog_queues.consumers.places import EARLIEST, LATEST
+from lakelog_queues.consumers.start_positions import EARLIEST, LATEST
 
 _WAIT_MS: Final = 500
 _BATCH: Final = 32

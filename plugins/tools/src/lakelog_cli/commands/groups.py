@@ -32,7 +32,7 @@ from lakelog_queues.configs import (
     set_retry_limit,
 )
 from lakelog_queues.consumers.names import check_group
-from lakelog_queues.consumers.places import EARLIEST, LATEST, within
+from lakelog_queues.consumers.start_positions import EARLIEST, LATEST, within
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
 """A group's next offsets, by topic and queue id."""
