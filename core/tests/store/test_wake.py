@@ -26,7 +26,7 @@ from lakelog.files.pages.wake_page import (
     MAGIC,
     SEQUENCE,
     WAKE_BYTES,
-    Sleeper,
+    PageWaiter,
     WakePage,
     wake_path,
 )
@@ -146,7 +146,7 @@ def test_who_sleeps_is_woken_by_a_number_that_another_thread_moves(tmp_path: Pat
     assert other.sleep(other.ask(), 60)
     assert 0.05 < time.monotonic() - begun < 20  # nobody comes: 100 ms
     page.asked[SEQUENCE] = 0xFFFF_FFFF
-    page.rouse()
+    page.wake_all()
     assert page.asked[SEQUENCE] == 0
 
 
@@ -197,7 +197,7 @@ def test_who_may_not_write_polls(tmp_path: Path) -> None:
     with open_small(tmp_path) as store, read_small(tmp_path, files=_NotOurs()) as reader:
         fill(store, 1)
         can_follow(store, reader, 1)
-        assert Sleeper(_NotOurs(), tmp_path).ask() is None
+        assert PageWaiter(_NotOurs(), tmp_path).ask() is None
     with open_small(tmp_path / "no page", files=_NotOurs()) as store:
         fill(store, 3)
         with read_small(tmp_path / "no page") as reader:

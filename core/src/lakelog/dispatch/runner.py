@@ -19,7 +19,7 @@ import attrs
 from lakelog.dispatch.arrivals import Arrivals
 from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
 from lakelog.files.pages.positions import Positions
-from lakelog.files.pages.wake_page import LONGEST_SLEEP_S, Sleeper
+from lakelog.files.pages.wake_page import LONGEST_SLEEP_S, PageWaiter
 from lakelog.runtime.threads import started
 from lakelog_format.pieces import Piece
 from lakelog_interfaces.errors import DispatchStopped, StoreClosed, StoreFailed
@@ -83,18 +83,18 @@ class DispatchRunner:
         pieces: Callable[[int, int], Iterator[Piece]],
         dispatching: DispatchCursor,
         positions: Positions,
-        sleeper: Sleeper,
+        page_waiter: PageWaiter,
         commit: Callable[[], object] | None = None,
     ) -> None:
         """Store the collaborators.
 
         :param pieces: reads the log from one offset to another
-        :param sleeper: wakes the thread for appends of other processes
+        :param page_waiter: wakes the thread for appends of other processes
         :param commit: writes the bytes of a staged writer to the page cache
         """
         self.arrivals = Arrivals()
         self._commit = commit
-        self._sleeper = sleeper
+        self._page_waiter = page_waiter
         self._pieces = pieces
         self._dispatching = dispatching
         self._positions = positions
@@ -204,7 +204,7 @@ class DispatchRunner:
         self._closing = True
         self._wake.set()
         self._hurry.set()
-        self._sleeper.rouse()
+        self._page_waiter.wake_all()
         if self._thread.is_alive():
             self._thread.join()
         self.arrivals.close()
@@ -237,9 +237,9 @@ class DispatchRunner:
             if not self._is_awake():
                 self._wake.wait()
             return
-        asked = self._sleeper.ask()
+        asked = self._page_waiter.ask()
         if not self._is_awake() and (
-            asked is None or not self._sleeper.sleep(asked, LONGEST_SLEEP_S)
+            asked is None or not self._page_waiter.sleep(asked, LONGEST_SLEEP_S)
         ):
             self._wake.wait(LONGEST_SLEEP_S)
 

@@ -48,7 +48,7 @@ class MakingFailed(OSError):
 
 
 @contextmanager
-def _grave(*, but: frozenset[int] = frozenset()) -> Iterator[None]:
+def _as_making_failed(*, but: frozenset[int] = frozenset()) -> Iterator[None]:
     """Turn ``OSError`` into :class:`MakingFailed`, except for the error numbers ``but``."""
     try:
         yield
@@ -126,14 +126,14 @@ class SegmentMaker:
 
     def _make(self, file: File, temporary: Path, target: Path, step_bytes: int) -> Blocks:
         blocks = Blocks(file, 0)
-        with _grave(but=NO_ROOM):
+        with _as_making_failed(but=NO_ROOM):
             file.truncate(self.size_bytes)
         blocks.end = self.allocate(blocks, 1, step_bytes)
-        with _grave():
+        with _as_making_failed():
             file.sync()
-        with _grave(but=NO_ROOM):
+        with _as_making_failed(but=NO_ROOM):
             self.files.rename(temporary, target)
-        with _grave():
+        with _as_making_failed():
             self.files.sync_dir(self.directory)
         return blocks
 
@@ -152,7 +152,7 @@ class SegmentMaker:
         Raises as :meth:`make`.
         """
         end = min(-(-least_end // step_bytes) * step_bytes, self.size_bytes)
-        with _grave(but=NO_ROOM):
+        with _as_making_failed(but=NO_ROOM):
             blocks.file.allocate(end - blocks.end, blocks.end)
         return end
 
@@ -164,7 +164,7 @@ class SegmentMaker:
         """
         with suppress(FileNotFoundError):
             self.files.unlink(self.path(start_offset))
-        with _grave():
+        with _as_making_failed():
             self.files.sync_dir(self.directory)
 
 
@@ -185,7 +185,7 @@ class Preallocator:
         self.is_scarce: Callable[[int], bool] = _never
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="lakelog-preallocate")
 
-    def stock(self, start_offset: int, blocks: Blocks) -> None:
+    def add_ready(self, start_offset: int, blocks: Blocks) -> None:
         """Keep an existing empty segment for a later :meth:`take`."""
         done: Future[Blocks] = Future()
         done.set_result(blocks)
@@ -225,7 +225,7 @@ class Preallocator:
                 raise
         return self._make(start_offset, self._maker.step_bytes)
 
-    def forget_before(self, start_offset: int) -> None:
+    def close_before(self, start_offset: int) -> None:
         """Close prepared segments before ``start_offset``, which other processes have used."""
         for start in [each for each in list(self._ready) if each < start_offset]:
             future = self._ready.get(start)

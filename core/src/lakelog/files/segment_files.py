@@ -40,7 +40,7 @@ def segment_files(directory: Path, listing: Iterable[tuple[str, int]]) -> list[S
     )
 
 
-def hindrances(
+def blocking_problems(
     directory: Path, listing: Sequence[tuple[str, int]], size_bytes: int
 ) -> list[BadSegment]:
     """The problems that make a recovery impossible.
@@ -48,12 +48,12 @@ def hindrances(
     A wrong length is no problem if the names of other segments confirm ``size_bytes``.
     """
     segments = segment_files(directory, listing)
-    found = [_stray(directory / name) for name, _ in listing if not is_segment_name(name)]
-    found += [_odd_place(each, size_bytes) for each in segments if each.start_offset % size_bytes]
+    found = [_not_a_segment(directory / name) for name, _ in listing if not is_segment_name(name)]
+    found += [_misaligned(each, size_bytes) for each in segments if each.start_offset % size_bytes]
     pairs = pairwise(segments)
     found += [_gap(a, b) for a, b in pairs if b.start_offset != a.start_offset + size_bytes]
     if len(segments) == 1 and may_be_of_another_size(segments[0].length, size_bytes):
-        found.append(_odd_length(segments[0], size_bytes))
+        found.append(_wrong_length(segments[0], size_bytes))
     return found
 
 
@@ -62,7 +62,7 @@ def may_be_of_another_size(length: int, size_bytes: int) -> bool:
     return length != size_bytes and length > 0 and (length % _PAGE_BYTES == 0)
 
 
-def _stray(path: Path) -> BadSegment:
+def _not_a_segment(path: Path) -> BadSegment:
     return BadSegment(
         "this is no segment; move it out of the directory",
         path=path,
@@ -71,7 +71,7 @@ def _stray(path: Path) -> BadSegment:
     )
 
 
-def _odd_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
+def _wrong_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
     return BadSegment(
         f"the segment is {segment.length} bytes long and should be {size_bytes} "
         "(segment_size_bytes); correct the setting, or open the store with mode='read' to read "
@@ -83,7 +83,7 @@ def _odd_length(segment: SegmentFile, size_bytes: int) -> BadSegment:
     )
 
 
-def _odd_place(segment: SegmentFile, size_bytes: int) -> BadSegment:
+def _misaligned(segment: SegmentFile, size_bytes: int) -> BadSegment:
     return BadSegment(
         f"its name is not a multiple of segment_size_bytes, {size_bytes}",
         path=segment.path,

@@ -28,7 +28,7 @@ from lakelog.files.pages.shared_page import (
     TABLE_GENERATION,
     SharedPage,
 )
-from lakelog.files.pages.wake_page import Sleeper
+from lakelog.files.pages.wake_page import PageWaiter
 from lakelog.files.shared.append_lock import AppendLock
 from lakelog.files.shared.append_section import AppendSection
 from lakelog.files.shared.byte_lock import ByteLock
@@ -92,7 +92,7 @@ class CommitLog:
     :ivar health: puts are accepted while its ``refusal`` is ``None``
     """
 
-    sleeper: Sleeper | None = None
+    sleeper: PageWaiter | None = None
 
     def __init__(  # each is a collaborator of its own
         self,

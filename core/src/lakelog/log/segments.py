@@ -101,7 +101,7 @@ class Segments:
             if blocks.end:
                 opened.extend(0)
         except BaseException:  # Ctrl-C too: keep it in stock for the next attempt or the close
-            self._preallocator.stock(start, blocks)
+            self._preallocator.add_ready(start, blocks)
             raise
         return opened
 
@@ -284,7 +284,7 @@ class Segments:
         for each in list(self._unsynced):
             if each.start < self.active_offset and each.start + self.size_bytes <= flushed:
                 self._retire(each)
-        self._preallocator.forget_before(self.active_offset)
+        self._preallocator.close_before(self.active_offset)
 
     def overwrite(self, offset: int, data: bytes | memoryview) -> None:
         """Write at ``offset``, bypassing a writer without staged bytes; within one segment."""

@@ -17,7 +17,7 @@ from lakelog.settings.formats import BROKER_CONF
 from lakelog.settings.inferred import Chosen, from_files
 from lakelog.settings.sources import from_environment, from_object, from_table, is_table
 from lakelog.settings.toml import as_embedded, from_pyproject, from_store, from_toml, read_bytes
-from lakelog.settings.unknown import complaint, no_section
+from lakelog.settings.unknown import no_section, unknown_key_error
 from lakelog_interfaces.errors import SettingsError
 
 _OBJECT: Final = "object"
@@ -130,7 +130,7 @@ def _merged(
             note = f"{given.origin}: {no_section(given.section, catalog)}"
             unused.setdefault(given.dotted, note)
         elif given.key or not known:  # an empty table of a known section sets nothing
-            raise complaint(given, catalog)
+            raise unknown_key_error(given, catalog)
     return chosen, unused
 
 

@@ -16,7 +16,7 @@ REMOVED: Final[Mapping[str, str]] = {
 """Sections of former versions, with the reason for their removal and a remedy."""
 
 
-def complaint(given: Given, catalog: Catalog) -> SettingsError:
+def unknown_key_error(given: Given, catalog: Catalog) -> SettingsError:
     """The error for a value whose key or section does not exist."""
     if given.section == CORE and given.key in catalog.classes:
         what = f"{given.key!r} is a section, not a key: give it a table, [{given.key}]"

@@ -12,10 +12,10 @@ import attrs
 
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.shared_page import TABLE_GENERATION, SharedPage
-from lakelog.files.pages.wake_page import Sleeper
+from lakelog.files.pages.wake_page import PageWaiter
 from lakelog.files.preallocation import Preallocator, SegmentMaker
 from lakelog.files.segment_files import segment_files
-from lakelog.files.shared.byte_lock import Turn
+from lakelog.files.shared.byte_lock import ProcessLock
 from lakelog.files.shared.membership import LEAVE_SECONDS, Membership
 from lakelog.files.shared.queue_table import QueueTable
 from lakelog.files.shared.watch import MemberWatch
@@ -115,7 +115,7 @@ class LogMaker:
             self.core.segment_size_bytes,
             self.core.allocation_step_bytes,
             max(PAGESIZE, self.strategies.writer.traits.alignment_bytes),
-            Turn(self.lock.file, MAKING),
+            ProcessLock(self.lock.file, MAKING),
         )
         maker.files.make_dir(maker.temporary)
         return maker
@@ -129,7 +129,7 @@ class LogMaker:
         if alone:
             for segment in segment_files(maker.directory, maker.files.list(maker.directory)):
                 if segment.start_offset > active or (segment.start_offset == active == end):
-                    preallocator.stock(segment.start_offset, maker.adopt(segment.start_offset))
+                    preallocator.add_ready(segment.start_offset, maker.adopt(segment.start_offset))
         elif not maker.is_there(active):  # another process is rolling to this segment
             active -= size
         made = Segments(
@@ -165,7 +165,7 @@ class LogMaker:
         if self.replica:
             flushed, flushed_ms = positions.flushed, positions.flushed_timestamp_ms
             log.vouch(VouchedEnd(flushed, flushed_ms, lambda _: None))
-        log.sleeper = Sleeper(directory.files, directory.path)
+        log.sleeper = PageWaiter(directory.files, directory.path)
         self.undo.callback(quietly, strategies.flush.close)
         strategies.flush.start(log)
         if strategies.replicator is not None:

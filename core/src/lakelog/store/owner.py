@@ -25,7 +25,7 @@ from lakelog.files.pages.shared_page import (
     TABLE_GENERATION,
     OwnerState,
 )
-from lakelog.files.pages.wake_page import Sleeper
+from lakelog.files.pages.wake_page import PageWaiter
 from lakelog.files.shared.membership import ALONE, Membership
 from lakelog.files.shared.ownership import remove_abort, write_abort
 from lakelog.files.shared.queue_table import QueueTable, remove_tables
@@ -249,7 +249,7 @@ def with_services(
         lambda first, end: reader.pieces(first, end, verify=False),
         DispatchCursor(path, strategies.dispatchers, start),
         positions,
-        Sleeper(files, path),
+        PageWaiter(files, path),
         opened.log.commit if opened.log.staged else None,
     )
     of_log = {each.name: getattr(opened, each.name) for each in attrs.fields(OpenLog) if each.init}

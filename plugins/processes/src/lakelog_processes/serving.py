@@ -9,7 +9,7 @@ from lakelog.files.pages.publishing import Publisher
 from lakelog.recovery.report import RecoveryReport
 from lakelog.store.open_log import OpenLog, lead
 from lakelog.store.owner import OwnedStore, begin_services, with_services
-from lakelog.store.roles.ownerparts import guard, housed
+from lakelog.store.roles.ownerparts import guard, with_maintenance
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
 from lakelog.store.strategies import Strategies, add_services, make_archive
@@ -28,7 +28,7 @@ def serving_parts(prepared: OpenRequest, opened: OpenLog) -> RoleParts:
             undo.callback(each.dispatcher.close)
         lead(strategies, undo)
         owned = take_services(opened, strategies, context.checkpoint)
-        parts = housed(prepared, owned, archive, owned.reput.close)
+        parts = with_maintenance(prepared, owned, archive, owned.reput.close)
         undo.pop_all()
     return parts
 

@@ -16,7 +16,7 @@ import attrs
 
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.shared.byte_lock import Turn
+from lakelog.files.shared.byte_lock import ProcessLock
 from lakelog.format.layout import LOCK_FILE
 from lakelog_rocketmq.config.groups import (
     MAX_RETRIES,
@@ -35,11 +35,11 @@ _CHANGING: Final = 11
 
 
 @contextmanager
-def config_turn(files: FileSystem, path: Path) -> Iterator[None]:
+def config_lock(files: FileSystem, path: Path) -> Iterator[None]:
     """Keep other processes from replacing a file of the store directory ``path``."""
     file = files.open(path / LOCK_FILE, write=True, create=True)
     try:
-        with Turn(file, _CHANGING):
+        with ProcessLock(file, _CHANGING):
             yield
     finally:
         file.close()
@@ -145,7 +145,7 @@ def remove_group(files: FileSystem, path: Path, group: str) -> None:
 @contextmanager
 def _changing(files: FileSystem, path: Path) -> Iterator[None]:
     try:
-        with config_turn(files, path):
+        with config_lock(files, path):
             yield
     except OSError as error:
         raise StoreError(

@@ -19,7 +19,7 @@ from lakelog_format.arguments import WrongValue
 from lakelog_queues.consumers.offsets import CurrentOffsets
 from lakelog_queues.extension import queue_parts
 from lakelog_queues.failures import iterates_async, reads_async
-from lakelog_queues.groups.members import group_turn
+from lakelog_queues.groups.members import group_lock
 from lakelog_queues.lookups import NO_LOOKUPS, Lookups
 from lakelog_queues.readers.arrivals import CurrentArrivals
 
@@ -431,12 +431,12 @@ class Store(LogStore):
             :meth:`subscribe` continue at these offsets within a second
         Raises :class:`~lakelog.errors.StoreReadOnly` and :class:`~lakelog.errors.StoreError`.
         """
-        with group_turn(queue_parts(self._current.now()).log):
+        with group_lock(queue_parts(self._current.now()).log):
             self._offsets.commit_all(commits)
 
     def forget_offsets(self, group: str, topic: str | None = None) -> None:
         """Remove the committed offsets of ``group``, for one topic or for all; raises the same."""
-        with group_turn(queue_parts(self._current.now()).log):
+        with group_lock(queue_parts(self._current.now()).log):
             self._offsets.forget(group, topic)
 
     @reads

@@ -111,14 +111,14 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional keyword arguments
         directory.check_readable()
         with unowned(seam, place), ExitStack() as held:
             held.callback(alone(seam, place).leave)
-            work = _Rebuild(directory, registry, effective, progress or _silent)
+            work = _Rebuild(directory, registry, effective, progress or _ignore_progress)
             held.callback(work.clear)
             return work.run(queues=queues, index=index, keep_tombstones=keep_tombstones)
     except OSError as error:
         raise readable(error, place) from error
 
 
-def _silent(done_bytes: int, total_bytes: int) -> None:
+def _ignore_progress(done_bytes: int, total_bytes: int) -> None:
     """Ignore progress."""
 
 

@@ -113,19 +113,19 @@ class Publisher:
     def turn(self) -> None:
         """Store a heartbeat, and advance the checkpoint periodically."""
         with suppress(OSError):  # tried again at the next turn
-            self._mend_wake()
+            self._repair_wake_page()
         self._beat()
         if time.monotonic() - self._written >= CHECKPOINT_MS / 1000:
             with suppress(OSError):  # the keeper has reported it to the store
                 self._checkpoint.advance()
             self._written = time.monotonic()
 
-    def _mend_wake(self) -> None:
+    def _repair_wake_page(self) -> None:
         """Create a new wake page if the file is missing or was replaced."""
         if self._wake is None:
             return
         if self._wake.is_at(self._path):
-            self._wake.mend()
+            self._wake.repair()
         else:
             self._let_wait(self._positions)
 

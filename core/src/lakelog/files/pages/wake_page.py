@@ -75,7 +75,7 @@ class WakePage:
         """
         memory = make_mapped(files, wake_path(path), WAKE_BYTES)
         page = cls(memory, identity_of(wake_path(path), WAKE_BYTES))
-        page.mend()
+        page.repair()
         return page
 
     @classmethod
@@ -98,7 +98,7 @@ class WakePage:
         """Whether this page is the current file of the store directory ``path``, in full length."""
         return identity_of(wake_path(path), WAKE_BYTES) == self.identity
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Store the magic number if it is missing."""
         if not self.is_whole:
             self._magic[0] = MAGIC
@@ -108,9 +108,9 @@ class WakePage:
         if not self.asked[FLAG]:
             return
         self.asked[FLAG] = 0
-        self.rouse()
+        self.wake_all()
 
-    def rouse(self) -> None:
+    def wake_all(self) -> None:
         """Wake all waiters, whether the flag is set or not."""
         self.asked[SEQUENCE] = (self.asked[SEQUENCE] + 1) & _MOST
         self._futex.wake()
@@ -130,7 +130,7 @@ class WakePage:
         return self._futex.wait(seen, min(timeout_s, longest_s))
 
 
-class Sleeper:
+class PageWaiter:
     """Waits at the wake page of the store's current owner, if there is one."""
 
     def __init__(self, files: FileSystem, path: Path) -> None:
@@ -160,7 +160,7 @@ class Sleeper:
         page, seen = asked
         return page.sleep(seen, timeout_s, longest_s)
 
-    def rouse(self) -> None:
+    def wake_all(self) -> None:
         """Wake the waiters, so that they check a condition other than a position."""
         if self._page is not None:
-            self._page.rouse()
+            self._page.wake_all()

@@ -32,7 +32,7 @@ _TRIES: Final = 5
 _MOST: Final = 0xFFFF_FFFF
 
 
-class Turn:
+class ProcessLock:
     """A byte lock for longer work, with a local lock between the threads of a process."""
 
     def __init__(self, file: File, at: int) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from lakelog.files.filesystem import FileSystem
 from lakelog.files.pages.page_view import PageView
-from lakelog.files.pages.wake_page import Sleeper, WakePage
+from lakelog.files.pages.wake_page import PageWaiter, WakePage
 
 LONGEST_SLEEP_S: Final = 0.5
 """The longest sleep, which bounds the delay after a lost wake-up."""
@@ -26,7 +26,7 @@ class FlushWait:
 
     def __init__(self, files: FileSystem, path: Path, page: Callable[[], PageView | None]) -> None:
         self._page = page
-        self._sleeper = Sleeper(files, path)
+        self._page_waiter = PageWaiter(files, path)
 
     def wait(self, offset: int, timeout_s: float) -> bool:
         """Wait until the log is durable up to ``offset``; ``False`` on timeout.
@@ -36,7 +36,7 @@ class FlushWait:
         """
         end, nap = time.monotonic() + timeout_s, _FIRST_NAP_S
         while True:
-            asked = self._sleeper.ask()
+            asked = self._page_waiter.ask()
             found, left = self._look(), end - time.monotonic()
             if found >= offset or found == _NOBODY or left <= 0:
                 return found >= offset
@@ -49,7 +49,7 @@ class FlushWait:
     def _slept(self, asked: tuple[WakePage, int], seconds: float) -> bool:
         """Whether the full time passed; ``False`` if woken early, or if it cannot sleep."""
         begun = time.monotonic()
-        slept = self._sleeper.sleep(asked, seconds, LONGEST_SLEEP_S)
+        slept = self._page_waiter.sleep(asked, seconds, LONGEST_SLEEP_S)
         return slept and time.monotonic() - begun >= seconds
 
     def _look(self) -> int:

@@ -130,11 +130,11 @@ class RoleState:
         parts, self._open = self._open, []
         self._stale = self._again is not None and not self.closed
         self._refused = not self._stale
-        self._lend_nothing()
+        self._refuse_all()
         for each in parts:
             each.forked(FORKED)
 
-    def _lend_nothing(self) -> None:
+    def _refuse_all(self) -> None:
         """Replace the parts by refusing ones, so that no bound put uses the parent's."""
         self.parts = attrs.evolve(
             self.parts,

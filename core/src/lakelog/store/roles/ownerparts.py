@@ -66,7 +66,7 @@ def owner_parts(
             full=full,
             replica=is_copy,
         )
-        parts = housed(prepared, owned, archive, owned.close)
+        parts = with_maintenance(prepared, owned, archive, owned.close)
         return _filled(parts, owned, copies) if is_copy else parts
 
 
@@ -94,7 +94,7 @@ def guard(context: Context, health: Health) -> None:
     context.checkpoint.on_failure = health.fail
 
 
-def housed(
+def with_maintenance(
     prepared: OpenRequest,
     owned: OwnedStore,
     archive: SegmentSource | None,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
-from lakelog_queues.configs import config_turn
+from lakelog_queues.configs import config_lock
 from lakelog_rocketmq.config.configfile import Loaded, load_config, save_config
 from lakelog_rocketmq.config.tables import object_table
 
@@ -43,7 +43,7 @@ class RequestModes:
         Raises :class:`~lakelog.errors.CorruptConfig` and ``OSError``.
         """
         found = {"topic": topic, "consumerGroup": group, "mode": mode}
-        with config_turn(self._files, self._path):
+        with config_lock(self._files, self._path):
             loaded = self._load()
             groups = {
                 **loaded.value.get(topic, {}),

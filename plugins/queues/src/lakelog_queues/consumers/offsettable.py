@@ -33,7 +33,7 @@ from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
 from lakelog.runtime.threads import started
 from lakelog_format.codec.limits import encode_topic
-from lakelog_queues.configs import config_turn
+from lakelog_queues.configs import config_lock
 from lakelog_queues.consumers.names import offsets_name
 from lakelog_queues.consumers.offsets import Commit
 from lakelog_rocketmq.config.consumeroffsets import (
@@ -215,7 +215,7 @@ class OffsetTable:
             if self._written >= change:
                 return
             try:
-                with config_turn(self._files, self._path):
+                with config_lock(self._files, self._path):
                     self._replace()
             except OSError as error:
                 raise StoreError(

@@ -15,7 +15,7 @@ from typing import Final
 from weakref import finalize
 
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.shared.byte_lock import Turn
+from lakelog.files.shared.byte_lock import ProcessLock
 from lakelog.files.shared.ofd_lock import is_locked, set_lock
 from lakelog.format.layout import OWN_DIR
 from lakelog.format.queue_offsets import Queue
@@ -35,7 +35,7 @@ class MemberLocks:
         files.make_dir(path / OWN_DIR)
         self._file = files.open(path / OWN_DIR / LOCKS_FILE, write=True, create=True)
         self._close = finalize(self, self._file.close)  # a consumer that was dropped is no member
-        self.turn = Turn(self._file, 0)
+        self.turn = ProcessLock(self._file, 0)
 
     def take(self, number: int) -> bool:
         """Become member ``number``; ``False`` if another one has that number."""
@@ -51,7 +51,7 @@ class MemberLocks:
 
 
 @contextmanager
-def group_turn(log: DispatchedLog) -> Iterator[None]:
+def group_lock(log: DispatchedLog) -> Iterator[None]:
     """Keep the members of all groups from committing; does nothing if there never was a member."""
     if log.read_only or not (log.path / OWN_DIR / LOCKS_FILE).exists():
         yield

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Final
 
 from lakelog.dispatch.arrivals import Arrivals, always
-from lakelog.files.pages.wake_page import Sleeper, WakePage
+from lakelog.files.pages.wake_page import PageWaiter, WakePage
 from lakelog.runtime.threads import in_thread
 from lakelog_queues.arrivals import ArrivalSignal
 
 FIRST_LOOK_S: Final = 0.005
 LAST_LOOK_S: Final = 0.1
-MOST_DOZING: Final = 2
+MOST_WAITING: Final = 2
 DENSE_S: Final = 0.0005
 """A waiter woken again within this time reads a dense stream."""
 _VERSIONS: Final = 1 << 64
@@ -78,20 +78,20 @@ class PolledArrivals:
     def __init__(
         self,
         refresh: Callable[[], int],
-        sleeper: Sleeper | None = None,
+        page_waiter: PageWaiter | None = None,
         look: Callable[[], int] | None = None,
     ) -> None:
         """Keep the collaborators.
 
         :param refresh: dispatches new records; returns a number that changes with them
-        :param sleeper: waits for a wake-up by the owner; without it, this polls
+        :param page_waiter: waits for a wake-up by the owner; without it, this polls
         :param look: as ``refresh``, but never skipped; called after a wake-up
         """
         self._refresh = refresh
         self._look = look or refresh
-        self._sleeper = sleeper
-        self._dozing = 0
-        self._nap_s = 0.0
+        self._page_waiter = page_waiter
+        self._waiting_count = 0
+        self._grouping_s = 0.0
         self._close = Arrivals()
 
     @property
@@ -107,8 +107,8 @@ class PolledArrivals:
     def close(self) -> None:
         """Wake all waiters."""
         self._close.close()
-        if self._sleeper is not None:
-            self._sleeper.rouse()
+        if self._page_waiter is not None:
+            self._page_waiter.wake_all()
 
     def wait(self, seen: int, timeout_s: float, over: Callable[[], bool] = _never) -> int:
         """Sleep until woken by the owner, with a check at least every 100 ms.
@@ -124,7 +124,7 @@ class PolledArrivals:
             left = end - time.monotonic()
             if found != seen or self.closed or left <= 0 or over():
                 return found
-            if asked is not None and self._doze(asked, left):
+            if asked is not None and self._wait_on_page(asked, left):
                 asked = None
                 continue
             before, asked = asked, self._ask()
@@ -134,20 +134,20 @@ class PolledArrivals:
 
     def _ask(self) -> tuple[WakePage, int] | None:
         """Set the waiting flag, so that no arrival after the next check is missed."""
-        return None if self._sleeper is None else self._sleeper.ask()
+        return None if self._page_waiter is None else self._page_waiter.ask()
 
-    def _doze(self, asked: tuple[WakePage, int], left_s: float) -> bool:
+    def _wait_on_page(self, asked: tuple[WakePage, int], left_s: float) -> bool:
         """Sleep until woken.
 
         In a dense stream it then sleeps a little longer, so that messages arrive in groups. This
         costs less per message, for the owner too.
         """
-        if self._nap_s:
-            self._close.wait(0, min(self._nap_s, left_s))
+        if self._grouping_s:
+            self._close.wait(0, min(self._grouping_s, left_s))
         begun = time.monotonic()
-        slept = self._sleeper is not None and self._sleeper.sleep(asked, left_s)
+        slept = self._page_waiter is not None and self._page_waiter.sleep(asked, left_s)
         dense = time.monotonic() - begun < DENSE_S
-        self._nap_s = min(max(2 * self._nap_s, DENSE_S), FIRST_LOOK_S) if dense else 0.0
+        self._grouping_s = min(max(2 * self._grouping_s, DENSE_S), FIRST_LOOK_S) if dense else 0.0
         return slept
 
     async def wait_async(
@@ -164,7 +164,7 @@ class PolledArrivals:
 
         pause = FIRST_LOOK_S
         while not (self.closed or over()):
-            if self._sleeper is not None and self._dozing < MOST_DOZING:
+            if self._page_waiter is not None and self._waiting_count < MOST_WAITING:
                 found = await in_thread(self._wait_counted, seen)
             else:
                 found = await in_thread(self._look)
@@ -175,8 +175,8 @@ class PolledArrivals:
                 return
 
     def _wait_counted(self, seen: int) -> int:
-        self._dozing += 1
+        self._waiting_count += 1
         try:
             return self.wait(seen, LAST_LOOK_S)
         finally:
-            self._dozing -= 1
+            self._waiting_count -= 1

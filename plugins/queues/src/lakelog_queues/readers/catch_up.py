@@ -21,7 +21,7 @@ from lakelog.dispatch.runner import Lag
 from lakelog.errors import OffsetOutOfRange, StoreClosed
 from lakelog.files.file_identity import identity_at
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.pages.wake_page import Sleeper
+from lakelog.files.pages.wake_page import PageWaiter
 from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE
 from lakelog.interfaces import DispatchedLog
@@ -179,8 +179,8 @@ class ReaderWait:
             untouched=partial(untouched, log.files, log.path, commitlog),
             tombstones=TombstoneFile(log.files, log.path, known=known),
         )
-        sleeper = Sleeper(log.files, log.path)
-        return cls(completion, PolledArrivals(completion.reach, sleeper, completion.reach_now))
+        page_waiter = PageWaiter(log.files, log.path)
+        return cls(completion, PolledArrivals(completion.reach, page_waiter, completion.reach_now))
 
     @property
     def offset(self) -> int:
