@@ -183,7 +183,7 @@ def abort_is_not_durable(patch: pytest.MonkeyPatch) -> None:
 
 def queues_trusted_after_a_kill(patch: pytest.MonkeyPatch) -> None:
     """What the dead process wrote and did not sync is listed as durable at the next flush."""
-    patch.setattr(ConsumeQueues, "_distrust", nothing)
+    patch.setattr(ConsumeQueues, "_mark_unsynced", nothing)
 
 
 def index_vouched_for_before_its_sync(patch: pytest.MonkeyPatch) -> None:

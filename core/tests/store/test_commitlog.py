@@ -208,7 +208,7 @@ def test_deleting_while_syncing_keeps_the_active_segment_in_sight(tmp_path: Path
 
         def meanwhile() -> None:
             with pytest.raises(ValueError, match="not durable yet"):
-                log.retreat()
+                log.exclude_first()
             refused.append(True)
             sync()
 
@@ -216,13 +216,13 @@ def test_deleting_while_syncing_keeps_the_active_segment_in_sight(tmp_path: Path
         owned(store).log.sync()
         assert refused
         assert [each.writer for each in log._unsynced] == [log.active]
-        assert log.retreat() == SEGMENT
+        assert log.exclude_first() == SEGMENT
 
 
 def test_the_active_segment_is_never_deleted(tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
         with pytest.raises(ValueError, match="active"):
-            owned(store).segments.retreat()
+            owned(store).segments.exclude_first()
         store.put(Message("t", b""))
 
 

@@ -144,7 +144,7 @@ def test_segments_that_were_deleted(tmp_path: Path) -> None:
     for _ in range(3):
         firsts.append(check(store, "t", 0, wanted, "lower"))
         assert store._find.lookups.offset_by_time("t", 0, 0, "upper") == firsts[-1]
-        positions.minimum = segments.retreat()
+        positions.minimum = segments.exclude_first()
     assert firsts == sorted(set(firsts))
     store.close()
     with pytest.raises(StoreClosed):

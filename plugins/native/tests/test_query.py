@@ -251,7 +251,7 @@ def test_segments_that_were_deleted_or_are_not_mapped(tmp_path: Path) -> None:
                     each for each in expected if each.physical_offset >= positions.minimum
                 ]
                 check(store, "t", key, *FOUND)
-            positions.minimum = log.segments.retreat()
+            positions.minimum = log.segments.exclude_first()
 
 
 def test_a_longer_chain_than_is_walked_at_once(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class Segments:
             opened = OpenSegment(start, self._writer.open(blocks.file, self.size_bytes, 0), blocks)
             if blocks.end:
                 opened.extend(0)
-        except BaseException:  # Ctrl-C too: keep it in stock for the next attempt or the close
+        except BaseException:  # Ctrl-C too: keep it for the next attempt or the close
             self._preallocator.add_ready(start, blocks)
             raise
         return opened
@@ -351,7 +351,7 @@ class Segments:
             start + self.size_bytes <= self._positions.flushed
         )
 
-    def retreat(self) -> int:
+    def exclude_first(self) -> int:
         """Exclude the first segment from the log; return the new first offset.
 
         The file stays until :meth:`remove`. Existing views stay valid; new ones are refused. Raises
@@ -367,7 +367,7 @@ class Segments:
         return self.first_offset
 
     def remove(self, start: int) -> None:
-        """Delete the file of a segment after :meth:`retreat`, durably; a missing file is no error.
+        """Delete the file of a segment after :meth:`exclude_first`, durably; a missing file is no error.
 
         Raises ``OSError`` if it cannot be deleted, and
         :class:`~lakelog.files.preallocation.MakingFailed` if the outcome is unknown.

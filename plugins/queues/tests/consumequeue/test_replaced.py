@@ -12,7 +12,7 @@ from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.units import Units
 from lakelog_format.codec.record_batch import RecordBatch
-from lakelog_queues.check.leading import leading_queues
+from lakelog_queues.check.replacement_queues import queues_with_replacements
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.replaced import Replacements
 from plugins.format.tests.codec.handmade import record, run
@@ -75,7 +75,7 @@ def test_the_place_leads_there_and_reads_pass_over_it(
         assert again.units(QUEUE, first, 1).queue_offsets.tolist() == behind[:1]
     assert again.units((REPAIRED_TOPIC, 0), 0, 10).offsets.tolist() == [1000]
     again.close()
-    assert leading_queues(RealFileSystem(), tmp_path) == (QUEUE,)
+    assert queues_with_replacements(RealFileSystem(), tmp_path) == (QUEUE,)
 
 
 def test_what_comes_again_changes_nothing(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_one_that_stands_elsewhere_is_not_meant(tmp_path: Path) -> None:
     made.dispatch(replacement(1400, 200))
     assert raw(tmp_path, 5, 1) == [FILLER]
     made.close()
-    assert leading_queues(RealFileSystem(), tmp_path) == ()
+    assert queues_with_replacements(RealFileSystem(), tmp_path) == ()
 
 
 def test_the_shortest_one_in_between_is_led_to() -> None:

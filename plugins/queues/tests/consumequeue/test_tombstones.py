@@ -70,10 +70,10 @@ def test_the_tombstone_comes_before_the_queues_go(tmp_path: Path) -> None:
 def test_a_file_that_is_watched_says_what_is_new(tmp_path: Path) -> None:
     add_tombstone(FILES, tmp_path, "old", 7)
     watched = TombstoneFile(FILES, tmp_path)
-    assert watched.news() == {}
+    assert watched.changes() == {}
     add_tombstone(FILES, tmp_path, "new", 100)
-    assert watched.news() == {"new": 100}
-    assert watched.news() == {}
+    assert watched.changes() == {"new": 100}
+    assert watched.changes() == {}
     add_tombstone(FILES, tmp_path, "old", 50)
     assert (watched.end_of("old"), watched.end_of("other")) == (50, 0)
     clear_tombstones(FILES, tmp_path)

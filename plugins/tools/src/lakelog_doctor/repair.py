@@ -216,9 +216,11 @@ class _Repair:
         return RepairReport(plan, True, kept, rebuilt, self._led(), time.monotonic() - begun)
 
     def _led(self) -> tuple[Queue, ...]:
-        from lakelog_queues.check.leading import leading_queues  # imports NumPy
+        from lakelog_queues.check.replacement_queues import (
+            queues_with_replacements,  # imports NumPy
+        )
 
-        return leading_queues(self.directory.files, self.directory.path)
+        return queues_with_replacements(self.directory.files, self.directory.path)
 
     def _mend_files(self) -> tuple[tuple[Stray, ...], tuple[MissingRange, ...], tuple[Aside, ...]]:
         """Move stray files away and create missing segments, as recovery requires."""

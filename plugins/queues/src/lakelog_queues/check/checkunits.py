@@ -113,7 +113,7 @@ class UnitCheck:
     def _judged(self, units: RawUnits) -> NDArray[np.bool_]:
         fills = is_filler(units)
         if replacements := self._replacements():
-            fills |= replacements.are_led_to(units)
+            fills |= replacements.are_pointed_to(units)
         old = (units["offset"] >= 0) & (units["offset"] < self._minimum)
         fills |= self._damaged.hits(units["offset"].astype(np.int64))
         judged: NDArray[np.bool_] = ~fills & ~(old & (units["size"] > 0))
@@ -193,7 +193,7 @@ class UnitCheck:
         lost = (stated > before + 1) & (shifts < 0) & (before >= 0)
         taken = (stated <= before) & (shifts > 0)
         wrong = changed & ~lost & ~taken & (stated != 0) & (shifts != 0)
-        leaps = self._leaps(expected, shifts)
+        leaps = self._jumps(expected, shifts)
         leaps[:-1] &= shifts[1:] != shifts[:-1]  # if the next one agrees, the queue was moved
         wrong |= leaps | (stated < 0)
         if self._leapt is not None and int(shifts[0]) != self._shift:
@@ -210,7 +210,7 @@ class UnitCheck:
             else:
                 yield problem
 
-    def _leaps(self, expected: RawUnits, shifts: Longs) -> NDArray[np.bool_]:
+    def _jumps(self, expected: RawUnits, shifts: Longs) -> NDArray[np.bool_]:
         """Records whose queue offset skips more records than fit into the log before them."""
         ends = expected["offset"] + expected["size"]
         starts = np.concatenate([[self._stated_end], ends[:-1]])
@@ -232,7 +232,7 @@ class UnitCheck:
         found = self._find(int(first["offset"]), number)
         if found is not None:
             yield from self._unled(found, int(first["offset"]))
-            yield from self._strangers(found)
+            yield from self._unexpected_units(found)
             if number is not None:
                 self._shift, self._stated = found - number, number - 1
             return 0
@@ -293,7 +293,7 @@ class UnitCheck:
         follows = len(expected) > 1 and len(there) > 1
         in_place = follows and there[1]["offset"] == expected[1]["offset"]
         if in_place or int(unit["size"]) <= 0 or int(unit["offset"]) < offset:
-            yield from self._strangers(place)
+            yield from self._unexpected_units(place)
             self.next = place + 1
             if not unit.tobytes().strip(b"\x00"):
                 self._note_missing(place, offset)
@@ -303,7 +303,7 @@ class UnitCheck:
         elif not stated or stated >= place:  # else its place was taken, and RocketMQ skipped it
             self._note_missing(place, offset)
 
-    def _strangers(self, end: int, log_end: int | None = None) -> Iterator[Problem]:
+    def _unexpected_units(self, end: int, log_end: int | None = None) -> Iterator[Problem]:
         """Report the units before ``end``, which belong to no record.
 
         :param log_end: physical end of the log, if known; recovery removes units of later records
@@ -363,13 +363,13 @@ class UnitCheck:
             while self.next < self.files.end:
                 part = self.files.read(self.next, self.next + _LOOKED_THROUGH)
                 new = part["offset"] >= end_offset
-                yield from self._strangers(
+                yield from self._unexpected_units(
                     self.next + (int(new.argmax()) if new.any() else len(part))
                 )
                 if new.any():
                     break
         else:
-            yield from self._strangers(self.files.end, end_offset)
+            yield from self._unexpected_units(self.files.end, end_offset)
         if self._leapt is not None:
             yield self._leapt
         if self._late is not None:

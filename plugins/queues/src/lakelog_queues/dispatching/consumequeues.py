@@ -121,11 +121,11 @@ class ConsumeQueues:
         kept = self._kept = read_kept(self._files, self._path)
         self._marks = self._proved(kept.marks, end)
         self._thorough = not (self._clean and self._marks)
-        self._load_mended(kept)
+        self._load_or_quarantine(kept)
         if self._thorough:
-            self._drop_strangers(minimum)
+            self._drop_foreign_queues(minimum)
         if not self._clean:
-            self._distrust(kept)
+            self._mark_unsynced(kept)
         return min(self._lacking(kept), self._marks[0].end) if self._marks else 0
 
     def _proved(
@@ -136,7 +136,7 @@ class ConsumeQueues:
             return ()
         return tuple(each for each in marks if each.end <= end and self._log.holds(each))
 
-    def _load_mended(self, kept: DurableQueueEnds) -> None:
+    def _load_or_quarantine(self, kept: DurableQueueEnds) -> None:
         """Load the queues; if files are invalid, move them to the quarantine and load again."""
         try:
             self._load()
@@ -146,7 +146,7 @@ class ConsumeQueues:
             self._thorough, self._marks = True, ()
             self._load()
 
-    def _drop_strangers(self, minimum: int) -> None:
+    def _drop_foreign_queues(self, minimum: int) -> None:
         """Remove queues whose first unit has no record in the log, as it hides earlier records."""
         for queue in self._queues.values():
             first = queue.read(queue.bounds(0)[0], 1)
@@ -155,10 +155,10 @@ class ConsumeQueues:
             if self._log.lacks_record(int(first.offsets[0]), int(first.sizes[0])):
                 queue.remove()
 
-    def _distrust(self, kept: DurableQueueEnds) -> None:
+    def _mark_unsynced(self, kept: DurableQueueEnds) -> None:
         """Sync the files that may not be durable at the next flush."""
         for name, queue in self._queues.items():
-            queue.distrust(kept.ends.get(name, 0) if self._marks else 0)
+            queue.mark_unsynced(kept.ends.get(name, 0) if self._marks else 0)
 
     def _lacking(self, kept: DurableQueueEnds) -> int:
         """The physical offset from which a queue lacks units that it had at the last sync."""
@@ -203,7 +203,7 @@ class ConsumeQueues:
     def _resume_reading(self, end: int) -> int:
         """The offset up to which all queues are complete, although an owner may be writing them."""
         calm = self._clean and not self._is_open()
-        sound = self._load_sparing()
+        sound = self._load_without_damaged()
         if not (self._clean and sound and self._has_all()):
             return 0
         if calm and not self._is_open() and self._reached() <= end:
@@ -211,7 +211,7 @@ class ConsumeQueues:
         limit = complete_to(self._queues.values())
         return start_before(self._queues.values(), limit) if limit and self._load() else 0
 
-    def _load_sparing(self) -> bool:
+    def _load_without_damaged(self) -> bool:
         """Load the queues, ignoring the files of damaged ones; returns whether all are sound."""
         try:
             return self._load()
@@ -286,7 +286,7 @@ class ConsumeQueues:
         """Remove files whose records are all before ``minimum``; returns their number."""
         self._ensure_loaded()
         self._removed.remove()
-        due = [each for each in self._queues.values() if each.retreat(minimum)]
+        due = [each for each in self._queues.values() if each.exclude_before(minimum)]
         if due:
             # Write the new starts of the queues first. Otherwise the next open would compare with
             # the old ones, take the removed units for lost, and rebuild the queues.

@@ -120,7 +120,7 @@ class TombstoneFile:
         """Read them, unless ``known``; raises as :func:`read_tombstones`, here and later.
 
         :param alone: whether only this process writes them; the file is then not checked
-        :param known: tombstones that were read before, to which :meth:`news` compares
+        :param known: tombstones that were read before, to which :meth:`changes` compares
         """
         self._alone = alone
         self._files = files
@@ -129,15 +129,15 @@ class TombstoneFile:
         self._stamp: object = None
         self._known = dict(known or {})
         if known is None:
-            self.news()
+            self.changes()
 
     def end_of(self, topic: str) -> int:
         """The offset below which records of ``topic`` are ignored; 0 without a tombstone."""
         if not self._alone or _writes != self._stamp:
-            self.news()
+            self.changes()
         return self._known.get(topic, 0)
 
-    def news(self) -> dict[str, int]:
+    def changes(self) -> dict[str, int]:
         """Tombstones added or raised since the last call."""
         stamp = _writes if self._alone else _stamp(self._file)
         if stamp == self._stamp:

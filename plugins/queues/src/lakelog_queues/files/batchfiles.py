@@ -139,7 +139,7 @@ class BatchQueueFiles:
             self._there = (first, kept) if kept > first else (0, 0)
             self._folder.cut(kept * UNIT_BYTES)
 
-    def retreat(self, minimum: int) -> bool:
+    def exclude_before(self, minimum: int) -> bool:
         """Stop reading files whose records are all before physical offset ``minimum``.
 
         :meth:`remove_front` removes them. The last file is kept. Returns whether there are any.
@@ -154,10 +154,10 @@ class BatchQueueFiles:
         return bool(self._folder.bases) and self._folder.bases[0] // UNIT_BYTES < first
 
     def remove_front(self) -> int:
-        """Remove the files that :meth:`retreat` chose; returns their number."""
+        """Remove the files that :meth:`exclude_before` chose; returns their number."""
         return self._folder.remove_front(self._there[0] * UNIT_BYTES + 1)  # its limit is exclusive
 
-    def cut_at_strange(self) -> None:
+    def cut_at_invalid(self) -> None:
         """Remove all units from the first invalid one on; checks every unit.
 
         Physical offsets must ascend.
@@ -176,9 +176,9 @@ class BatchQueueFiles:
                 return
             at, reached = at + len(whole), int(offsets[-1])
 
-    def distrust(self) -> None:
+    def mark_unsynced(self) -> None:
         """Sync all files at the next flush."""
-        self._folder.distrust()
+        self._folder.mark_unsynced()
 
     def flush(self, least_pages: int = 0) -> None:
         """Sync the files in which at least ``least_pages`` pages changed; 0 is all files."""

@@ -111,7 +111,7 @@ class SizedFiles:
             removed += 1
         return removed
 
-    def distrust(self) -> None:
+    def mark_unsynced(self) -> None:
         """Sync all files at the next flush: the process that wrote them may have died before it."""
         if self.bases:
             self._dirty.named_above(self.directory)

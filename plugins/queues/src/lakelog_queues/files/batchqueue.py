@@ -61,7 +61,7 @@ class BatchQueue:
         :param thorough: check all units, and remove them from the first invalid one on
         """
         if thorough and not self._read_only:
-            self._files.cut_at_strange()
+            self._files.cut_at_invalid()
         self.reached = self._files.end_physical
         return True
 
@@ -130,21 +130,21 @@ class BatchQueue:
         left = self.read(self._files.bounds(0)[0], _ALL)
         self.reached = int(left.offsets[-1]) + int(left.sizes[-1]) if len(left) else 0
 
-    def retreat(self, minimum: int) -> bool:
-        """Stop reading files with only older records; see :meth:`.BatchQueueFiles.retreat`."""
-        return not self._read_only and self._files.retreat(minimum)
+    def exclude_before(self, minimum: int) -> bool:
+        """Stop reading files with only older records; see :meth:`.BatchQueueFiles.exclude_before`."""
+        return not self._read_only and self._files.exclude_before(minimum)
 
     def remove_front(self) -> int:
-        """Remove the files that :meth:`retreat` chose; returns their number."""
+        """Remove the files that :meth:`exclude_before` chose; returns their number."""
         return self._files.remove_front()
 
     def remove(self) -> None:
         """Remove all units."""
         self.truncate(0)
 
-    def distrust(self, durable_end: int) -> None:  # noqa: ARG002  # the signature of every queue
+    def mark_unsynced(self, durable_end: int) -> None:  # noqa: ARG002  # the signature of every queue
         """Sync all files at the next flush: the process that wrote them may have died before it."""
-        self._files.distrust()
+        self._files.mark_unsynced()
 
     def flush(self, least_pages: int) -> None:
         """Sync the files in which at least ``least_pages`` pages changed."""

@@ -144,9 +144,9 @@ class ExtFiles:
         self._check_writable()
         return self._folder.remove_front(address - LOWEST)
 
-    def distrust(self) -> None:
+    def mark_unsynced(self) -> None:
         """Sync all files at the next flush."""
-        self._folder.distrust()
+        self._folder.mark_unsynced()
 
     def flush(self, least_pages: int = 0) -> None:
         """Sync the files in which at least ``least_pages`` pages changed; 0 is all files."""

@@ -61,7 +61,7 @@ class Replacements:
         at = first + int(self.sizes[first:stop].argmin())
         return int(self.offsets[at]), int(self.sizes[at])
 
-    def are_led_to(self, raw: RawUnits) -> Flags:
+    def are_pointed_to(self, raw: RawUnits) -> Flags:
         """For each unit, whether it has the physical offset and size of one of the records."""
         offsets = raw["offset"].astype(np.int64)
         near = np.minimum(np.searchsorted(self.offsets, offsets), len(self) - 1)
@@ -69,7 +69,7 @@ class Replacements:
         led &= self.sizes[near] == raw["size"]
         return led
 
-    def lead(self, raw: RawUnits, rows: Longs, units: Units, reached: int) -> None:
+    def point(self, raw: RawUnits, rows: Longs, units: Units, reached: int) -> None:
         """Let fillers lead to a repair's record that is between the records around them.
 
         :param raw: units in file format, changed in place
@@ -79,18 +79,18 @@ class Replacements:
         before = np.concatenate([[reached], (units.offsets + units.sizes)[:-1]]).tolist()
         starts = np.concatenate([[0], rows[:-1] + 1])
         for at in np.flatnonzero(rows > starts).tolist():
-            self._lead(raw[starts[at] : rows[at]], before[at], int(units.offsets[at]))
+            self._point(raw[starts[at] : rows[at]], before[at], int(units.offsets[at]))
 
-    def lead_front(self, raw: RawUnits, first_offset: int) -> None:
+    def point_front(self, raw: RawUnits, first_offset: int) -> None:
         """The same for the fillers before the first record of a queue, at ``first_offset``.
 
         Only for a queue that starts at 0, in a log that starts at 0. In any other log, fillers at
         the front stand for records that retention deleted, not for lost ones.
         """
         if is_explained(len(raw), first_offset):
-            self._lead(raw, 0, first_offset)
+            self._point(raw, 0, first_offset)
 
-    def _lead(self, fillers: RawUnits, low: int, high: int) -> None:
+    def _point(self, fillers: RawUnits, low: int, high: int) -> None:
         found = self.between(low, high)
         if found is not None:
             fillers["offset"], fillers["size"] = found
@@ -123,10 +123,10 @@ class RepairReplacements:
         """Read from this queue, and no longer from an earlier one with the same name."""
         self.queues = {**self.queues, name: queue}
 
-    def lead_front(self, raw: RawUnits, first_offset: int) -> None:
-        """See :meth:`Replacements.lead_front`; does nothing unless the log starts at 0."""
+    def point_front(self, raw: RawUnits, first_offset: int) -> None:
+        """See :meth:`Replacements.point_front`; does nothing unless the log starts at 0."""
         if self.minimum == 0 and (replacements := self.now()):
-            replacements.lead_front(raw, first_offset)
+            replacements.point_front(raw, first_offset)
 
     def now(self) -> Replacements | None:
         """The present records, if there are any; may be called from any thread."""

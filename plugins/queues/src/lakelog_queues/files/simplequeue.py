@@ -196,7 +196,7 @@ class SimpleQueue:
         if not replacements:
             return fillers(data)
         raw = columns(data)
-        fills = is_filler(raw) | replacements.are_led_to(raw)
+        fills = is_filler(raw) | replacements.are_pointed_to(raw)
         return fills if fills.any() else None
 
     def _raw(self, first: int, count: int) -> bytes:
@@ -272,9 +272,9 @@ class SimpleQueue:
             there, raw = raw, filler(int(places[-1]) + 1 - end)
             raw[places - end] = there
             if self._replaced is not None and (replacements := self._replaced.now()):
-                replacements.lead(raw, places - end, units, reached)
+                replacements.point(raw, places - end, units, reached)
         if len(before) and not self.first and self._replaced is not None:
-            self._replaced.lead_front(before, int(units.offsets[0]))
+            self._replaced.point_front(before, int(units.offsets[0]))
         self._store(before.tobytes() + raw.tobytes())
         self.reached = int(units.offsets[-1]) + int(units.sizes[-1])
 
@@ -345,7 +345,7 @@ class SimpleQueue:
 
     # --- forgetting ---
 
-    def retreat(self, minimum: int) -> bool:
+    def exclude_before(self, minimum: int) -> bool:
         """Stop reading files whose records are all before physical offset ``minimum``.
 
         :meth:`remove_front` removes them. The last file is kept. Returns whether there are any.
@@ -362,7 +362,7 @@ class SimpleQueue:
         return bases[0] < self.first
 
     def remove_front(self) -> int:
-        """Remove the files that :meth:`retreat` chose, and their extension files.
+        """Remove the files that :meth:`exclude_before` chose, and their extension files.
 
         Returns the number of removed files.
         """
@@ -415,14 +415,14 @@ class SimpleQueue:
         """Remove all units and files."""
         self._cut(0)
 
-    def distrust(self, durable_end: int) -> None:
+    def mark_unsynced(self, durable_end: int) -> None:
         """Sync the files at the next flush: the process that wrote them may have died before it.
 
         :param durable_end: queue offset up to which units are known to be durable
         """
-        self._files.distrust(durable_end)
+        self._files.mark_unsynced(durable_end)
         if self._ext is not None:
-            self._ext.distrust()
+            self._ext.mark_unsynced()
 
     def flush(self, least_pages: int) -> None:
         """Sync the extension files; unit files of all queues are synced together."""

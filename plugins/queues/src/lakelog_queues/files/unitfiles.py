@@ -140,7 +140,7 @@ class UnitFiles:
         if self.bases and end < self.bases[-1] + self._entries:
             self._wipe(self.bases[-1], end)
 
-    def distrust(self, durable_end: int = 0) -> None:
+    def mark_unsynced(self, durable_end: int = 0) -> None:
         """Sync the files that hold units from queue offset ``durable_end`` on at the next flush."""
         due = [base for base in self.bases if base + self._entries > durable_end]
         if due:

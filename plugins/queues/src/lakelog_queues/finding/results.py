@@ -22,7 +22,7 @@ class GetStatus(Enum):
     """The status of a read, with the names of RocketMQ's ``GetMessageStatus``.
 
     ``FOUND``: there are messages. ``NO_MATCHED_MESSAGE``: none of those examined has the tags.
-    ``MESSAGE_WAS_REMOVING``: the units lead to no whole record. ``OFFSET_FOUND_NULL``: the queue
+    ``MESSAGE_WAS_REMOVING``: the units point to no whole record. ``OFFSET_FOUND_NULL``: the queue
     has no unit at this offset. ``OFFSET_OVERFLOW_ONE``: the offset is the end of the queue.
     ``OFFSET_OVERFLOW_BADLY``: it is past the end. ``OFFSET_TOO_SMALL``: it is before the first
     existing one. ``NO_MATCHED_LOGIC_QUEUE``: there is no such queue. ``NO_MESSAGE_IN_QUEUE``: the

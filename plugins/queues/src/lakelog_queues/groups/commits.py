@@ -32,7 +32,7 @@ class GroupCommits:
         """Continue at offsets that another program committed; returns them."""
         if not self.state.foreign(self.read()):
             return {}
-        with self.locks.turn:  # a commit of another member is whole now
+        with self.locks.process_lock:  # a commit of another member is whole now
             return self._adopt()
 
     def _adopt(self) -> dict[Queue, int | None]:
@@ -43,7 +43,7 @@ class GroupCommits:
 
     def commit(self) -> None:
         """Commit the first offset of each queue that is not acknowledged."""
-        with self.locks.turn:
+        with self.locks.process_lock:
             self._adopt()
             changed = self.state.intend()
             if not changed:

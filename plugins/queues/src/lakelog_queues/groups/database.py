@@ -65,7 +65,7 @@ class GroupDatabase:
         self.path = path / OWN_DIR / DATABASE_FILE
         self._lock = Lock()
         self._closed = False
-        with locks.turn, self._failing():
+        with locks.process_lock, self._failing():
             with _creating:
                 self._create(files)
             self._connection = _connect(self.path)

@@ -35,7 +35,7 @@ class MemberLocks:
         files.make_dir(path / OWN_DIR)
         self._file = files.open(path / OWN_DIR / LOCKS_FILE, write=True, create=True)
         self._close = finalize(self, self._file.close)  # a consumer that was dropped is no member
-        self.turn = ProcessLock(self._file, 0)
+        self.process_lock = ProcessLock(self._file, 0)
 
     def take(self, number: int) -> bool:
         """Become member ``number``; ``False`` if another one has that number."""
@@ -58,7 +58,7 @@ def group_lock(log: DispatchedLog) -> Iterator[None]:
         return
     locks = MemberLocks(log.files, log.path)
     try:
-        with locks.turn:
+        with locks.process_lock:
             yield
     finally:
         locks.close()

@@ -95,7 +95,7 @@ class ReaderCatchUp:
         """
         with self._lock:
             if self._tombstones is not None:
-                self._removed.update(self._tombstones.news())
+                self._removed.update(self._tombstones.changes())
             if now or self._removed or self._clock() - self._looked > LOOK_SECONDS:
                 try:
                     self._forget()

@@ -83,7 +83,7 @@ class Remover:
         start = candidate.info.start_offset
         _log_deletion(candidate, self._path_of(start))
         self._log.positions.minimum = candidate.end_offset
-        self._log.segments.retreat()
+        self._log.segments.exclude_first()
         self._left = start
         return self._finish()
 

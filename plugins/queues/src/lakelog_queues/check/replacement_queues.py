@@ -22,7 +22,7 @@ from lakelog_queues.units.simpleunits import UNIT, UNIT_BYTES, columns, unpack
 _MOST_OPEN: Final = 64
 
 
-def leading_queues(files: FileSystem, path: Path) -> tuple[Queue, ...]:
+def queues_with_replacements(files: FileSystem, path: Path) -> tuple[Queue, ...]:
     """The queues with such units, sorted; changes nothing.
 
     :param path: the store directory
@@ -39,13 +39,13 @@ def leading_queues(files: FileSystem, path: Path) -> tuple[Queue, ...]:
             queue
             for topic in sorted(set(_folders(root)) - {REPAIRED_TOPIC})
             for queue in _queues(root, topic)
-            if _leads(_units(files, opened, root, queue), replacements)
+            if _points_to(_units(files, opened, root, queue), replacements)
         )
     finally:
         opened.close()
 
 
-def _leads(units: CheckedFiles | None, replacements: Replacements) -> bool:
+def _points_to(units: CheckedFiles | None, replacements: Replacements) -> bool:
     """Whether any unit leads to a replacement."""
     if units is None:
         return False
@@ -57,7 +57,7 @@ def _leads(units: CheckedFiles | None, replacements: Replacements) -> bool:
         first_behind(read, units.first, units.end, each) for each in replacements.offsets.tolist()
     )
     found = (read(at, 1) for at in places if at < units.end)
-    return any(bool(np.any(replacements.are_led_to(columns(each)))) for each in found)
+    return any(bool(np.any(replacements.are_pointed_to(columns(each)))) for each in found)
 
 
 def _units(files: FileSystem, opened: OpenFiles, root: Path, queue: Queue) -> CheckedFiles | None:
