@@ -367,7 +367,7 @@ class Segments:
         return self.first_offset
 
     def remove(self, start: int) -> None:
-        """Delete the file of a segment after :meth:`exclude_first`, durably; a missing file is no error.
+        """Durably delete the file of an excluded segment (:meth:`exclude_first`), if it exists.
 
         Raises ``OSError`` if it cannot be deleted, and
         :class:`~lakelog.files.preallocation.MakingFailed` if the outcome is unknown.

@@ -13,15 +13,15 @@ from typing import Final
 import attrs
 
 from lakelog.interfaces import DiskReport, DiskState, DiskUsage
-from lakelog_retention.lines import lines_of
 from lakelog_retention.measure import Measure, Meter, measure
 from lakelog_retention.settings import WatcherSettings
+from lakelog_retention.thresholds import thresholds_of
 
 _RANK: Final = {state: rank for rank, state in enumerate(DiskState)}
 
 
 @attrs.frozen
-class Opinion:
+class DiskRating:
     """The rating of one disk, with the reason."""
 
     state: DiskState = DiskState.OK
@@ -32,7 +32,7 @@ class PsutilWatcher:
     """Rates disks, and tracks which of them stopped the puts."""
 
     def __init__(self, settings: WatcherSettings, meter: Meter = measure) -> None:
-        self._stop, self._forcibly, self._clean = lines_of(settings)
+        self._stop, self._forcibly, self._clean = thresholds_of(settings)
         self._meter = meter
         self._stopped: frozenset[int] = frozenset()
 
@@ -40,29 +40,31 @@ class PsutilWatcher:
         """Measure every disk once; raises ``OSError`` on failure."""
         found = {path: self._meter(path) for path in paths}
         disks = {each.device: each for each in found.values()}
-        opinions = {device: self._judge(each) for device, each in disks.items()}
+        ratings = {device: self._judge(each) for device, each in disks.items()}
         self._stopped = frozenset(
-            device for device, each in opinions.items() if each.state is DiskState.STOP_WRITING
+            device for device, each in ratings.items() if each.state is DiskState.STOP_WRITING
         )
-        worst = max(opinions, key=lambda device: _rank(opinions[device], disks[device]), default=-1)
-        verdict = opinions.get(worst, Opinion())
+        worst = max(ratings, key=lambda device: _rank(ratings[device], disks[device]), default=-1)
+        worst_rating = ratings.get(worst, DiskRating())
         return DiskReport(
-            verdict.state,
+            worst_rating.state,
             tuple(self._usage(path, found[path]) for path in paths),
-            f"{_name(worst, found)}: {verdict.reason}" if verdict.reason else "",
+            f"{_name(worst, found)}: {worst_rating.reason}" if worst_rating.reason else "",
         )
 
-    def _judge(self, disk: Measure) -> Opinion:
-        stops = self._stop.crossed(disk)
+    def _judge(self, disk: Measure) -> DiskRating:
+        stops = self._stop.exceeded_by(disk)
         if stops:
-            return Opinion(DiskState.STOP_WRITING, stops)
-        forcibly = self._forcibly.crossed(disk)
+            return DiskRating(DiskState.STOP_WRITING, stops)
+        forcibly = self._forcibly.exceeded_by(disk)
         if forcibly and disk.device in self._stopped:
-            return Opinion(DiskState.STOP_WRITING, f"{forcibly}; it was fuller, and not yet below")
+            return DiskRating(
+                DiskState.STOP_WRITING, f"{forcibly}; it was fuller, and not yet below"
+            )
         if forcibly:
-            return Opinion(DiskState.CLEAN_FORCIBLY, forcibly)
-        clean = self._clean.crossed(disk)
-        return Opinion(DiskState.CLEAN, clean) if clean else Opinion()
+            return DiskRating(DiskState.CLEAN_FORCIBLY, forcibly)
+        clean = self._clean.exceeded_by(disk)
+        return DiskRating(DiskState.CLEAN, clean) if clean else DiskRating()
 
     def _usage(self, path: Path, disk: Measure) -> DiskUsage:
         return DiskUsage(
@@ -75,8 +77,8 @@ class PsutilWatcher:
         )
 
 
-def _rank(opinion: Opinion, disk: Measure) -> tuple[int, float]:
-    return _RANK[opinion.state], disk.used_ratio
+def _rank(rating: DiskRating, disk: Measure) -> tuple[int, float]:
+    return _RANK[rating.state], disk.used_ratio
 
 
 def _name(device: int, found: Mapping[Path, Measure]) -> str:

@@ -131,7 +131,7 @@ class BatchQueue:
         self.reached = int(left.offsets[-1]) + int(left.sizes[-1]) if len(left) else 0
 
     def exclude_before(self, minimum: int) -> bool:
-        """Stop reading files with only older records; see :meth:`.BatchQueueFiles.exclude_before`."""
+        """Stop reading files with only old records; see :meth:`.BatchQueueFiles.exclude_before`."""
         return not self._read_only and self._files.exclude_before(minimum)
 
     def remove_front(self) -> int:

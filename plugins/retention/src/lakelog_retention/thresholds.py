@@ -26,7 +26,7 @@ _FLOORS: Final = {
 
 
 @attrs.frozen
-class DiskLine:
+class DiskThreshold:
     """One threshold.
 
     :ivar state: the state of a disk that exceeds it
@@ -42,15 +42,15 @@ class DiskLine:
     least_bytes: int
     least_inodes: int
 
-    def crossed(self, found: Measure) -> str:
+    def exceeded_by(self, found: Measure) -> str:
         """How a disk exceeds it, in words; empty if it does not."""
-        return "; ".join(self._respects(found))
+        return "; ".join(self._violations(found))
 
     def least_free(self, found: Measure) -> int:
         """The free bytes that a disk needs not to exceed it."""
         return max(math.ceil(found.total_bytes * (1 - self.most_ratio)), self.least_bytes)
 
-    def _respects(self, found: Measure) -> Iterator[str]:
+    def _violations(self, found: Measure) -> Iterator[str]:
         if found.used_ratio > self.most_ratio:
             most = percent(self.most_ratio)
             yield f"{percent(found.used_ratio)} are used, {self.name} is {most}"
@@ -67,7 +67,7 @@ class DiskLine:
         return f"{name} is " if times == 1 else f"{times:g} times {name} is "
 
 
-def lines_of(settings: WatcherSettings) -> tuple[DiskLine, ...]:
+def thresholds_of(settings: WatcherSettings) -> tuple[DiskThreshold, ...]:
     """All thresholds, the highest first."""
     ratios = {
         DiskState.STOP_WRITING: "warning_ratio",
@@ -75,7 +75,7 @@ def lines_of(settings: WatcherSettings) -> tuple[DiskLine, ...]:
         DiskState.CLEAN: "max_used_ratio",
     }
     return tuple(
-        DiskLine(
+        DiskThreshold(
             state,
             name,
             getattr(settings, name),
