@@ -13,7 +13,7 @@ PURE = [each for each in PROJECTS if each.name != "lakelog-native"]
 NEEDS_AN_EXTRA = {
     *("lakelog.aio", "lakelog.arrow", "lakelog_queues.arrow"),
     *("lakelog_broker.grpc", "lakelog_broker.pytest_plugin"),
-    *("lakelog_lake.sinks.iceberg_upkeep", "lakelog_lake.tables.synced_io"),
+    *("lakelog_lake.sinks.iceberg_expiry", "lakelog_lake.tables.synced_io"),
     *("lakelog_spark.archived", "lakelog_spark.source.data_source"),
     *("lakelog_spark.source.streaming", "lakelog_spark.writing.stream_writer"),
     "lakelog_spark.writing.writer",

@@ -21,7 +21,7 @@ from lakelog_broker.popping import queues
 from lakelog_broker.popping.checkpoints import (
     REVIVE_GROUP,
     REVIVE_TOPIC,
-    honour_checkpoints,
+    revive_checkpoints,
 )
 from lakelog_broker.popping.handles import ReceiptHandle, retry_topic
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
@@ -341,10 +341,10 @@ def test_open_checkpoints_of_rocketmq_are_put_into_the_retry_topic(table: Table)
         table.broker.store.put(Message(topic, body, tags=tag, queue_id=0))
     table.broker.store.wait_dispatched(timeout_ms=60_000)
     table.broker.offsets.set(GROUP, TOPIC, 0, 5)
-    asyncio.run(honour_checkpoints(table.broker))
+    asyncio.run(revive_checkpoints(table.broker))
     assert sorted(bodies(table.pop())) == ["b", "c", "e"]
     assert table.broker.offsets.get(REVIVE_GROUP, topic, 0) == 5, "RocketMQ goes on behind it"
-    asyncio.run(honour_checkpoints(table.broker))
+    asyncio.run(revive_checkpoints(table.broker))
     assert table.pop() == []
 
 
@@ -357,7 +357,7 @@ def test_reading_begins_behind_the_last_checkpoint_that_rocketmq_settled(table: 
     table.broker.store.wait_dispatched(timeout_ms=60_000)
     table.broker.offsets.set(GROUP, TOPIC, 0, 2)
     table.broker.offsets.set(REVIVE_GROUP, topic, 0, 0)
-    asyncio.run(honour_checkpoints(table.broker))
+    asyncio.run(revive_checkpoints(table.broker))
     assert bodies(table.pop()) == ["b"]
     assert table.broker.offsets.get(REVIVE_GROUP, topic, 0) == 1
 
@@ -385,7 +385,7 @@ def test_a_checkpoint_that_the_timer_delivered_is_no_longer_read_there(store: St
     first, second = (checkpoint(1, pt=1_700_000_000_000, so=offset) for offset in (0, 1))
     wait_for_timer(table, ("ck", first), ("ck", second))
     table.broker.offsets.set(GROUP, TOPIC, 0, 2)
-    asyncio.run(honour_checkpoints(table.broker))
+    asyncio.run(revive_checkpoints(table.broker))
     assert bodies(table.pop()) == ["b"]
 
 
@@ -396,11 +396,11 @@ def test_a_checkpoint_that_the_timer_delivers_later_is_honoured_once(table: Tabl
     sent = (("ck", checkpoint(2, **common)), ("ack", {**common, "ao": 1}))
     wait_for_timer(table, *sent)
     table.broker.offsets.set(GROUP, TOPIC, 0, 2)
-    asyncio.run(honour_checkpoints(table.broker))
+    asyncio.run(revive_checkpoints(table.broker))
     assert bodies(table.pop()) == ["a"]
     table.broker.store.put(Message(topic, json.dumps(sent[0][1]).encode(), tags="ck", queue_id=0))
     table.broker.store.wait_dispatched(timeout_ms=60_000)
-    asyncio.run(honour_checkpoints(table.broker))
+    asyncio.run(revive_checkpoints(table.broker))
     assert table.pop() == []
 
 
@@ -410,7 +410,7 @@ def test_a_checkpoint_that_waits_gets_an_acknowledgement_behind_it(table: Table)
     common = {"so": 0, "pt": 1_700_000_000_000, "q": 0, "t": TOPIC, "c": GROUP, "bn": "broker-a"}
     wait_for_timer(table, ("ck", checkpoint(3, **common)), ("ack", {**common, "ao": 1}))
     begun_ms = time.time_ns() // 1_000_000
-    asyncio.run(honour_checkpoints(table.broker))
+    asyncio.run(revive_checkpoints(table.broker))
     table.broker.store.wait_dispatched(timeout_ms=60_000)
     *_, found = table.broker.store.read(TIMER_TOPIC, 0)
     assert (found.tags, json.loads(found.body)) == ("bAck", {**common, "aol": [0, 2]})

@@ -114,10 +114,10 @@ def test_a_pool_that_is_too_small_says_why(size: int, tmp_path: Path) -> None:
 
 def test_a_buffer_is_used_again_once_nobody_looks_at_it() -> None:
     pool = BufferPool(4096, limit=1)
-    loan = pool.take(0)
-    buffer, part = loan.buffer, loan.view[10:20]
+    taken = pool.take(0)
+    buffer, part = taken.buffer, taken.view[10:20]
     buffer.memory[10:20], buffer.used_bytes = b"0123456789", 20
-    del loan
+    del taken
     with pytest.raises(OSError, match="all 1 buffers of 4096 bytes"):
         pool.take(0.01)
     assert bytes(part) == b"0123456789"

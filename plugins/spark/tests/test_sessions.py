@@ -205,14 +205,14 @@ def test_a_task_forgets_the_importers_of_sparks_own_zip_files(spark: SparkSessio
 
         import pyspark.sql.types as first
 
-        from lakelog_spark.sessions.shipping import forget_importers
+        from lakelog_spark.sessions.shipping import clear_importer_cache
 
         def there() -> list[str]:
             found = sys.path_importer_cache.items()
             return [path for path, each in found if isinstance(each, zipimporter)]
 
         before = there()
-        forget_importers()
+        clear_importer_cache()
         after = there()
         sys.modules.pop("pyspark.sql.types")
         import pyspark.sql.types as second

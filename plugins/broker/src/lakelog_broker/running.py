@@ -16,7 +16,7 @@ from lakelog.errors import LakelogError, SettingsError, StoreFailed
 from lakelog.runtime.threads import in_thread
 from lakelog_broker.broker import Broker
 from lakelog_broker.log_limit import LineLimit
-from lakelog_broker.popping.checkpoints import honour_checkpoints
+from lakelog_broker.popping.checkpoints import revive_checkpoints
 from lakelog_broker.remoting.server import RemotingServer
 from lakelog_broker.settings import BrokerSettings
 from lakelog_broker.state.traffic import SAMPLE_INTERVAL_S
@@ -73,7 +73,7 @@ def _limited_log() -> Iterator[None]:
 @contextlib.asynccontextmanager
 async def _serving(store: Store, settings: BrokerSettings) -> AsyncIterator[Broker]:
     broker = Broker.over(store, settings)
-    await honour_checkpoints(broker)
+    await revive_checkpoints(broker)
 
     @cache
     def popping() -> Popping:

@@ -129,7 +129,7 @@ class StatusReporter:
         sample = CounterSample(time.monotonic(), counts(self.page))
         former, self._former = self._former, sample
         services = self.services()
-        problems = [*self._problems(), *_troubled(services)]
+        problems = [*self._problems(), *_unhealthy(services)]
         failed = self.has_failed
         return {
             "version": VERSION,
@@ -186,7 +186,7 @@ def _usage(path: Path) -> dict[str, Any]:
     return {"path": str(path), "used_bytes": used, "free_bytes": free, "used_ratio": ratio}
 
 
-def _troubled(services: Sequence[Mapping[str, Any]]) -> list[str]:
+def _unhealthy(services: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"service {row['name']} is {row['health']} ({row['last_exit']})"
         for row in services

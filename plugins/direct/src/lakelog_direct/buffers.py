@@ -34,7 +34,7 @@ class Buffer:
             self.used_bytes = 0
 
 
-class Loan:
+class TakenBuffer:
     """A buffer in use by one writer.
 
     :ivar buffer: the buffer
@@ -64,11 +64,11 @@ class BufferPool:
         self._made = 0
         self._free: SimpleQueue[Buffer] = SimpleQueue()
 
-    def take(self, wait_seconds: float) -> Loan:
+    def take(self, wait_seconds: float) -> TakenBuffer:
         """Lend a zeroed buffer; raises ``OSError`` if none is returned in time."""
         buffer = self._any() or self._wait(wait_seconds)
         buffer.clean()
-        return Loan(buffer, self._free)
+        return TakenBuffer(buffer, self._free)
 
     def _any(self) -> Buffer | None:
         try:

@@ -13,7 +13,7 @@ from threading import Lock
 
 from lakelog.files.filesystem import File
 from lakelog_direct import memory
-from lakelog_direct.buffers import Loan
+from lakelog_direct.buffers import TakenBuffer
 
 
 class Chunk:
@@ -26,13 +26,15 @@ class Chunk:
     :ivar flight: its write in another thread, once it is full
     """
 
-    def __init__(self, loan: Loan, start: int, end: int, written: int, block_bytes: int) -> None:
+    def __init__(
+        self, taken: TakenBuffer, start: int, end: int, written: int, block_bytes: int
+    ) -> None:
         self.start = start
         self.end = end
-        self.memory: mmap.mmap = loan.buffer.memory
-        self.view = loan.view
+        self.memory: mmap.mmap = taken.buffer.memory
+        self.view = taken.view
         self.flight: Future[None] | None = None
-        loan.buffer.used_bytes = end - start
+        taken.buffer.used_bytes = end - start
         self._written = written
         self._block = block_bytes
         self._failure: OSError | None = None

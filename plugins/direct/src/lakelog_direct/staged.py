@@ -14,7 +14,7 @@ from lakelog.errors import SettingsError
 from lakelog.files.filesystem import File
 from lakelog.interfaces import Context, WriterTraits
 from lakelog.message import Body
-from lakelog_direct.buffers import BufferPool, Loan
+from lakelog_direct.buffers import BufferPool, TakenBuffer
 from lakelog_direct.order import check_order
 from lakelog_direct.settings import StagedSettings, commit_rules
 
@@ -33,10 +33,10 @@ class StagedSegmentWriter:
         self._failure: OSError | None = None
         self._lock = Lock()
 
-    def begin(self, loan: Loan) -> None:
+    def begin(self, taken: TakenBuffer) -> None:
         """Use this buffer, after loading the existing bytes of its first page."""
-        self._loan: Loan | None = loan
-        self._memory = loan.buffer.memory
+        self._taken: TakenBuffer | None = taken
+        self._memory = taken.buffer.memory
         if self._old is not None:
             self._memory[self._base : self._end] = self._old[self._base : self._end]
 
@@ -53,14 +53,14 @@ class StagedSegmentWriter:
 
     def view(self, position: int, length: int) -> memoryview:
         """A view of the buffer, or of the page cache for bytes that the buffer lacks."""
-        loan, end = self._loan, position + length
-        if loan is None or end <= self._base:
+        taken, end = self._taken, position + length
+        if taken is None or end <= self._base:
             assert self._old is not None
             return self._old[position:end]
         if position >= self._base:
-            return loan.view[position:end]
+            return taken.view[position:end]
         assert self._old is not None
-        return memoryview(bytes(self._old[position : self._base]) + loan.view[self._base : end])
+        return memoryview(bytes(self._old[position : self._base]) + taken.view[self._base : end])
 
     def seal(self) -> None:
         """Mark the segment as complete: the buffer is returned once all is committed."""
@@ -74,17 +74,17 @@ class StagedSegmentWriter:
             sealed, end = self._sealed, self._end  # in this order: once sealed, the end is final
             if end > self._committed:
                 self._put_through(end)
-            if sealed and self._loan is not None:
+            if sealed and self._taken is not None:
                 self._give_back()
         self._pool.tidy()
         return end
 
     def _put_through(self, end: int) -> None:
-        loan = self._loan
-        assert loan is not None
-        loan.buffer.used_bytes = end
+        taken = self._taken
+        assert taken is not None
+        taken.buffer.used_bytes = end
         try:
-            self._file.write_at(self._committed, loan.view[self._committed : end])
+            self._file.write_at(self._committed, taken.view[self._committed : end])
         except OSError as error:
             self._failure = error
             raise
@@ -92,7 +92,7 @@ class StagedSegmentWriter:
 
     def _give_back(self) -> None:
         self._old = self._old or self._mapped()
-        self._loan = None
+        self._taken = None
         del self._memory
 
     def sync(self) -> None:
@@ -101,9 +101,9 @@ class StagedSegmentWriter:
 
     def close(self) -> None:
         """Close the file; uncommitted bytes are lost. The buffer is returned with its last view."""
-        loan = self._loan
-        if loan is not None:
-            loan.buffer.used_bytes = self._end
+        taken = self._taken
+        if taken is not None:
+            taken.buffer.used_bytes = self._end
         self._file.close()
 
 
@@ -123,9 +123,9 @@ class StagedWriter:
         """Open a segment with a buffer of the pool; raises ``OSError`` on timeout."""
         if self._settings.lock_memory:
             self._pool.fill()
-        loan = self._pool.take(self._settings.pool_wait_ms / 1000)
+        taken = self._pool.take(self._settings.pool_wait_ms / 1000)
         segment = StagedSegmentWriter(file, size_bytes, position, self._pool)
-        segment.begin(loan)
+        segment.begin(taken)
         return segment
 
 

@@ -11,7 +11,7 @@ from threading import Event
 
 import pytest
 
-from lakelog_lake.landing.committing import CommitTurns
+from lakelog_lake.landing.committing import CommitLock
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.runner import until_done
 from lakelog_lake.landing.target import Target
@@ -23,7 +23,7 @@ from plugins.lake.tests.stores import filled
 
 def dispatcher(path: Path, name: str, kind: str, table: Path, lock: Path) -> LandingDispatcher:
     source, targets = LandingSource(path, name), Targets([Target(make(kind, table))])
-    return LandingDispatcher(source, targets, in_process, SMALL, turns=CommitTurns(lock))
+    return LandingDispatcher(source, targets, in_process, SMALL, commit_lock=CommitLock(lock))
 
 
 def test_many_stores_land_without_a_conflict(
@@ -75,8 +75,8 @@ def test_a_range_that_another_dispatcher_landed_is_not_landed_again(
 def test_a_turn_ends_with_its_process(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from lakelog_lake.landing.committing import CommitTurns\n"
-        "with CommitTurns(Path(sys.argv[1])).taken(): print('mine', flush=True); time.sleep(600)"
+        "from lakelog_lake.landing.committing import CommitLock\n"
+        "with CommitLock(Path(sys.argv[1])).taken(): print('mine', flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "lock")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
@@ -88,5 +88,5 @@ def test_a_turn_ends_with_its_process(tmp_path: Path) -> None:
             waits.append(what)
             holder.kill()
 
-        with CommitTurns(tmp_path / "lock", on_wait).taken():
+        with CommitLock(tmp_path / "lock", on_wait).taken():
             assert waits

@@ -14,10 +14,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from lakelog.errors import SettingsError
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.landing.targets import TableSpec, targets_for
-from lakelog_lake.sinks import iceberg_upkeep
+from lakelog_lake.sinks import iceberg_expiry
 from lakelog_lake.sinks.delta import drop_versions
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
-from lakelog_lake.sinks.iceberg_upkeep import GRACE_SECONDS, Upkeep
+from lakelog_lake.sinks.iceberg_expiry import GRACE_SECONDS, SnapshotExpiry
 from lakelog_lake.tables.history_setting import DEFAULT_HISTORY, HISTORY, KeptVersions, kept
 from lakelog_lake.tables.tiers import Weight, mergeable
 from lakelog_lake.tasks.engines import in_process
@@ -127,7 +127,7 @@ def test_what_processes_have_left_goes_when_it_is_a_day_old(
     store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, source = tmp_path / "t", LandingSource(store_path, "S")
-    monkeypatch.setattr(iceberg_upkeep, "_SWEPT_EVERY", 6)
+    monkeypatch.setattr(iceberg_expiry, "_SWEPT_EVERY", 6)
     iceberg(path, "2")
     for number in range(1, 7):
         assert len(avro(path) - named(path)) == max(0, number - 3)
@@ -219,7 +219,7 @@ def test_the_commits_of_others_meanwhile_are_no_hindrance(store_path: Path, tmp_
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [pytest.param(SqlCatalog, "commit_table", marks=pytest.mark.slow), (Upkeep, "_remove")],
+    [pytest.param(SqlCatalog, "commit_table", marks=pytest.mark.slow), (SnapshotExpiry, "_remove")],
 )
 def test_kills_neither_lose_nor_double_rows(
     owner: Any, name: str, store_path: Path, tmp_path: Path

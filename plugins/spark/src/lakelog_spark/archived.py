@@ -25,7 +25,7 @@ from lakelog_lake.errors import OffsetUnavailable, OtherStore
 from lakelog_lake.reading.options import LATEST, SKIP, ReadOptions
 from lakelog_lake.reading.plan import LogRange
 from lakelog_lake.reading.rows import rows_in
-from lakelog_spark.sessions.shipping import forget_importers
+from lakelog_spark.sessions.shipping import clear_importer_cache
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,6 +132,6 @@ class ArchivedReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one segment."""
         if partition is not None:
-            forget_importers()
+            clear_importer_cache()
             with self._archived.opened() as store:
                 yield from rows_in(store, self._options, self._name, partition.value)

@@ -15,7 +15,7 @@ from lakelog_lake.errors import NoJava, SparkFailed
 from lakelog_lake.tasks.engines import Engine, Failed, checked, guarded
 from lakelog_spark.queries import answers, is_running
 from lakelog_spark.sessions.jobs import answering, running_job, spark_session, stop
-from lakelog_spark.sessions.shipping import forget_importers
+from lakelog_spark.sessions.shipping import clear_importer_cache
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +134,7 @@ def spark(session: SparkSession, on_done: Callable[[], None] = nothing) -> Engin
 
 
 def _in_executor(task: Task) -> Written | Failed:
-    forget_importers()
+    clear_importer_cache()
     return guarded(task)
 
 

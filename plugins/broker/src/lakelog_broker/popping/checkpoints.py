@@ -83,18 +83,18 @@ class Checkpoint:
         if self.goes_to is None or not self.offsets:
             return None
         topic, queue_id = self.goes_to
-        told = {name: self.content[name] for name in _OF_BOTH if name in self.content}
+        common = {name: self.content[name] for name in _OF_BOTH if name in self.content}
         due_ms = max(self.pop_time_ms + int(self.content["it"]), now_ms + _BEHIND_MS)
         properties = {"TAGS": "bAck", "TIMER_DELIVER_MS": str(due_ms)}
         return Message(
             topic,
-            json.dumps({**told, "aol": [*self.offsets]}, separators=(",", ":")).encode(),
+            json.dumps({**common, "aol": [*self.offsets]}, separators=(",", ":")).encode(),
             properties=encode_properties(properties),
             queue_id=queue_id,
         )
 
 
-async def honour_checkpoints(broker: Broker) -> None:
+async def revive_checkpoints(broker: Broker) -> None:
     """Put messages that were handed out and not acknowledged into the retry topics of their groups.
 
     A crash meanwhile puts some messages twice and loses none. Raises as ``Store.put`` and
@@ -126,9 +126,9 @@ class _Reader:
         self.points: dict[_Key, Checkpoint] = {}
         self.offsets: dict[tuple[str, int], int] = {}
         self._store, self._committed, self._timers = broker.store, broker.offsets, broker.timers
-        self._honoured_ms = self._last_honoured_ms()
+        self._revived_ms = self._last_revived_ms()
 
-    def _last_honoured_ms(self) -> int:
+    def _last_revived_ms(self) -> int:
         """Store time of the last honoured checkpoint, in ms since 1970; -1 without one.
 
         Honoured checkpoints may be delivered to their topic later, and must not count again.
@@ -187,7 +187,7 @@ class _Reader:
             if message.topic == TIMER_TOPIC:
                 is_revived = self._timers.was_delivered(message)
                 found.goes_to = _goes_to(message)
-            if found.pop_time_ms > self._honoured_ms and not is_revived:
+            if found.pop_time_ms > self._revived_ms and not is_revived:
                 self.points[key] = found
             return
         point = self.points.get(key)

@@ -34,7 +34,7 @@ def expire(sink: IcebergSink, retention: RetentionTerms) -> Expired:
     """
     from pyiceberg.exceptions import CommitFailedException
 
-    from lakelog_lake.sinks.iceberg_upkeep import expirable
+    from lakelog_lake.sinks.iceberg_expiry import expirable
 
     for _ in range(_TRIES):
         table = sink.catalog.load_table(sink.table)

@@ -186,7 +186,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     Iceberg tables of any catalog: --to spark:CATALOG --table NAMESPACE.TABLE, with the catalog
     given by --conf.
     """
-    from lakelog_lake.landing.committing import CommitTurns
+    from lakelog_lake.landing.committing import CommitLock
     from lakelog_lake.landing.destinations import TableLocation
     from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
     from lakelog_lake.landing.runner import stopped_by_signals
@@ -211,7 +211,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     at_once = processes or len(os.sched_getaffinity(0))
     bounds = TaskLimits(pass_bytes=pass_mib * _MIB, file_bytes=file_mib * _MIB, at_once=at_once)
     alive = WatchdogNotifier.of_this_process()
-    turns = None if commit_lock is None else CommitTurns(commit_lock.absolute(), alive)
+    lock = None if commit_lock is None else CommitLock(commit_lock.absolute(), alive)
     reporter, config = (
         _PassReporter(alive, _print_landed_json if as_json else _print_landed),
         pairs_of(conf, "--conf"),
@@ -225,7 +225,7 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
         targets = targets_for(spec, place)
         watched = run if bar is None else bar.watched(run)
         lander = LandingDispatcher(
-            source, targets, watched, bounds, alive, pinning, max_dead_letters, stop.is_set, turns
+            source, targets, watched, bounds, alive, pinning, max_dead_letters, stop.is_set, lock
         )
         if compact is not None:
             reporter.then = _compacting(targets, compact, bounds)
@@ -286,7 +286,7 @@ def _land(
     if interval_seconds is None:
         return until_done(lander.one_pass, stop, reporter)
     waits = NotifiedWaits(stop, interval_seconds, lander.newcoming, alive)
-    until_stopped(lander.one_pass, stop, interval_seconds, reporter, _trouble, waits)
+    until_stopped(lander.one_pass, stop, interval_seconds, reporter, _print_retry, waits)
     alive.stopping()
     return True
 
@@ -400,7 +400,7 @@ def _running(
         yield running
 
 
-def _trouble(error: TemporaryError, seconds: float) -> None:
+def _print_retry(error: TemporaryError, seconds: float) -> None:
     """Print one line on stderr."""
     typer.echo(f"lakelog: {error} (trying again in {seconds:.1f} s)", err=True)
 

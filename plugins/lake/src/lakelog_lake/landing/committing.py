@@ -7,7 +7,7 @@ After a failed commit the table is read again, and the next step depends on its 
 - it is any other position: another dispatcher landed the range, so these files are discarded
 
 If many dispatchers of different stores commit to one table concurrently, most tries conflict, and
-each writes metadata that is then discarded. :class:`CommitTurns` makes the dispatchers of one
+each writes metadata that is then discarded. :class:`CommitLock` makes the dispatchers of one
 machine commit one after another.
 """
 
@@ -37,7 +37,7 @@ _TRIES_AFTER_ERRORS: Final = 5
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 2.0
 _TURN_SECONDS: Final = 0.03
-"""Mean pause between two attempts to take the lock of :class:`CommitTurns`."""
+"""Mean pause between two attempts to take the lock of :class:`CommitLock`."""
 
 
 def _nothing(_: str) -> None:
@@ -45,7 +45,7 @@ def _nothing(_: str) -> None:
 
 
 @attrs.frozen
-class CommitTurns:
+class CommitLock:
     """A lock on a file; the system releases the lock when the process that holds it ends.
 
     :ivar on_wait: called repeatedly while another process holds the lock
@@ -78,22 +78,22 @@ def commit(
     store: str,
     files: Sequence[FileFacts],
     position: Position,
-    turns: CommitTurns | None = None,
+    commit_lock: CommitLock | None = None,
 ) -> bool:
     """Commit; return whether this commit, and not another dispatcher's, landed the range.
 
     :param head: the version of the table on which the pass began
     :param store: the identity of the store
     :param position: the new position of the store
-    :param turns: if given, the table is read again before the first try, as other dispatchers may
+    :param commit_lock: if given, the table is read again before the first try, as other dispatchers may
         have committed since ``head`` was read
 
     Raises :class:`~lakelog_lake.errors.TooManyConflicts` and
     :class:`~lakelog_lake.errors.Unreachable`.
     """
-    if turns is None:
+    if commit_lock is None:
         return _tried(sink, head, store, files, position)
-    with turns.taken():
+    with commit_lock.taken():
         began = _mark(head)
         with table_errors(sink.name):
             head = sink.head(store)

@@ -24,7 +24,7 @@ import attrs
 import lakelog
 from lakelog_lake.engine_provider import notify_observers
 from lakelog_lake.errors import TooManyDeadLetters
-from lakelog_lake.landing.committing import CommitTurns
+from lakelog_lake.landing.committing import CommitLock
 from lakelog_lake.landing.pin import PinWriter
 from lakelog_lake.landing.target import CommitResult, Target
 from lakelog_lake.landing.target_set import Targets
@@ -119,7 +119,7 @@ class LandingDispatcher:
         nothing
     :ivar pin: renewed at the start of each pass, so that retention may delete landed messages
     :ivar is_last: whether no pass follows, so that none is written ahead
-    :ivar turns: the commit lock shared with other dispatchers of the same tables
+    :ivar commit_lock: the commit lock shared with other dispatchers of the same tables
     """
 
     source: LandingSource
@@ -130,7 +130,7 @@ class LandingDispatcher:
     pin: PinWriter | None = None
     max_dead_letters: int | None = None
     is_last: Callable[[], bool] = _never
-    turns: CommitTurns | None = None
+    commit_lock: CommitLock | None = None
     _ahead: ReadAhead | None = attrs.field(default=None, init=False)
     _dead_letters: int = attrs.field(default=0, init=False)
     _durable: DurableEnd = attrs.field(factory=DurableEnd)
@@ -280,7 +280,7 @@ class LandingDispatcher:
         done: list[CommitResult] = []
         for number, target in enumerate(self.targets.served):
             parts = [each.parts[number] for each in written if number in each.parts]
-            settled = target.settle(self.source.store, end, last, parts, self.turns)
+            settled = target.settle(self.source.store, end, last, parts, self.commit_lock)
             if settled is not None:
                 done.append(settled)
                 self.on_phase("one committed")

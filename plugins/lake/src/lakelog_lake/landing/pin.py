@@ -61,7 +61,7 @@ class PinWriter:
     def renew(self, position: Position) -> None:
         """Set the pin to the end of ``position``, the smallest one of the tables."""
         pin = self._pin(position)
-        if self._is_news(pin) and self._is_allowed():
+        if self._has_changed(pin) and self._is_allowed():
             if self._written is None:
                 self._is_new = self._there() is None
             try:
@@ -92,7 +92,7 @@ class PinWriter:
             last = None
         return pins.Pin(self.name, position.end, self.clock(), self.destination, last)
 
-    def _is_news(self, pin: pins.Pin) -> bool:
+    def _has_changed(self, pin: pins.Pin) -> bool:
         before = self._written
         if before is None or attrs.evolve(before, time_ms=pin.time_ms) != pin:
             return True

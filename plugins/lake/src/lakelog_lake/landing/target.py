@@ -16,7 +16,7 @@ import lakelog
 from lakelog.format.checksum import Fingerprint
 from lakelog_lake.bodies.base import BodyParser
 from lakelog_lake.errors import SelectionChanged
-from lakelog_lake.landing.committing import CommitTurns, commit
+from lakelog_lake.landing.committing import CommitLock, commit
 from lakelog_lake.landing.table_errors import table_errors
 from lakelog_lake.log.selection import EVERYTHING, Chosen
 from lakelog_lake.sinks.base import Head, Sink
@@ -141,7 +141,7 @@ class Target:
         end: int,
         last: Fingerprint | None,
         parts: Sequence[TablePart],
-        turns: CommitTurns | None = None,
+        commit_lock: CommitLock | None = None,
     ) -> CommitResult | None:
         """Commit the files written up to ``end``; return ``None`` if the table was not changed.
 
@@ -155,7 +155,7 @@ class Target:
             self._empty_to = position
             return None
         begun = time.monotonic()
-        won = commit(self.sink, self._head, identity, files, position, turns)
+        won = commit(self.sink, self._head, identity, files, position, commit_lock)
         self._took_ms = (position.commit, round((time.monotonic() - begun) * 1000))
         self._head = self._empty_to = None
         rows = sum(each.rows for each in files)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
 
-    from lakelog_lake.sinks.iceberg_upkeep import Upkeep
+    from lakelog_lake.sinks.iceberg_expiry import SnapshotExpiry
 
 CATALOG: Final = "lake"
 """The name of the catalog; Spark's must be the same to find the tables."""
@@ -143,7 +143,7 @@ class IcebergSink:
         self, head: Head, store: str, files: Sequence[FileFacts], position: Position
     ) -> None:
         """Commit one transaction, without retries."""
-        from lakelog_lake.sinks.iceberg_upkeep import SteadyTransaction
+        from lakelog_lake.sinks.iceberg_expiry import SteadyTransaction
 
         self.finish(SteadyTransaction(head.version.table), head, store, files, position)
 
@@ -163,7 +163,7 @@ class IcebergSink:
         properties = {key(name): each for name, each in texts.items()}
         table = head.version.table
         added = (data_file(table, each, self._uri(each.path)) for each in files)
-        committed = self._upkeep.append(transaction, added, properties)
+        committed = self._expiry.append(transaction, added, properties)
         transaction.set_properties({key(store): text})
         transaction._snapshot_producers = []  # or it would rebase, and land the range twice
         try:
@@ -173,10 +173,10 @@ class IcebergSink:
         committed()
 
     @cached_property
-    def _upkeep(self) -> Upkeep:
-        from lakelog_lake.sinks.iceberg_upkeep import Upkeep
+    def _expiry(self) -> SnapshotExpiry:
+        from lakelog_lake.sinks.iceberg_expiry import SnapshotExpiry
 
-        return Upkeep(self.clock)
+        return SnapshotExpiry(self.clock)
 
     def keep(self, history: str) -> None:
         """Set the history that the table keeps, see :mod:`lakelog_lake.tables.history_setting`."""

@@ -33,7 +33,7 @@ from lakelog_replication.address import Address
 from lakelog_replication.multisource.copy_program import copy_spec
 from lakelog_replication.multisource.name_server import NameServerWatch
 from lakelog_replication.multisource.source import SourceMaster, read_masters, write_masters
-from lakelog_replication.multisource.status import FolderStatus, troubled
+from lakelog_replication.multisource.status import FolderStatus, unhealthy
 
 if TYPE_CHECKING:
     from lakelog_replication.replica.settings import SlaveSettings
@@ -214,7 +214,7 @@ class MultiSourceDaemon:
 
     async def _end(self) -> Ending:
         begun, seconds = time.monotonic(), self._plan.settings.stop_timeout_ms / 1000
-        failed = troubled(self._supervisor.rows())
+        failed = unhealthy(self._supervisor.rows())
         with Deadline(seconds + _MORE_SECONDS, self._late_code, self._writer):
             self._state = NOW_STOPPING
             self._manager.send(STOPPING)

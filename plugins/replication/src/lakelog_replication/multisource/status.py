@@ -46,7 +46,7 @@ class FolderStatus:
         :param masters: all masters that are copied
         :param listed: names of the masters that name servers list
         """
-        problems = troubled(rows)
+        problems = unhealthy(rows)
         return {
             "version": VERSION,
             "path": str(self.path),
@@ -70,7 +70,7 @@ class FolderStatus:
         }
 
 
-def troubled(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def unhealthy(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """One text for each program that is restarting or hanging."""
     return [
         f"the copy of {row['name']} is {row['health']} ({row['last_exit']})"

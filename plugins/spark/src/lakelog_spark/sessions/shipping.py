@@ -4,7 +4,7 @@ The dependencies (NumPy, PyArrow and others, which are not pure Python) must be 
 Python of the executors, or in an environment given by ``--archives``. The zip file contains the
 packages with their entry points, so that plugins are found as if installed.
 
-In an executor, :func:`forget_importers` makes the start of each task cheap.
+In an executor, :func:`clear_importer_cache` makes the start of each task cheap.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def ship(session: SparkSession) -> None:
         session.addArtifacts(str(write_zip(Path(folder) / _NAME)), pyfile=True)
 
 
-def forget_importers() -> None:
+def clear_importer_cache() -> None:
     """Drop the importers of Spark's own zip files; to be called in each task.
 
     A reused worker begins each task with ``importlib.invalidate_caches()``. Each importer of a zip

@@ -22,7 +22,7 @@ from lakelog_lake.log.columns import store_name
 from lakelog_lake.reading.options import LATEST, ReadOptions, ddl_of, names_of
 from lakelog_lake.reading.plan import plan
 from lakelog_lake.reading.rows import rows
-from lakelog_spark.sessions.shipping import forget_importers
+from lakelog_spark.sessions.shipping import clear_importer_cache
 from lakelog_spark.source.streaming import LakelogStreamReader
 from lakelog_spark.writing.options import WriteOptions
 from lakelog_spark.writing.stream_writer import LakelogStreamWriter
@@ -54,7 +54,7 @@ class LakelogReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one range; Spark passes ``None`` if there are no partitions."""
         if partition is not None:
-            forget_importers()
+            clear_importer_cache()
             yield from rows(self._options, self._name, partition.value)
 
 

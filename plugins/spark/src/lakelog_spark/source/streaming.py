@@ -30,7 +30,7 @@ from lakelog_lake.reading.options import LATEST, PROCESSING_TIME, SKIP, ReadOpti
 from lakelog_lake.reading.plan import check_start, plan_between
 from lakelog_lake.reading.rows import rows
 from lakelog_lake.reading.times import part_of_times
-from lakelog_spark.sessions.shipping import forget_importers
+from lakelog_spark.sessions.shipping import clear_importer_cache
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +118,7 @@ class LakelogStreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one range."""
         if partition is not None:
-            forget_importers()
+            clear_importer_cache()
             yield from rows(self._options, self._name, partition.value)
 
     def _offset(self, offset: int) -> dict[str, Any]:

@@ -158,7 +158,7 @@ def _below(uri: str, io: FileIO) -> Iterable[FoundFile]:
 
 
 @attrs.define
-class Upkeep:
+class SnapshotExpiry:
     """Expires snapshots and removes files of one table, from commit to commit.
 
     :ivar clock: returns seconds since 1970
