@@ -85,8 +85,8 @@ def commit(
     :param head: the version of the table on which the pass began
     :param store: the identity of the store
     :param position: the new position of the store
-    :param commit_lock: if given, the table is read again before the first try, as other dispatchers may
-        have committed since ``head`` was read
+    :param commit_lock: if given, the table is read again before the first try, as other dispatchers
+        may have committed since ``head`` was read
 
     Raises :class:`~lakelog_lake.errors.TooManyConflicts` and
     :class:`~lakelog_lake.errors.Unreachable`.

@@ -120,10 +120,10 @@ class ProgressRequests:
             rows.append((queue_object(self._broker.settings.name, topic, queue_id), found))
         body = f'{{"offsetTable":{object_keys(rows)}}}'.encode()
         members = self._broker.members.group(group)
-        fields = {"topic": topic, "group": group, "timestamp": str(time_ms)}
+        header = {"topic": topic, "group": group, "timestamp": str(time_ms)}
         for member in members.members.values() if members else ():
             if isinstance(member.peer, Connection):
-                member.peer.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, body)
+                member.peer.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
         return request.response(body=body)
 
     def clone(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
