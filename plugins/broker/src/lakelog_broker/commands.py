@@ -132,14 +132,14 @@ class _Announced(BrokerFollower):
         gc.freeze()  # modules and the parts of the broker last as long as the process
         address = self.broker.namesrv
         endpoints = self.broker.endpoints
-        said = {
+        shown = {
             "namesrv": address,
             "endpoints": endpoints,
             "store": str(self.broker.store.path),
             "pid": os.getpid(),
         }
         if self.as_json:
-            typer.echo(json.dumps(said))
+            typer.echo(json.dumps(shown))
             return
         if endpoints:
             typer.echo(f"gRPC: {endpoints}")

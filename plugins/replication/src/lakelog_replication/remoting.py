@@ -93,8 +93,14 @@ def call(
 
     Raises :class:`BrokerRefused`, also for a response code other than success.
     """
-    said = {"code": code, "language": "PYTHON", "version": _VERSION, "opaque": 1, "flag": 0}
-    header = json.dumps({**said, "extFields": dict(fields or {})}).encode()
+    header_fields = {
+        "code": code,
+        "language": "PYTHON",
+        "version": _VERSION,
+        "opaque": 1,
+        "flag": 0,
+    }
+    header = json.dumps({**header_fields, "extFields": dict(fields or {})}).encode()
     try:
         with socket.create_connection((broker.host, broker.port), timeout_s) as sock:
             length = 4 + len(header) + len(body)

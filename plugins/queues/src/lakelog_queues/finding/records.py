@@ -159,8 +159,8 @@ def _head_store_time(head: memoryview, offset: int, size: int) -> int | None:
     """
     if size < RECORD_MIN_BYTES or len(head) < PREFIX.size:
         return None
-    said, magic, _, _, _, _, place, sys_flag, _ = PREFIX.unpack_from(head)
-    if (said, place) != (size, offset) or magic not in (MAGIC_V1, MAGIC_V2):
+    stated_size, magic, _, _, _, _, place, sys_flag, _ = PREFIX.unpack_from(head)
+    if (stated_size, place) != (size, offset) or magic not in (MAGIC_V1, MAGIC_V2):
         return None
     at = AT_BORN_HOST + host_bytes(bool(sys_flag & BORN_HOST_V6))
     return int(_LONG.unpack_from(head, at)[0]) if len(head) >= at + _LONG.size else None

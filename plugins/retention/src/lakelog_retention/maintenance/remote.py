@@ -65,8 +65,8 @@ class RemoteMaintenance:
 
     def delete_expired(self) -> CleaningReport | None:
         """Have the process with the services delete."""
-        said = self._ask("delete_expired")
-        return None if said is None else _report_of(said)
+        reply = self._ask("delete_expired")
+        return None if reply is None else _report_of(reply)
 
     def delete_unused_topics(self) -> list[str]:
         """Have the process with the services delete."""
@@ -89,15 +89,15 @@ def _nobody(_start: int) -> int:
     return 0
 
 
-def _report_of(said: Mapping[str, Any]) -> CleaningReport:
+def _report_of(reply: Mapping[str, Any]) -> CleaningReport:
     """A report from its JSON values."""
-    kept = said["kept"]
+    kept = reply["kept"]
     deleted = (
-        Deleted(**{**each, "pinned_by": tuple(each["pinned_by"])}) for each in said["deleted"]
+        Deleted(**{**each, "pinned_by": tuple(each["pinned_by"])}) for each in reply["deleted"]
     )
     given = {
         "deleted": tuple(deleted),
         "kept": None if kept is None else KeptSegment(**kept),
-        "topics": tuple(said["topics"]),
+        "topics": tuple(reply["topics"]),
     }
-    return CleaningReport(**{**said, **given})
+    return CleaningReport(**{**reply, **given})

@@ -61,7 +61,7 @@ def load_config(
             except (ValueError, TypeError, AttributeError) as error:
                 problems.append(f"{each.name} ({len(data)} bytes) cannot be read: {error}")
             else:
-                _say(path, problems)
+                _log_problems(path, problems)
                 return loaded
     if problems:
         raise CorruptConfig(
@@ -86,7 +86,7 @@ def _content(files: FileSystem, path: Path, problems: list[str]) -> bytes | None
     return data
 
 
-def _say(path: Path, problems: list[str]) -> None:
+def _log_problems(path: Path, problems: list[str]) -> None:
     if problems:
         _log.warning("%s: %s; using %s", path, "; ".join(problems), backup_of(path).name)
 

@@ -88,7 +88,7 @@ class LakelogStreamReader(DataSourceStreamReader):
         :class:`~lakelog_lake.errors.OffsetUnavailable`.
         """
         part = NumberSpan(self._place(start), self._place(end))
-        self._tell_of_unfinished(part)
+        self._warn_of_unfinished(part)
         self._reached = max(self._reached or 0, part.end)
         if part.low >= part.end:
             return []
@@ -96,7 +96,7 @@ class LakelogStreamReader(DataSourceStreamReader):
             found = plan_between(log, self._there(log, part), self._options)
         return [InputPartition(each) for each in found]
 
-    def _tell_of_unfinished(self, part: NumberSpan) -> None:
+    def _warn_of_unfinished(self, part: NumberSpan) -> None:
         """Warn about an unfinished batch of an earlier run, after which the query may end."""
         if not self._asked and part.low < part.end:
             _log.warning(

@@ -126,8 +126,8 @@ def add_differing(found: Differences, queues: Queues, joined: DataFrame) -> None
         found.add(kind, facts)
     for queue, kinds in counts.items():
         found.of(queue).kinds = kinds
-    told_rows = sum(each.rows for each in found.ranges)
-    found.not_listed += int(found.rows > told_rows)
+    listed_rows = sum(each.rows for each in found.ranges)
+    found.not_listed += int(found.rows > listed_rows)
 
 
 def _fact(row: Any, queues: Queues) -> Any:

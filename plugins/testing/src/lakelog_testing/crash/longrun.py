@@ -60,8 +60,8 @@ class LongRunRow:
     def of(cls, outcome: SimulationResult) -> LongRunRow:
         """The result of one task."""
         plan, found = outcome.plan, [str(each) for each in outcome.violations]
-        said = (outcome.command(), *found) if found else ()
-        return cls(plan.writer, plan.flush, outcome.images, outcome.second, outcome.seconds, said)
+        report = (outcome.command(), *found) if found else ()
+        return cls(plan.writer, plan.flush, outcome.images, outcome.second, outcome.seconds, report)
 
     def plus(self, more: LongRunRow) -> LongRunRow:
         """The sum of two results of the same pair."""

@@ -86,8 +86,8 @@ class SimulationResult:
         return f"simulate({self.plan.expression()}, images={self.images}, seed={self.seed})"
 
     def __str__(self) -> str:
-        said = [f"{self.images} images, {len(self.violations)} violations; {self.command()}"]
-        return "\n".join(said + [f"  {each}" for each in self.violations[:10]])
+        texts = [f"{self.images} images, {len(self.violations)} violations; {self.command()}"]
+        return "\n".join(texts + [f"  {each}" for each in self.violations[:10]])
 
 
 def simulate(
