@@ -29,7 +29,7 @@ from lakelog.interfaces import DiskState, Factory, Kind, NoSettings
 from lakelog.status import PutStatus
 from lakelog_retention import plugin
 from lakelog_testing import FakeClock
-from plugins.retention.tests.house import HOUR_MS, Witness, open_house, starts
+from plugins.retention.tests.clocked_stores import HOUR_MS, EventRecorder, open_clocked, starts
 from tests.support.smalldisk import tmpfs
 from tests.support.waiting import until
 
@@ -66,13 +66,13 @@ class Log:
     """A store, and what it has acknowledged."""
 
     path: Path
-    witness: Witness
+    recorder: EventRecorder
     store: Store
     acknowledged: dict[int, bytes] = attrs.field(factory=dict)
 
     @property
     def clock(self) -> FakeClock:
-        return self.witness.clock
+        return self.recorder.clock
 
     def put(self, body_bytes: int = BODY_BYTES) -> None:
         body = b"%08d" % len(self.acknowledged) * (body_bytes // 8)
@@ -88,7 +88,7 @@ class Log:
         self.clock.advance_and_settle(ms)
 
     def state(self) -> DiskState:
-        return self.witness.states[-1] if self.witness.states else DiskState.OK
+        return self.recorder.states[-1] if self.recorder.states else DiskState.OK
 
 
 class Late(Recorder):
@@ -112,7 +112,7 @@ def used(path: Path) -> float:
     return 1 - found.f_bavail / found.f_blocks
 
 
-def opened(path: Path, witness: Witness, **more: Any) -> Store:
+def opened(path: Path, recorder: EventRecorder, **more: Any) -> Store:
     given: dict[str, Any] = {
         "segment_size_bytes": MIB,
         "disk_watcher": "psutil",
@@ -121,24 +121,24 @@ def opened(path: Path, witness: Witness, **more: Any) -> Store:
         "preallocate": False,
         "consume_queue": {"file_entries": 1000},
     }
-    return open_house(path, witness, **{**given, **more})
+    return open_clocked(path, recorder, **{**given, **more})
 
 
 @pytest.fixture
 def log(disk: Path) -> Iterator[Log]:
-    witness = Witness(FakeClock(START_MS))
-    with opened(disk / "store", witness) as store:
-        log = Log(disk / "store", witness, store)
+    recorder = EventRecorder(FakeClock(START_MS))
+    with opened(disk / "store", recorder) as store:
+        log = Log(disk / "store", recorder, store)
         yield log
-        check(store, log.acknowledged, witness)
-    with opened(disk / "store", Witness(FakeClock(START_MS))) as store:
-        check(store, log.acknowledged, witness)
+        check(store, log.acknowledged, recorder)
+    with opened(disk / "store", EventRecorder(FakeClock(START_MS))) as store:
+        check(store, log.acknowledged, recorder)
 
 
-def check(store: Store, acknowledged: dict[int, bytes], witness: Witness) -> None:
+def check(store: Store, acknowledged: dict[int, bytes], recorder: EventRecorder) -> None:
     """What was acknowledged is there, but for the segments that were deleted."""
     assert store.wait_dispatched()
-    count, found, queue, deleted, first = while_nothing_goes(store, witness)
+    count, found, queue, deleted, first = while_nothing_goes(store, recorder)
     assert sorted(deleted) == list(range(0, count * MIB, MIB))
     assert first == count * MIB
     kept = {at: body for at, body in acknowledged.items() if at >= count * MIB}
@@ -149,7 +149,7 @@ def check(store: Store, acknowledged: dict[int, bytes], witness: Witness) -> Non
 
 
 def while_nothing_goes(
-    store: Store, witness: Witness
+    store: Store, recorder: EventRecorder
 ) -> tuple[int, dict[int, bytes], list[bytes], list[int], int]:
     """The number of deleted segments and the bodies, by offset and in the order of the queue.
 
@@ -161,7 +161,7 @@ def while_nothing_goes(
         with suppress(LakelogError):  # it went while it was read
             found = {each.physical_offset: bytes(each.body) for each in store.scan()}
             queue = [bytes(each.body) for each in store.read("t", 0)]
-            deleted, first = list(witness.deleted), starts(store.path)[0]
+            deleted, first = list(recorder.deleted), starts(store.path)[0]
             if count == store.min_offset // MIB == len(deleted):
                 return count, found, queue, deleted, first
         time.sleep(0.01)
@@ -183,21 +183,21 @@ def test_filled_by_appends(log: Log) -> None:
     log.clock.set_back(HOUR_MS)  # and now not
     log.put_until(0.6)
     log.round()
-    assert (log.state(), log.witness.deleted) == (DiskState.OK, [])
+    assert (log.state(), log.recorder.deleted) == (DiskState.OK, [])
 
     log.put_until(0.77)
     assert log.store.wait_dispatched()  # who dispatches holds what it reads
     log.round()
-    assert log.witness.states == [DiskState.CLEAN, DiskState.OK]
-    assert len(log.witness.deleted) == 2, "expired ones, at any hour"
-    expired = len(log.witness.deleted)
+    assert log.recorder.states == [DiskState.CLEAN, DiskState.OK]
+    assert len(log.recorder.deleted) == 2, "expired ones, at any hour"
+    expired = len(log.recorder.deleted)
     while used(log.path) > 0.4 and log.state() is not DiskState.OK:
         log.round()
 
     log.put_until(0.87)
     log.round()
-    assert DiskState.CLEAN_FORCIBLY in log.witness.states
-    assert len(log.witness.deleted) == expired + 2
+    assert DiskState.CLEAN_FORCIBLY in log.recorder.states
+    assert len(log.recorder.deleted) == expired + 2
     while starts(log.path)[0] < 9 * MIB:  # until what is there is young
         log.put_until(0.87)
         log.round()
@@ -236,10 +236,10 @@ def test_eaten_by_another_process(log: Log, disk: Path) -> None:
 
 def test_eaten_while_queues_lag(disk: Path) -> None:
     """Queues have no room for their next page, and no segment goes that they do not know yet."""
-    witness, late = Witness(FakeClock(START_MS)), Late()
-    given = {"plugins": [plugin, witness, late], "dispatchers": ("late", "consume-queue")}
-    with opened(disk / "store", witness, **given) as store:
-        log = Log(disk / "store", witness, store)
+    recorder, late = EventRecorder(FakeClock(START_MS)), Late()
+    given = {"plugins": [plugin, recorder, late], "dispatchers": ("late", "consume-queue")}
+    with opened(disk / "store", recorder, **given) as store:
+        log = Log(disk / "store", recorder, store)
         for _ in range(150):
             log.put(80)
         while len(log.acknowledged) < 190:  # of the 204 units of a page
@@ -257,7 +257,7 @@ def test_eaten_while_queues_lag(disk: Path) -> None:
             rounds_until_puts_are_taken(log)
             until(lambda: store.dispatched_offset == store.max_offset)
             log.put()
-            check(store, log.acknowledged, witness)
+            check(store, log.acknowledged, recorder)
 
 
 def rounds_until_puts_are_taken(log: Log) -> None:
@@ -271,9 +271,9 @@ def rounds_until_puts_are_taken(log: Log) -> None:
 
 
 def test_eaten_while_nothing_may_go(disk: Path) -> None:
-    witness = Witness(FakeClock(START_MS))
-    with opened(disk / "store", witness, cleaner="keep-forever") as store:
-        log = Log(disk / "store", witness, store)
+    recorder = EventRecorder(FakeClock(START_MS))
+    with opened(disk / "store", recorder, cleaner="keep-forever") as store:
+        log = Log(disk / "store", recorder, store)
         log.put_until(0.5)
         with eater(disk / "other"):
             log.round()
@@ -283,10 +283,10 @@ def test_eaten_while_nothing_may_go(disk: Path) -> None:
             refused(log)
         (disk / "other").unlink()
         log.round()
-        assert witness.states == [DiskState.STOP_WRITING, DiskState.OK]
+        assert recorder.states == [DiskState.STOP_WRITING, DiskState.OK]
         log.put()
-        assert witness.deleted == []
-        check(store, log.acknowledged, witness)
+        assert recorder.deleted == []
+        check(store, log.acknowledged, recorder)
 
 
 def eater(file: Path) -> ExitStack:
@@ -315,20 +315,20 @@ def test_what_is_deleted_frees_its_space_at_once(log: Log) -> None:
         log.round()
     finally:
         gc.enable()
-    assert len(log.witness.deleted) == 2
+    assert len(log.recorder.deleted) == 2
     assert used(log.path) <= 0.87 + 1 / 32 - 2 / 32
 
 
 @pytest.mark.parametrize("preallocate", [False, True])
 def test_many_at_once_write_four_times_what_fits(preallocate: bool, disk: Path) -> None:
     """By the machine's clock: puts outrun the rounds, and readers follow from the oldest on."""
-    witness = Witness(FakeClock(START_MS))
+    recorder = EventRecorder(FakeClock(START_MS))
     errors: list[BaseException] = []
     acknowledged: list[dict[int, bytes]] = [{}, {}, {}]
     done = Event()
     with opened(
         disk / "store",
-        witness,
+        recorder,
         clock=None,
         preallocate=preallocate,
         maintenance={"first_round_ms": 0, "interval_ms": 5},
@@ -351,11 +351,11 @@ def test_many_at_once_write_four_times_what_fits(preallocate: bool, disk: Path) 
         assert errors == []
         assert store.max_offset >= 4 * DISK_BYTES
         everything = {at: body for own in acknowledged for at, body in own.items()}
-        check(store, everything, witness)
-        assert DiskState.OK in witness.states, "puts were taken again"
-        assert len(witness.deleted) > 3 * DISK_BYTES // MIB
-    with opened(disk / "store", Witness(FakeClock(START_MS))) as store:
-        check(store, everything, witness)
+        check(store, everything, recorder)
+        assert DiskState.OK in recorder.states, "puts were taken again"
+        assert len(recorder.deleted) > 3 * DISK_BYTES // MIB
+    with opened(disk / "store", EventRecorder(FakeClock(START_MS))) as store:
+        check(store, everything, recorder)
 
 
 def guarded(errors: list[BaseException], work: Callable[[], None]) -> None:

@@ -24,7 +24,7 @@ from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import segment_name
 from lakelog.interfaces import DiskState
 from lakelog_testing.descriptors import open_in
-from plugins.retention.tests.maintenance.support import House
+from plugins.retention.tests.maintenance.support import MaintenancePlugin
 from tests.support.waiting import until
 
 FILES = RealFileSystem()
@@ -321,12 +321,12 @@ FULL = "0.91 of /data is used"
 
 
 def test_puts_of_all_processes_see_a_full_disk(tmp_path: Path) -> None:
-    house = House()
-    with house.open(tmp_path, **WATCHED) as store, a_worker(tmp_path, "write", **NEVER) as other:
+    plugin = MaintenancePlugin()
+    with plugin.open(tmp_path, **WATCHED) as store, a_worker(tmp_path, "write", **NEVER) as other:
         assert other.hear() == {"role": "attach"}
         assert other.ask("put", "a", 1)["offsets"] == [0]
         for _ in range(2):
-            house.watcher.state, house.watcher.reason = DiskState.STOP_WRITING, FULL
+            plugin.watcher.state, plugin.watcher.reason = DiskState.STOP_WRITING, FULL
             store.disk()
             with pytest.raises(PutRefused, match=f"too full .*{FULL}") as caught:
                 store.put(Message("t", b"here"))
@@ -337,7 +337,7 @@ def test_puts_of_all_processes_see_a_full_disk(tmp_path: Path) -> None:
             with a_worker(tmp_path, "write", **NEVER) as newcomer:
                 newcomer.hear()
                 assert newcomer.ask("put", "c", 1)["text"] == str(caught.value)
-            house.watcher.state = DiskState.OK
+            plugin.watcher.state = DiskState.OK
             store.disk()
             assert other.ask("store.is_writable") == {"is_": True}
             assert len(other.ask("put", "d", 1)["offsets"]) == 1

@@ -18,7 +18,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.app import make_app
 from lakelog_daemon import members
 from lakelog_daemon.watching import Watcher
-from plugins.retention.tests.maintenance.support import House, Keeping, fill
+from plugins.retention.tests.maintenance.support import Keeping, MaintenancePlugin, fill
 from tests.support.waiting import until
 
 
@@ -95,7 +95,10 @@ def test_an_append_that_takes_long_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["open", "mapped"])
 def test_deleted_segments_that_a_process_keeps_are_told(tmp_path: Path, how: str) -> None:
     path = tmp_path / "s"
-    with House(Keeping(keep=1)).open(path) as store, a_worker(path, "write", **NEVER) as worker:
+    with (
+        MaintenancePlugin(Keeping(keep=1)).open(path) as store,
+        a_worker(path, "write", **NEVER) as worker,
+    ):
         worker.hear()
         fill(store, 160)
         first = segments(path)[0]

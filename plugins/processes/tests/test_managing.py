@@ -29,7 +29,7 @@ from lakelog_processes import asking
 from lakelog_processes import requests as requests_module
 from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.signals import hold
-from plugins.retention.tests.maintenance.support import FEW, House, Keeping
+from plugins.retention.tests.maintenance.support import FEW, Keeping, MaintenancePlugin
 from tests.support.waiting import until
 
 FILES = RealFileSystem()
@@ -101,8 +101,8 @@ def test_what_is_put_meanwhile_is_there_once_or_deleted(tmp_path: Path) -> None:
 
 
 def test_segments_and_topics_of_which_nothing_is_left(tmp_path: Path) -> None:
-    house = House(Keeping(remove_empty_queues=True))
-    with house.open(tmp_path, **FEW) as owner:
+    plugin = MaintenancePlugin(Keeping(remove_empty_queues=True))
+    with plugin.open(tmp_path, **FEW) as owner:
         owner.put(Message("old", b"x", queue_id=0))
         fill(owner, 100)
         assert owner.wait_dispatched()
@@ -118,8 +118,8 @@ def test_segments_and_topics_of_which_nothing_is_left(tmp_path: Path) -> None:
 
 
 def test_unused_topics_are_named(tmp_path: Path) -> None:
-    house = House(Keeping())
-    with house.open(tmp_path, **FEW) as owner, open_small(tmp_path, **NEVER, **FEW) as store:
+    plugin = MaintenancePlugin(Keeping())
+    with plugin.open(tmp_path, **FEW) as owner, open_small(tmp_path, **NEVER, **FEW) as store:
         for topic in ("one", "two"):
             owner.put(Message(topic, b"x", queue_id=0))
         fill(owner, 100)
@@ -150,7 +150,7 @@ def test_one_waits_for_what_another_has_asked_for(
 
     monkeypatch.setattr(asking, "is_busy", is_busy)
     with ExitStack() as opened:
-        owner = opened.enter_context(House(Slow()).open(tmp_path))
+        owner = opened.enter_context(MaintenancePlugin(Slow()).open(tmp_path))
         one, other = (opened.enter_context(open_small(tmp_path, **SOON)) for _ in range(2))
         owner.put(Message("t", b"x", queue_id=0))
         pool = opened.enter_context(ThreadPoolExecutor())
@@ -243,7 +243,7 @@ def test_what_fails_there_by_chance_is_told(tmp_path: Path) -> None:
             raise KeyError("a fault")
 
     with ExitStack() as opened:
-        opened.enter_context(House(Broken()).open(tmp_path))
+        opened.enter_context(MaintenancePlugin(Broken()).open(tmp_path))
         store = opened.enter_context(open_small(tmp_path, **NEVER))
         with pytest.raises(StoreError, match=r"process [0-9]+.*KeyError: 'a fault'"):
             store.delete_expired()

@@ -47,7 +47,7 @@ def traced() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def mischief(peer: ScriptedSlave, number: int) -> None:
+def send_invalid(peer: ScriptedSlave, number: int) -> None:
     """Another kind of wrong behaviour for each number."""
     whole = struct.pack(">q", 1 + number)
     match number % 6:
@@ -72,7 +72,7 @@ def round_of_slaves(master: HaMaster, count: int) -> None:
         for number in range(count):
             with suppress(EOFError, ConnectionError):  # closed already, as one too many
                 peer = stack.enter_context(ScriptedSlave(master.port))
-                mischief(peer, number)
+                send_invalid(peer, number)
 
 
 def links() -> int:

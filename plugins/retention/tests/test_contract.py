@@ -24,7 +24,7 @@ from lakelog_testing import (
     PluginContract,
     StoreMaintenanceContract,
 )
-from plugins.retention.tests.maintenance.support import House
+from plugins.retention.tests.maintenance.support import MaintenancePlugin
 
 
 class TestRetention(CleanerContract):
@@ -100,14 +100,14 @@ def test_switched_off_a_cleaner_or_a_watcher_is_an_error_before_any_file_is_touc
     tmp_path: Path, chosen: dict[str, str]
 ) -> None:
     with pytest.raises(MissingPlugin, match=OFF):
-        open_small(tmp_path / "store", plugins=[House()], **chosen)
+        open_small(tmp_path / "store", plugins=[MaintenancePlugin()], **chosen)
     assert not (tmp_path / "store").exists()
 
 
 def test_a_reader_without_it_reads_and_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = {"plugins": [House()], "cleaner": "mine", "disk_watcher": "mine-too"}
+    chosen = {"plugins": [MaintenancePlugin()], "cleaner": "mine", "disk_watcher": "mine-too"}
     with open_small(tmp_path, **chosen) as store:
         store.put(lakelog.Message("t", b"x"))
     monkeypatch.setenv("LAKELOG_DISABLE_PLUGINS", "retention")

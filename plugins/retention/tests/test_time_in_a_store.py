@@ -14,7 +14,13 @@ from lakelog import Message, Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_retention.pins import Pin, write_pin
 from lakelog_testing import FakeClock
-from plugins.retention.tests.house import HOUR_MS, SEGMENT, Witness, open_house, starts
+from plugins.retention.tests.clocked_stores import (
+    HOUR_MS,
+    SEGMENT,
+    EventRecorder,
+    open_clocked,
+    starts,
+)
 
 START_MS = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
 PER_HOUR = 3
@@ -69,12 +75,12 @@ class Life:
         return (self.clock.now_ms() - first.store_timestamp_ms) / HOUR_MS
 
 
-def live(path: Path, days: int, absent: range, **retention: Any) -> Witness:
+def live(path: Path, days: int, absent: range, **retention: Any) -> EventRecorder:
     """Advance several days; no follower runs on those in ``absent``."""
-    witness = Witness(FakeClock(START_MS))
+    recorder = EventRecorder(FakeClock(START_MS))
     section = {"time_zone": "UTC", "delete_files_batch_max": 100, **retention}
-    with open_house(path, witness, retention=section) as store:
-        life = Life(path, store, witness.clock)
+    with open_clocked(path, recorder, retention=section) as store:
+        life = Life(path, store, recorder.clock)
         life.pin()
         for day in range(days):
             for hour in range(24):
@@ -86,8 +92,8 @@ def live(path: Path, days: int, absent: range, **retention: Any) -> Witness:
         life.land()
         assert life.landed == life.put
         assert starts(path)[0] == store.min_offset
-    assert witness.deleted == list(range(0, len(witness.deleted) * SEGMENT, SEGMENT))
-    return witness
+    assert recorder.deleted == list(range(0, len(recorder.deleted) * SEGMENT, SEGMENT))
+    return recorder
 
 
 def check(life: Life, *, held: bool, most: int | None) -> None:
@@ -115,8 +121,8 @@ NEVER = range(0)
 
 
 def test_three_days_are_kept(tmp_path: Path) -> None:
-    witness = live(tmp_path / "s", 14, NEVER)
-    assert len(witness.deleted) > 60
+    recorder = live(tmp_path / "s", 14, NEVER)
+    assert len(recorder.deleted) > 60
 
 
 def test_no_more_segments_than_there_may_be(tmp_path: Path) -> None:
@@ -124,13 +130,13 @@ def test_no_more_segments_than_there_may_be(tmp_path: Path) -> None:
 
 
 def test_a_follower_that_is_away_for_a_week_finds_all_it_needs(tmp_path: Path) -> None:
-    witness = live(tmp_path / "s", 16, range(2, 9))
-    assert len(witness.deleted) > 60
+    recorder = live(tmp_path / "s", 16, range(2, 9))
+    assert len(recorder.deleted) > 60
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_year(tmp_path: Path) -> None:
-    witness = live(tmp_path / "s", 365, range(100, 110))
-    assert len(witness.deleted) > 2200
+    recorder = live(tmp_path / "s", 365, range(100, 110))
+    assert len(recorder.deleted) > 2200
     shutil.rmtree(tmp_path / "s")

@@ -23,7 +23,7 @@ from lakelog.format.layout import COMMITLOG_DIR
 from lakelog.interfaces import DeletionRate
 from lakelog_doctor.check import check
 from lakelog_testing.copies import copy_store
-from plugins.retention.tests.maintenance.support import House, Keeping, fill
+from plugins.retention.tests.maintenance.support import Keeping, MaintenancePlugin, fill
 
 SETTINGS: dict[str, Any] = {"consume-queue": {"file_entries": 32}}
 MESSAGES = 200
@@ -52,8 +52,8 @@ class Killing(SeenFiles):
 
 def clean(path: Path, files: Killing) -> None:
     """Clean a store; the call that is killed."""
-    house = House(Keeping(keep=1, pace=DeletionRate(interval_ms=0)))
-    store = house.open(path, files=files, **SETTINGS)
+    plugin = MaintenancePlugin(Keeping(keep=1, pace=DeletionRate(interval_ms=0)))
+    store = plugin.open(path, files=files, **SETTINGS)
     files.armed = True
     store.delete_expired()
     files.armed = False

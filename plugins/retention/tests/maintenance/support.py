@@ -45,7 +45,7 @@ class Keeping(SurplusCleaner):
 
 
 @attrs.define(eq=False)
-class Telling:
+class FixedWatcher:
     """A watcher that reports the state set by a test."""
 
     state: DiskState = DiskState.OK
@@ -60,11 +60,11 @@ class Telling:
 
 
 @attrs.define(eq=False)
-class House:
+class MaintenancePlugin:
     """The cleaner, watcher and clock that a test controls; also the plugin that offers them."""
 
     cleaner: Any = attrs.field(factory=Keeping)
-    watcher: Telling = attrs.field(factory=Telling)
+    watcher: FixedWatcher = attrs.field(factory=FixedWatcher)
     clock: Any = attrs.field(factory=FakeClock)
     deleting: list[int] = attrs.field(factory=list)
     deleted: list[int] = attrs.field(factory=list)
@@ -98,7 +98,7 @@ class House:
     def _cleaner(self, settings: NoSettings, context: Context) -> Any:
         return self.cleaner
 
-    def _watcher(self, settings: NoSettings, context: Context) -> Telling:
+    def _watcher(self, settings: NoSettings, context: Context) -> FixedWatcher:
         return self.watcher
 
     def open(self, path: Path, **more: Any) -> Store:

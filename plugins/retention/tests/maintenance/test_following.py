@@ -25,7 +25,7 @@ from lakelog_doctor.check import check
 from lakelog_retention.maintenance.index_trim import unused_topics
 from lakelog_testing.copies import copy_store
 from lakelog_testing.crash.opener import owned_by
-from plugins.retention.tests.maintenance.support import FEW, House, Keeping
+from plugins.retention.tests.maintenance.support import FEW, Keeping, MaintenancePlugin
 
 QUEUES = {
     "consume-queue": {
@@ -69,9 +69,9 @@ def damage(path: Path, **more: Any) -> list[str]:
 
 
 def test_files_below_the_minimum_go(tmp_path: Path) -> None:
-    house = House(Keeping(keep=1))
+    plugin = MaintenancePlugin(Keeping(keep=1))
     folder = tmp_path / "consumequeue" / "t" / "0"
-    with house.open(tmp_path, **QUEUES) as store:
+    with plugin.open(tmp_path, **QUEUES) as store:
         put(store, 200)
         before = len(files(folder)), len(files(tmp_path / "consumequeue_ext" / "t" / "0"))
         report = store.delete_expired()
@@ -87,7 +87,7 @@ def test_files_below_the_minimum_go(tmp_path: Path) -> None:
             n for n in range(first, 200) if n % 3 == 1
         ]
         put(store, 50)
-        house.cleaner.keep = 0
+        plugin.cleaner.keep = 0
         store.delete_expired()
         assert store.queues("t")[0].max_offset == 250
     assert damage(tmp_path) == []
@@ -101,9 +101,9 @@ def test_queues_of_batches_and_light_queues_follow_too(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     table = {"b": {"topicName": "b", "attributes": {"queue.type": "BatchCQ"}}}
     (tmp_path / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
-    house = House(Keeping(keep=1))
+    plugin = MaintenancePlugin(Keeping(keep=1))
     light = {INNER_MULTI_DISPATCH: "%LMQ%one"}
-    with house.open(tmp_path, light_queues=True, **QUEUES) as store:
+    with plugin.open(tmp_path, light_queues=True, **QUEUES) as store:
         put(store, 80, ("b",))
         put(store, 80, properties=light)
         put(store, 60, ("b", "t"))
@@ -132,8 +132,8 @@ def test_queues_of_batches_and_light_queues_follow_too(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_was_there_before_sees_what_is_left(tmp_path: Path) -> None:
-    house = House(Keeping(keep=1))
-    with house.open(tmp_path, **QUEUES) as store, read_small(tmp_path, **QUEUES) as reader:
+    plugin = MaintenancePlugin(Keeping(keep=1))
+    with plugin.open(tmp_path, **QUEUES) as store, read_small(tmp_path, **QUEUES) as reader:
         put(store, 200)
         assert reader.get("t", 0, 0, 1).messages
         store.delete_expired()
@@ -149,8 +149,8 @@ def test_a_reader_that_was_there_before_sees_what_is_left(tmp_path: Path) -> Non
 
 def test_the_next_open_finds_nothing_odd(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After a clean stop, and after a crash, nothing is dispatched again, and nothing is logged."""
-    house, place = House(Keeping(keep=1)), tmp_path / "store"
-    with house.open(place, **QUEUES) as store:
+    plugin, place = MaintenancePlugin(Keeping(keep=1)), tmp_path / "store"
+    with plugin.open(place, **QUEUES) as store:
         put(store, 200)
         store.delete_expired()
         for each in owned_by(store).dispatchers:
@@ -175,8 +175,8 @@ def test_files_that_a_crash_left_go_in_the_first_round(tmp_path: Path) -> None:
     names = sorted((tmp_path / "commitlog").iterdir())
     for each in names[:-1]:
         each.unlink()
-    house = House(Keeping(keep=99))
-    with house.open(tmp_path, **QUEUES) as store:
+    plugin = MaintenancePlugin(Keeping(keep=99))
+    with plugin.open(tmp_path, **QUEUES) as store:
         assert files(tmp_path / "consumequeue" / "t" / "0")[0] == 0
         report = store.delete_expired()
         assert (report.deleted, report.other_files > 0) == ((), True)
@@ -185,8 +185,8 @@ def test_files_that_a_crash_left_go_in_the_first_round(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wanted", [False, True])
 def test_topics_of_which_nothing_is_left_go_if_that_is_set(tmp_path: Path, wanted: bool) -> None:
-    house = House(Keeping(remove_empty_queues=wanted))
-    with house.open(tmp_path, **FEW) as store:
+    plugin = MaintenancePlugin(Keeping(remove_empty_queues=wanted))
+    with plugin.open(tmp_path, **FEW) as store:
         put(store, 20, ("old",))
         put(store, 100)
         report = store.delete_expired()
@@ -202,8 +202,8 @@ def test_a_topic_that_is_put_to_meanwhile_is_not_buried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records that are not dispatched yet are after the tombstone, although they are in the log."""
-    house = House(Keeping(remove_empty_queues=True))
-    with house.open(tmp_path, **FEW) as store:
+    plugin = MaintenancePlugin(Keeping(remove_empty_queues=True))
+    with plugin.open(tmp_path, **FEW) as store:
         put(store, 20, ("old",))
         put(store, 100)
         owned = owned_by(store)
@@ -229,8 +229,8 @@ def test_a_queue_file_that_stays_is_told_and_does_no_harm(
                 raise OSError(1, "not permitted", str(path))
             super().unlink(path)
 
-    house = House(Keeping(keep=1))
-    with house.open(tmp_path, files=Keeps(), **FEW) as store:
+    plugin = MaintenancePlugin(Keeping(keep=1))
+    with plugin.open(tmp_path, files=Keeps(), **FEW) as store:
         put(store, 200)
         assert store.delete_expired().deleted
         assert "stays" in caplog.text
@@ -239,7 +239,7 @@ def test_a_queue_file_that_stays_is_told_and_does_no_harm(
     assert damage(tmp_path, **FEW) == []
 
 
-class Picky(House):
+class Picky(MaintenancePlugin):
     """Also offers a dispatcher, whose disk is full while ``no_room`` is set."""
 
     directories: Sequence[str] = ()
@@ -270,23 +270,23 @@ def test_queues_go_on_by_themselves_once_their_disk_has_room(
     state: DiskState, tmp_path: Path
 ) -> None:
     """Also while puts are refused: no record may be deleted before it is dispatched."""
-    house = Picky(Keeping(keep=99))
+    plugin = Picky(Keeping(keep=99))
     given: dict[str, Any] = {
         "disk_watcher": "mine-too",
         "dispatchers": ["consume-queue", "picky"],
         "maintenance": {"first_round_ms": 60_000, "interval_ms": 10_000},
     }
-    with house.open(tmp_path, **given) as store:
+    with plugin.open(tmp_path, **given) as store:
         store.put(Message("t", b""))
         with pytest.raises(DispatchStopped):
             store.wait_dispatched(timeout_ms=10_000)
-        house.watcher.state = state
-        house.clock.advance_and_settle(60_000)
-        assert house.dispatched == 0
-        house.no_room = False
-        house.clock.advance_and_settle(10_000)
+        plugin.watcher.state = state
+        plugin.clock.advance_and_settle(60_000)
+        assert plugin.dispatched == 0
+        plugin.no_room = False
+        plugin.clock.advance_and_settle(10_000)
         assert store.wait_dispatched(timeout_ms=10_000)
-        assert house.dispatched == 1
+        assert plugin.dispatched == 1
 
 
 # --- topics without records ---

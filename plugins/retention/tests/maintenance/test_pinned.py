@@ -15,7 +15,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.checksum import Fingerprint
 from lakelog_retention.maintenance.pin_check import PinValidator
 from lakelog_retention.pins import Pin, write_pin
-from plugins.retention.tests.maintenance.support import House, fill
+from plugins.retention.tests.maintenance.support import MaintenancePlugin, fill
 
 FILES = RealFileSystem()
 
@@ -35,9 +35,9 @@ def pinned(store: Store, put: PutResult, now_ms: int) -> Pin:
 def test_a_pin_behind_the_end_of_the_log_holds_everything(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house = House()
-    with house.filled(tmp_path) as store:
-        write_pin(FILES, tmp_path, Pin("lake", store.max_offset + 1, house.clock.now_ms()))
+    plugin = MaintenancePlugin()
+    with plugin.filled(tmp_path) as store:
+        write_pin(FILES, tmp_path, Pin("lake", store.max_offset + 1, plugin.clock.now_ms()))
         for _ in range(3):
             report = store.delete_expired()
             assert report.deleted == ()
@@ -46,16 +46,16 @@ def test_a_pin_behind_the_end_of_the_log_holds_everything(
         told = [each for each in caplog.messages if "is of another log" in each]
         assert len(told) == 1
         assert f"the log ends at {store.max_offset}" in told[0]
-        write_pin(FILES, tmp_path, Pin("lake", store.max_offset, house.clock.now_ms()))
+        write_pin(FILES, tmp_path, Pin("lake", store.max_offset, plugin.clock.now_ms()))
         assert store.delete_expired().deleted
 
 
 def test_a_pin_of_a_log_that_went_on_otherwise_holds_everything(tmp_path: Path) -> None:
     """It was cut below the pin, and has grown past it since: the position does not show that."""
-    house = House()
-    with house.open(tmp_path) as store:
+    plugin = MaintenancePlugin()
+    with plugin.open(tmp_path) as store:
         put = fill(store, 160)
-        pin = pinned(store, put[140], house.clock.now_ms())
+        pin = pinned(store, put[140], plugin.clock.now_ms())
         assert pin.fingerprint is not None
         other = attrs.evolve(pin.fingerprint, crc=pin.fingerprint.crc ^ 1)
         write_pin(FILES, tmp_path, attrs.evolve(pin, fingerprint=other))
@@ -65,20 +65,20 @@ def test_a_pin_of_a_log_that_went_on_otherwise_holds_everything(tmp_path: Path) 
 
 
 def test_it_expires_as_any_other(tmp_path: Path) -> None:
-    house = House()
-    with house.filled(tmp_path, maintenance={"pin_expires_after_ms": 1000}) as store:
-        write_pin(FILES, tmp_path, Pin("lake", 1 << 40, house.clock.now_ms()))
+    plugin = MaintenancePlugin()
+    with plugin.filled(tmp_path, maintenance={"pin_expires_after_ms": 1000}) as store:
+        write_pin(FILES, tmp_path, Pin("lake", 1 << 40, plugin.clock.now_ms()))
         assert store.delete_expired().deleted == ()
-        house.clock.advance(1001)
+        plugin.clock.advance(1001)
         assert store.delete_expired().deleted
 
 
 def test_what_was_deleted_tells_nothing_any_more(tmp_path: Path) -> None:
-    house = House()
-    with house.open(tmp_path) as store:
+    plugin = MaintenancePlugin()
+    with plugin.open(tmp_path) as store:
         put = fill(store, 160)
         late = [each for each in put if each.end_offset <= SEGMENT][-1]
-        pin = pinned(store, late, house.clock.now_ms())
+        pin = pinned(store, late, plugin.clock.now_ms())
         write_pin(FILES, tmp_path, attrs.evolve(pin, position=SEGMENT))
         assert store.delete_expired().deleted
         assert store.min_offset == SEGMENT > late.physical_offset
@@ -95,7 +95,7 @@ def fingerprint_of(pin: Pin) -> Fingerprint:
 
 @pytest.mark.parametrize(("offset", "size"), [(1, 0), (-1, 0), (0, 1), (0, -1), (SEGMENT, 0)])
 def test_a_record_must_be_there_whole(tmp_path: Path, offset: int, size: int) -> None:
-    with House().open(tmp_path) as store:
+    with MaintenancePlugin().open(tmp_path) as store:
         put = fill(store, 30)
         pin = pinned(store, put[20], 0)
         judge = PinValidator(store.scan_pieces)

@@ -28,7 +28,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import DeletionRate, KeptSegment
 from lakelog_retention.pins import Pin, write_pin
 from lakelog_testing.crash.opener import owned_by
-from plugins.retention.tests.maintenance.support import FEW, House, Keeping, fill
+from plugins.retention.tests.maintenance.support import FEW, Keeping, MaintenancePlugin, fill
 
 fill_unseen = support.fill
 
@@ -42,14 +42,14 @@ def held(store: Store) -> Any:
 
 
 def test_it_deletes_what_the_cleaner_chose_and_says_why(tmp_path: Path) -> None:
-    house = House(Keeping(keep=1))
-    with house.open(tmp_path) as store:
+    plugin = MaintenancePlugin(Keeping(keep=1))
+    with plugin.open(tmp_path) as store:
         put = fill(store, 160)
         report = store.delete_expired()
         count = len(report.deleted)
         assert count >= 2
-        assert [each.start_offset for each in report.deleted] == house.deleted == house.deleting
-        assert house.deleted == [at * SEGMENT for at in range(count)]
+        assert [each.start_offset for each in report.deleted] == plugin.deleted == plugin.deleting
+        assert plugin.deleted == [at * SEGMENT for at in range(count)]
         assert {each.reason for each in report.deleted} == {"surplus"}
         assert report.freed_bytes == count * SEGMENT
         assert report.kept is None
@@ -64,14 +64,14 @@ def test_it_deletes_what_the_cleaner_chose_and_says_why(tmp_path: Path) -> None:
 
 
 def test_the_cleaner_is_told_of_each_sealed_segment(tmp_path: Path) -> None:
-    house = House(Keeping(keep=99))
-    with house.open(tmp_path) as store:
+    plugin = MaintenancePlugin(Keeping(keep=99))
+    with plugin.open(tmp_path) as store:
         put = fill(store, 160)
         write_pin(RealFileSystem(), tmp_path, Pin("lake", SEGMENT + 1, 0))
         store.delete_expired()
-        infos, situation = house.cleaner.asked[-1]
+        infos, situation = plugin.cleaner.asked[-1]
         assert situation.manual
-        assert situation.now_ms == house.clock.now_ms()
+        assert situation.now_ms == plugin.clock.now_ms()
         starts = sorted(names(tmp_path))[:-1]
         assert [each.start_offset for each in infos] == starts
         for info in infos:
@@ -82,8 +82,8 @@ def test_the_cleaner_is_told_of_each_sealed_segment(tmp_path: Path) -> None:
 
 
 def test_the_active_segment_stays(tmp_path: Path) -> None:
-    house = House()
-    with house.filled(tmp_path, 100) as store:
+    plugin = MaintenancePlugin()
+    with plugin.filled(tmp_path, 100) as store:
         store.delete_expired()
         assert len(names(tmp_path)) == 1
         assert store.delete_expired().deleted == ()
@@ -91,9 +91,9 @@ def test_the_active_segment_stays(tmp_path: Path) -> None:
 
 
 def test_overridden_pins_are_told_loudly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    house = House()
-    with house.filled(tmp_path, 100, maintenance={"override_pins": True}) as store:
-        write_pin(RealFileSystem(), tmp_path, Pin("lake", 0, house.clock.now_ms()))
+    plugin = MaintenancePlugin()
+    with plugin.filled(tmp_path, 100, maintenance={"override_pins": True}) as store:
+        write_pin(RealFileSystem(), tmp_path, Pin("lake", 0, plugin.clock.now_ms()))
         report = store.delete_expired()
         assert report.deleted[0].pinned_by == ("lake",)
     told = [each for each in caplog.records if each.levelno == logging.ERROR]
@@ -101,8 +101,8 @@ def test_overridden_pins_are_told_loudly(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_what_queues_do_not_know_yet_stays(tmp_path: Path) -> None:
-    house = House()
-    with house.open(tmp_path) as store, owned_by(store).reput.paused():
+    plugin = MaintenancePlugin()
+    with plugin.open(tmp_path) as store, owned_by(store).reput.paused():
         fill_unseen(store, 100)
         report = store.delete_expired(dry_run=True)
         assert report.kept is not None
@@ -113,16 +113,18 @@ def test_what_queues_do_not_know_yet_stays(tmp_path: Path) -> None:
 
 
 def test_a_segment_that_is_read_waits_and_then_goes(tmp_path: Path) -> None:
-    house = House(Keeping(pace=DeletionRate(interval_ms=0, destroy_forcibly_after_ms=5000)))
-    with house.filled(tmp_path) as store:
+    plugin = MaintenancePlugin(
+        Keeping(pace=DeletionRate(interval_ms=0, destroy_forcibly_after_ms=5000))
+    )
+    with plugin.filled(tmp_path) as store:
         owned_by(store).log.sync()
         mine = held(store).view(0, 1000)
         theirs = bytes(mine)
         report = store.delete_expired()
         assert report.kept == KeptSegment(0, "it is being read by 1")
-        house.clock.advance(4999)
+        plugin.clock.advance(4999)
         assert store.delete_expired().deleted == ()
-        house.clock.advance(1)
+        plugin.clock.advance(1)
         assert store.delete_expired().deleted
         assert bytes(mine) == theirs
         with pytest.raises(OffsetOutOfRange, match="deleted by retention; the log now begins at"):
@@ -130,7 +132,7 @@ def test_a_segment_that_is_read_waits_and_then_goes(tmp_path: Path) -> None:
 
 
 def test_a_segment_goes_once_its_reader_is_done(tmp_path: Path) -> None:
-    with House().filled(tmp_path, 100) as store:
+    with MaintenancePlugin().filled(tmp_path, 100) as store:
         owned_by(store).log.sync()
         view = held(store).view(0, 1000)
         assert store.delete_expired().kept is not None
@@ -141,7 +143,7 @@ def test_a_segment_goes_once_its_reader_is_done(tmp_path: Path) -> None:
 
 
 def test_a_forced_deletion_waits_for_nobody(tmp_path: Path) -> None:
-    with House(Keeping(forced=True)).filled(tmp_path, 100) as store:
+    with MaintenancePlugin(Keeping(forced=True)).filled(tmp_path, 100) as store:
         owned_by(store).log.sync()
         view = held(store).view(0, 1000)
         assert store.delete_expired().kept is None
@@ -149,8 +151,8 @@ def test_a_forced_deletion_waits_for_nobody(tmp_path: Path) -> None:
 
 
 def test_readers_hear_where_the_log_begins_now(tmp_path: Path) -> None:
-    house = House(Keeping(keep=1))
-    with house.open(tmp_path) as store, read_small(tmp_path) as other:
+    plugin = MaintenancePlugin(Keeping(keep=1))
+    with plugin.open(tmp_path) as store, read_small(tmp_path) as other:
         put = fill(store, 160)
         late = put[1].physical_offset
         running = [each.scan(late) for each in (store, other)]
@@ -173,8 +175,8 @@ def test_readers_hear_where_the_log_begins_now(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["owner", "read"])
 def test_a_scan_never_passes_over_what_is_deleted_meanwhile(tmp_path: Path, mode: str) -> None:
-    house = House(Keeping(keep=1, forced=True))
-    with house.filled(tmp_path, 300) as store:
+    plugin = MaintenancePlugin(Keeping(keep=1, forced=True))
+    with plugin.filled(tmp_path, 300) as store:
         reader = store if mode == "owner" else read_small(tmp_path)
         scan = reader.scan()
         next(scan)
@@ -197,8 +199,8 @@ def read_all(store: Store) -> None:
 
 def test_readers_and_deletions_and_puts_at_once(tmp_path: Path) -> None:
     """No thread fails, and a reader from the minimum on misses no message."""
-    house = House(Keeping(keep=3))
-    with house.filled(tmp_path, 100, flush="inline", **FEW) as store:
+    plugin = MaintenancePlugin(Keeping(keep=3))
+    with plugin.filled(tmp_path, 100, flush="inline", **FEW) as store:
         stop = threading.Event()
 
         def read() -> None:
@@ -241,8 +243,8 @@ class Stubborn(RealFileSystem):
 
 
 def test_a_file_that_cannot_be_deleted_is_tried_again_before_any_other(tmp_path: Path) -> None:
-    files, house = Stubborn(), House()
-    with house.filled(tmp_path, files=files) as store:
+    files, plugin = Stubborn(), MaintenancePlugin()
+    with plugin.filled(tmp_path, files=files) as store:
         every = names(tmp_path)
         files.keeps.add(segments(tmp_path)[1].name)
         report = store.delete_expired()
@@ -255,13 +257,13 @@ def test_a_file_that_cannot_be_deleted_is_tried_again_before_any_other(tmp_path:
         files.keeps.clear()
         store.delete_expired()
         assert names(tmp_path) == every[-1:]
-        assert house.deleted == every[:-1]
+        assert plugin.deleted == every[:-1]
 
 
 def test_a_folder_that_cannot_be_synced_makes_the_store_fail(tmp_path: Path) -> None:
     """Otherwise the next file could be durably deleted before this one, which leaves a gap."""
     files = Stubborn()
-    store = House().open(tmp_path, files=files)
+    store = MaintenancePlugin().open(tmp_path, files=files)
     fill(store, 160)
     every = names(tmp_path)
     files.unsynced.add("commitlog")
@@ -284,7 +286,7 @@ def test_a_cleaner_that_leaves_a_gap_deletes_nothing(tmp_path: Path) -> None:
         def choose(self, segments: Any, situation: Any) -> Any:
             return list(super().choose(segments, situation))[1:]
 
-    with House(Leaving()).filled(tmp_path) as store:
+    with MaintenancePlugin(Leaving()).filled(tmp_path) as store:
         before = names(tmp_path)
         with pytest.raises(lakelog.LakelogError, match="consecutive segments from the first"):
             store.delete_expired()
@@ -292,15 +294,15 @@ def test_a_cleaner_that_leaves_a_gap_deletes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_closed_cleans_no_more(tmp_path: Path) -> None:
-    store = House().open(tmp_path)
+    store = MaintenancePlugin().open(tmp_path)
     store.close()
     with pytest.raises(StoreClosed):
         store.delete_expired()
 
 
 def test_a_dry_run_counts_all_the_rounds_that_a_person_gets(tmp_path: Path) -> None:
-    house = House(Keeping(keep=1, pace=DeletionRate(batch_max=2, interval_ms=0)))
-    with house.filled(tmp_path, 300) as store:
+    plugin = MaintenancePlugin(Keeping(keep=1, pace=DeletionRate(batch_max=2, interval_ms=0)))
+    with plugin.filled(tmp_path, 300) as store:
         seen = store.delete_expired(dry_run=True)
         assert len(seen.deleted) > 2
         assert store.delete_expired().deleted == seen.deleted

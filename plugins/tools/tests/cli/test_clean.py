@@ -16,7 +16,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.app import make_app
 from lakelog_cli.commands import clean
 from lakelog_retention.pins import Pin, write_pin
-from plugins.retention.tests.maintenance.support import House, Keeping, fill
+from plugins.retention.tests.maintenance.support import Keeping, MaintenancePlugin, fill
 from plugins.tools.tests.cli.conftest import Run
 
 Command = Callable[..., str]
@@ -27,12 +27,12 @@ def cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run ``lakelog clean`` on a store of which all but one sealed segment may go."""
     for name in [name for name in os.environ if name.startswith("LAKELOG_")]:
         monkeypatch.delenv(name)
-    house, path = House(Keeping(keep=1)), tmp_path / "store"
-    with house.open(path) as store:
+    plugin, path = MaintenancePlugin(Keeping(keep=1)), tmp_path / "store"
+    with plugin.open(path) as store:
         fill(store, 160)
 
     def open_for(mode: str, path: Path, *_rest: Any, **_more: Any) -> Any:
-        return house.open(path, mode=mode)
+        return plugin.open(path, mode=mode)
 
     monkeypatch.setattr(clean, "open_for", open_for)
 
@@ -72,7 +72,7 @@ def test_clean_deletes_and_says_so(cleaning: Command, tmp_path: Path) -> None:
 
 
 def test_beside_others_the_one_with_the_services_deletes(cleaning: Command, tmp_path: Path) -> None:
-    with House(Keeping(keep=1)).open(tmp_path / "store") as owner:
+    with MaintenancePlugin(Keeping(keep=1)).open(tmp_path / "store") as owner:
         *segments, summary = [json.loads(line) for line in cleaning("--json").splitlines()]
         assert summary["min_offset"] == owner.min_offset == len(segments) * SEGMENT > 0
 

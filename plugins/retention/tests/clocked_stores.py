@@ -47,7 +47,7 @@ class ByClock:
 
 
 @attrs.define(eq=False)
-class Witness:
+class EventRecorder:
     """A plugin that stores by a clock, and records the store's events.
 
     :ivar deleted: start offsets of the deleted segments
@@ -75,11 +75,11 @@ class Witness:
         self.states.append(state)
 
 
-def open_house(path: Path, witness: Witness, **more: Any) -> Store:
+def open_clocked(path: Path, recorder: EventRecorder, **more: Any) -> Store:
     """A store with maintenance by the witness's clock, once an hour by default."""
     given: dict[str, Any] = {
-        "plugins": [plugin, witness],
-        "clock": witness.clock,
+        "plugins": [plugin, recorder],
+        "clock": recorder.clock,
         "append": "by-clock",
         "flush": "none",
         "dispatchers": ("consume-queue",),
