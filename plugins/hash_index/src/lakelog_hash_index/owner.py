@@ -185,7 +185,7 @@ class OwnerIndex:
         shape = self._shape
         return self._opened.files, None, self._minimum, _ENDLESS, shape.slots, shape.entries
 
-    # --- keeping house ---
+    # --- maintenance ---
 
     def deletable(self, minimum: int) -> list[Path]:
         """Files whose records are all before ``minimum``, oldest first; never the last file."""
