@@ -21,12 +21,12 @@ def metrics(
         list[Path], typer.Argument(metavar="STORE...", help="One or more store directories.")
     ],
     host: Annotated[str, typer.Option(help="Address to bind.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 9464,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")] = 9464,
     once: Annotated[bool, typer.Option("--once", help="Print the metrics, and end.")] = False,
 ) -> None:
     """Serve the metrics of stores to Prometheus, until SIGTERM or Ctrl-C.
 
-    The stores may be open in other processes, such as brokers; they are read only. The address is
+    The stores may be open in other processes, such as brokers; they are only read. The address is
     printed on stderr.
     """
     for store in stores:

@@ -52,17 +52,20 @@ def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Of name server and broker; 0 is any free. [9876]"),
+        typer.Option(
+            min=0, max=65535, help="Port of name server and broker; 0 for any free one. [9876]"
+        ),
     ] = None,
     grpc_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Of gRPC clients; 0 is any free. [none]")
+        int | None,
+        typer.Option(min=0, max=65535, help="Port for gRPC clients; 0 for any free one. [none]"),
     ] = None,
     name: Annotated[str | None, typer.Option(help="The broker's name. [broker-a]")] = None,
     cluster: Annotated[
         str | None, typer.Option(help="The cluster's name. [DefaultCluster]")
     ] = None,
     queues: Annotated[
-        int | None, typer.Option(min=1, help="Queues of a topic that a client creates. [8]")
+        int | None, typer.Option(min=1, help="Number of queues of topics that clients create. [8]")
     ] = None,
     no_auto_create: Annotated[
         bool, typer.Option("--no-auto-create", help="Refuse messages to unknown topics.")
@@ -78,12 +81,12 @@ def broker(  # noqa: PLR0913, PLR0917  # each is an option of the command
 ) -> None:
     """Serve a store to RocketMQ's clients, as broker and name server, until SIGTERM or Ctrl-C.
 
-    A store is made where there is none; a directory of RocketMQ is taken over. Options beat the
-    section [broker] of the settings. The store's other writers and readers go on beside it, and a
-    store has one broker. A second signal ends the program at once, and the next open recovers.
+    A missing store is made; a directory of RocketMQ is taken over. Options override the section
+    [broker] of the settings. Other processes may write and read the store meanwhile; a store has
+    one broker. A second signal ends the program at once, and the next open recovers.
 
-    With --to, what clients send lands in tables while they send it: as lakelog serve with the
-    followers broker and lake, in a process each.
+    With --to, messages land in tables while clients send: as with lakelog serve and the followers
+    broker and lake, in a process each.
 
     Exit codes: 0 stopped; 3 the store cannot be opened, has a broker, or the port is in use; 4 a
     write or sync failed, and a new start recovers the store; with --to those of lakelog serve.

@@ -42,10 +42,10 @@ def status(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
     as_json: AsJson = False,
 ) -> None:
-    """List the slaves of a store, and how far each has its log; or the lags of a replica.
+    """List the slaves of a store, and the position of each; or the lags of a replica.
 
     Lags are in bytes, messages and seconds. A slave that is a learner by its own setting reports
-    only where it began: its own status has its lag.
+    only its start: its own status has its lag.
     """
     if not store.is_dir():
         raise NotAStore("no store is here; is the path right?", path=store)
@@ -71,11 +71,11 @@ def adopt(
     ],
     master: Annotated[
         Address,
-        typer.Option(metavar="HOST:PORT", help="Where slaves connect.", parser=_address),
+        typer.Option(metavar="HOST:PORT", help="Address for slaves.", parser=_address),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Let a slave of RocketMQ replicate from a lakelog store; again after each of its starts."""
+    """Let a slave of RocketMQ copy from a lakelog store; repeat it after each of its starts."""
     remoting.adopt(broker, master)
     if as_json:
         write_lines([{"broker": str(broker), "master": str(master)}])

@@ -15,18 +15,16 @@ from lakelog_cli import exitcodes
 from lakelog_cli.rootgroup import RootGroup, plugin_of
 
 COMMANDS: Final = {
-    "init": "Make an empty store; a store that is there already is left as it is.",
-    "put": "Append messages, and print where each is; a store is made where there is none.",
+    "init": "Make an empty store; an existing store stays as it is.",
+    "put": "Append messages, and print the place of each; a missing store is made.",
     "get": "Print messages of a queue in its order.",
-    "query": "Print the messages that have a key, the newest first.",
-    "tail": "Print the last messages of a topic in the log's order; with -f, new ones as they "
-    "come.",
-    "scan": "Print the messages from one offset up to another; damage is told on stderr.",
-    "grep": "Print the messages whose bodies have a text, in the log's order.",
-    "topics": "List topics, with how many queues and messages each has.",
+    "query": "Print the messages with a key, the newest first.",
+    "tail": "Print the last messages of a topic in the log's order; with -f, also new ones.",
+    "scan": "Print the messages from one offset up to another; damage is reported on stderr.",
+    "grep": "Print the messages whose bodies contain a text, in the log's order.",
+    "topics": "List topics, with the numbers of their queues and messages.",
     "topic": "List topics with their queues: 'lakelog topic STORE'; create or delete one.",
-    "queues": "List queues: the first offset, the next one to come, and where the last record "
-    "ends.",
+    "queues": "List queues: the first offset, the next offset, and the end of the last record.",
     "groups": "List consumer groups: 'lakelog groups STORE'; set or remove their offsets.",
     "consume": "Print messages as a member of a consumer group, and acknowledge each once it is "
     "printed.",
@@ -34,23 +32,22 @@ COMMANDS: Final = {
     "stats": "Print positions, times of the first and last message, queues, files and their sizes.",
     "report": "Write a page about a store: traffic, topics, segments, damage, lags, disks.",
     "dump": "Print the store, its queues, their messages, the log, and all keys, as lines of JSON.",
-    "doctor": "Say what state a directory is in, and what an open and RocketMQ would do.",
+    "doctor": "Report the state of a directory, and the effects of an open, here and by RocketMQ.",
     "verify": "Check every record, and the names and lengths of segments; exit 1 if any is "
     "damaged.",
     "recover": "Recover a store after any stop, complete its queues and index, and leave a clean "
     "stop.",
-    "repair": "Mend the log so that RocketMQ keeps all of it, too; then queues and index, where "
-    "wrong.",
-    "rebuild": "Build queues, index, or both again from the log; nobody may own the store.",
-    "clean": "Delete now what the store's cleaner lets go, without waiting for its hour.",
-    "plugins": "List installed strategies and plugins with their distributions and settings; begin "
-    "a new one.",
-    "serve": "Own a store until SIGTERM or Ctrl-C; a store is made where there is none.",
-    "top": "Watch a store at work: rates, lags of groups and copies, flush latency, disks.",
+    "repair": "Repair the log so that RocketMQ keeps all of it, too; then wrong queues and index.",
+    "rebuild": "Build queues, index, or both again from the log; no process may own the store.",
+    "clean": "Delete now the segments that the store's cleaner selects, outside of its hours too.",
+    "plugins": "List installed strategies and plugins with their distributions and settings; "
+    "create a new plugin.",
+    "serve": "Own a store until SIGTERM or Ctrl-C; a missing store is made.",
+    "top": "Show a store in use: rates, lags of groups and copies, flush latency, disks.",
     "config": "Show settings: values, origins, and the schema.",
     "completion": "Print a script that completes commands and options in bash, zsh or fish.",
     "man": "Write a manual page for each command into a folder.",
-    "pins": "List what followers hold: 'lakelog pins STORE'. No segment is deleted that one needs.",
+    "pins": "List the pins of followers: 'lakelog pins STORE'. Segments that a pin needs are kept.",
 }
 """By name, the first sentence of its help: to list commands needs no import of them."""
 _NAME_ALL: Final = {"completion", "man"}

@@ -23,8 +23,8 @@ LATE: Final = 6
 INTERRUPTED: Final = 130
 
 HELP: Final = (
-    "Exit codes: 0 all right; 1 something was found: damage, loss, a failed check, nothing that "
-    "matches, only dead letters; 2 wrong usage, settings or plugins, or no such topic, queue or "
+    "Exit codes: 0 success; 1 a finding: damage, loss, a failed check, no match, only dead "
+    "letters; 2 wrong usage, settings or plugins, or no such topic, queue or "
     "group; 3 the store could not be opened; 4 a put, or a commit to a table, was refused or "
     "failed; 5 the output could not be written; 6 serve did not stop in time; 130 interrupted."
 )

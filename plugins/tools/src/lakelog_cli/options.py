@@ -12,7 +12,8 @@ import typer
 from lakelog_cli import times
 
 StorePath: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="STORE", help="The store directory; it beats paths in settings.")
+    Path,
+    typer.Argument(metavar="STORE", help="The store directory; it overrides paths in settings."),
 ]
 BrokerConf: TypeAlias = Annotated[
     Path | None, typer.Option("--broker-conf", metavar="FILE", help="RocketMQ's settings file.")
@@ -26,27 +27,29 @@ Assignments: TypeAlias = Annotated[
 ]
 LandTo: TypeAlias = Annotated[
     str | None,
-    typer.Option("--to", metavar="KIND:PATH", help="Land it in tables, as lakelog dispatch --to."),
+    typer.Option(
+        "--to", metavar="KIND:PATH", help="Land messages in tables, as lakelog dispatch --to."
+    ),
 ]
 LandTable: TypeAlias = Annotated[
     str | None,
     typer.Option("--table", metavar="NAMESPACE.TABLE", help="The table, for --to."),
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 
 AlwaysJson: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Changes nothing: the output is JSON.")
+    bool, typer.Option("--json", help="No effect: the output is JSON.")
 ]
 
 
 class LogFormat(StrEnum):
-    """The form of a line of a log."""
+    """The format of log lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
-LogFormatOption: TypeAlias = Annotated[LogFormat, typer.Option(help="How log lines look.")]
+LogFormatOption: TypeAlias = Annotated[LogFormat, typer.Option(help="Format of log lines.")]
 
 
 def _put_mode(text: str) -> str:
@@ -66,7 +69,7 @@ PutMode: TypeAlias = Annotated[
         "--mode",
         metavar="[write|exclusive]",
         callback=_put_mode,
-        help="Beside others, or with the store for this command alone.",
+        help="Together with other processes, or alone.",
     ),
 ]
 Topic: TypeAlias = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]

@@ -73,23 +73,25 @@ Table: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="NAMESPACE.TABLE",
-        help="For Iceberg; default lakelog.messages. {topic} in it or in PATH: one per topic.",
+        help="Iceberg table; default lakelog.messages. {topic} in it or in PATH: one table a topic.",
     ),
 ]
 EngineOption: TypeAlias = Annotated[
     EngineName,
-    typer.Option(help="Writes the data files; auto: spark if it and Java are installed."),
+    typer.Option(help="Engine for data files; auto: spark if it and Java are installed."),
 ]
 Processes: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="Tasks at a time; default one per core.")
+    int | None, typer.Option(min=1, help="Number of parallel tasks; default one per core.")
 ]
 StoreId: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="ID", help="Identity of the store in the table; default its UUID."),
 ]
-CorruptOption: TypeAlias = Annotated[Corrupt, typer.Option(help="At damage: stop, or skip it.")]
+CorruptOption: TypeAlias = Annotated[
+    Corrupt, typer.Option(help="Action at damage: stop, or skip it.")
+]
 CompressionOption: TypeAlias = Annotated[
-    ParquetCompression, typer.Option(help="Of data files; auto: zstd if bodies shrink.")
+    ParquetCompression, typer.Option(help="Compression of data files; auto: zstd if bodies shrink.")
 ]
 SystemTopics: TypeAlias = Annotated[
     bool, typer.Option("--system-topics", help="Include RocketMQ's own topics.")
@@ -117,11 +119,12 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     store_id: StoreId = None,
     corrupt: CorruptOption = Corrupt.FAIL,
     gaps: Annotated[
-        GapChoice, typer.Option(help="Where unlanded messages were deleted.")
+        GapChoice, typer.Option(help="Action if unlanded messages were deleted.")
     ] = GapChoice.REFUSE,
     system_topics: SystemTopics = False,
     partition: Annotated[
-        str, typer.Option(metavar="KEYS", help="Some of topic,day,hour,store; or none.")
+        str,
+        typer.Option(metavar="KEYS", help="Partition columns, of topic,day,hour,store; or none."),
     ] = "topic,day",
     file_mib: Annotated[int, typer.Option(min=1, help="Largest size of a data file.")] = 128,
     compression: CompressionOption = ParquetCompression.AUTO,
@@ -144,25 +147,29 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
     dead_letters: Annotated[
         str | None,
         typer.Option(
-            metavar="TABLE", help="For bodies that do not parse; default TABLE_dead_letters."
+            metavar="TABLE", help="Table of bodies that do not parse; default TABLE_dead_letters."
         ),
     ] = None,
     max_dead_letters: Annotated[
         int | None,
-        typer.Option(min=0, metavar="COUNT", help="Stop rather than land more."),
+        typer.Option(min=0, metavar="COUNT", help="Stop at more dead letters than this."),
     ] = None,
     pin: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Pin that makes retention wait for the table."),
+        typer.Option(
+            metavar="NAME", help="Name of the pin that keeps segments until they have landed."
+        ),
     ] = None,
-    no_pin: Annotated[bool, typer.Option("--no-pin", help="Do not make retention wait.")] = False,
+    no_pin: Annotated[
+        bool, typer.Option("--no-pin", help="Write no pin: retention may delete unlanded messages.")
+    ] = False,
     commit_lock: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             dir_okay=False,
             writable=True,
-            help="Commit in turns with others of this machine that name the same file.",
+            help="Lock file; runs on this machine with the same file commit one at a time.",
         ),
     ] = None,
     master: Annotated[
@@ -178,11 +185,11 @@ def dispatch(  # noqa: PLR0913, PLR0917  # each is an option of the command
 ) -> None:
     """Land every durable message in a table, exactly once, and continue with new ones.
 
-    The table itself stores how far it has come: neither a killed run nor a second one loses or
-    duplicates a row. SIGTERM and Ctrl-C finish the pass under way; with --once the exit code is
-    then 130, as not everything may have landed. It is 1 if damage or --max-dead-letters ends the
-    run, and with --once if all rows became dead letters. Retention keeps what has not landed yet,
-    also while this does not run: 'lakelog pins STORE' shows it, 'lakelog pins remove' ends it.
+    The table itself stores the position: neither a killed run nor a second one loses or duplicates
+    a row. SIGTERM and Ctrl-C finish the present pass; with --once the exit code is then 130, as
+    messages may be left. It is 1 if damage or --max-dead-letters ends the run, and with --once if
+    all rows became dead letters. A pin makes retention keep messages that have not landed, also
+    between runs: 'lakelog pins STORE' shows it, 'lakelog pins remove' removes it.
     Iceberg tables of any catalog: --to spark:CATALOG --table NAMESPACE.TABLE, with the catalog
     given by --conf.
     """
@@ -323,13 +330,15 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
     to: Annotated[
         str, typer.Option("--to", metavar="PATH", help="A folder or URI; for text a file.")
     ],
-    made: Annotated[Format, typer.Option("--format", help="What to make.")] = Format.PARQUET,
+    made: Annotated[
+        Format, typer.Option("--format", help="Format of the output.")
+    ] = Format.PARQUET,
     table: Table = None,
     topics: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option(help="Only messages stored since then, in UTC.")
+        datetime | None, typer.Option(help="Only messages stored at this time or later; in UTC.")
     ] = None,
     processes: Processes = None,
     store_id: StoreId = None,
@@ -341,8 +350,8 @@ def export(  # noqa: PLR0913, PLR0917  # each is an option of the command
 ) -> None:
     """Write the present messages of a store to a table, or to one file, without Java.
 
-    Tables follow the rules of `dispatch`: another export adds what is new. A --topic that the store
-    does not have is a usage error; if --since selects nothing, the exit code is 1.
+    Tables follow the rules of `dispatch`: another export adds new messages. An unknown --topic is a
+    usage error; if --since selects nothing, the exit code is 1.
     """
     from lakelog_lake.landing.dispatcher import LandingSource
     from lakelog_lake.landing.export import to_file, to_table

@@ -14,8 +14,8 @@ from lakelog_cli.printed import prints
 @prints(is_document=True, is_always=True)
 def infer_schema(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
-    topic: Annotated[str, typer.Option(help="Whose bodies.")],
-    messages: Annotated[int, typer.Option(min=1, help="Messages to read.")] = 10000,
+    topic: Annotated[str, typer.Option(help="The topic of the bodies.")],
+    messages: Annotated[int, typer.Option(min=1, help="Number of messages to read.")] = 10000,
     times: Annotated[
         bool,
         typer.Option("--times/--no-times", help="Infer times and dates from text."),

@@ -46,7 +46,7 @@ Table: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="NAMESPACE.TABLE",
-        help="For Iceberg; default lakelog.messages. {topic} in it or in PATH: one per topic.",
+        help="Iceberg table; default lakelog.messages. {topic} in it or in PATH: one table a topic.",
     ),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
@@ -62,15 +62,18 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
         typer.Option("--to", metavar="KIND:PATH", help="The table; as for dispatch."),
     ],
     table: Table = None,
-    engine: Annotated[EngineName, typer.Option(help="Who compares.")] = EngineName.PROCESSES,
+    engine: Annotated[
+        EngineName, typer.Option(help="Engine of the comparison.")
+    ] = EngineName.PROCESSES,
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", help="Only these topics landed; may be repeated.")
+        list[str] | None, typer.Option("--topic", help="Only this topic landed; may be repeated.")
     ] = None,
     store_id: Annotated[
         str | None, typer.Option(metavar="ID", help="Identity of the store in the table.")
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option(help="Only messages stored since then landed; in UTC.")
+        datetime | None,
+        typer.Option(help="Only messages stored at this time or later landed; in UTC."),
     ] = None,
     dead_letters: Annotated[
         str | None,
@@ -82,7 +85,7 @@ def verify(  # noqa: PLR0913, PLR0917  # each is an option of the command
     storage: Storage = None,
     master: Master = "local[*]",
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Also write it as a page.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write the result as a page.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -141,9 +144,9 @@ def status(
     storage: Storage = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far a store has landed, and how large its tables are; reads no data file.
+    """Show the landed position of a store, and the sizes of its tables; reads no data file.
 
-    The lag is the part of the log that is durable and has not landed.
+    The lag is the durable part of the log that has not landed.
     """
     from lakelog_lake.care.status import statuses
     from lakelog_lake.commands.report import print_status, print_status_json
@@ -160,7 +163,7 @@ def compact(
     to: Target,
     table: Table = None,
     target_mib: Annotated[
-        int, typer.Option(min=1, help="Merge files smaller than these MiB.")
+        int, typer.Option(min=1, help="Merge files smaller than this, in MiB.")
     ] = 128,
     storage: Storage = None,
     master: Master = "local[*]",
@@ -182,7 +185,10 @@ def expire(
     to: Target,
     table: Table = None,
     older_than: Annotated[
-        str, typer.Option(metavar="TIME", help="Remove versions replaced before: 7d, 12h.")
+        str,
+        typer.Option(
+            metavar="TIME", help="Remove versions that were replaced longer ago: 7d, 12h."
+        ),
     ] = "7d",
     keep: Annotated[int, typer.Option(min=1, help="Newest versions to keep in any case.")] = 1,
     storage: Storage = None,
@@ -224,11 +230,11 @@ def rewind(  # each is an option of the command
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove rows that a log which was cut no longer holds, so that landing can continue.
+    """Remove rows that are no longer in a log that was cut, so that landing can continue.
 
     Every row is compared with the log. From the first row on that differs from the log, all rows of
     the store are removed, in one commit with its position; the next dispatch lands the present
-    records. Without --yes it lists what would be removed; exit 1 if there is anything.
+    records. Without --yes the rows are only listed; the exit code is 1 if there are any.
     """
     from lakelog_lake.care.rewind import planned
     from lakelog_lake.commands.report import print_rewind, print_rewind_json

@@ -25,7 +25,7 @@ Storage: TypeAlias = Annotated[
     typer.Option(
         "--storage",
         metavar="KEY=VALUE",
-        help="Of the object store, or a property of the catalog; may be repeated.",
+        help="Option of the object store, or property of the catalog; may be repeated.",
     ),
 ]
 

@@ -39,12 +39,14 @@ def sql(  # each is an option of the command
         str | None,
         typer.Argument(help=f"Statements over the view {VIEW}, separated by ;. Default: stdin."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Most rows to print; 0 for all.")] = 100,
+    limit: Annotated[int, typer.Option(min=0, help="Most rows to print; 0 for all rows.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a heading.")] = False,
     options: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="KEY=VALUE", help="Of the reader; may be repeated."),
+        typer.Option(
+            "--option", metavar="KEY=VALUE", help="Option of the reader; may be repeated."
+        ),
     ] = None,
     engine: Annotated[
         SqlEngine, typer.Option(help="auto: a running Spark, else DuckDB, else Spark.")
@@ -56,7 +58,7 @@ def sql(  # each is an option of the command
     For example: lakelog sql STORE "select topic, count(*) from messages group by topic". The
     columns are those of a table, the options those of Spark's format `lakelog`, such as
     system_topics=true. Each statement reads the store as of the statement's start. Without QUERY,
-    statements are read from standard input and each runs as soon as its ; is read.
+    statements are read from standard input and each runs as soon as its semicolon is read.
     """
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both", param_hint="--csv")

@@ -63,7 +63,7 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
         typer.Option(
             "--from",
             metavar="[NAME=]HOST:PORT",
-            help="The master's haListenPort. Several, or a NAME: STORE has a store for each.",
+            help="The master's haListenPort. With several or a NAME, STORE is a folder of stores.",
         ),
     ] = None,
     brokers: Annotated[
@@ -71,7 +71,7 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
         typer.Option(
             "--broker",
             metavar="HOST:PORT",
-            help="Its listenPort, to ask it more; for each --from, in their order, or for none.",
+            help="The master's listenPort, for requests; one per --from, in order, or none.",
         ),
     ] = None,
     name_servers: Annotated[
@@ -79,15 +79,15 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
         typer.Option(
             "--from-name-server",
             metavar="HOST:PORT",
-            help="Copy all masters that it lists; of several, any one is asked.",
+            help="Name server; all its masters are copied. Of several, the first to answer is used.",
         ),
     ] = None,
     vouch: Annotated[
         Vouch | None,
-        typer.Option(help="What lands: synced by the master, older than 12 s, or all."),
+        typer.Option(help="Bytes that may land: synced by the master, older than 12 s, or all."),
     ] = None,
     history: Annotated[
-        Beginning | None, typer.Option(help="Where a new replica begins in the master's log.")
+        Beginning | None, typer.Option(help="Start of a new replica in the master's log.")
     ] = None,
     counts: Annotated[
         bool, typer.Option("--counts", help="Count for inSyncReplicas of the master.")
@@ -96,7 +96,9 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
     table: LandTable = None,
     cut_to: Annotated[
         int | None,
-        typer.Option(metavar="OFFSET", help="Only cut the replica there, and keep what goes."),
+        typer.Option(
+            metavar="OFFSET", help="Only cut the replica at this offset; the cut bytes are kept."
+        ),
     ] = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     settings: SettingsFile = None,
@@ -104,11 +106,11 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
 ) -> None:
     """Copy the logs of RocketMQ or lakelog masters into stores, until SIGTERM or Ctrl-C.
 
-    Readers, queues and index of the store follow; nothing can be put into it. It refuses to go on
-    where the master has taken back what is in tables. Where only the end that does not count as
-    durable differs, that is cut, kept in lakelog/quarantine, and received again. Of several
-    masters each is copied by a process of its own, which is started again after a failure; tables
-    know it by its name.
+    Readers, queues and index of the store follow; no process can put into it. Copying stops if the
+    master has lost messages that are in tables. If only the end that does not count as durable
+    differs, that end is cut, kept in lakelog/quarantine, and received again. With several masters,
+    each is copied by its own process, which is started again after a failure; tables identify the
+    master by its name.
 
     Exit codes: 0 stopped; 3 the store or the master cannot be opened; 4 the logs differ, or a write
     failed; of several: 4 if a copy was not running at the stop, with its name.
@@ -187,9 +189,9 @@ def promote(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Make a replica a store of its own, which takes puts.
+    """Make a replica an independent store, which accepts puts.
 
-    Stop `lakelog replicate` before, and make sure that the master does not come back.
+    Stop `lakelog replicate` before, and make sure that the master does not start again.
     """
     given = dict(map(assignment, assignments or ()))
     report = lakelog.promote(store, settings=settings, **given)

@@ -23,19 +23,22 @@ def clean(
     store: StorePath,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would go, why, and how much.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Change nothing; list the segments, with reasons and sizes."
+        ),
     ] = False,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Delete now what the store's cleaner lets go, without waiting for its hour.
+    """Delete now the segments that the store's cleaner selects, outside of its hours too.
 
-    Segments go from the oldest on, up to the first that has to stay: one that is read, that a
-    follower's pin still needs, or that a plugin keeps. Queues and index follow. The store must
-    name a cleaner. Where processes have it open, the one with its services deletes, by its own
-    settings. With --dry-run nothing is changed.
+    Segments are deleted from the oldest on, up to the first that has to stay: because it is being
+    read, because a follower's pin needs it, or because a plugin keeps it. Queues and index follow.
+    The store must name a cleaner. If processes have the store open, the process with its services
+    deletes, by its own settings. With --dry-run nothing is changed.
     With --json there is a line for each segment, and the summary last.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:

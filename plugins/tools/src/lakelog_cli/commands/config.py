@@ -34,7 +34,7 @@ def show(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Print every setting of a store: its value, and where that comes from."""
+    """Print every setting of a store, with its value and origin."""
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         found, unused = rows(opened.settings), dict(opened.settings.unused)
     if as_json:
@@ -46,7 +46,7 @@ def show(
 @app.command(name="schema")
 @prints(is_document=True, is_always=True)
 def print_schema(_as_json: AlwaysJson = True) -> None:
-    """Print the JSON Schema of all settings, those of installed plugins included."""
+    """Print the JSON Schema of all settings, including those of installed plugins."""
     write_document(schema(Registry.load(None, os.environ).sections()))
 
 

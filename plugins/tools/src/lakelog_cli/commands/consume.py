@@ -33,20 +33,26 @@ _BATCH: Final = 32
 def consume(  # noqa: PLR0913  # each argument is an option of the command
     store: StorePath,
     group: Group,
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One topic or more.")],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.")],
     *,
     start: Annotated[
-        str, typer.Option(metavar="PLACE", help="Of a new group: earliest, latest, or a time.")
+        str,
+        typer.Option(metavar="PLACE", help="Start of a new group: earliest, latest, or a time."),
     ] = EARLIEST,
     most: Annotated[
-        int | None, typer.Option("-n", min=1, help="End after so many messages.")
+        int | None, typer.Option("-n", min=1, help="End after this number of messages.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")
+        bool, typer.Option("-f", "--follow", help="Continue with new messages until Ctrl-C.")
     ] = False,
     tags: Tags = None,
     chosen: Annotated[
-        str | None, typer.Option("--filter", metavar="SQL", help="\"a > 5 AND region = 'eu'\".")
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="SQL",
+            help="Condition on properties, such as \"a > 5 AND region = 'eu'\".",
+        ),
     ] = None,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,

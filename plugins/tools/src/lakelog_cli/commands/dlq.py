@@ -35,7 +35,7 @@ def list_letters(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Print the dead letters of a group, those that were resent as well."""
+    """Print the dead letters of a group, including resent ones."""
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         for each in _queues(opened, group):
             write_messages(opened.read(each.topic, each.queue_id), as_json=as_json)
@@ -51,9 +51,9 @@ def resend(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Put each dead letter that was not resent yet into its topic again; print how many.
+    """Put each dead letter that was not resent yet into its topic again; print their number.
 
-    All groups of the topic get it. The place reached is that of the group in its dead letters.
+    All groups of the topic receive it. The group's offset in its dead letters is the progress.
     """
     count = 0
     with open_to_change(store, broker_conf, settings, assignments) as opened:

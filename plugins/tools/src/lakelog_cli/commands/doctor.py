@@ -51,11 +51,11 @@ def doctor(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Say what state a directory is in, and what an open and RocketMQ would do.
+    """Report the state of a directory, and the effects of an open, here and by RocketMQ.
 
-    The last lines are the commands that mend it. The whole log, queues and index are read, and
+    The last lines are the commands that repair it. The whole log, queues and index are read, and
     nothing is changed; the store may be in use. Problems are on stderr, as with 'lakelog verify
-    --all'. The exit code is 1 if something has to be done.
+    --all'. The exit code is 1 if a command has to be run.
     """
     given: dict[str, Any] = dict(map(assignment, assignments or ()))
     given |= {"settings": settings, "broker_conf": broker_conf}

@@ -33,7 +33,7 @@ from lakelog_format.codec.record_batch import RecordBatch
 def dump(
     store: StorePath,
     records: Annotated[
-        bool, typer.Option("--records", help="Print the records and blanks of the log alone.")
+        bool, typer.Option("--records", help="Print only the records and blanks of the log.")
     ] = False,
     _as_json: AlwaysJson = True,
     broker_conf: BrokerConf = None,
@@ -42,8 +42,8 @@ def dump(
 ) -> None:
     """Print the store, its queues, their messages, the log, and all keys, as lines of JSON.
 
-    What is damaged has no line: it is told on stderr, what is behind it follows, and the exit code
-    is 1. Of a store that somebody writes to, later lines may know more than earlier ones.
+    Damage has no line: it is reported on stderr, the records behind it follow, and the exit code is
+    1. If the store is written to meanwhile, later lines may be newer than earlier ones.
     """
     damages = DamageCounter()
     with open_for("read", store, broker_conf, settings, assignments) as opened:

@@ -59,10 +59,12 @@ def get(  # noqa: PLR0913  # each argument is an option of the command
     at: Annotated[
         int | None,
         typer.Option(
-            parser=a_time, metavar="TIME", help="Begin at the first message stored then or later."
+            parser=a_time,
+            metavar="TIME",
+            help="Begin at the first message stored at this time or later.",
         ),
     ] = None,
-    most: Annotated[int, typer.Option("--max", min=1, help="Print no more messages.")] = 32,
+    most: Annotated[int, typer.Option("--max", min=1, help="Most messages to print.")] = 32,
     tags: Tags = None,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
@@ -71,8 +73,8 @@ def get(  # noqa: PLR0913  # each argument is an option of the command
 ) -> None:
     """Print messages of a queue in its order.
 
-    Where there are none, RocketMQ's status and the queue's offsets are told on stderr, and the
-    exit code is 1; a topic or queue that is not there is wrong usage.
+    If there are none, stderr has RocketMQ's status and the queue's offsets, and the exit code is 1;
+    an unknown topic or queue is wrong usage.
     """
     if offset is not None and at is not None:
         raise typer.BadParameter("give --offset or --at: one of them")

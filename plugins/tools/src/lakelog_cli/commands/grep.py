@@ -28,7 +28,8 @@ EPILOG: Final = times.HELP
 @prints(MessageRow, CountRow)
 def grep(  # noqa: PLR0913  # each argument is an option of the command
     pattern: Annotated[
-        str, typer.Argument(metavar="TEXT", help="The text; with -e an expression; '' for any.")
+        str,
+        typer.Argument(metavar="TEXT", help="The text; with -e an expression; '' for any body."),
     ],
     stores: Annotated[
         list[Path], typer.Argument(metavar="STORE...", help="One or more store directories.")
@@ -43,32 +44,32 @@ def grep(  # noqa: PLR0913  # each argument is an option of the command
     topic: Annotated[
         list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")
     ] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="Only messages of this tag.")] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", help="Only messages that have this key.")
-    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Only messages with this tag.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Only messages with this key.")] = None,
     since: Annotated[
-        int | None, typer.Option(parser=a_time, metavar="TIME", help="Stored then or later.")
+        int | None, typer.Option(parser=a_time, metavar="TIME", help="Earliest store time.")
     ] = None,
     until: Annotated[
-        int | None, typer.Option(parser=a_time, metavar="TIME", help="Stored then or earlier.")
+        int | None, typer.Option(parser=a_time, metavar="TIME", help="Latest store time.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Print no more messages.")] = None,
-    count: Annotated[bool, typer.Option("-c", "--count", help="Print only how many.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most messages to print.")] = None,
+    count: Annotated[bool, typer.Option("-c", "--count", help="Print only the number.")] = False,
     processes: Annotated[
         int | None,
-        typer.Option("--processes", min=1, help="How many read; as many as there are cores."),
+        typer.Option(
+            "--processes", min=1, help="Number of reading processes; default one per core."
+        ),
     ] = None,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Print the messages whose bodies have a text, in the log's order.
+    """Print the messages whose bodies contain a text, in the log's order.
 
-    It reads the log alone, so queues and index may be missing; stores may be in use, or be left by
-    a crashed broker. Compressed bodies are unpacked for it. The exit code is 1 where no message
-    matches, or damage was met.
+    Only the log is read, so queues and index may be missing; the stores may be in use, or left by a
+    crashed broker. Compressed bodies are decompressed. The exit code is 1 if no message matches,
+    or if damage was found.
     """
     wanted = Search(
         _compiled(pattern, is_regex=is_regex, ignore_case=ignore_case),

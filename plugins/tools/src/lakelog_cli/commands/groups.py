@@ -65,7 +65,7 @@ def list_groups(
 ) -> None:
     """List consumer groups: the next offset of each queue, and the lag in messages.
 
-    A queue that is not there any more has no lag.
+    A removed queue has no lag.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         known = opened.groups()
@@ -84,7 +84,10 @@ def create(
     group: Group,
     *,
     max_retries: Annotated[
-        int, typer.Option(min=0, help="Hand-outs after the first, before a message is dead.")
+        int,
+        typer.Option(
+            min=0, help="Deliveries after the first, before a message becomes a dead letter."
+        ),
     ] = DEFAULT_RETRIES,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
@@ -93,7 +96,7 @@ def create(
 ) -> None:
     """Create a group in RocketMQ's config/subscriptionGroup.json, or change its limit.
 
-    Members need no such entry; those that join from now on keep to its limit.
+    Members need no such entry; its limit applies to members that join later.
     """
     check_group(group)
     with open_to_change(store, broker_conf, settings, assignments) as opened:
@@ -115,7 +118,7 @@ def reset(  # each argument is an option of the command
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Commit another place in each queue; members that run continue there within a second."""
+    """Commit another offset in each queue; running members continue there within a second."""
     place = to if to in (EARLIEST, LATEST) else a_time(to)
     with open_to_change(store, broker_conf, settings, assignments) as opened:
         opened.wait_dispatched()
@@ -140,9 +143,9 @@ def delete(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Remove the offsets of a group; members that run begin anew.
+    """Remove the offsets of a group; running members start again.
 
-    Without --topic, its entry in config/subscriptionGroup.json goes as well.
+    Without --topic, its entry in config/subscriptionGroup.json is removed as well.
     """
     forgotten: list[str] = []
     with open_to_change(store, broker_conf, settings, assignments) as opened:

@@ -23,7 +23,7 @@ def init(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Make an empty store; a store that is there already is left as it is."""
+    """Make an empty store; an existing store stays as it is."""
     is_new = not _is_there(path, broker_conf, settings, assignments)
     if is_new:
         open_for("write", path, broker_conf, settings, assignments).close()

@@ -22,7 +22,10 @@ from lakelog_cli.shown import shown
 def man(
     context: typer.Context,
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Made if missing, such as man1 of MANPATH.")
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="The folder, such as man1 of MANPATH; made if missing."
+        ),
     ],
     as_json: AsJson = False,
 ) -> None:

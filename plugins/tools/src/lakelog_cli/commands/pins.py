@@ -26,7 +26,7 @@ from lakelog_retention.pins import Pin, read_pins, remove_pin
 
 app = typer.Typer(
     cls=ListByDefault,
-    help="List what followers hold: 'lakelog pins STORE'. No segment is deleted that one needs.",
+    help="List the pins of followers: 'lakelog pins STORE'. Segments that a pin needs are kept.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -41,7 +41,7 @@ def list_pins(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """List pins: how far each follower has come, when it said so, and how much it holds."""
+    """List pins: the position of each follower, the time of its report, and the held bytes."""
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         pins = read_pins(RealFileSystem(), opened.path)
         found, rows = _judged(opened, pins)
@@ -55,10 +55,10 @@ def list_pins(
 @prints(RemovedPinRow)
 def remove(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store directory.")],
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="As they are listed.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names as in the list.")],
     as_json: AsJson = False,
 ) -> None:
-    """Remove pins, also those that cannot be read; a follower that runs writes its own again."""
+    """Remove pins, also unreadable ones; a running follower writes its pin again."""
     if not store.is_dir():
         raise NotAStore("no store is here; is the path right?", path=store)
     files = RealFileSystem.of_store(store)

@@ -30,8 +30,8 @@ from lakelog_cli.rows.state import PluginsDocument, WrittenFileRow
 from lakelog_cli.shown import shown
 
 app = typer.Typer(
-    help="List installed strategies and plugins with their distributions and settings; begin a new "
-    "one.",
+    help="List installed strategies and plugins with their distributions and settings; "
+    "create a new plugin.",
     rich_markup_mode="rich",
     add_completion=False,
     invoke_without_command=True,
@@ -43,7 +43,8 @@ app = typer.Typer(
 def plugins(
     context: typer.Context,
     store: Annotated[
-        Path | None, typer.Option("--store", metavar="STORE", help="Tell what this store uses.")
+        Path | None,
+        typer.Option("--store", metavar="STORE", help="Mark the strategies in use by this store."),
     ] = None,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
@@ -70,7 +71,7 @@ def plugins(
 @prints(WrittenFileRow)
 def new(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What pip will install, such as acme-pace.")
+        str, typer.Argument(metavar="NAME", help="Name of the distribution, such as acme-pace.")
     ],
     folder: Annotated[
         Path | None,
@@ -84,8 +85,8 @@ def new(
 ) -> None:
     """Write the package of a new plugin: strategy, settings, entry point, and its contract kit.
 
-    On a terminal the kind is asked for if it is not given. The package works as it is, so that its
-    tests pass before the first change. Nothing that exists is overwritten.
+    On a terminal, a missing kind is asked for. The new package works as it is, and its tests
+    pass. Existing files are not overwritten.
     """
     names = PluginNames.of(name, Registry.load(None, os.environ))
     template = _template(kind or _asked())

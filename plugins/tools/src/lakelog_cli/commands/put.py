@@ -31,16 +31,19 @@ STDIN: Final = "-"
 @prints(PutRow)
 def put(  # noqa: PLR0913  # each argument is an option of the command
     store: StorePath,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="For what names no other.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic of messages without one.")],
     bodies: Annotated[
-        list[str] | None, typer.Argument(metavar="[BODY]...", help="One message each.")
+        list[str] | None, typer.Argument(metavar="[BODY]...", help="Bodies; one message each.")
     ] = None,
     *,
-    tags: Annotated[str | None, typer.Option(help="One word to filter by.")] = None,
+    tags: Annotated[str | None, typer.Option(help="A tag, for filters.")] = None,
     keys: Annotated[str | None, typer.Option(help="Keys, with spaces between them.")] = None,
-    queue: Annotated[int | None, typer.Option(min=0, help="Default: by turns.")] = None,
+    queue: Annotated[
+        int | None, typer.Option(min=0, help="Queue id; default: round robin.")
+    ] = None,
     properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="K=V", help="May be repeated.")
+        list[str] | None,
+        typer.Option("--property", metavar="K=V", help="A property; may be repeated."),
     ] = None,
     stdin: Annotated[bool, typer.Option("--stdin", help="Each line is a message.")] = False,
     jsonl: Annotated[
@@ -52,13 +55,13 @@ def put(  # noqa: PLR0913  # each argument is an option of the command
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Append messages, and print where each is; a store is made where there is none.
+    """Append messages, and print the place of each; a missing store is made.
 
-    Where other processes have it open, their settings are in force: see 'flush' for durability.
+    If other processes have the store open, their settings apply: see 'flush' for durability.
 
-    A line of JSON has the fields of lakelog.Message (body_base64 for a body that is no text); the
-    options fill in what it leaves out. Messages of a stream go in batches: when one is refused,
-    those printed are in the log.
+    A line of JSON has the fields of lakelog.Message (body_base64 for a binary body); the options
+    give the missing fields. Messages of a stream are put in batches: if a batch is refused, the
+    messages already printed are in the log.
     """
     if sum([bool(bodies), stdin, jsonl is not None]) != 1:
         raise typer.BadParameter("give BODY, or --stdin, or --jsonl FILE: one of them")

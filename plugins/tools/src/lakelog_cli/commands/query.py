@@ -34,20 +34,20 @@ def query(  # noqa: PLR0913  # each argument is an option of the command
     *,
     key: Annotated[str, typer.Option(help="One of the message's keys, or its unique key.")],
     since: Annotated[
-        int | None, typer.Option(parser=a_time, metavar="TIME", help="Stored then or later.")
+        int | None, typer.Option(parser=a_time, metavar="TIME", help="Earliest store time.")
     ] = None,
     until: Annotated[
-        int | None, typer.Option(parser=a_time, metavar="TIME", help="Stored then or earlier.")
+        int | None, typer.Option(parser=a_time, metavar="TIME", help="Latest store time.")
     ] = None,
-    most: Annotated[int, typer.Option("--max", min=1, help="Print no more messages.")] = 64,
+    most: Annotated[int, typer.Option("--max", min=1, help="Most messages to print.")] = 64,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Print the messages that have a key, the newest first.
+    """Print the messages with a key, the newest first.
 
-    Where no message has it, stderr says so, and the exit code is 1; a topic that is not there is
+    If no message has the key, stderr states that, and the exit code is 1; an unknown topic is
     wrong usage.
     """
     if since is not None and until is not None and since > until:

@@ -26,7 +26,7 @@ def queues(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """List queues: the first offset, the next one to come, and where the last record ends."""
+    """List queues: the first offset, the next offset, and the end of the last record."""
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         if topic is not None:
             check_name("topic", topic, opened.topics())

@@ -28,11 +28,11 @@ def rebuild(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Build queues, index, or both again from the log; nobody may own the store.
+    """Build queues, index, or both again from the log; no process may own the store.
 
-    Without --queues and --index it builds both, and swaps them in when all is built. Topics that
-    were removed are back in the queues as long as the log has their messages. Damage in the log is
-    passed over and told on stderr; the exit code is then 1, and what could be built is in place.
+    Without --queues and --index both are built; the new files replace the old ones at the end.
+    Removed topics are in the queues again as long as the log has their messages. Damage in the log
+    is skipped and reported on stderr; the exit code is then 1, and the rest is built.
     """
     with progress("rebuilding") as advance:
         report = rebuild_store(

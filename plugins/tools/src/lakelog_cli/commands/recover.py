@@ -24,10 +24,10 @@ def recover(
     store: StorePath,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")
+        bool, typer.Option("--dry-run", help="Change nothing; print the plan.")
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Read the whole log, not only what the stop touched.")
+        bool, typer.Option("--full", help="Read the whole log, not only its end.")
     ] = False,
     on_damage: Annotated[
         Literal["skip", "refuse", "truncate"] | None,
@@ -43,9 +43,9 @@ def recover(
 ) -> None:
     """Recover a store after any stop, complete its queues and index, and leave a clean stop.
 
-    What is cut from the log is kept in lakelog/quarantine/ of the store. Damage that has whole
-    records behind it stays in the log and is passed over by reads; the exit code is then 1, and
-    also where records at the end of the log are missing that were durable once.
+    Cut bytes are kept in lakelog/quarantine/ of the store. Damage with whole records behind it
+    stays in the log, and reads skip it; the exit code is then 1. It is also 1 if durable records at
+    the end of the log are missing.
     """
     given: dict[str, Any] = dict(map(assignment, assignments or ()))
     if on_damage is not None:

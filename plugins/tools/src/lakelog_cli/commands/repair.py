@@ -28,20 +28,20 @@ def repair(
     store: StorePath,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")
+        bool, typer.Option("--dry-run", help="Change nothing; print the plan.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Mend the log so that RocketMQ keeps all of it, too; then queues and index, where wrong.
+    """Repair the log so that RocketMQ keeps all of it, too; then wrong queues and index.
 
-    Whole records of the same size take the place of damaged ones, blank ones that of what is
-    missing; what is written over is kept in lakelog/quarantine/ of the store. It says what it is
-    going to do, and asks before; where it cannot ask, --yes must be given. The exit code is 1 if
-    something could not be mended, and with --dry-run if something has to be.
+    Whole records of the same size replace damaged ones, and blank records replace missing ones;
+    overwritten bytes are kept in lakelog/quarantine/ of the store. The plan is printed, and has to
+    be confirmed; without a terminal, --yes is required. The exit code is 1 if a repair is not
+    possible, and with --dry-run if a repair is needed.
     """
     given: dict[str, Any] = dict(map(assignment, assignments or ()))
     given |= {"settings": settings, "broker_conf": broker_conf}

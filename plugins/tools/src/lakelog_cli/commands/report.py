@@ -31,8 +31,8 @@ def report(
 ) -> None:
     """Write a page about a store: traffic, topics, segments, damage, lags, disks.
 
-    The page needs nothing else, and can be sent as it is. The whole log is read once; the store may
-    be in use, or be left by a crashed broker. The exit code is 1 if damage was met.
+    The page is one file without references to others. The whole log is read once; the store may be
+    in use, or left by a crashed broker. The exit code is 1 if damage was found.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         start, end = opened.min_offset, opened.max_offset

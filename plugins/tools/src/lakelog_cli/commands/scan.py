@@ -27,15 +27,15 @@ def scan(
         int | None, typer.Option(min=0, help="Offset of a record to start at.")
     ] = None,
     end: Annotated[int | None, typer.Option(min=0, help="Offset to stop before.")] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="Print no more messages.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Most messages to print.")] = None,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Print the messages from one offset up to another; damage is told on stderr.
+    """Print the messages from one offset up to another; damage is reported on stderr.
 
-    The exit code is 1 where damage was met: messages may be missing in between.
+    The exit code is 1 if damage was found: messages may be missing in between.
     """
     damages = DamageCounter()
     with open_for("read", store, broker_conf, settings, assignments) as opened:

@@ -48,22 +48,22 @@ def serve(
         ),
     ] = None,
     log_format: LogFormatOption = LogFormat.TEXT,
-    log_level: Annotated[LogLevel, typer.Option(help="The least of it.")] = LogLevel.INFO,
+    log_level: Annotated[LogLevel, typer.Option(help="Lowest level of log lines.")] = LogLevel.INFO,
     log_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Else stderr. SIGHUP opens it anew."),
+        typer.Option(metavar="FILE", help="File of the log; default stderr. SIGHUP reopens it."),
     ] = None,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Own a store until SIGTERM or Ctrl-C; a store is made where there is none.
+    """Own a store until SIGTERM or Ctrl-C; a missing store is made.
 
-    Other processes open the store meanwhile and put into it. Followers of the settings,
-    what serve.services names, and each --service run beside it: a program that ends, or hangs, is
-    started again, after longer and longer pauses, and puts go on. A stop is in order, takes
-    serve.stop_timeout_ms at most, and a second signal hurries it. lakelog/serve.json says how
-    everything is: see 'lakelog top'. It tells systemd when it is ready (Type=notify).
+    Other processes can open the store meanwhile and put into it. The followers of the settings, the
+    programs of serve.services, and each --service run beside it. A program that ends or hangs is
+    started again, after increasing pauses; puts continue. A stop takes at most
+    serve.stop_timeout_ms; a second signal stops at once. lakelog/serve.json has the state of all
+    programs: see 'lakelog top'. systemd is notified when the store is open (Type=notify).
 
     Exit codes: 0 stopped; 3 another process owns the store; 4 a write or sync failed; 6 not stopped
     in time, so that the next owner recovers the store.

@@ -55,10 +55,10 @@ def stats(
 ) -> None:
     """Print positions, times of the first and last message, queues, files and their sizes.
 
-    The checkpoint tells up to which store time log, queues and index are durable. What recoveries
-    set aside in lakelog/quarantine/ stays until somebody deletes it. A replica, and a master's
-    slaves, have their lags in bytes, messages and seconds. Each disk that a part of the
-    store stands on has a bar.
+    The checkpoint has the store times up to which log, queues and index are durable. Bytes that
+    recoveries moved to lakelog/quarantine/ stay until a user deletes them. A replica, and the
+    slaves of a master, have their lags in bytes, messages and seconds. Each disk of the store has
+    a bar.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         document = {

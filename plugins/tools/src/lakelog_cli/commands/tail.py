@@ -41,10 +41,10 @@ def tail(  # noqa: PLR0913  # each argument is an option of the command
     ] = None,
     *,
     last: Annotated[
-        int, typer.Option("-n", min=0, help="How many messages to print first, all in all.")
+        int, typer.Option("-n", min=0, help="Number of messages to print first, over all queues.")
     ] = 10,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")
+        bool, typer.Option("-f", "--follow", help="Continue with new messages until Ctrl-C.")
     ] = False,
     tags: Tags = None,
     as_json: AsJson = False,
@@ -52,9 +52,9 @@ def tail(  # noqa: PLR0913  # each argument is an option of the command
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Print the last messages of a topic in the log's order; with -f, new ones as they come.
+    """Print the last messages of a topic in the log's order; with -f, also new ones.
 
-    A topic that is not there yet can be followed; without -f it is wrong usage.
+    A topic that does not exist yet can be followed; without -f it is wrong usage.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         for queue in queues or ():

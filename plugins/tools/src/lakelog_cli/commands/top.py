@@ -40,14 +40,14 @@ def top(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Watch a store at work: rates, lags of groups and copies, flush latency, disks.
+    """Show a store in use: rates, lags of groups and copies, flush latency, disks.
 
-    Works beside any living owner; 'lakelog serve' tells most. Keys: s for the next order of the
-    tables, / for a filter by name (Enter ends it, Escape removes it), q to quit. With --json, with
-    --once, and where the output is no terminal, one view is printed; its fields are those of
-    lakelog/serve.json, and who has the store open: of other users' processes only root sees that.
-    Of a folder of copies of several masters, it shows their programs; each copy has its own view.
-    Exit code 3 if nobody has the store open.
+    Any owner can be shown; 'lakelog serve' reports most. Keys: s for the next order of the tables,
+    / for a filter by name (Enter ends it, Escape removes it), q to quit. With --json, with --once,
+    and if the output is no terminal, one view is printed. It has the fields of lakelog/serve.json,
+    and the processes that have the store open; only root sees those of other users. For a folder of
+    copies of several masters, it shows their programs; each copy has its own view.
+    Exit code 3 if no process has the store open.
     """
     arguments = dict(map(assignment, assignments or ()))
     opening: dict[str, Any] = {"broker_conf": broker_conf, "settings": settings, **arguments}

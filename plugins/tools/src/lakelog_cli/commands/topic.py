@@ -57,10 +57,10 @@ def list_topics(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """List the queues of topics: permission, the first offset and the next one to come.
+    """List the queues of topics: permission, the first offset and the next offset.
 
     A topic without a permission is not in RocketMQ's config/topics.json: a broker that takes the
-    store over does not know it, until 'lakelog topic create'.
+    store over does not have it until 'lakelog topic create'.
     """
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         configs = topics_of(RealFileSystem(), opened.path)
@@ -92,19 +92,19 @@ def create(
     *,
     queues: Annotated[
         int | None,
-        typer.Option(min=1, help="How many; without it those that are there, or else 8."),
+        typer.Option(min=1, help="Number of queues; default: as before, or 8 for a new topic."),
     ] = None,
     permission: Annotated[
-        Permission, typer.Option(help="What clients of a broker may do.")
+        Permission, typer.Option(help="Permission of the clients of a broker.")
     ] = Permission.READ_WRITE,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Create a topic in RocketMQ's config/topics.json, or change one that is there.
+    """Create a topic in RocketMQ's config/topics.json, or change an existing one.
 
-    Messages are put to any queue of any topic, whatever the file says; a broker keeps to it.
+    lakelog accepts messages for any queue of any topic; a broker follows the file.
     """
     check_topic(topic)
     with open_to_change(store, broker_conf, settings, assignments) as opened:

@@ -20,7 +20,7 @@ def topics(
     settings: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """List topics, with how many queues and messages each has."""
+    """List topics, with the numbers of their queues and messages."""
     with open_for("read", store, broker_conf, settings, assignments) as opened:
         rows = {name: _row(name) for name in opened.topics()}
         for queue in opened.queues():

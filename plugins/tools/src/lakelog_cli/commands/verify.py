@@ -88,10 +88,12 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
     ] = False,
     processes: Annotated[
         int | None,
-        typer.Option("--processes", min=1, help="How many read; as many as there are cores."),
+        typer.Option(
+            "--processes", min=1, help="Number of reading processes; default one per core."
+        ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Also write it as a page.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write the result as a page.")
     ] = None,
     as_json: AsJson = False,
     broker_conf: BrokerConf = None,
@@ -100,14 +102,14 @@ def verify(  # noqa: PLR0913  # each argument is an option of the command
 ) -> None:
     """Check every record, and the names and lengths of segments; exit 1 if any is damaged.
 
-    With --queues and --index, what was built from the log is compared with it, file by file, and
-    with --all the checkpoint, too. Each problem is printed on stderr, 20 of a kind at most; the
-    summary goes to stdout, with the command that mends it. With --json all of it goes to stdout, a
-    line each, the summary last. --html writes a page that can be sent as it is. Nothing is changed,
-    and the store may be in use.
+    With --queues and --index, these files are compared with the log, one by one; with --all, the
+    checkpoint too. Each problem is printed on stderr, at most 20 of a kind; the summary is printed
+    on stdout, with the command that repairs the problems. With --json everything is printed on
+    stdout, a line each, the summary last. --html writes a page in one file. Nothing is changed, and
+    the store may be in use.
 
-    A store whose owner crashed is whole, and the exit code is 0, where a recovery loses nothing:
-    queues and index that lag behind the log, and a torn put at its end, are no problems then.
+    A store whose owner crashed is whole, and the exit code is 0, if a recovery loses nothing: then
+    queues and index that lag behind the log, and a torn put at its end, are no problems.
     """
     with ExitStack() as held:
         opened = held.enter_context(open_for("read", store, broker_conf, settings, assignments))
