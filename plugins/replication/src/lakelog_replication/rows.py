@@ -8,9 +8,9 @@ from typing import TypedDict
 class SlaveStatusRow(TypedDict):
     """A slave of a store.
 
-    :ivar acked: offset up to which it has the log; null if it does not report
+    :ivar acked: largest reported offset; null without a report
     :ivar sent: offset up to which the log was sent
-    :ivar connected_ms: since when, in ms since 1970
+    :ivar connected_ms: time of the connect, in ms since 1970
     """
 
     slave: str
@@ -24,9 +24,9 @@ class SlaveStatusRow(TypedDict):
 
 
 class LagRow(TypedDict):
-    """A lag of a replica; null what is not known.
+    """A lag of a replica; null where unknown.
 
-    :ivar lag: its name
+    :ivar lag: name of the lag
     """
 
     lag: str
@@ -36,7 +36,7 @@ class LagRow(TypedDict):
 
 
 class AdoptedRow(TypedDict):
-    """A slave, and its master now."""
+    """A slave and its present master."""
 
     broker: str
     master: str

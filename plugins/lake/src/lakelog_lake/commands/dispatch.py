@@ -73,7 +73,7 @@ Table: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="NAMESPACE.TABLE",
-        help="Iceberg table; default lakelog.messages. {topic} in it or in PATH: one table a topic.",
+        help="Iceberg table; default lakelog.messages. {topic} here or in PATH: one table a topic.",
     ),
 ]
 EngineOption: TypeAlias = Annotated[

@@ -46,7 +46,7 @@ Table: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="NAMESPACE.TABLE",
-        help="Iceberg table; default lakelog.messages. {topic} in it or in PATH: one table a topic.",
+        help="Iceberg table; default lakelog.messages. {topic} here or in PATH: one table a topic.",
     ),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]

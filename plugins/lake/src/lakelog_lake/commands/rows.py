@@ -1,6 +1,6 @@
 """The objects that the commands of tables print with ``--json``.
 
-Names may be added; existing ones keep their meaning. Positions and offsets that are called physical
+Names may be added; existing ones keep their meaning. Positions and physical offsets
 are in bytes of the log.
 """
 
@@ -12,14 +12,14 @@ from typing import Literal, TypedDict
 class QueueRow(TypedDict):
     """The rows of a queue, in the log and in the table.
 
-    :ivar missing: in the log before the table's position, but not in the table
-    :ivar extra: in the table, but not in the log
-    :ivar ahead: in the table behind its position
-    :ivar doubled: more than once in the table
-    :ivar place: in another queue, or at another queue offset
-    :ivar body: with another body
-    :ivar columns: with another value in another column
-    :ivar crc: with a body that does not match its checksum; no longer in the log
+    :ivar missing: rows in the log before the table's position, but not in the table
+    :ivar extra: rows in the table, but not in the log
+    :ivar ahead: rows in the table behind its position
+    :ivar doubled: rows more than once in the table
+    :ivar place: rows in another queue, or at another queue offset
+    :ivar body: rows with another body
+    :ivar columns: rows with another value in another column
+    :ivar crc: rows with a wrong checksum of the body, and no longer in the log
     :ivar gaps: queue offsets without a row; no longer in the log
     :ivar older: rows of messages deleted from the log
     """
@@ -44,7 +44,7 @@ class QueueRow(TypedDict):
 class RangeRow(TypedDict):
     """Adjacent rows of a queue that differ alike.
 
-    :ivar difference: as the counts of a queue are called; a gap is no difference
+    :ivar difference: name of the count in the row of the queue
     :ivar first: queue offset of the first row
     :ivar physical_first: physical offset of the first row
     """
@@ -72,9 +72,9 @@ class VerifySummary(TypedDict):
     """The last line for a table.
 
     :ivar store: identity of the store in the table
-    :ivar position: how far the store has landed
-    :ivar problem: why it is not the log that landed; null if it is
-    :ivar columns: those that were compared
+    :ivar position: landed position of the store
+    :ivar problem: reason why the table is of another log; null if it is of this log
+    :ivar columns: compared columns
     :ivar damaged: number of damaged ranges
     """
 
@@ -110,14 +110,14 @@ class CommitRow(TypedDict):
 
 
 class StatusRow(TypedDict):
-    """How far a store has landed in a table.
+    """The landed position of a store in a table.
 
-    :ivar topic: the only one of the table, or null
-    :ivar landed_to: null if it never landed
-    :ivar durable_to: null if it is not known
-    :ivar lag_bytes: what is durable and has not landed
-    :ivar versions: number of those kept
-    :ivar commits: the last ones, the oldest first
+    :ivar topic: the topic of the table; null for several
+    :ivar landed_to: landed position; null if nothing has landed
+    :ivar durable_to: durable end of the log; null if unknown
+    :ivar lag_bytes: length of the durable part of the log that has not landed
+    :ivar versions: number of kept versions
+    :ivar commits: the last commits, the oldest first
     """
 
     table: str
@@ -135,10 +135,11 @@ class StatusRow(TypedDict):
 
 
 class CompactedRow(TypedDict):
-    """Small files that were merged.
+    """A merge of small files.
 
-    :ivar made: number of files with their rows
-    :ivar rows: null if it is not known
+    :ivar removed: number of merged files
+    :ivar made: number of new files
+    :ivar rows: number of merged rows; null if unknown
     """
 
     table: str
@@ -148,7 +149,7 @@ class CompactedRow(TypedDict):
 
 
 class ExpiredRow(TypedDict):
-    """Versions and files that were removed."""
+    """The numbers of removed versions and files."""
 
     table: str
     versions: int
@@ -159,7 +160,7 @@ class RelandedRow(TypedDict):
     """Dead letters that landed.
 
     :ivar taken_out: number of dead letters removed
-    :ivar left: number of those that stay
+    :ivar left: number of dead letters that stay
     """
 
     table: str
@@ -169,7 +170,7 @@ class RelandedRow(TypedDict):
 
 
 class RewoundQueue(TypedDict):
-    """The rows to remove of a queue.
+    """The rows of a queue that are to be removed.
 
     :ivar first: queue offset of the first row
     :ivar start: physical offset of the first row
@@ -184,7 +185,7 @@ class RewoundQueue(TypedDict):
 
 
 class RewindRow(TypedDict):
-    """Rows that a log no longer holds.
+    """Rows that are no longer in a log.
 
     :ivar start: physical offset from which they are removed
     :ivar position_before: the position of the table
@@ -204,9 +205,9 @@ class RewindRow(TypedDict):
 class LandedRow(TypedDict):
     """A range of the log that landed.
 
-    :ivar won: whether this run landed it in every table, and not another one
-    :ivar rows: dead letters included
-    :ivar damaged: ranges of the log, and bodies, that were skipped
+    :ivar won: whether this run, and no other one, landed it in every table
+    :ivar rows: number of rows, including dead letters
+    :ivar damaged: number of skipped ranges of the log, and of skipped bodies
     """
 
     start: int
@@ -219,6 +220,6 @@ class LandedRow(TypedDict):
 
 
 class ExportedRow(TypedDict):
-    """How many rows were written."""
+    """The number of written rows."""
 
     rows: int

@@ -79,7 +79,7 @@ def replicate(  # noqa: PLR0913, PLR0917  # each is an option of the command
         typer.Option(
             "--from-name-server",
             metavar="HOST:PORT",
-            help="Name server; all its masters are copied. Of several, the first to answer is used.",
+            help="Name server: all its masters are copied. Of several, the first to answer counts.",
         ),
     ] = None,
     vouch: Annotated[

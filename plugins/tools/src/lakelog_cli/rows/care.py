@@ -1,4 +1,4 @@
-"""Objects of the commands that check, mend and clean a store."""
+"""Objects of the commands that check, repair and clean a store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lakelog_interfaces.strategies.maintaining import KeptSegment
 
 
 class PlaceRow(TypedDict):
-    """A range of the log that is not whole records."""
+    """A range of the log without whole records."""
 
     path: str | None
     offset: int
@@ -17,7 +17,7 @@ class PlaceRow(TypedDict):
 
 
 class MissingRow(TypedDict):
-    """Records that are lost: a range behind the end of the log, and how it is known."""
+    """Lost records: a range behind the end of the log, and the evidence of it."""
 
     offset: int
     end_offset: int
@@ -27,7 +27,7 @@ class MissingRow(TypedDict):
 class AsideRow(TypedDict):
     """A range that was kept in lakelog/quarantine.
 
-    :ivar kept: its file; null if nothing was done yet
+    :ivar kept: file with the bytes; null before they are copied
     """
 
     offset: int
@@ -37,13 +37,13 @@ class AsideRow(TypedDict):
 
 
 class RecoveryDocument(TypedDict):
-    """What a recovery found and did.
+    """Findings and actions of a recovery.
 
     :ivar clean: whether the store had been closed cleanly
     :ivar read_from: offset from which the log was read
-    :ivar start_reason: why reading began at ``start_offset``
+    :ivar start_reason: reason for reading from ``start_offset`` on
     :ivar records: number of whole records that were read
-    :ivar mended: what else was put right, in words
+    :ivar mended: other repairs, as texts
     :ivar dispatched_from: offset from which queues and index were completed; null if not done
     """
 
@@ -75,7 +75,7 @@ class RecoverRow(RecoveryDocument):
 class StepRow(TypedDict):
     """A step of a repair.
 
-    :ivar possible: whether it can be done
+    :ivar possible: whether the step can be done
     """
 
     path: str
@@ -96,10 +96,10 @@ class RepairRow(TypedDict):
     """A repair.
 
     :ivar dry_run: whether nothing was changed
-    :ivar recovery: null if none was possible
-    :ivar kept: what was written over
-    :ivar rebuilt: folders that were built again
-    :ivar led: queues that were led over what is missing
+    :ivar recovery: the recovery; null if none was possible
+    :ivar kept: overwritten ranges
+    :ivar rebuilt: folders of rebuilt files
+    :ivar led: queues with units that point to records of the repair
     """
 
     dry_run: bool
@@ -114,8 +114,8 @@ class RepairRow(TypedDict):
 class RebuildRow(TypedDict):
     """A rebuild.
 
-    :ivar size_bytes: of the log that was read
-    :ivar folders: what was built
+    :ivar size_bytes: length of the log
+    :ivar folders: folders of the built files
     """
 
     records: int
@@ -127,9 +127,9 @@ class RebuildRow(TypedDict):
 
 
 class ProblemRow(TypedDict):
-    """A fault in a file that is built from the log; ``behind`` if a recovery mends it without loss.
+    """A fault in a derived file; of kind ``behind`` if a recovery repairs it without loss.
 
-    :ivar position: byte of the file
+    :ivar position: position in the file, in bytes
     """
 
     kind: Literal["problem", "behind"]
@@ -141,7 +141,7 @@ class ProblemRow(TypedDict):
 
 
 class DamageRow(PlaceRow):
-    """Damage in the log; ``torn`` for a put at its end that a crash cut off."""
+    """Damage in the log; of kind ``torn`` for an incomplete put at its end after a crash."""
 
     kind: Literal["damage", "torn"]
 
@@ -154,7 +154,7 @@ class BadSegmentRow(TypedDict):
 
 
 class LostRow(MissingRow):
-    """Records that were durable and are missing at the end of the log."""
+    """Durable records that are missing at the end of the log."""
 
     kind: Literal["missing"]
 
@@ -162,14 +162,14 @@ class LostRow(MissingRow):
 class CheckSummary(TypedDict):
     """The last line of a check.
 
-    :ivar whole: whether nothing is wrong that a crash does not explain
+    :ivar whole: whether all problems are normal after a crash, or there are none
     :ivar record_bytes: length of all records
     :ivar last_timestamp_ms: store time of the last message
-    :ivar torn_bytes: of a put at the end that a crash cut off
-    :ivar compared: what was compared with the log, besides
-    :ivar problems: number of faults in it
-    :ivar behind: number of places where it lags behind the log
-    :ivar abort: whether the file of this name is there
+    :ivar torn_bytes: length of an incomplete put at the end after a crash
+    :ivar compared: derived files that were compared with the log
+    :ivar problems: number of faults in the derived files
+    :ivar behind: number of places where a derived file lags behind the log
+    :ivar abort: whether the file ``abort`` exists
     """
 
     kind: Literal["summary"]
@@ -192,17 +192,17 @@ class CheckSummary(TypedDict):
 
 
 class ReportRow(TypedDict):
-    """A page that was written."""
+    """A written page."""
 
     path: str
     damaged_places: int
 
 
 class DeletedSegmentRow(TypedDict):
-    """A segment that was deleted, or would be.
+    """A deleted segment; with ``--dry-run``, a segment to delete.
 
     :ivar last_timestamp_ms: store time of its last message
-    :ivar pinned_by: followers that still needed it
+    :ivar pinned_by: followers whose pins need it
     """
 
     kind: Literal["segment"]
@@ -216,10 +216,10 @@ class DeletedSegmentRow(TypedDict):
 class CleanSummary(TypedDict):
     """The last line of a cleaning.
 
-    :ivar min_offset: start of the log afterwards
-    :ivar kept: the segment that stopped it
-    :ivar other_files: deleted files of queues and index
-    :ivar topics: those without messages, whose queues were removed
+    :ivar min_offset: start of the log after the cleaning
+    :ivar kept: the first segment that stays
+    :ivar other_files: number of deleted files of queues and index
+    :ivar topics: topics without messages, whose queues were removed
     """
 
     kind: Literal["summary"]

@@ -30,11 +30,11 @@ class QueueLine(TypedDict):
 
 
 class RecordFields(TypedDict):
-    """What every line of a record has.
+    """The fields of every line of a record.
 
     :ivar magic: eight hexadecimal digits
-    :ivar bornHost: ``address|port``, as Java writes it
-    :ivar rawCrc32: of the whole record
+    :ivar bornHost: ``address|port``, in the format of Java
+    :ivar rawCrc32: CRC-32 of the whole record
     """
 
     topic: str
@@ -58,8 +58,8 @@ class RecordFields(TypedDict):
 class MessageLine(RecordFields):
     """A message of a queue, with its unit in the queue.
 
-    :ivar body: in base64; null if it is empty
-    :ivar cqPos: the offset that the unit names
+    :ivar body: the body in base64; null if it is empty
+    :ivar cqPos: the physical offset in the unit
     """
 
     kind: Literal["msg"]
@@ -80,7 +80,7 @@ class MessageLine(RecordFields):
 class RecordLine(RecordFields):
     """A record of the log.
 
-    :ivar pos: where it stands
+    :ivar pos: its physical offset
     """
 
     kind: Literal["rec"]
@@ -96,7 +96,7 @@ class BlankLine(TypedDict):
 
 
 class QueryLine(TypedDict):
-    """A key with the offsets that the index has for it."""
+    """A key with its offsets in the index."""
 
     kind: Literal["query"]
     topic: str

@@ -6,15 +6,15 @@ from typing import NotRequired, TypedDict
 
 
 class MessageRow(TypedDict):
-    """A message as it is stored.
+    """A stored message.
 
     :ivar queue_offset: its number in its queue
     :ivar physical_offset: start of its record
     :ivar size: length of its record, in bytes
     :ivar message_id: RocketMQ's offset message id
-    :ivar body: if it is UTF-8
-    :ivar body_base64: otherwise
-    :ivar reconsume_times: how often it was handed out again
+    :ivar body: the body, if it is UTF-8
+    :ivar body_base64: the body in base64, if it is not UTF-8
+    :ivar reconsume_times: number of redeliveries
     """
 
     topic: str
@@ -39,7 +39,7 @@ class MessageRow(TypedDict):
 class PutRow(TypedDict):
     """A message that was put.
 
-    :ivar status: PUT_OK, or the guarantee that was not met in time
+    :ivar status: PUT_OK, or the status for a guarantee that was not met in time
     :ivar size: length of its record, in bytes
     """
 
@@ -55,7 +55,7 @@ class PutRow(TypedDict):
 
 
 class CountRow(TypedDict):
-    """How many messages of a store match, with ``--count``."""
+    """The number of matching messages of a store, with ``--count``."""
 
     store: str
     messages: int
@@ -64,7 +64,7 @@ class CountRow(TypedDict):
 class InitRow(TypedDict):
     """A store.
 
-    :ivar is_new: whether it was made now
+    :ivar is_new: whether the command made it
     """
 
     path: str
@@ -109,12 +109,12 @@ class DeletedTopicRow(TypedDict):
 
 
 class GroupRow(TypedDict):
-    """The place of a consumer group in a queue.
+    """The progress of a consumer group in a queue.
 
     :ivar offset: queue offset of its next message
-    :ivar min_offset: queue offset of the first message; null if the queue is gone
-    :ivar max_offset: queue offset of the next message to be put
-    :ivar lag: number of messages that wait for it
+    :ivar min_offset: queue offset of the first message; null if the queue was removed
+    :ivar max_offset: queue offset of the next message that is put
+    :ivar lag: number of messages that the group has not consumed
     """
 
     group: str
@@ -145,7 +145,7 @@ class ResetRow(TypedDict):
 class ForgottenRow(TypedDict):
     """A consumer group whose offsets were removed.
 
-    :ivar topics: those that it had offsets of
+    :ivar topics: topics with removed offsets
     :ivar is_configured: whether its entry in config/subscriptionGroup.json was removed
     """
 
@@ -155,7 +155,7 @@ class ForgottenRow(TypedDict):
 
 
 class ResentRow(TypedDict):
-    """How many dead letters were put again."""
+    """The number of dead letters that were put again."""
 
     group: str
     messages: int
@@ -164,10 +164,10 @@ class ResentRow(TypedDict):
 class PinRow(TypedDict):
     """A pin of a follower.
 
-    :ivar position: how far it has come; null if the pin cannot be read
-    :ivar held_bytes: how much of the log it holds
-    :ivar time: when it said so, in ISO 8601
-    :ivar problem: why it does not count
+    :ivar position: offset of the follower; null if the pin cannot be read
+    :ivar held_bytes: length of the part of the log that it holds
+    :ivar time: time of the pin, in ISO 8601
+    :ivar problem: reason for ignoring the pin
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Objects of the commands that show the state of a store, and what is installed."""
+"""Objects of the commands that show the state of a store, or the installed plugins."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lakelog_interfaces.checkpoint import StoreCheckpoint
 class DiskRow(TypedDict):
     """A file system with a part of the store.
 
-    :ivar used_ratio: 0 to 1, of what users other than root can use
-    :ivar free_inodes: null if it does not count them
+    :ivar used_ratio: used part, 0 to 1, of the space for users other than root
+    :ivar free_inodes: null if the file system does not count them
     """
 
     path: str
@@ -34,14 +34,14 @@ class TrafficRow(TypedDict):
 
 
 class QuarantineRow(TypedDict):
-    """What is kept in lakelog/quarantine."""
+    """The contents of lakelog/quarantine."""
 
     entries: int
     length_bytes: int
 
 
 class CopyLag(TypedDict):
-    """How far a copy is behind; null what is not known."""
+    """The lag of a copy; null where unknown."""
 
     bytes: int | None
     messages: int | None
@@ -51,7 +51,7 @@ class CopyLag(TypedDict):
 class SlaveRow(TypedDict):
     """A slave of this store.
 
-    :ivar connected_ms: since when
+    :ivar connected_ms: time of the connect
     """
 
     address: str
@@ -65,7 +65,7 @@ class Replication(TypedDict):
     """The copies of this store, or its master.
 
     :ivar landed: the lag of each table, by the name of its pin
-    :ivar heard_ms: when the master was heard last
+    :ivar heard_ms: time of the last bytes from the master
     """
 
     role: str
@@ -88,9 +88,9 @@ class StatsDocument(TypedDict):
     """A store in numbers.
 
     :ivar is_owned: whether a process has it open for writing
-    :ivar disk_state: what the watcher of disks says; null without one
+    :ivar disk_state: state by the disk watcher; null without a watcher
     :ivar files: number and size of files by part of the store
-    :ivar traffic: with ``--plot``
+    :ivar traffic: messages and bytes over time, with ``--plot``
     """
 
     path: str
@@ -118,12 +118,12 @@ class StatsDocument(TypedDict):
 class DoctorDocument(TypedDict):
     """The state of a directory.
 
-    :ivar replica_of: its master
-    :ivar problems: faults of queues and index
-    :ivar behind: places where queues and index lag behind the log
-    :ivar recovery: what a recovery would do; null if none is planned
-    :ivar recovery_refused: why it would not begin
-    :ivar rocketmq: what RocketMQ would do with it, in words
+    :ivar replica_of: its master; null if it is no replica
+    :ivar problems: number of faults of queues and index
+    :ivar behind: number of places where queues and index lag behind the log
+    :ivar recovery: the plan of a recovery; null if none is needed
+    :ivar recovery_refused: reason for refusing a recovery
+    :ivar rocketmq: effect of an open by RocketMQ, as a text
     :ivar next: commands to run, in this order
     """
 
@@ -153,8 +153,8 @@ class DoctorDocument(TypedDict):
 class SettingRow(TypedDict):
     """A setting in force.
 
-    :ivar value: as in TOML
-    :ivar origin: where it comes from
+    :ivar value: the value as in TOML
+    :ivar origin: source of the value
     """
 
     key: str
@@ -175,7 +175,7 @@ class SettingsDocument(TypedDict):
 class PluginSetting(TypedDict):
     """A setting of a strategy.
 
-    :ivar default: null if it must be given
+    :ivar default: null for a required setting
     """
 
     name: str
@@ -186,7 +186,7 @@ class PluginSetting(TypedDict):
 class StrategyRow(TypedDict):
     """A strategy.
 
-    :ivar plugin: what offers it
+    :ivar plugin: name of its plugin
     :ivar active: with ``--store``, whether that store uses it
     """
 
@@ -203,8 +203,8 @@ class StrategyRow(TypedDict):
 class PluginRow(TypedDict):
     """A plugin.
 
-    :ivar hooks: those that it implements
-    :ivar enabled: whether it is not switched off
+    :ivar hooks: names of the implemented hooks
+    :ivar enabled: false if it is switched off
     """
 
     name: str
@@ -221,7 +221,7 @@ class WrittenFileRow(TypedDict):
 
 
 class PluginsDocument(TypedDict):
-    """What is installed."""
+    """The installed strategies and plugins."""
 
     strategies: list[StrategyRow]
     plugins: list[PluginRow]
@@ -242,13 +242,13 @@ class CompletionRow(TypedDict):
 
 
 class ProcessRow(TypedDict):
-    """A process of a store at work: its owner, a service, a follower or a child of these.
+    """A process of a store in use: its owner, a service, a follower or a child of these.
 
     :ivar pid: null if it does not run
-    :ivar cpu_percent: of one core, with its children
-    :ivar restarts: how often it was started again
-    :ivar hangs: how often it was ended because it hung
-    :ivar says: its last words on its state
+    :ivar cpu_percent: CPU usage in percent of one core, with its children
+    :ivar restarts: number of restarts
+    :ivar hangs: number of times that it was killed because it hung
+    :ivar says: its last ``STATUS=`` text
     """
 
     name: str
@@ -268,8 +268,8 @@ class ProcessRow(TypedDict):
 class MemberRow(TypedDict):
     """A process that has the store open for writing.
 
-    :ivar opens: how often
-    :ivar does: what it does for all, such as services
+    :ivar opens: number of opens
+    :ivar does: its exclusive roles, such as services
     """
 
     pid: int
@@ -288,7 +288,7 @@ class RetainedRow(TypedDict):
 
 
 class AppendingRow(TypedDict):
-    """A process in a slow append, and since when."""
+    """A process in a slow append, and the start of that append."""
 
     pid: int
     since_ms: int
@@ -297,8 +297,8 @@ class AppendingRow(TypedDict):
 class PositionLags(TypedDict):
     """Lags of positions, in bytes.
 
-    :ivar followers: by the name of their pin
-    :ivar dispatch_ms: only of ``lakelog serve``
+    :ivar followers: lag of each follower, by the name of its pin
+    :ivar dispatch_ms: lag in ms, only with ``lakelog serve``
     """
 
     flush_bytes: int
@@ -314,15 +314,15 @@ class FlushRow(TypedDict):
 
 
 class TopView(TypedDict):
-    """A store at work, as it is now.
+    """The present state of a store in use.
 
     :ivar served_by: serve, or null if the owner is another program
     :ivar positions: positions in bytes, and counts since the store was opened
     :ivar rates: their increase in a second
-    :ivar members_not_seen: number of others, of other users; null if not known
-    :ivar services: the process that dispatches and deletes
-    :ivar processes_not_readable: number of processes whose files cannot be seen
-    :ivar masters: of a folder of copies, the state of each
+    :ivar members_not_seen: number of processes of other users; null if unknown
+    :ivar services: id of the process that dispatches and deletes
+    :ivar processes_not_readable: number of processes whose files are not readable
+    :ivar masters: state of each master, for a folder of copies
     """
 
     served_by: Literal["serve"] | None
