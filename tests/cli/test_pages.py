@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import lakelog
 from lakelog_cli.app import make_app
 from lakelog_lake.plugin import lakelog_cli_commands
-from plugins.lake.tests.care.planting import change, without
+from plugins.lake.tests.maintenance.planting import change, without
 from tests.bench.model import LAKELOG, CannotRunError, Contender, Contest, Sample
 from tests.bench.report import as_json
 from tests.bench.rounds import play

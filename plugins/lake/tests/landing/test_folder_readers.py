@@ -10,8 +10,8 @@ import duckdb
 import pytest
 from pyarrow import dataset
 
-from lakelog_lake.care.care import compact
 from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.maintenance.by_kind import compact
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables import visible_files
 from plugins.lake.tests.landing import program_runs as runs

@@ -11,10 +11,10 @@ import pytest
 
 from lakelog import Message
 from lakelog_lake.bodies import parser_for
-from lakelog_lake.care.care import compact
 from lakelog_lake.errors import TableMismatch
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
+from lakelog_lake.maintenance.by_kind import compact
 from lakelog_lake.readback.open import opened
 from lakelog_lake.tables.growth import fits
 from plugins.lake.tests.landing.table_specs import land_spec, read_dead

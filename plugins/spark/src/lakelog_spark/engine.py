@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lakelog_lake.care.terms import Compacted
 from lakelog_lake.engine_provider import Answer, nothing
 from lakelog_lake.errors import NoJava, SparkFailed
+from lakelog_lake.maintenance.terms import Compacted
 from lakelog_lake.tasks.engines import Engine, Failed, checked, guarded
 from lakelog_spark.queries import answers, is_running
 from lakelog_spark.sessions.jobs import answering, running_job, spark_session, stop

@@ -300,7 +300,7 @@ def _land(
 
 def _compacting(targets: Targets, passes: int, bounds: TaskLimits) -> Callable[[], None]:
     """Raises :class:`~lakelog.errors.SettingsError` for tables that must be compacted otherwise."""
-    from lakelog_lake.care.small_files import PeriodicCompaction
+    from lakelog_lake.maintenance.small_files import PeriodicCompaction
 
     made = PeriodicCompaction(
         lambda: [each.sink for each in targets.served], passes, bounds.file_bytes

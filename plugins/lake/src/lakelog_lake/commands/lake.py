@@ -148,9 +148,9 @@ def status(
 
     The lag is the durable part of the log that has not landed.
     """
-    from lakelog_lake.care.status import statuses
     from lakelog_lake.commands.report import print_status, print_status_json
     from lakelog_lake.landing.targets import identity_of
+    from lakelog_lake.maintenance.status import statuses
 
     name = identity_of(store, store_id)
     found = list(statuses(store.absolute(), name, to, table, pairs_of(storage)))
@@ -173,7 +173,7 @@ def compact(
 
     Dispatchers may run meanwhile. The old files stay until they expire. Iceberg needs Java.
     """
-    from lakelog_lake.care.care import compact as compact_tables
+    from lakelog_lake.maintenance.by_kind import compact as compact_tables
 
     for name, done in compact_tables(to, table, target_mib << 20, master, pairs_of(storage)):
         _print_result(name, done, f"{done.removed} files became {done.made}", as_json=as_json)
@@ -199,8 +199,8 @@ def expire(
     The rows of the newest version and the positions stay. Files that no version references, left by
     killed processes, are removed once they are a day old.
     """
-    from lakelog_lake.care.care import expire as expire_tables
-    from lakelog_lake.care.terms import RetentionTerms
+    from lakelog_lake.maintenance.by_kind import expire as expire_tables
+    from lakelog_lake.maintenance.terms import RetentionTerms
     from lakelog_lake.tables.history_setting import duration
 
     retention = RetentionTerms(duration(older_than), keep)
@@ -236,9 +236,9 @@ def rewind(  # each is an option of the command
     the store are removed, in one commit with its position; the next dispatch lands the present
     records. Without --yes the rows are only listed; the exit code is 1 if there are any.
     """
-    from lakelog_lake.care.rewind import planned
     from lakelog_lake.commands.report import print_rewind, print_rewind_json
     from lakelog_lake.landing.targets import identity_of
+    from lakelog_lake.maintenance.rewind import planned
 
     path, found = store.absolute(), False
     for each in planned(path, identity_of(store, store_id), to, table, dead_letters):
@@ -280,9 +280,9 @@ def reland(
     Each row lands once, also after a kill: then repeat the command. Rows that still do not parse
     stay. Dispatchers may run; give them the corrected schema first, so that no new ones come.
     """
-    from lakelog_lake.care.relanding import reland as reland_tables
     from lakelog_lake.commands.dispatch import parsers_of
     from lakelog_lake.landing.targets import TableSpec
+    from lakelog_lake.maintenance.relanding import reland as reland_tables
     from lakelog_lake.tables.partitions import parse
 
     parsers, found = parsers_of(bodies), False

@@ -10,9 +10,9 @@ from typing import Any, Final
 import attrs
 import typer
 
-from lakelog_lake.care.rewind import Rewind
-from lakelog_lake.care.status import Status
 from lakelog_lake.commands.printing import write_json, write_rows
+from lakelog_lake.maintenance.rewind import Rewind
+from lakelog_lake.maintenance.status import Status
 from lakelog_lake.verify.differences import GAP, MEANINGS, Range, Tally
 from lakelog_lake.verify.verify import Verified
 

@@ -30,7 +30,7 @@ from lakelog_cli.options import (
 from lakelog_cli.output import write_lines
 from lakelog_cli.printed import prints
 from lakelog_cli.recoverylines import recovery_row
-from lakelog_cli.rows.care import RecoveryDocument
+from lakelog_cli.rows.repairs import RecoveryDocument
 from lakelog_daemon.daemon import Daemon, Ending, runner_of
 from lakelog_daemon.logs import LogTarget, fields, start_log, stop_log
 from lakelog_daemon.plan import ServePlan, landing

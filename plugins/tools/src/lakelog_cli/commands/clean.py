@@ -14,7 +14,7 @@ from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_lines
 from lakelog_cli.printed import prints
-from lakelog_cli.rows.care import CleanSummary, DeletedSegmentRow
+from lakelog_cli.rows.repairs import CleanSummary, DeletedSegmentRow
 from lakelog_cli.shown import shown
 
 

@@ -12,7 +12,7 @@ from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, S
 from lakelog_cli.output import write_lines
 from lakelog_cli.printed import prints
 from lakelog_cli.progress import progress
-from lakelog_cli.rows.care import RebuildRow
+from lakelog_cli.rows.repairs import RebuildRow
 from lakelog_doctor.rebuild import RebuildReport
 from lakelog_doctor.rebuild import rebuild as rebuild_store
 

@@ -15,7 +15,7 @@ from lakelog_cli.output import write_lines
 from lakelog_cli.printed import prints
 from lakelog_cli.progress import progress
 from lakelog_cli.recoverylines import recovery_lines, recovery_row
-from lakelog_cli.rows.care import RecoverRow
+from lakelog_cli.rows.repairs import RecoverRow
 from lakelog_doctor.recover import recover as recover_store
 
 

@@ -17,7 +17,7 @@ from lakelog_cli.output import write_lines
 from lakelog_cli.printed import prints
 from lakelog_cli.progress import progress
 from lakelog_cli.recoverylines import aside_row, recovery_lines, recovery_row
-from lakelog_cli.rows.care import RepairRow
+from lakelog_cli.rows.repairs import RepairRow
 from lakelog_cli.shown import shown
 from lakelog_doctor.repair import RepairReport
 from lakelog_doctor.repair import repair as repair_store

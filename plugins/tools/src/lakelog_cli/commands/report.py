@@ -15,7 +15,7 @@ from lakelog_cli.printed import prints
 from lakelog_cli.progress import progress
 from lakelog_cli.report.content import read_content
 from lakelog_cli.report.page import page
-from lakelog_cli.rows.care import ReportRow
+from lakelog_cli.rows.repairs import ReportRow
 
 
 @prints(ReportRow)

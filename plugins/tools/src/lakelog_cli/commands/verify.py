@@ -24,7 +24,7 @@ from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, S
 from lakelog_cli.output import write_file
 from lakelog_cli.printed import prints
 from lakelog_cli.report.segments import SegmentCounts
-from lakelog_cli.rows.care import BadSegmentRow, CheckSummary, DamageRow, LostRow, ProblemRow
+from lakelog_cli.rows.repairs import BadSegmentRow, CheckSummary, DamageRow, LostRow, ProblemRow
 from lakelog_cli.walk import directory_of, walk_parts
 from lakelog_doctor.check import Checking, check_checkpoint
 from lakelog_doctor.parallel_scan import Part, WholeSegment

@@ -6,7 +6,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from lakelog_cli.filesizes import FolderSize
 from lakelog_cli.grouplags import GroupLag
-from lakelog_cli.rows.care import RecoveryDocument
+from lakelog_cli.rows.repairs import RecoveryDocument
 from lakelog_interfaces.checkpoint import StoreCheckpoint
 
 

@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable
 
 from lakelog.errors import SettingsError
-from lakelog_lake.care import small_files
-from lakelog_lake.care.small_files import PeriodicCompaction
 from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.maintenance import small_files
+from lakelog_lake.maintenance.small_files import PeriodicCompaction
 from lakelog_lake.readback.folders import Added
 from lakelog_lake.sinks.delta import DeltaSink
 from lakelog_lake.tables.tiers import mergeable

@@ -30,9 +30,15 @@ from lakelog_lake.verify.differences import (
     Range,
 )
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
-from plugins.lake.tests.care.planting import change, doubled, moved_behind, with_value, without
 from plugins.lake.tests.landing.tables import SMALL, files, land_all, make, make_foreign
 from plugins.lake.tests.landing.test_cli import run
+from plugins.lake.tests.maintenance.planting import (
+    change,
+    doubled,
+    moved_behind,
+    with_value,
+    without,
+)
 from plugins.lake.tests.stores import SEGMENT, damaged, filled, mislabelled, open_small
 
 PART = 20_000

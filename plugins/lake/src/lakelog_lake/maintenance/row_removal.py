@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import attrs
 
-from lakelog_lake.care import merging
-from lakelog_lake.care.parquet import Versions
 from lakelog_lake.errors import Conflict, TableMaintenanceError
+from lakelog_lake.maintenance import merging
+from lakelog_lake.maintenance.parquet import Versions
 from lakelog_lake.readback.folders import DeltaRows, ParquetRows
 from lakelog_lake.readback.iceberg import IcebergRows
 from lakelog_lake.readback.landed_table import LandedTable

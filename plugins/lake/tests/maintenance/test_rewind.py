@@ -11,11 +11,11 @@ import attrs
 import pytest
 
 from lakelog import Message
-from lakelog_lake.care.rewind import planned
-from lakelog_lake.care.row_removal import RowsFrom, take_out
 from lakelog_lake.errors import Conflict, TooBusy, WrongLog
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec, sink_for
+from lakelog_lake.maintenance.rewind import planned
+from lakelog_lake.maintenance.row_removal import RowsFrom, take_out
 from lakelog_lake.readback.open import opened
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tables.fields import TableShape

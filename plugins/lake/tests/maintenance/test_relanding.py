@@ -14,9 +14,9 @@ import pytest
 
 from lakelog import Message
 from lakelog_lake.bodies import parser_for
-from lakelog_lake.care.relanding import Relanded, _Store, reland
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec, sink_for
+from lakelog_lake.maintenance.relanding import Relanded, _Store, reland
 from plugins.lake.tests.landing.table_specs import (
     dispatcher,
     land_spec,

@@ -16,12 +16,12 @@ import pytest
 from pyarrow import parquet
 
 from lakelog.errors import SettingsError
-from lakelog_lake.care import merging
-from lakelog_lake.care.care import compact as compact_tables
-from lakelog_lake.care.care import expire as expire_tables
-from lakelog_lake.care.terms import RetentionTerms
 from lakelog_lake.errors import TooBusy
 from lakelog_lake.landing.dispatcher import LandingSource, land
+from lakelog_lake.maintenance import merging
+from lakelog_lake.maintenance.by_kind import compact as compact_tables
+from lakelog_lake.maintenance.by_kind import expire as expire_tables
+from lakelog_lake.maintenance.terms import RetentionTerms
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables.history_setting import duration

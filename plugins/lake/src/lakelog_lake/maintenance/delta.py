@@ -12,8 +12,8 @@ from collections import defaultdict
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
-from lakelog_lake.care.terms import SAFE_SECONDS, Compacted, Expired, RetentionTerms
 from lakelog_lake.errors import TooBusy
+from lakelog_lake.maintenance.terms import SAFE_SECONDS, Compacted, Expired, RetentionTerms
 from lakelog_lake.sinks.delta import opened
 from lakelog_lake.tables.remote import below
 

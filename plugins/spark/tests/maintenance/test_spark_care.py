@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakelog_lake.care.care import compact, expire
-from lakelog_lake.care.terms import RetentionTerms
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.log.selection import EVERYTHING
+from lakelog_lake.maintenance.by_kind import compact, expire
+from lakelog_lake.maintenance.terms import RetentionTerms
 from lakelog_lake.readback.open import opened
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.verify.differences import AHEAD, BODY, COLUMNS, DOUBLED, EXTRA, MISSING
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_spark.verify.verify import verify_by_spark
-from plugins.lake.tests.care.planting import change, doubled, moved_behind, with_value, without
 from plugins.lake.tests.landing.tables import assert_ordered, land_all, make
 from plugins.lake.tests.landing.test_cli import run
+from plugins.lake.tests.maintenance.planting import (
+    change,
+    doubled,
+    moved_behind,
+    with_value,
+    without,
+)
 from plugins.lake.tests.stores import filled
 
 if TYPE_CHECKING:

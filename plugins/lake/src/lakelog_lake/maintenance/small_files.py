@@ -17,10 +17,10 @@ from uuid import uuid4
 import attrs
 
 from lakelog.errors import SettingsError
-from lakelog_lake.care import merging
-from lakelog_lake.care import parquet as parquetcare
-from lakelog_lake.care.terms import Compacted
 from lakelog_lake.errors import TooBusy
+from lakelog_lake.maintenance import merging
+from lakelog_lake.maintenance import parquet as parquet_maintenance
+from lakelog_lake.maintenance.terms import Compacted
 from lakelog_lake.readback.folders import Added, DeltaRows
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.delta import DeltaSink, added, opened
@@ -80,7 +80,7 @@ class PeriodicCompaction:
 
 def _compacted(sink: Sink, target_bytes: int) -> Compacted:
     if isinstance(sink, ParquetSink):
-        return parquetcare.compact(sink, target_bytes)
+        return parquet_maintenance.compact(sink, target_bytes)
     return compact_new(sink, target_bytes) if isinstance(sink, DeltaSink) else Compacted()
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from lakelog_lake.care import delta as deltacare
-from lakelog_lake.care import iceberg as icebergcare
-from lakelog_lake.care import parquet as parquetcare
-from lakelog_lake.care.terms import Compacted, Expired, RetentionTerms
 from lakelog_lake.engine_provider import provider
 from lakelog_lake.errors import TableMaintenanceError
 from lakelog_lake.landing.destinations import TableLocation
+from lakelog_lake.maintenance import delta as delta_maintenance
+from lakelog_lake.maintenance import iceberg as iceberg_maintenance
+from lakelog_lake.maintenance import parquet as parquet_maintenance
+from lakelog_lake.maintenance.terms import Compacted, Expired, RetentionTerms
 from lakelog_lake.readback.folders import DeltaRows, ParquetRows
 from lakelog_lake.readback.iceberg import IcebergRows
 from lakelog_lake.readback.landed_table import LandedTable
@@ -34,9 +34,9 @@ def compact(
     iceberg: list[IcebergRows] = []
     for each in _tables(to, table, storage):
         if isinstance(each, ParquetRows):
-            done.append((each.name, parquetcare.compact(each.sink, target_bytes)))
+            done.append((each.name, parquet_maintenance.compact(each.sink, target_bytes)))
         elif isinstance(each, DeltaRows):
-            done.append((each.name, deltacare.compact(each.sink, target_bytes)))
+            done.append((each.name, delta_maintenance.compact(each.sink, target_bytes)))
         elif isinstance(each, IcebergRows):
             iceberg.append(each)
     if iceberg:
@@ -62,11 +62,11 @@ def expire(
     done = []
     for each in _tables(to, table, storage):
         if isinstance(each, ParquetRows):
-            done.append((each.name, parquetcare.expire(each.sink, retention)))
+            done.append((each.name, parquet_maintenance.expire(each.sink, retention)))
         elif isinstance(each, DeltaRows):
-            done.append((each.name, deltacare.expire(each.sink, retention)))
+            done.append((each.name, delta_maintenance.expire(each.sink, retention)))
         elif isinstance(each, IcebergRows):
-            done.append((each.name, icebergcare.expire(each.sink, retention)))
+            done.append((each.name, iceberg_maintenance.expire(each.sink, retention)))
     return done
 
 

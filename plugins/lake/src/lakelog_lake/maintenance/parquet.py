@@ -16,9 +16,15 @@ from uuid import uuid4
 
 import attrs
 
-from lakelog_lake.care import merging
-from lakelog_lake.care.terms import Compacted, Expired, RetentionTerms, remove, remove_orphans
 from lakelog_lake.errors import Conflict, TooBusy
+from lakelog_lake.maintenance import merging
+from lakelog_lake.maintenance.terms import (
+    Compacted,
+    Expired,
+    RetentionTerms,
+    remove,
+    remove_orphans,
+)
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables.file_facts import hidden
 from lakelog_lake.tables.remote import sync

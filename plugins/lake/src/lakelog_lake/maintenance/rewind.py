@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 import lakelog
-from lakelog_lake.care.row_removal import RowsFrom, take_out
 from lakelog_lake.errors import Conflict, TooBusy, TooManyDifferences
 from lakelog_lake.log.selection import Chosen
+from lakelog_lake.maintenance.row_removal import RowsFrom, take_out
 from lakelog_lake.readback.landed_table import LandedTable
 from lakelog_lake.readback.open import OpenTable, all_opened, readable
 from lakelog_lake.sinks.history import LAST_ROWS, positions_of

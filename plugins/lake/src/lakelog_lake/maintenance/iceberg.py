@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from lakelog_lake.care.terms import Expired, RetentionTerms, remove, remove_orphans
 from lakelog_lake.errors import TooBusy
+from lakelog_lake.maintenance.terms import Expired, RetentionTerms, remove, remove_orphans
 from lakelog_lake.sinks.iceberg_state import is_local
 from lakelog_lake.tables.remote import IcebergFiles, pairs
 
