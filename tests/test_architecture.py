@@ -70,7 +70,7 @@ BUILT_ON: Final = {
 """Packages that may import other ones than the core."""
 LAKE_ROOMS: Final = (
     *("errors", "engine_provider", "log", "reading", "queries", "tables", "bodies", "tasks"),
-    *("sinks", "landing", "readback", "verify", "care", "commands", "follower", "plugin"),
+    *("sinks", "landing", "readback", "verify", "maintenance", "commands", "follower", "plugin"),
 )
 """Of ``lakelog_lake``, from the bottom up."""
 MOST_MODULES: Final = 12

@@ -1,6 +1,6 @@
 """Compaction and expiry: rows, their order and the positions stay, and dispatch goes on.
 
-Iceberg's compaction needs Spark: see test_spark_care.py.
+Iceberg's compaction needs Spark: see test_spark_maintenance.py.
 """
 
 from __future__ import annotations
