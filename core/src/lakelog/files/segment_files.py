@@ -40,7 +40,7 @@ def segment_files(directory: Path, listing: Iterable[tuple[str, int]]) -> list[S
     )
 
 
-def blocking_problems(
+def bad_segments(
     directory: Path, listing: Sequence[tuple[str, int]], size_bytes: int
 ) -> list[BadSegment]:
     """The problems that make a recovery impossible.

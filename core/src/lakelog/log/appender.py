@@ -12,13 +12,7 @@ from lakelog.codec.append_callback import RocketmqAppendCallback
 from lakelog.log.async_puts import AsyncPutQueue
 from lakelog.log.commit_log import CommitLog
 from lakelog.log.health import Health
-from lakelog.log.outcomes import (
-    ErrorBuilder,
-    awaited_status,
-    checked,
-    flush_errors,
-    replicator_errors,
-)
+from lakelog.log.outcomes import ErrorBuilder, checked, flush_errors, replicator_errors, status_of
 from lakelog.log.put_future import BatchFuture, PutFuture, settle_appended
 from lakelog_format.codec.encoded import EncodedBatch
 from lakelog_format.fields.layout import BLANK_MIN_BYTES
@@ -155,10 +149,10 @@ class Appender:
                 errors = self._of_replicator
                 copied = self._replicator.submit(end, wait)
                 errors = self._of_flush
-            status = flushed if flushed is _PUT_OK else awaited_status(flushed)
+            status = flushed if flushed is _PUT_OK else status_of(flushed)
             if copied is not _PUT_OK:
                 errors = self._of_replicator
-                status = _combined(status, awaited_status(copied))
+                status = _combined(status, status_of(copied))
         except Exception as error:
             failed = _about(results, errors.error(error, end))
             if failed is error:
@@ -284,10 +278,10 @@ class Appender:
         status: PutStatus | Exception
         errors = self._of_flush
         try:
-            status = awaited_status(flushed)
+            status = status_of(flushed)
             for outcome in copied:
                 errors = self._of_replicator
-                status = _combined(status, awaited_status(outcome))
+                status = _combined(status, status_of(outcome))
         except Exception as error:  # noqa: BLE001  # from a plugin or a signal handler; passed to the answer below
             status = errors.error(error, end)
         answer(status)

@@ -71,17 +71,13 @@ class Health:
     def lacks_room(self, why: str) -> None:
         """Note that the log cannot grow; each put that needs space tries again to allocate it."""
         if not self._lacks_room:
-            self._lacks_room = _log_in_thread(
-                logging.WARNING, "%s: puts are refused: %s", self.path, why
-            )
+            self._lacks_room = _log(logging.WARNING, "%s: puts are refused: %s", self.path, why)
 
     def has_room(self) -> None:
         """Note that the log has grown."""
         if self._lacks_room:
             self._lacks_room = False
-            _log_in_thread(
-                logging.INFO, "%s: puts are accepted again: there is room for the log", self.path
-            )
+            _log(logging.INFO, "%s: puts are accepted again: there is room for the log", self.path)
 
     @property
     def takes_puts(self) -> bool:
@@ -132,7 +128,7 @@ def _nobody() -> str | None:
     return None
 
 
-def _log_in_thread(level: int, text: str, *more: object) -> bool:
+def _log(level: int, text: str, *more: object) -> bool:
     """Log in a thread: the append section is held here, and a log handler may put to this store.
 
     ``False`` if no thread can be started; the put itself raises the error then.

@@ -39,7 +39,7 @@ def _is_pending(kind: type) -> bool:
     return all(callable(getattr(kind, name, None)) for name in _PENDING)
 
 
-def awaited_status(given: Outcome) -> PutStatus:
+def status_of(given: Outcome) -> PutStatus:
     """Wait for the status.
 
     Raises the error of the outcome, and :class:`NoOutcomeError` if it has no valid status.

@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 
 from lakelog.files.filesystem import FileSystem
-from lakelog.files.segment_files import blocking_problems
+from lakelog.files.segment_files import bad_segments
 from lakelog.files.shared.ownership import is_owned
 from lakelog.settings.model import StoreSettings
 from lakelog_format.fields.layout import (
@@ -146,9 +146,7 @@ class StoreDirectory:
         Causes are files that are not segments, segments of another size, and missing segments.
         Changes nothing; recovery corrects other wrong lengths.
         """
-        for problem in blocking_problems(
-            self.commitlog, self.files.list(self.commitlog), size_bytes
-        ):
+        for problem in bad_segments(self.commitlog, self.files.list(self.commitlog), size_bytes):
             raise problem
 
     def same_file_system(self) -> bool:

@@ -121,15 +121,13 @@ def examine(
         found = QueueOffsetSurvey(0, 0, next_offsets=ends)
         return RecoveryPlan(RecoveryReport(clean, 0, _NOTHING, 0, 0, 0), found, checkpoint=lower)
     replica = read_replica(directory.files, directory.path)
-    reading = _Reading(
-        directory, core, tuple(files), clean, full, progress or _ignore_progress, replica
-    )
+    reading = _Reading(directory, core, tuple(files), clean, full, progress or _ignore, replica)
     may_be_unchanged = clean and not full and reading.cut is None
     left = reading.left_unchanged(begun) if may_be_unchanged else None
     return left or reading.plan(begun, on_unclean)
 
 
-def _ignore_progress(done_bytes: int, total_bytes: int) -> None:
+def _ignore(done_bytes: int, total_bytes: int) -> None:
     """Ignore progress."""
 
 

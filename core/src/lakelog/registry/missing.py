@@ -59,9 +59,8 @@ def missing(
     for source in left_out:
         if _brings(source, name, package):
             return MissingPlugin(
-                f"the {kind_text(kind)} {name!r} is installed "
-                f"({source.distribution or source.name}), but plugins=[...] is used instead of "
-                "installed plugins: add it there"
+                f"the {kind_text(kind)} {name!r} is installed ({source.distribution or source.name}"
+                "), but plugins=[...] is used instead of installed plugins: add it there"
             )
     if package:
         return MissingPlugin(f"{what}: pip install {package}")

@@ -86,7 +86,7 @@ class Registry:
         formats = Formats(
             self.names(kind),
             lambda name: self.make(kind, name, NoSettings(), context),
-            lambda name, what: self.error_builder(kind, name, BadStrategy)(what),
+            lambda name, what: self.fault(kind, name, BadStrategy)(what),
         )
         infer = {name: each.factory.infer for name, each in self.offered.items()}
         return Catalog(self.sections(), formats, {name: it for name, it in infer.items() if it})
@@ -130,7 +130,7 @@ class Registry:
         is_set = name in settings.sections or required(cls)
         return self.make(kind, name, settings.section(name) if is_set else cls(), context)
 
-    def error_builder(self, kind: Kind, name: str, error: type[ErrorT]) -> Callable[[str], ErrorT]:
+    def fault(self, kind: Kind, name: str, error: type[ErrorT]) -> Callable[[str], ErrorT]:
         """A function that builds errors about a strategy's failures after open."""
         source = self._offered(kind, name).source
         return lambda what: source.error(f"its {kind_text(kind)} {name!r} {what}", error)

@@ -75,10 +75,8 @@ def make_strategies(
         writer,
         Committing(flush, writer.traits.commit) if writer.traits.staged else flush,
         make(Kind.REPLICATOR, copies),
-        registry.error_builder(Kind.FLUSH_STRATEGY, flushes, StrategyFailed),
-        registry.error_builder(Kind.REPLICATOR, copies, StrategyFailed)
-        if copies
-        else StrategyFailed,
+        registry.fault(Kind.FLUSH_STRATEGY, flushes, StrategyFailed),
+        registry.fault(Kind.REPLICATOR, copies, StrategyFailed) if copies else StrategyFailed,
         decoder_of(callback, registry, append),
     )
     return add_services(made, registry, settings, context) if services else made

@@ -8,7 +8,7 @@ from pathlib import Path
 from lakelog.errors import BadSegment
 from lakelog.files.segment_files import (
     SegmentFile,
-    blocking_problems,
+    bad_segments,
     may_be_of_another_size,
     segment_files,
 )
@@ -23,7 +23,7 @@ def problems(
     """
     segments = segment_files(directory, listing)
     alone = len(segments) == 1
-    return blocking_problems(directory, listing, size_bytes) + [
+    return bad_segments(directory, listing, size_bytes) + [
         _wrong_length(each, size_bytes)
         for each in segments
         if each.length != size_bytes

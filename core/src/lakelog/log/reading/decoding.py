@@ -69,9 +69,5 @@ def decoder_of(callback: AppendCallback, registry: Registry, name: str) -> Check
         return None
     problem = check_object(callback, BodyDecoder)
     if problem is not None:
-        raise registry.error_builder(Kind.APPEND_CALLBACK, name, BadStrategy)(
-            f"cannot read: {problem}"
-        )
-    return CheckedDecoder(
-        callback.decode, registry.error_builder(Kind.APPEND_CALLBACK, name, DecodeFailed)
-    )
+        raise registry.fault(Kind.APPEND_CALLBACK, name, BadStrategy)(f"cannot read: {problem}")
+    return CheckedDecoder(callback.decode, registry.fault(Kind.APPEND_CALLBACK, name, DecodeFailed))
