@@ -31,7 +31,7 @@ from core.tests.store.support import SEGMENT, bodies, fill, open_small, overwrit
 from lakelog import Message, PutResult
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.apply import mend
+from lakelog.recovery.apply import apply_plan
 from lakelog.recovery.examine import examine
 from lakelog.settings.model import StoreSettings
 from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
@@ -248,7 +248,7 @@ def test_what_a_recovery_has_kept_needs_no_proof_again(tmp_path: Path) -> None:
     queue.write_bytes(units)
     core = StoreSettings(segment_size_bytes=SEGMENT)
     directory = StoreDirectory.of(RealFileSystem(), tmp_path, core)
-    mend(directory, examine(directory, core), SEGMENT)  # and before anything else it dies
+    apply_plan(directory, examine(directory, core), SEGMENT)  # and before anything else it dies
     shutil.rmtree(tmp_path / "consumequeue")
     report = recover_small(tmp_path)
     assert (report.end_offset, report.cut) == (kept.end_offset, ())

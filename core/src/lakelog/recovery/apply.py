@@ -48,7 +48,7 @@ _LOG: Final = logging.getLogger("lakelog")
 _UNPROVED: Final = "whole records in it are not proved; it stays in the log, as damage"
 
 
-def mend(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> RecoveryReport:
+def apply_plan(directory: StoreDirectory, plan: RecoveryPlan, size_bytes: int) -> RecoveryReport:
     """Carry out the plan for a locked store; return the report, with the quarantined copies.
 
     Raises :class:`~lakelog.errors.StoreError` and ``OSError``.
@@ -169,7 +169,7 @@ class BackgroundSync:
     """Syncs the segments of a locked store in its own thread, while recovery reads them.
 
     The writer may have died before a sync, so all records found must be synced before they count.
-    :func:`mend` does that, and takes less time if they are synced already.
+    :func:`apply_plan` does that, and takes less time if they are synced already.
     """
 
     def __init__(self, directory: StoreDirectory, size_bytes: int) -> None:
@@ -183,7 +183,7 @@ class BackgroundSync:
         """Sync each segment that ends behind ``start_offset``.
 
         Does nothing with replaced files, since tests need all calls in a fixed order. If no thread
-        can be started, :func:`mend` does all the work.
+        can be started, :func:`apply_plan` does all the work.
         """
         if type(self._directory.files) is RealFileSystem:
             work = partial(self._run, start_offset)

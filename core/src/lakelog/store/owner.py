@@ -38,7 +38,7 @@ from lakelog.log.reading.damage import read_damage
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.sources import ViewSource
 from lakelog.log.store_directory import StoreDirectory
-from lakelog.recovery.apply import BackgroundSync, mend
+from lakelog.recovery.apply import BackgroundSync, apply_plan
 from lakelog.recovery.clean_stop import note_clean_stop
 from lakelog.recovery.examine import Progress, RecoveryPlan, examine
 from lakelog.recovery.gaps import fill_gaps
@@ -191,7 +191,7 @@ def open_owned(  # noqa: PLR0913  # the parts of a store, and two options by nam
         publisher.set_state(OwnerState.RECOVERING)
         lock.publish()
         ahead.end()
-        report = mend(directory, plan, core.segment_size_bytes)
+        report = apply_plan(directory, plan, core.segment_size_bytes)
         taking = _Taking(
             directory=directory,
             core=core,

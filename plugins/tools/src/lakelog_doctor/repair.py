@@ -205,12 +205,12 @@ class _Repair:
     def run(self) -> RepairReport:
         """Execute all steps."""
         begun = time.monotonic()
-        strays, missing, moved = self._mend_files()
+        strays, missing, moved = self._repair_files()
         recovery = self._recover(dry_run=False)
-        fillings, kept = self._mend_log()
+        fillings, kept = self._repair_log()
         if any(each.is_possible for each in fillings):
             self._recover(dry_run=False)
-        rebuilt = self._mend_derived()
+        rebuilt = self._repair_derived()
         plan = RepairPlan(strays, missing, recovery, fillings)
         kept = (*moved, *recovery.cut, *kept)
         return RepairReport(plan, True, kept, rebuilt, self._led(), time.monotonic() - begun)
@@ -222,7 +222,9 @@ class _Repair:
 
         return queues_with_replacements(self.directory.files, self.directory.path)
 
-    def _mend_files(self) -> tuple[tuple[Stray, ...], tuple[MissingRange, ...], tuple[Aside, ...]]:
+    def _repair_files(
+        self,
+    ) -> tuple[tuple[Stray, ...], tuple[MissingRange, ...], tuple[Aside, ...]]:
         """Move stray files away and create missing segments, as recovery requires."""
         with self._locked():
             strays, missing = self._odd_files()
@@ -237,7 +239,7 @@ class _Repair:
         given = {**self.given, "dry_run": dry_run, "progress": self.progress}
         return recover(self.directory.path, **given)
 
-    def _mend_log(self) -> tuple[tuple[Filling, ...], tuple[Aside, ...]]:
+    def _repair_log(self) -> tuple[tuple[Filling, ...], tuple[Aside, ...]]:
         """Fill the gaps of a recovered log."""
         files, path = self.directory.files, self.directory.path
         with self._locked():
@@ -256,7 +258,7 @@ class _Repair:
             keep_damage(files, path, 0, 0, _still_damaged(self._known_damage(), possible))
         return fillings, kept
 
-    def _mend_derived(self) -> tuple[str, ...]:
+    def _repair_derived(self) -> tuple[str, ...]:
         """Rebuild queues and index that differ from the log."""
         queues, index = self._wrong()
         if not queues and not index:

@@ -14,7 +14,7 @@ MAX_OUT: Final = 10_000
 
 
 @attrs.define
-class HandOut:
+class PopDelivery:
     """A message that is out: handed out, and not yet acknowledged.
 
     :ivar attempt: number of the hand-out from 1 on; earlier ones in other topics count, too
@@ -57,7 +57,7 @@ class PopQueue:
 
     next_offset: int
     committed: int
-    out: OrderedDict[int, HandOut] = attrs.field(factory=OrderedDict)
+    out: OrderedDict[int, PopDelivery] = attrs.field(factory=OrderedDict)
     has_more: bool = False
     is_ordered: bool = False
     attempt_id: str = ""
@@ -80,10 +80,10 @@ class PopQueue:
         self._drop_outdated()
         return self._times[0][0] if self._times else None
 
-    def add(self, offset: int, hand_out: HandOut) -> None:
+    def add(self, offset: int, delivery: PopDelivery) -> None:
         """Note a hand-out, or the new ``visible_ms`` of one."""
-        self.out[offset] = hand_out
-        heapq.heappush(self._times, (hand_out.visible_ms, offset))
+        self.out[offset] = delivery
+        heapq.heappush(self._times, (delivery.visible_ms, offset))
 
     def take_due(self, now_ms: int) -> int | None:
         """Return the offset of a message whose invisible time is over, once; else ``None``."""
@@ -116,7 +116,7 @@ class PopQueue:
         else:
             self.remove(offset)
 
-    def remove(self, offset: int) -> HandOut | None:
+    def remove(self, offset: int) -> PopDelivery | None:
         """Remove a message that is done, and the done messages that then are the first ones."""
         found = self.out.pop(offset, None)
         if found is not None:

@@ -34,7 +34,7 @@ from lakelog_broker.popping.handles import (
     ReceiptHandle,
     retry_topic,
 )
-from lakelog_broker.popping.queues import HandOut, PopQueue
+from lakelog_broker.popping.queues import PopDelivery, PopQueue
 from lakelog_format.codec.decode import decode
 from lakelog_queues.groups.set_aside import DEAD_LETTER_PREFIX, dead_letter_of, retry_of
 
@@ -170,7 +170,7 @@ class Popping:
         for message, record in read:
             attempt = 1 + message.reconsume_times
             start = read[0][0].queue_offset
-            out = HandOut(
+            out = PopDelivery(
                 attempt, now_ms, now_ms + request.invisible_ms, request.invisible_ms, start
             )
             queue.add(message.queue_offset, out)
@@ -233,7 +233,7 @@ class Popping:
         moved = None if stays else self._moved_away(request, queue, former, stored, flag)
         if moved is not None and self._move(request.group, queue, stored, moved):
             return None
-        out = HandOut(
+        out = PopDelivery(
             former.attempt + (not repeats),
             max(now_ms, former.pop_time_ms + 1),
             now_ms + request.invisible_ms,
@@ -247,7 +247,7 @@ class Popping:
         self,
         request: PopRequest,
         queue: PopQueue,
-        former: HandOut,
+        former: PopDelivery,
         stored: StoredMessage,
         flag: int,
     ) -> Message | None:
@@ -304,7 +304,7 @@ class Popping:
         if self._queues.get(place) is queue:  # an administrator may have set another offset
             self._commit(*place, queue)
 
-    def _popped(self, flag: int, message: StoredMessage, record: bytes, out: HandOut) -> Popped:
+    def _popped(self, flag: int, message: StoredMessage, record: bytes, out: PopDelivery) -> Popped:
         handle = ReceiptHandle(
             out.start_offset,
             out.pop_time_ms,

@@ -56,7 +56,7 @@ class Lending:
     """Decides which thread uses the connections; thread-safe.
 
     :ivar is_lent: whether a put that waits may call :meth:`drive`
-    :ivar duty: held by the thread that uses the connections
+    :ivar use_lock: held by the thread that uses the connections
     """
 
     def __init__(self, connections: Lendable, wake: Callable[[], object]) -> None:
@@ -65,12 +65,12 @@ class Lending:
         :param wake: wakes the thread of the connections
         """
         self.is_lent = False
-        self.duty = RLock()
+        self.use_lock = RLock()
         self._connections = connections
         self._wake = wake
-        self._driving = RLock()
-        self._has_duty: Callable[[], bool] = self.duty._is_owned  # type: ignore[attr-defined]  # threading.Condition calls it, too; no public method returns the holder
-        self._drives: Callable[[], bool] = self._driving._is_owned  # type: ignore[attr-defined]  # as above
+        self._drive_lock = RLock()
+        self._holds_use_lock: Callable[[], bool] = self.use_lock._is_owned  # type: ignore[attr-defined]  # threading.Condition calls it, too; no public method returns the holder
+        self._holds_drive_lock: Callable[[], bool] = self._drive_lock._is_owned  # type: ignore[attr-defined]  # as above
         self._lone_puts = 0
         self._driven_s = 0.0
         self._is_over = False
@@ -99,7 +99,7 @@ class Lending:
         self.is_lent = False
         os.eventfd_write(self._recall, 1)
 
-    def look_after(self, serve: Callable[[], object]) -> None:
+    def serve_if_idle(self, serve: Callable[[], object]) -> None:
         """Call ``serve`` if no put uses the connections; take them back after a rest or a slow put.
 
         :param serve: serves the connections once, without waiting
@@ -109,12 +109,12 @@ class Lending:
             self.take_back()
         elif rests_s < LENT_SECONDS:
             return
-        elif self._driving.acquire(blocking=False):
+        elif self._drive_lock.acquire(blocking=False):
             # No put may drive meanwhile: it would miss the reports that are read here.
             try:
                 serve()
             finally:
-                self._driving.release()
+                self._drive_lock.release()
         elif rests_s >= _SLOW_SECONDS:
             self.take_back()
 
@@ -150,8 +150,8 @@ class Lending:
 
         Raises ``OSError``.
         """
-        driving = self._driving
-        if self._has_duty():  # a signal handler has interrupted their use
+        driving = self._drive_lock
+        if self._holds_use_lock():  # a signal handler has interrupted their use
             return False
         try:
             if not driving.acquire(blocking=False):
@@ -161,7 +161,7 @@ class Lending:
                 if left <= 0 or not self._drive(min(left, _NAP_SECONDS)):
                     return False
         finally:
-            if self._drives():
+            if self._holds_drive_lock():
                 driving.release()
         return True
 
@@ -185,12 +185,12 @@ class Lending:
 
     def _use(self, work: Callable[[], object]) -> None:
         """Call ``work`` in this thread, unless another thread uses the connections."""
-        duty = self.duty
-        if self._has_duty():
+        use_lock = self.use_lock
+        if self._holds_use_lock():
             return
         try:
-            if duty.acquire(blocking=False) and self.is_lent:
+            if use_lock.acquire(blocking=False) and self.is_lent:
                 work()
         finally:
-            if self._has_duty():
-                duty.release()
+            if self._holds_use_lock():
+                use_lock.release()

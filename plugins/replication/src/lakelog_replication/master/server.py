@@ -176,7 +176,7 @@ class HaServer:
         for each in self._threads:
             each.join()
         self.lending.take_back()
-        with self.lending.duty:
+        with self.lending.use_lock:
             self.drop()
 
     def forked(self) -> None:
@@ -207,7 +207,7 @@ class HaServer:
         while not self._closing:
             try:
                 if self.lending.is_lent:
-                    self._look_after()
+                    self._serve_while_lent()
                 else:
                     self._turn(_TURN_SECONDS)
                     self.lending.lend()
@@ -219,13 +219,13 @@ class HaServer:
                 _LOG.exception("%s: a turn of the replication failed", self._path)
                 time.sleep(_WATCH_SECONDS)
 
-    def _look_after(self) -> None:
+    def _serve_while_lent(self) -> None:
         """Sleep; then serve the connections if no put does, or take them back."""
         is_notified = self._wakeup_poll.poll(LENT_SECONDS * 1000)
         if is_notified or self._closing or not self._is_idle():
             self.lending.take_back()
         else:
-            self.lending.look_after(lambda: self._turn(0.0))
+            self.lending.serve_if_idle(lambda: self._turn(0.0))
 
     # --- the connections, as they are lent ---
 
@@ -248,10 +248,10 @@ class HaServer:
         self._account()
 
     def _turn(self, longest_s: float) -> None:
-        with self.lending.duty:
+        with self.lending.use_lock:
             due = self.send()
         ready = self._selector.select(min(due, longest_s))
-        with self.lending.duty:
+        with self.lending.use_lock:
             for key, mask in ready:
                 if isinstance(key.data, SlaveLink):
                     self._handle_events(key.data, mask)

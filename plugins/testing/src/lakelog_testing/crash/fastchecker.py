@@ -1,7 +1,7 @@
 """A short check of an image: recovery, queues and index run without a store around them.
 
 The other work of :func:`lakelog.open` (threads, lock, ``abort``, segments to append to, a flush
-strategy) costs more than recovery itself. Here ``examine`` and ``mend`` of :mod:`lakelog.recovery`
+strategy) costs more than recovery itself. Here ``examine`` and ``apply_plan`` of :mod:`lakelog.recovery`
 work on the image. The dispatchers resume and receive the missing records, and their files are
 compared with the log by columns. Omitted are further puts, reads of messages through queues, and a
 clean stop.
@@ -34,7 +34,7 @@ from lakelog.log.reading.scan import scan
 from lakelog.log.reading.sources import FileSource
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.message import StoredMessage
-from lakelog.recovery.apply import mend
+from lakelog.recovery.apply import apply_plan
 from lakelog.recovery.examine import RecoveryPlan, examine
 from lakelog.store.strategies import make_dispatchers
 from lakelog_format.codec.run import decode_run
@@ -207,7 +207,7 @@ class FastChecker:
         try:
             with patch("lakelog.log.reading.scan.decode_run", self.decoder):
                 plan = examine(directory, core)
-            mend(directory, plan, core.segment_size_bytes)
+            apply_plan(directory, plan, core.segment_size_bytes)
             read_identity(directory.files, directory.path)
         except Exception as error:
             raise Violation(f"it does not open: {type(error).__name__}: {error}") from error
