@@ -1,8 +1,8 @@
 """A short check of an image: recovery, queues and index run without a store around them.
 
 The other work of :func:`lakelog.open` (threads, lock, ``abort``, segments to append to, a flush
-strategy) costs more than recovery itself. Here ``examine`` and ``apply_plan`` of :mod:`lakelog.recovery`
-work on the image. The dispatchers resume and receive the missing records, and their files are
+strategy) costs more than recovery itself. Here ``examine`` and ``apply_plan`` of
+:mod:`lakelog.recovery` work on the image. The dispatchers resume and receive the missing records, and their files are
 compared with the log by columns. Omitted are further puts, reads of messages through queues, and a
 clean stop.
 
