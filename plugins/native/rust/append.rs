@@ -15,7 +15,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use crate::batch::{Batch, Shared};
 use crate::message::{self, now_ms, Held, HostPair, Messages, Read, Topic, NO_QUEUE};
 use crate::names;
-use crate::page::{monotonic_ms, AppendLock, Places, Words, LONGEST_WAIT};
+use crate::page::{monotonic_ms, AppendLock, WordPositions, Words, LONGEST_WAIT};
 use crate::record::{self, Fields, Hosts, Properties, PREPARED};
 use crate::window::Window;
 
@@ -45,7 +45,7 @@ struct State {
 pub struct Putter {
     shared: Arc<Shared>,
     messages: Messages,
-    places: Places,
+    places: WordPositions,
     words: Words,
     lock: Py<AppendLock>,
     is_durable: bool,
@@ -89,7 +89,7 @@ impl Putter {
         classes: &Bound<'_, PyAny>,
         log: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
-        let places = Places::of(&log.getattr("layout")?)?;
+        let places = WordPositions::of(&log.getattr("layout")?)?;
         let words = Words::of(&log.getattr("memory")?)?;
         let section = log.getattr("section")?;
         let local = section.getattr("local")?;

@@ -105,7 +105,7 @@ pub fn follow_entries(
 
 /// The header's fields about existing entries.
 #[derive(Clone, Copy)]
-struct Place {
+struct FileTail {
     /// The number that the next entry takes.
     first: i32,
     /// The number of entries that still fit.
@@ -113,7 +113,7 @@ struct Place {
     begin_ms: i64,
 }
 
-impl Place {
+impl FileTail {
     /// Seconds since the file's first record; for the first entry, since the previous file's end.
     fn seconds(&self, number: usize, time_ms: i64, first_ms: i64) -> i32 {
         let begin_ms = if self.first == 1 && number > 0 { first_ms } else { self.begin_ms };
@@ -141,7 +141,7 @@ fn entries_of(
     starts: &[i64],
     base: i64,
     slots: &Slots<'_>,
-    place: Place,
+    tail: FileTail,
 ) -> Option<Entries> {
     let mut found = Entries::default();
     found.block.reserve(starts.len() * ENTRY_BYTES);
@@ -157,24 +157,24 @@ fn entries_of(
         found.records.1 = at;
         found.block.extend(hash.to_be_bytes());
         found.block.extend(base.wrapping_add(starts[at]).to_be_bytes());
-        found.block.extend(place.seconds(number, time_ms, first_ms).to_be_bytes());
+        found.block.extend(tail.seconds(number, time_ms, first_ms).to_be_bytes());
         found.block.extend([0; 4]);
         order.push(((hash as usize % count) as u64) << 32 | number as u64);
     })?;
-    if order.len() > place.room {
+    if order.len() > tail.room {
         return None;
     }
     order.sort_unstable(); // by slot: neighbours in the file are read together
     found.heads.reserve(order.len() * HEAD_BYTES);
     for same in order.chunk_by(|one, next| one >> 32 == next >> 32) {
         let slot = (same[0] >> 32) as usize;
-        let mut previous = slots.get(slot, place.first);
+        let mut previous = slots.get(slot, tail.first);
         found.opened += (previous == 0) as usize;
         for each in same {
             let number = *each as u32 as usize;
             let at = number * ENTRY_BYTES + PREVIOUS_AT;
             found.block[at..at + 4].copy_from_slice(&previous.to_be_bytes());
-            previous = place.first + number as i32;
+            previous = tail.first + number as i32;
         }
         found.heads.extend((slot as u32).to_ne_bytes());
         found.heads.extend(previous.to_ne_bytes());
@@ -207,9 +207,9 @@ pub fn index_entries<'py>(
     else {
         return Ok(None);
     };
-    let place = Place { first, room, begin_ms };
+    let tail = FileTail { first, room, begin_ms };
     let found =
-        without_lock(py, starts.len(), || entries_of(data, &starts, base_offset, &slots, place));
+        without_lock(py, starts.len(), || entries_of(data, &starts, base_offset, &slots, tail));
     let Some(found) = found else {
         return Ok(None);
     };
@@ -276,12 +276,12 @@ mod tests {
 
     #[test]
     fn seconds_are_never_too_many_or_too_few() {
-        let place = |first, begin_ms| Place { first, room: 1, begin_ms };
-        assert_eq!(place(5, 1000).seconds(0, 2999, 7), 1);
-        assert_eq!(place(5, 1000).seconds(3, 0, 7), 0);
-        assert_eq!(place(5, 1000).seconds(3, i64::MAX, 7), i32::MAX);
-        assert_eq!(place(5, 0).seconds(3, 9000, 7), 0);
-        assert_eq!(place(1, 0).seconds(0, 9000, 5000), 0);
-        assert_eq!(place(1, 0).seconds(1, 9000, 5000), 4);
+        let tail = |first, begin_ms| FileTail { first, room: 1, begin_ms };
+        assert_eq!(tail(5, 1000).seconds(0, 2999, 7), 1);
+        assert_eq!(tail(5, 1000).seconds(3, 0, 7), 0);
+        assert_eq!(tail(5, 1000).seconds(3, i64::MAX, 7), i32::MAX);
+        assert_eq!(tail(5, 0).seconds(3, 9000, 7), 0);
+        assert_eq!(tail(1, 0).seconds(0, 9000, 5000), 0);
+        assert_eq!(tail(1, 0).seconds(1, 9000, 5000), 4);
     }
 }

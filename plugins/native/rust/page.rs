@@ -20,7 +20,7 @@ const TRIES: usize = 5;
 const NUMBER_SHIFT: u32 = 24;
 
 /// The positions of words in the page, given by Python.
-pub struct Places {
+pub struct WordPositions {
     pub appender_pid: usize,
     pub appender_since: usize,
     pub several: usize,
@@ -35,10 +35,10 @@ pub struct Places {
     pub durable: u64,
 }
 
-impl Places {
-    pub fn of(layout: &Bound<'_, PyAny>) -> PyResult<Places> {
+impl WordPositions {
+    pub fn of(layout: &Bound<'_, PyAny>) -> PyResult<WordPositions> {
         let at = |name| layout.getattr(name)?.extract::<usize>();
-        Ok(Places {
+        Ok(WordPositions {
             appender_pid: at("APPENDER_PID")?,
             appender_since: at("APPENDER_SINCE")?,
             several: at("SEVERAL")?,
@@ -258,8 +258,8 @@ impl AppendLock {
 
     fn is_dead(&self, number: u64) -> bool {
         let mut lock = flock(libc::F_WRLCK, self.life_at + number as i64);
-        let told = unsafe { libc::fcntl(self.descriptor, libc::F_OFD_GETLK, &mut lock) == 0 };
-        told && lock.l_type == libc::F_UNLCK as libc::c_short
+        let is_read = unsafe { libc::fcntl(self.descriptor, libc::F_OFD_GETLK, &mut lock) == 0 };
+        is_read && lock.l_type == libc::F_UNLCK as libc::c_short
     }
 
     fn set(&self, kind: i32, byte: i64) -> bool {

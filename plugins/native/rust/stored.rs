@@ -120,11 +120,11 @@ impl Decoder {
         let (Some(data), Some(at)) = (octets(&view), long(at)) else {
             return Ok(None);
         };
-        let told = offset.map(long);
-        if told == Some(None) {
+        let given = offset.map(long);
+        if given == Some(None) {
             return Ok(None); // no record states a number that is so large
         }
-        let offset = told.flatten();
+        let offset = given.flatten();
         let Some(rest) = usize::try_from(at).ok().and_then(|at| data.get(at..)) else {
             return Ok(None);
         };

@@ -31,7 +31,7 @@ struct Waiter {
     answer: Mutex<Option<Py<PyAny>>>,
     /// Not 0 once the thread is to wake up.
     woken: AtomicU32,
-    place: Place,
+    affinity: Affinity,
 }
 
 #[derive(Default)]
@@ -88,7 +88,7 @@ impl Waiters {
             deadline: Instant::now() + self.timeout,
             answer: Mutex::default(),
             woken: AtomicU32::new(0),
-            place: Place::of_thread(),
+            affinity: Affinity::of_thread(),
         });
         self.state().waiting.push_back(waiter.clone());
         let slept = self.joined.call1(py, (end,)).and_then(|_| self.sleep(py, &waiter));
@@ -135,7 +135,7 @@ impl Waiters {
         while state.waiting.front().is_some_and(|first| first.deadline <= now) {
             let Some(first) = state.waiting.pop_front() else { break };
             set(&first, answer.clone_ref(py));
-            rouse(&first);
+            wake(&first);
             count += 1;
         }
         count
@@ -146,7 +146,7 @@ impl Waiters {
         loop {
             let Some(first) = self.state().waiting.pop_front() else { return Ok(()) };
             set(&first, make.call0()?.unbind());
-            rouse(&first);
+            wake(&first);
         }
     }
 
@@ -203,7 +203,7 @@ impl Waiters {
                 }
             });
             if waiter.woken.load(Ordering::Acquire) != 0 {
-                waiter.place.restore();
+                waiter.affinity.restore();
                 return Ok(());
             }
             py.check_signals()?;
@@ -224,7 +224,7 @@ impl Waiters {
             futex(libc::FUTEX_WAKE, &self.steps, 1, std::ptr::null());
         }
         if let Some(next) = &next {
-            rouse(next);
+            wake(next);
         }
         next.is_some()
     }
@@ -236,7 +236,7 @@ impl Waiters {
         state.asleep.retain(|each| !Arc::ptr_eq(each, waiter));
         drop(state);
         if waiter.woken.load(Ordering::Acquire) != 0 {
-            waiter.place.restore();
+            waiter.affinity.restore();
         }
         self.step();
     }
@@ -253,33 +253,33 @@ impl State {
 }
 
 /// The processors on which a thread may run.
-struct Place {
+struct Affinity {
     thread: libc::pid_t,
     /// `None` if it must not be changed.
     processors: Option<libc::cpu_set_t>,
 }
 
-const PLACE_BYTES: usize = std::mem::size_of::<libc::cpu_set_t>();
+const CPU_SET_BYTES: usize = std::mem::size_of::<libc::cpu_set_t>();
 
-impl Place {
-    fn of_thread() -> Place {
+impl Affinity {
+    fn of_thread() -> Affinity {
         unsafe {
             let mut found: libc::cpu_set_t = std::mem::zeroed();
-            let told = libc::sched_getaffinity(0, PLACE_BYTES, &mut found) == 0;
-            let several = told && libc::CPU_COUNT(&found) > 1;
-            Place { thread: libc::gettid(), processors: several.then_some(found) }
+            let is_known = libc::sched_getaffinity(0, CPU_SET_BYTES, &mut found) == 0;
+            let several = is_known && libc::CPU_COUNT(&found) > 1;
+            Affinity { thread: libc::gettid(), processors: several.then_some(found) }
         }
     }
 
     /// Let the thread wake up on this processor; it must sleep, or be about to.
-    fn bring_here(&self) {
+    fn pin_here(&self) {
         if let Some(processors) = &self.processors {
             unsafe {
                 let here = libc::sched_getcpu() as usize;
                 if libc::CPU_ISSET(here, processors) {
                     let mut only: libc::cpu_set_t = std::mem::zeroed();
                     libc::CPU_SET(here, &mut only);
-                    libc::sched_setaffinity(self.thread, PLACE_BYTES, &only);
+                    libc::sched_setaffinity(self.thread, CPU_SET_BYTES, &only);
                 }
             }
         }
@@ -290,10 +290,10 @@ impl Place {
     fn restore(&self) {
         if let Some(processors) = &self.processors {
             unsafe {
-                if libc::sched_setaffinity(0, PLACE_BYTES, processors) != 0 {
+                if libc::sched_setaffinity(0, CPU_SET_BYTES, processors) != 0 {
                     let mut all: libc::cpu_set_t = std::mem::zeroed();
-                    (0..8 * PLACE_BYTES).for_each(|each| libc::CPU_SET(each, &mut all));
-                    libc::sched_setaffinity(0, PLACE_BYTES, &all);
+                    (0..8 * CPU_SET_BYTES).for_each(|each| libc::CPU_SET(each, &mut all));
+                    libc::sched_setaffinity(0, CPU_SET_BYTES, &all);
                 }
             }
         }
@@ -304,8 +304,8 @@ fn set(waiter: &Waiter, answer: Py<PyAny>) {
     *waiter.answer.lock().unwrap_or_else(|dead| dead.into_inner()) = Some(answer);
 }
 
-fn rouse(waiter: &Waiter) {
-    waiter.place.bring_here();
+fn wake(waiter: &Waiter) {
+    waiter.affinity.pin_here();
     waiter.woken.store(1, Ordering::Release);
     futex(libc::FUTEX_WAKE, &waiter.woken, 1, std::ptr::null());
 }

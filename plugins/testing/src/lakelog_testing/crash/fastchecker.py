@@ -2,9 +2,9 @@
 
 The other work of :func:`lakelog.open` (threads, lock, ``abort``, segments to append to, a flush
 strategy) costs more than recovery itself. Here ``examine`` and ``apply_plan`` of
-:mod:`lakelog.recovery` work on the image. The dispatchers resume and receive the missing records, and their files are
-compared with the log by columns. Omitted are further puts, reads of messages through queues, and a
-clean stop.
+:mod:`lakelog.recovery` work on the image. The dispatchers resume and receive the missing records,
+and their files are compared with the log by columns. Omitted are further puts, reads of messages
+through queues, and a clean stop.
 
 Within one run, equal work is done once. Bytes at one place of the log are decoded once, a recovered
 log is read once, and queues and index are completed once for the same log and other files.
