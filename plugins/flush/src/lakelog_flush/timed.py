@@ -16,8 +16,8 @@ from lakelog.errors import StoreFailed
 from lakelog.interfaces import Context, Flushable, Outcome
 from lakelog.runtime.threads import started
 from lakelog.status import PutStatus
-from lakelog_flush.wakeup import Wakeup
 from lakelog_flush.settings import TimedSettings
+from lakelog_flush.wakeup import Wakeup
 
 PAGE_BYTES: Final = 4096
 FINAL_ROUNDS: Final = 10
