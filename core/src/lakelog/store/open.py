@@ -15,10 +15,10 @@ from lakelog.registry import Registry
 from lakelog.settings.resolver import resolve
 from lakelog.store.log_store import LogStore
 from lakelog.store.roles.choosing import Former, Mode, known_mode
+from lakelog.store.roles.opening import in_a_child, open_role, open_serving
 from lakelog.store.roles.ownerparts import owner_parts
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
-from lakelog.store.roles.ways import in_a_child, open_role, open_serving
 from lakelog_format.arguments import WrongValue, wrong_type
 from lakelog_interfaces.strategies import Clock
 

@@ -15,10 +15,10 @@ from lakelog.files.shared.membership import Membership
 from lakelog.files.shared.ownership import is_owned
 from lakelog.settings.catalog import ATTACH
 from lakelog.store.roles.managing import Managing
+from lakelog.store.roles.opening import NO_WRITING
 from lakelog.store.roles.ownerparts import owner_parts
 from lakelog.store.roles.parts import RoleParts
 from lakelog.store.roles.prepared import OpenRequest
-from lakelog.store.roles.ways import NO_WRITING
 from lakelog_processes.asking import Answering
 from lakelog_processes.joining import JoinedLog
 from lakelog_processes.shared_settings import shared_settings

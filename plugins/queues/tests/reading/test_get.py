@@ -14,10 +14,10 @@ from core.tests.store.support import open_small, overwrite, read_small
 from lakelog import Message, Store
 from lakelog.format.queue_offsets import Queue
 from lakelog.format.units import Units
+from lakelog_queues.finding.fast_path import FewMessagesGetter
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.results import GetResult, GetStatus
 from lakelog_queues.finding.selection import MOST_BYTES, wanted
-from lakelog_queues.finding.shortway import FewMessagesGetter
 from plugins.queues.tests.arrow.test_columns import row_of, rows_of
 from plugins.queues.tests.reading.support import QueuesInMemory, getter_of, put_numbered, times_of
 

@@ -16,10 +16,10 @@ from lakelog_broker.grpc.access import GrpcAccess
 from lakelog_broker.grpc.certificates import key_and_certificate
 from lakelog_broker.grpc.clients import GrpcClients, client_id_of
 from lakelog_broker.grpc.consuming import Consuming
+from lakelog_broker.grpc.port_multiplexer import PortMultiplexer
 from lakelog_broker.grpc.producing import Producing
 from lakelog_broker.grpc.protos import SERVICE, class_of, proto
 from lakelog_broker.grpc.routing import Routing
-from lakelog_broker.grpc.splice import Splice
 from lakelog_broker.grpc.statuses import status, status_of
 from lakelog_broker.popping.service import Popping
 
@@ -57,7 +57,7 @@ class GrpcServer:
         self._grpc.add_secure_port(f"unix:{tls}", grpc.ssl_server_credentials([pair]))
         await self._grpc.start()
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Splice(plain, tls), settings.host, port, backlog=1024
+            lambda: PortMultiplexer(plain, tls), settings.host, port, backlog=1024
         )
         self.port = self._routing.port = self._server.sockets[0].getsockname()[1]
 

@@ -98,9 +98,9 @@ class RemotingServer:
     def handler(self, code: int) -> Handler | None:
         """The handler of a request code, or ``None``."""
         if code not in self._handlers and not self._has_all:
-            from lakelog_broker.remoting.seldom import seldom_handlers
+            from lakelog_broker.remoting.rare_requests import rare_handlers
 
-            self._handlers.update(seldom_handlers(self._broker, self._pops(), self._modes))
+            self._handlers.update(rare_handlers(self._broker, self._pops(), self._modes))
             self._has_all = True
         return self._handlers.get(code)
 

@@ -44,7 +44,7 @@ def check_topics(store: Path, names: Sequence[str]) -> None:
     if not names:
         return
     import lakelog
-    from lakelog_cli.notthere import check_name
+    from lakelog_cli.unknown_names import check_name
 
     with lakelog.open(store, mode="read") as opened:
         known = opened.topics()

@@ -10,8 +10,8 @@ import lakelog
 from lakelog_lake.errors import CorruptLog
 from lakelog_lake.log.coverage import record_batches
 from lakelog_lake.log.wanted import NumberSpan, RecordCondition
+from lakelog_lake.reading.byte_spans import byte_spans
 from lakelog_lake.reading.options import FAIL, SKIP, ReadOptions, names_of
-from lakelog_lake.reading.stretches import stretches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,9 +57,9 @@ def _rows(
     wanted = options.wanted
     damages: list[Damage] = []
     on_damage = _REPORTS.get(options.corrupt, damages.append)
-    for stretch in stretches(store, part):
-        pieces = store.scan_pieces(stretch.low, stretch.end)
-        for batch in record_batches(pieces, stretch, on_damage):
+    for span in byte_spans(store, part):
+        pieces = store.scan_pieces(span.low, span.end)
+        for batch in record_batches(pieces, span, on_damage):
             yield from _collected(damages, tables, wanted)
             good = wanted.flags(batch)
             if good.any():

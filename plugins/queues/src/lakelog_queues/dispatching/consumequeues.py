@@ -24,11 +24,11 @@ from lakelog.format.units import Units
 from lakelog_format.codec.record_batch import RecordBatch
 from lakelog_interfaces.checkpoint import CheckpointKeeper
 from lakelog_interfaces.strategies.verifying import Verifier
-from lakelog_queues.dispatching.beside import complete_to, start_before
 from lakelog_queues.dispatching.flushing import Flushing
 from lakelog_queues.dispatching.grouping import Grouping
 from lakelog_queues.dispatching.log_heads import LogHeads
 from lakelog_queues.dispatching.making import DIRECTORIES, AnyQueue, QueueMaker, topics_with_batches
+from lakelog_queues.dispatching.reader_start import complete_to, start_before
 from lakelog_queues.dispatching.removed import RemovedQueues
 from lakelog_queues.dispatching.tombstones import delete_topic, lower_tombstones
 from lakelog_queues.files.batchqueue import no_units
@@ -101,7 +101,7 @@ class ConsumeQueues:
         were synced (see :mod:`lakelog.files.state.durable_queue_ends`). It starts earlier if a
         queue lacks units that it had then, and at ``minimum`` if no mark is proved, as in a store
         that RocketMQ wrote last. A reader starts a few batches before the end of the queues while
-        an owner writes them (see :mod:`.beside`), and after a clean stop after the last record
+        an owner writes them (see :mod:`.reader_start`), and after a clean stop after the last record
         that has a unit. Records that are dispatched again change nothing if their units are right.
 
         Files with an impossible length or name are moved to ``lakelog/quarantine``. Raises
@@ -141,7 +141,7 @@ class ConsumeQueues:
         try:
             self._load()
         except CorruptQueue:
-            if not self._maker.set_odd_aside(kept.file_entries):
+            if not self._maker.quarantine_invalid(kept.file_entries):
                 raise
             self._thorough, self._marks = True, ()
             self._load()
@@ -217,7 +217,7 @@ class ConsumeQueues:
             return self._load()
         except CorruptQueue:
             kept = read_kept(self._files, self._path)
-            if not self._maker.leave_out_odd(kept.file_entries):
+            if not self._maker.exclude_invalid(kept.file_entries):
                 raise
             self._load()
             return False

@@ -14,8 +14,12 @@ from lakelog.format.properties import REPAIRED_TOPIC
 from lakelog.format.queue_offsets import Queue
 from lakelog_queues.dispatching.dirty import DirtyFiles
 from lakelog_queues.dispatching.grouping import PackedUnits, QueueUnits
-from lakelog_queues.files.aside import QueueFolderKind, queues_with_odd, set_odd_aside
 from lakelog_queues.files.batchqueue import BatchQueue
+from lakelog_queues.files.invalid_files import (
+    QueueFolderKind,
+    quarantine_invalid,
+    queues_with_invalid,
+)
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_queues.files.replaced import RepairReplacements
 from lakelog_queues.files.simplequeue import SimpleQueue
@@ -61,7 +65,7 @@ class QueueMaker:
         self._read_only = read_only
         self._left_out: frozenset[Queue] = frozenset()
 
-    def set_odd_aside(self, kept_entries: int) -> bool:
+    def quarantine_invalid(self, kept_entries: int) -> bool:
         """Move files with an impossible length or name to the quarantine.
 
         :param kept_entries: the setting ``file_entries`` at the last sync of these files; 0 if
@@ -70,11 +74,11 @@ class QueueMaker:
 
         Raises :class:`~lakelog.errors.CorruptQueue` if the settings are wrong.
         """
-        return bool(set_odd_aside(self._files, self._path, self._kinds(kept_entries)))
+        return bool(quarantine_invalid(self._files, self._path, self._kinds(kept_entries)))
 
-    def leave_out_odd(self, kept_entries: int) -> bool:
+    def exclude_invalid(self, kept_entries: int) -> bool:
         """The same for readers, which ignore all files of such queues from now on."""
-        odd = queues_with_odd(self._files, self._path, self._kinds(kept_entries))
+        odd = queues_with_invalid(self._files, self._path, self._kinds(kept_entries))
         self._left_out |= odd
         return bool(odd)
 

@@ -23,9 +23,9 @@ from lakelog.log.open_segment import Viewable
 from lakelog.log.reading.bounds import OwnedBounds
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.sources import FileSource, ReadBounds, ViewSource
+from lakelog_queues.finding.fast_path import MOST_MESSAGES
 from lakelog_queues.finding.results import GetResult, GetStatus
 from lakelog_queues.finding.selection import FILTERED_UNITS, MOST_BYTES
-from lakelog_queues.finding.shortway import MOST_MESSAGES
 from lakelog_queues.lookups import NO_LOOKUPS, Lookups
 
 

@@ -12,6 +12,7 @@ from lakelog.codec import RecordBatch
 from lakelog.interfaces import QueueReader
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.runtime.lazy import np
+from lakelog_queues.finding.fast_path import FewMessagesGetter
 from lakelog_queues.finding.records import PlacedRecords
 from lakelog_queues.finding.results import (
     ColumnsResult,
@@ -21,7 +22,6 @@ from lakelog_queues.finding.results import (
     RecordsResult,
 )
 from lakelog_queues.finding.selection import UNITS_PER_FILE, Selector, wanted
-from lakelog_queues.finding.shortway import FewMessagesGetter
 from lakelog_queues.finding.tagfilter import code_filter, tag_filter
 from lakelog_queues.lookups import NO_LOOKUPS, Lookups
 

@@ -13,7 +13,6 @@ from lakelog.message import StoredMessage
 from lakelog_cli import times
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.messagelines import write_messages
-from lakelog_cli.notthere import check_queue
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import (
     AsJson,
@@ -27,6 +26,7 @@ from lakelog_cli.options import (
 )
 from lakelog_cli.printed import prints
 from lakelog_cli.rows.queues import MessageRow
+from lakelog_cli.unknown_names import check_queue
 from lakelog_queues.finding.results import GetResult, GetStatus
 
 EPILOG: Final = times.HELP

@@ -10,7 +10,6 @@ import typer
 from lakelog import Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.group import ListByDefault
-from lakelog_cli.notthere import check_name
 from lakelog_cli.opening import open_for, open_to_change
 from lakelog_cli.options import (
     AsJson,
@@ -25,6 +24,7 @@ from lakelog_cli.output import write_lines
 from lakelog_cli.printed import prints
 from lakelog_cli.rows.queues import CreatedGroupRow, ForgottenRow, GroupRow, ResetRow
 from lakelog_cli.tables import write_rows
+from lakelog_cli.unknown_names import check_name
 from lakelog_queues.configs import (
     DEFAULT_RETRIES,
     remove_group,

@@ -14,13 +14,13 @@ from lakelog import Store
 from lakelog.errors import NotAStore
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_cli.group import ListByDefault
-from lakelog_cli.notthere import check_name
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile, StorePath
 from lakelog_cli.output import write_lines
 from lakelog_cli.printed import prints
 from lakelog_cli.rows.queues import PinRow, RemovedPinRow
 from lakelog_cli.tables import write_rows
+from lakelog_cli.unknown_names import check_name
 from lakelog_retention.maintenance.pin_check import PinValidator
 from lakelog_retention.pins import Pin, read_pins, remove_pin
 

@@ -9,7 +9,6 @@ import typer
 from lakelog_cli import times
 from lakelog_cli.exitcodes import FOUND
 from lakelog_cli.messagelines import write_messages
-from lakelog_cli.notthere import check_name
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import (
     AsJson,
@@ -23,6 +22,7 @@ from lakelog_cli.options import (
 from lakelog_cli.printed import prints
 from lakelog_cli.rows.queues import MessageRow
 from lakelog_cli.shown import shown
+from lakelog_cli.unknown_names import check_name
 
 EPILOG: Final = times.HELP
 

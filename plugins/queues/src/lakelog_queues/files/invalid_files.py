@@ -42,25 +42,25 @@ class QueueFolderKind:
     gapless: bool = False
 
 
-def set_odd_aside(files: FileSystem, path: Path, kinds: Sequence[QueueFolderKind]) -> int:
+def quarantine_invalid(files: FileSystem, path: Path, kinds: Sequence[QueueFolderKind]) -> int:
     """Move files with a wrong length or name to ``lakelog/quarantine``; returns their number.
 
     Raises :class:`~lakelog.errors.CorruptQueue` if the settings are wrong; then no file was moved.
     """
-    odd = find_odd(files, path, kinds)
+    odd = find_invalid(files, path, kinds)
     for folder, file in odd:
         _move(files, path, folder, file)
     return len(odd)
 
 
-def queues_with_odd(
+def queues_with_invalid(
     files: FileSystem, path: Path, kinds: Sequence[QueueFolderKind]
 ) -> frozenset[Queue]:
     """The queues with such files; for readers, which may not move files.
 
     Raises :class:`~lakelog.errors.CorruptQueue` if the settings are wrong.
     """
-    odd = find_odd(files, path, kinds)
+    odd = find_invalid(files, path, kinds)
     for _, file in odd:
         _LOG.warning(
             "%s has a wrong length (%d bytes) or name; its queue is read from the log instead. "
@@ -72,17 +72,17 @@ def queues_with_odd(
     return frozenset((topic, int(queue_id)) for topic, queue_id in names if queue_id.isdecimal())
 
 
-def find_odd(
+def find_invalid(
     files: FileSystem, path: Path, kinds: Sequence[QueueFolderKind]
 ) -> list[tuple[str, SegmentFile]]:
     """Files with a wrong length or name, each with the folder of its kind.
 
     Raises :class:`~lakelog.errors.CorruptQueue` if the settings are wrong.
     """
-    return [(kind.folder, file) for kind in kinds for file in _odd_of(files, path, kind)]
+    return [(kind.folder, file) for kind in kinds for file in _invalid_of(files, path, kind)]
 
 
-def _odd_of(files: FileSystem, path: Path, kind: QueueFolderKind) -> list[SegmentFile]:
+def _invalid_of(files: FileSystem, path: Path, kind: QueueFolderKind) -> list[SegmentFile]:
     """The files of one kind with a wrong length or name; raises if the setting is wrong instead."""
     queues = [segment_files(each, files.list(each)) for each in _queue_folders(path / kind.folder)]
     odd = [file for queue in queues for file in _odd(queue, kind)]

@@ -41,7 +41,7 @@ class _Copier(asyncio.Protocol):
             self.peer.transport.close()
 
 
-class Splice(_Copier):
+class PortMultiplexer(_Copier):
     """A client's connection, copied to the Unix socket of the plain server or the TLS server.
 
     :param plain: path of the plain server's socket

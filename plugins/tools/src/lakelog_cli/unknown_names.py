@@ -14,12 +14,12 @@ _NAMED: Final = 5
 """Number of existing names in a message."""
 
 
-class NotThere(LakelogError):
+class UnknownName(LakelogError):
     """The store has no topic, queue or group of that name; wrong usage."""
 
 
 def check_name(kind: str, name: str, known: Collection[str]) -> None:
-    """Raise :class:`NotThere` unless ``name`` is in ``known``.
+    """Raise :class:`UnknownName` unless ``name`` is in ``known``.
 
     :param kind: kind of the name, such as ``topic``
     """
@@ -27,12 +27,12 @@ def check_name(kind: str, name: str, known: Collection[str]) -> None:
         return
     near = get_close_matches(name, known, 1)
     if near:
-        raise NotThere(f"no {kind} {_quoted(name)} is here; do you mean {_quoted(near[0])}?")
-    raise NotThere(f"no {kind} {_quoted(name)} is here; {_listed(kind, known)}")
+        raise UnknownName(f"no {kind} {_quoted(name)} is here; do you mean {_quoted(near[0])}?")
+    raise UnknownName(f"no {kind} {_quoted(name)} is here; {_listed(kind, known)}")
 
 
 def check_queue(store: Store, topic: str, queue_id: int) -> None:
-    """Raise :class:`NotThere` unless the store has the queue."""
+    """Raise :class:`UnknownName` unless the store has the queue."""
     if store.queue_bounds(topic, queue_id) is None:
         check_name("topic", topic, store.topics())
         ids = [str(each.queue_id) for each in store.queues(topic)]

@@ -21,7 +21,7 @@ from lakelog_broker.remoting.handlers import popping, replies, scheduling
 from lakelog_broker.state.request_modes import RequestModes
 
 
-def seldom_handlers(broker: Broker, pops: Popping, modes: RequestModes) -> dict[int, Handler]:
+def rare_handlers(broker: Broker, pops: Popping, modes: RequestModes) -> dict[int, Handler]:
     """The handlers of rare requests, by request code."""
     return {
         code: handler

@@ -26,7 +26,7 @@ GAP_BYTES: Final = 64 << 10
 _log = logging.getLogger("lakelog_lake")
 
 
-def stretches(store: lakelog.Store, part: LogRange) -> Iterator[NumberSpan]:
+def byte_spans(store: lakelog.Store, part: LogRange) -> Iterator[NumberSpan]:
     """The spans to read, in log order; each starts where a record should."""
     if part.places is not None:
         yield from _joined(*_at_places(store, part.places))
