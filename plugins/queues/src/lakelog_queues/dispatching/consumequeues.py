@@ -102,7 +102,8 @@ class ConsumeQueues:
         queue lacks units that it had then, and at ``minimum`` if no mark is proved, as in a store
         that RocketMQ wrote last. A reader starts a few batches before the end of the queues while
         an owner writes them (see :mod:`.reader_start`), and after a clean stop after the last
-        record that has a unit. Records that are dispatched again change nothing if their units are right.
+        record that has a unit. Records that are dispatched again change nothing if their units are
+        right.
 
         Files with an impossible length or name are moved to ``lakelog/quarantine``. Raises
         :class:`~lakelog.errors.CorruptQueue` for files that other settings created.
