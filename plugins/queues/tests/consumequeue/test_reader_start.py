@@ -25,7 +25,7 @@ from lakelog.files.shared.ownership import is_followed, is_owned
 from lakelog.format.layout import ABORT_FILE, RECORD_MIN_BYTES
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.sources import FileSource
-from lakelog_queues.dispatching import beside
+from lakelog_queues.dispatching import reader_start
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.simplequeue import SimpleQueue
 from lakelog_queues.readers.catch_up import ReaderCatchUp
@@ -106,7 +106,7 @@ def dispatched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_what_is_read_at_once_is_what_a_scan_reads_at_once() -> None:
-    assert beside.BATCH_BYTES == lakelog.log.reading.scan.WINDOW_BYTES
+    assert reader_start.BATCH_BYTES == lakelog.log.reading.scan.WINDOW_BYTES
 
 
 def test_a_reader_beside_an_owner_reads_the_end_of_the_log_only(
@@ -115,7 +115,7 @@ def test_a_reader_beside_an_owner_reads_the_end_of_the_log_only(
     with owner_process(tmp_path) as owner:
         with lakelog.open(tmp_path, mode="read", **SETTINGS) as store:
             assert sum(info.max_offset for info in store.queues()) == COUNT
-            assert 0 < sum(dispatched) <= 5 * beside.BATCH_BYTES < COUNT * 4000
+            assert 0 < sum(dispatched) <= 5 * reader_start.BATCH_BYTES < COUNT * 4000
             assert store.get("t3", 1, 280, 9).messages[-1].queue_offset == 285
         opened_before = lakelog.open(tmp_path, mode="read", **SETTINGS)
         owner.kill()
@@ -123,7 +123,7 @@ def test_a_reader_beside_an_owner_reads_the_end_of_the_log_only(
     dispatched.clear()
     with opened_before as store:
         assert sum(info.max_offset for info in store.queues()) == COUNT
-    assert sum(dispatched) <= 5 * beside.BATCH_BYTES
+    assert sum(dispatched) <= 5 * reader_start.BATCH_BYTES
     dispatched.clear()
     with lakelog.open(tmp_path, mode="read", **SETTINGS) as store:
         assert sum(info.max_offset for info in store.queues()) == COUNT
@@ -176,8 +176,8 @@ def test_readers_are_right_at_any_moment_while_an_owner_puts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lakelog.log.reading.scan, "WINDOW_BYTES", 16 << 10)
-    monkeypatch.setattr(beside, "BATCH_BYTES", 16 << 10)
-    monkeypatch.setattr(beside, "_SLACK_BYTES", 16 << 10)  # the least that is right
+    monkeypatch.setattr(reader_start, "BATCH_BYTES", 16 << 10)
+    monkeypatch.setattr(reader_start, "_SLACK_BYTES", 16 << 10)  # the least that is right
     load = SimpleQueue.load
 
     def slowly(self: SimpleQueue, *, thorough: bool) -> bool:
@@ -239,8 +239,8 @@ def test_an_owner_that_opens_after_the_reader_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_is_on_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "BATCH_BYTES", 2000)
-    monkeypatch.setattr(beside, "_SLACK_BYTES", 2000)
+    monkeypatch.setattr(reader_start, "BATCH_BYTES", 2000)
+    monkeypatch.setattr(reader_start, "_SLACK_BYTES", 2000)
     log = [
         record(f"t{at % 3}", b"", b"b" * (198 - RECORD_MIN_BYTES), at // 3, 200 * at)
         for at in range(60)
