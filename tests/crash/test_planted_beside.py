@@ -57,7 +57,7 @@ def buffer_given_back_at_a_late_seal(patch: pytest.MonkeyPatch) -> None:
             end = self._end
             if end > self._committed:
                 self._put_through(end)
-            if self._sealed and self._loan is not None:
+            if self._sealed and self._taken is not None:
                 self._give_back()
                 self._committed = self._end
         return end

@@ -153,7 +153,7 @@ def abort_removed_before_data_is_synced(patch: pytest.MonkeyPatch) -> None:
 def position_counted_before_commit(patch: pytest.MonkeyPatch) -> None:
     def put_through(self: Any, end: int) -> None:
         late, self._late = getattr(self, "_late", self._committed), self._committed
-        self._file.write_at(late, self._loan.view[late : self._committed])
+        self._file.write_at(late, self._taken.view[late : self._committed])
         self._committed = end
 
     patch.setattr(StagedSegmentWriter, "_put_through", put_through)
