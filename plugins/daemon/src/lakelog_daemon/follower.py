@@ -39,8 +39,8 @@ UNUSABLE: Final = 2
 def main(arguments: Sequence[str]) -> int:
     """Run a follower; returns the exit code."""
     log = start_log(LogTarget(None), "INFO", as_json=False)
-    path, name, given_json = arguments
-    given = json.loads(given_json)
+    path, name, told = arguments
+    given = json.loads(told)
     try:
         opening = prepare(
             Path(path),

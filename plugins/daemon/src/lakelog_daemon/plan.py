@@ -78,10 +78,8 @@ def follower(name: str, path: Path, given: Mapping[str, Any]) -> Spec:
 
     :param given: arguments with which the store was opened; the program opens it with the same
     """
-    given_json = json.dumps(dict(given), default=os.fspath)
-    return Spec(
-        name, "follower", (sys.executable, "-m", FOLLOWER_PROGRAM, str(path), name, given_json)
-    )
+    told = json.dumps(dict(given), default=os.fspath)
+    return Spec(name, "follower", (sys.executable, "-m", FOLLOWER_PROGRAM, str(path), name, told))
 
 
 def landing(to: str | None, table: str | None) -> dict[str, Any]:

@@ -205,8 +205,8 @@ class RewindRow(TypedDict):
 class LandedRow(TypedDict):
     """A range of the log that landed.
 
-    :ivar won: whether this run, and no other one, landed it in every table
-    :ivar rows: number of rows, including dead letters
+    :ivar won: whether this run landed it in every table, and not another one
+    :ivar rows: dead letters included
     :ivar damaged: number of skipped ranges of the log, and of skipped bodies
     """
 

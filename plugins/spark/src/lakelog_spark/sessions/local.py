@@ -115,9 +115,9 @@ def _started(
     if warehouse is not None:
         warehouse.mkdir(parents=True, exist_ok=True)
     with packages(wanted) as jars:
-        config: Config = {**jars, **tables(warehouse, wanted), **given}
+        told: Config = {**jars, **tables(warehouse, wanted), **given}
         try:
-            return builder.config(map=config).getOrCreate()
+            return builder.config(map=told).getOrCreate()
         except (PySparkException, Py4JError) as error:
             first = str(error).strip().splitlines()[0]
             raise WrongSpark(

@@ -42,7 +42,7 @@ class PluginTemplate:
         return {
             "name": name,
             "kind": self.kind.name,
-            "kind_text": kind_text(self.kind),
+            "spoken": kind_text(self.kind),
             "hook": self.kind.value,
             "protocol": protocol,
             "contract": f"{protocol}Contract",
