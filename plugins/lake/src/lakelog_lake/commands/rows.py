@@ -207,7 +207,7 @@ class LandedRow(TypedDict):
 
     :ivar won: whether this run landed it in every table, and not another one
     :ivar rows: dead letters included
-    :ivar damaged: number of skipped ranges of the log, and of skipped bodies
+    :ivar damaged: ranges of the log, and bodies, that were skipped
     """
 
     start: int
