@@ -47,7 +47,7 @@ class RealFile:
 
     def size(self) -> int:
         """Its length in bytes."""
-        with _adding_path("look at", self.path):
+        with _naming("look at", self.path):
             return os.fstat(self._fd).st_size
 
     def read_at(self, position: int, length: int) -> bytes:
@@ -75,22 +75,22 @@ class RealFile:
 
     def allocate(self, length: int, position: int = 0) -> None:
         """``posix_fallocate``."""
-        with _adding_path(f"allocate {length} bytes", self.path):
+        with _naming(f"allocate {length} bytes", self.path):
             os.posix_fallocate(self._fd, position, length)
 
     def truncate(self, length: int) -> None:
         """``ftruncate``."""
-        with _adding_path(f"set the length to {length} bytes", self.path):
+        with _naming(f"set the length to {length} bytes", self.path):
             os.ftruncate(self._fd, length)
 
     def sync(self) -> None:
         """``fdatasync``."""
-        with _adding_path("sync", self.path):
+        with _naming("sync", self.path):
             os.fdatasync(self._fd)
 
     def stamp(self) -> FileIdentity | None:
         """``utimensat``."""
-        with _adding_path("set the time of change", self.path):
+        with _naming("set the time of change", self.path):
             return stamp(self._fd)
 
     def next_data(self, position: int) -> int | None:
@@ -100,12 +100,12 @@ class RealFile:
     def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
         """``mmap``, shared."""
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        with _adding_path("map", self.path):
+        with _naming("map", self.path):
             return mmap.mmap(self._fd, length, access=access, offset=position)
 
     def close(self) -> None:
         """``close``."""
-        with _adding_path("close", self.path):
+        with _naming("close", self.path):
             os.close(self._fd)
 
 
@@ -130,7 +130,7 @@ class RealFileSystem:
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         """``open``; child programs do not inherit the descriptor."""
         flags = os.O_RDWR if write else os.O_RDONLY
-        with _adding_path("open", path):
+        with _naming("open", path):
             return RealFile(path, open_regular(path, flags, self.access, create=create))
 
     def list(self, directory: Path) -> list[tuple[str, int]]:
@@ -145,14 +145,14 @@ class RealFileSystem:
         if path.is_dir():
             return
         self.make_dir(path.parent, durable=durable)
-        with _adding_path("make a directory", path):
+        with _naming("make a directory", path):
             make_folder(path, self.access)
         if durable:
             self.sync_dir(path.parent)
 
     def rename(self, source: Path, target: Path) -> None:
         """``rename``."""
-        with _adding_path(f"rename {source.name}", target):
+        with _naming(f"rename {source.name}", target):
             os.replace(source, target)
 
     def exchange(self, one: Path, other: Path) -> bool:
@@ -161,22 +161,22 @@ class RealFileSystem:
 
     def unlink(self, path: Path) -> None:
         """``unlink``."""
-        with _adding_path("remove", path):
+        with _naming("remove", path):
             path.unlink()
 
     def remove_dir(self, path: Path) -> None:
         """``rmdir``."""
-        with _adding_path("remove", path):
+        with _naming("remove", path):
             path.rmdir()
 
     def sync_dir(self, path: Path) -> None:
         """``fsync`` of the directory."""
-        with _adding_path("sync", path):
+        with _naming("sync", path):
             _sync_dir(path)
 
 
 @contextmanager
-def _adding_path(operation: str, path: Path) -> Iterator[None]:
+def _naming(operation: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
