@@ -93,7 +93,7 @@ def test_a_copy_of_an_empty_master_waits_for_its_first_message(tmp_path: Path) -
 
 
 def test_a_copy_of_a_master_without_its_first_segment_begins_at_the_last(tmp_path: Path) -> None:
-    few = {"retention": {"max_segments": 2, "delete_interval_ms": 0}}
+    few = {"cleaner": "retention", "retention": {"max_segments": 2, "delete_interval_ms": 0}}
     with leading(tmp_path / "master", 0, few) as (store, address):
         for number in range(600):
             store.put(message(number))
