@@ -133,7 +133,7 @@ _ALL: Final = (
     PluginTemplate(
         Kind.ACCELERATOR,
         "ShortCalls",
-        "leaves long batches to Python, so that other threads run meanwhile",
+        "leaves long batches to Python, so that other threads run",
         '>>> store = lakelog.open("events", accelerator="{name}")',
         replaces="native",
     ),
