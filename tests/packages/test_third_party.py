@@ -172,7 +172,10 @@ def test_every_kind_is_listed_with_its_distribution(
 def test_a_store_has_all_parts_with_plugins_replaced(
     replacing: Environment, tmp_path: Path
 ) -> None:
-    replacing.run("-c", REPLACED_PARTS, cwd=tmp_path, LAKELOG_DISABLE_PLUGINS=REPLACED)
+    off = {"LAKELOG_DISABLE_PLUGINS": REPLACED}
+    replacing.run("-c", REPLACED_PARTS, cwd=tmp_path, **off)
+    said = replacing.run("-m", "lakelog", "pins", "store", "--json", cwd=tmp_path, **off)
+    assert said == ""
 
 
 def test_it_is_found_by_its_entry_point_and_listed_with_its_distribution(
