@@ -87,8 +87,9 @@ class AcceleratorContract:
         self, tmp_path: Path, is_written_by_it: bool
     ) -> None:
         use(None)
+        given = {"plugins": [self.plugin], "segment_size_bytes": "1MiB"}
         accelerator = self.name if is_written_by_it else _NONE
-        with lakelog.open(tmp_path, plugins=[self.plugin], accelerator=accelerator) as store:
+        with lakelog.open(tmp_path, accelerator=accelerator, **given) as store:
             for each in _MESSAGES:
                 store.put(each)
             store.put_batch(_MESSAGES)
