@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ class AcceleratorContract:
         self, tmp_path: Path, is_written_by_it: bool
     ) -> None:
         use(None)
-        given = {"plugins": [self.plugin], "segment_size_bytes": "1MiB"}
+        given: dict[str, Any] = {"plugins": [self.plugin], "segment_size_bytes": "1MiB"}
         accelerator = self.name if is_written_by_it else _NONE
         with lakelog.open(tmp_path, accelerator=accelerator, **given) as store:
             for each in _MESSAGES:
