@@ -95,10 +95,12 @@ def main(base: Path, folder: str | None) -> None:
     more = [] if folder is None else [folder]
     putting = [sys.executable, __file__, "first", str(first), address, "127.0.0.1", *more]
     copying = replicating(str(second), address, folder)
-    with machine(putting, puts) as end_first, machine(copying, base / "log") as end_second:
-        wait_until(lambda: len(copied(puts)) >= 50, base / "log")
-        end_first(signal.SIGKILL)  # the first machine fails
-        end_second(signal.SIGTERM)  # the operator decides to promote the copy
+    with machine(putting, puts) as end_first:
+        wait_until(lambda: puts.stat().st_size > 0, puts)
+        with machine(copying, base / "log") as end_second:
+            wait_until(lambda: len(copied(puts)) >= 50, base / "log")
+            end_first(signal.SIGKILL)  # the first machine fails
+            end_second(signal.SIGTERM)  # the operator decides to promote the copy
     print(lakelog.promote(second))
     with lakelog.open(second) as store:
         there = {bytes(each.body) for each in store.scan()}
@@ -118,11 +120,11 @@ def copied(puts: Path) -> list[int]:
 
 
 def wait_until(is_so: Callable[[], bool], log: Path) -> None:
-    """Wait for a condition; raises after two minutes."""
+    """Wait for a condition; raises after two minutes, with the output of a machine."""
     deadline = time.monotonic() + 120
     while not is_so():
         if time.monotonic() > deadline:
-            raise SystemExit(f"the second machine does not follow:\n{log.read_text()}")
+            raise SystemExit(f"the machines did not copy within two minutes:\n{log.read_text()}")
         time.sleep(0.05)
 
 

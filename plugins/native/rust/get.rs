@@ -13,8 +13,12 @@ use crate::slots::new_ref;
 use crate::stored::{frame, slice, Wanted};
 use crate::units::Unit;
 
-/// Records further apart in a file are left to Python, which reads some at a time.
-const MOST_READ_BYTES: i64 = 64 << 10;
+/// Records with at most so many bytes between them come from one read of a file, as in
+/// `lakelog_queues/finding/gather.py`.
+const GAP_BYTES: i64 = 64 << 10;
+
+/// The longest read of a file; longer ones are left to Python.
+const MOST_READ_BYTES: i64 = 8 << 20;
 
 /// The request.
 struct Asked<'py> {
@@ -214,7 +218,15 @@ impl Parts {
         Ok(are_whole.then_some(messages))
     }
 
-    /// Read units that lie in one segment together; returns whether `take` accepted all.
+    /// Whether two units come from one read: from one segment and, in a file, close together.
+    fn are_together(&self, one: &Unit, next: &Unit) -> bool {
+        let are_close =
+            || one.end().is_some_and(|end| (0..=GAP_BYTES).contains(&(next.offset - end)));
+        self.log.start(one.offset) == self.log.start(next.offset)
+            && (self.log.is_owned() || are_close())
+    }
+
+    /// Read units, some together; returns whether `take` accepted all.
     fn each_run(
         &self,
         py: Python<'_>,
@@ -222,9 +234,7 @@ impl Parts {
         mut take: impl FnMut(&[u8], &[Wanted]) -> PyResult<bool>,
     ) -> PyResult<bool> {
         let mut read = Vec::new();
-        for run in
-            units.chunk_by(|one, next| self.log.start(one.offset) == self.log.start(next.offset))
-        {
+        for run in units.chunk_by(|one, next| self.are_together(one, next)) {
             let first = run.iter().map(|unit| unit.offset).min().unwrap_or(0);
             let end = run.iter().filter_map(|unit| unit.end()).max().unwrap_or(0);
             if self.log.start(end - 1) != self.log.start(first) {

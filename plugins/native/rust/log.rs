@@ -105,6 +105,11 @@ impl Log {
         }
     }
 
+    /// Whether this process owns the log, and reads it in memory.
+    pub fn is_owned(&self) -> bool {
+        matches!(self.kind, Kind::Owned { .. })
+    }
+
     /// Close the file that is kept open; no other is kept from now on.
     pub fn close(&self) {
         if let Kind::Files { recent, .. } = &self.kind {

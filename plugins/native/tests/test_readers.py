@@ -78,6 +78,19 @@ def test_compiled_code_answers(ways: Ways) -> None:
     assert lookups.offset_by_time("t", 0, 0, "lower") == 0
 
 
+def test_records_far_apart_in_a_segment(tmp_path: Path) -> None:
+    large = {**SETTINGS, "segment_size_bytes": 16 << 20}
+    with lakelog.open(tmp_path, **large) as owner:
+        for number in range(60):
+            owner.put(Message("t", b"%d" % number, queue_id=0))
+            owner.put(Message("other", bytes(200_000 if number % 20 == 5 else 3_000), queue_id=0))
+    with lakelog.open(tmp_path, mode="read", **large) as store:
+        got = store._find.lookups.get("t", 0, 1, 50)
+    with lakelog.open(tmp_path, mode="read", **{**large, "accelerator": "none"}) as store:
+        assert got == store.get("t", 0, 1, 50)
+        assert len(got.messages) == 50
+
+
 @given(OFFSETS, COUNTS)
 @EACH_EXAMPLE
 def test_the_same_of_a_sound_store(ways: Ways, offset: int, count: int) -> None:

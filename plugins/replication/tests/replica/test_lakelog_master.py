@@ -81,6 +81,30 @@ def test_a_learner_is_counted_for_no_put(tmp_path: Path) -> None:
             until(lambda: copy.max_offset == result.end_offset)
 
 
+def test_a_copy_of_an_empty_master_waits_for_its_first_message(tmp_path: Path) -> None:
+    with (
+        leading(tmp_path / "master") as (store, address),
+        replica(tmp_path / "copy", address) as copy,
+    ):
+        assert copy.max_offset == 0
+        store.put(message(0))
+        until(lambda: copy.max_offset == store.max_offset)
+        assert bodies(copy) == bodies(store)
+
+
+def test_a_copy_of_a_master_without_its_first_segment_begins_at_the_last(tmp_path: Path) -> None:
+    few = {"cleaner": "retention", "retention": {"max_segments": 2, "delete_interval_ms": 0}}
+    with leading(tmp_path / "master", 0, few) as (store, address):
+        for number in range(600):
+            store.put(message(number))
+        assert store.wait_dispatched()
+        store.delete_expired()
+        assert store.min_offset > 0
+        with replica(tmp_path / "copy", address) as copy:
+            until(lambda: copy.max_offset == store.max_offset)
+            assert copy.min_offset == store.max_offset - store.max_offset % SEGMENT
+
+
 def test_a_pair_with_certificates_of_one_authority(tmp_path: Path) -> None:
     authority = CertificateAuthority(tmp_path / "certificates", "ours")
     other = CertificateAuthority(tmp_path / "others", "theirs")

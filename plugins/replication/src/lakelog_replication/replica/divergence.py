@@ -44,16 +44,24 @@ class Prober:
     def last_segment(self) -> int:
         """The start of the master's last segment; raises ``OSError``."""
         with self.dialer.dial(0) as connection:
-            while True:
-                for frame in self._frames(connection):
-                    return frame.offset
+            return self._frames(connection)[0].offset
 
     def has_bytes_at(self, offset: int) -> bool:
-        """Whether the master's log has bytes at the physical ``offset``; raises ``OSError``."""
-        with self.dialer.dial(offset) as connection:
-            while True:
-                for frame in self._frames(connection):
-                    return len(frame.body) > 0
+        """Whether the master's log has bytes at the physical ``offset``; raises ``OSError``.
+
+        A lakelog master closes a connection that asks for bytes that it lacks. A network failure
+        looks the same. So a closed connection counts only if each attempt fails and another request
+        in between is answered.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                with self.dialer.dial(offset) as connection:
+                    return len(self._frames(connection)[0].body) > 0
+            except ConnectionAbortedError:
+                raise
+            except ConnectionError:
+                self.last_segment()
+        return False
 
     def sample(self, log: Receivable, start: int, end: int) -> Sample:
         """Compare the bytes from offset ``start`` to ``end``, within one segment.
@@ -116,7 +124,8 @@ class DivergenceSearch:
 
         Raises ``OSError``.
         """
-        return self.last_segment > self.log.appended and not self._has_bytes_at(self.log.appended)
+        end = self.log.appended
+        return self.last_segment > end and not self.prober.has_bytes_at(end)
 
     def first_difference(self) -> int | None:
         """The end offset of the last common record; ``None`` if the logs do not differ.
@@ -168,9 +177,7 @@ class DivergenceSearch:
     def _is_same(self, record: range) -> bool:
         """Whether the master has the same record; raises ``OSError``.
 
-        A lakelog master closes a connection that asks for bytes beyond its log. A network failure
-        looks the same. So a closed connection counts only if each attempt fails and another request
-        in between is answered.
+        A closed connection counts as in :meth:`Prober.has_bytes_at`.
         """
         for _ in range(_ATTEMPTS):
             sample = self.prober.sample(self.log, record.start, record.stop)
@@ -181,12 +188,6 @@ class DivergenceSearch:
 
     def _is_deleted(self, record: range) -> bool:
         """Whether the master may have had the record: it sends no bytes below its first offset."""
-        return record.stop <= self.last_segment and not self._has_bytes_at(max(record.start, 1))
-
-    def _has_bytes_at(self, offset: int) -> bool:
-        try:
-            return self.prober.has_bytes_at(offset)
-        except ConnectionAbortedError:
-            raise
-        except ConnectionError:
-            return False
+        return record.stop <= self.last_segment and not self.prober.has_bytes_at(
+            max(record.start, 1)
+        )

@@ -106,19 +106,20 @@ class HaReceiver:
 
     def _first_offset(self) -> int:
         settings, prober = self._settings, self._prober()
-        if settings.history == "all":
-            if settings.broker:
-                with suppress(BrokerRefused):
-                    return runtime_info(Address.parse(settings.broker)).minimum
-            if prober.has_bytes_at(len(_FIRST)):
-                return 0
+        has_all = settings.history == "all"
+        if has_all and settings.broker:
+            with suppress(BrokerRefused):
+                return runtime_info(Address.parse(settings.broker)).minimum
         last = prober.last_segment()
-        if settings.history == "all" and last:
-            _LOG.warning(
-                "%s: the master has deleted the start of its log, so this replica begins at its "
-                "last segment, %d; set rocketmq-ha.broker to begin at its first one",
-                *(self.source, last),
-            )
+        if not has_all or not last:
+            return last
+        if prober.has_bytes_at(len(_FIRST)):
+            return 0
+        _LOG.warning(
+            "%s: the master has deleted the start of its log, so this replica begins at its "
+            "last segment, %d; set rocketmq-ha.broker to begin at its first one",
+            *(self.source, last),
+        )
         return last
 
     def begin(self, commitlog: Path) -> None:
