@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from lakelog_cli.newplugin.kinds import TEMPLATES
 from tests.packages.environment import Environment, run
 from tests.support.once import once
+from tests.support.required import missing
 
 NEW = """
 import sys, pathlib
@@ -26,6 +28,11 @@ for kind, _, name in (each.partition("=") for each in sys.argv[1:]):
 
 pytestmark = pytest.mark.timeout(300)
 WITHOUT_CACHE = ("-p", "no:cacheprovider")
+REPLACING = [kind for kind, template in TEMPLATES.items() if template.replaces]
+"""Kinds of which a process uses one strategy: theirs are in an environment of their own."""
+BESIDE = [kind for kind in TEMPLATES if kind not in REPLACING]
+REPLACED = ",".join(TEMPLATES[kind].replaces for kind in REPLACING)
+WITHOUT_SETTINGS = {"settings-format", "store-extension"}
 
 LIST = """
 import json, os
@@ -50,6 +57,18 @@ with lakelog.open("store", flush="acme-pace", acme_pace={"appends": 2}) as store
 assert seen == [(2, end) for end in ends], (seen, ends)
 """
 
+REPLACED_PARTS = """
+import lakelog
+with lakelog.open("store", cleaner="retention", disk_watcher="psutil") as store:
+    with lakelog.open("store") as beside:
+        beside.put(lakelog.Message("orders", b"hello", queue_id=0))
+        assert (store.role, beside.role) == ("owner", "attach")
+    assert store.wait_dispatched()
+    assert (store.count("orders"), len(store.get("orders", 0, 0).messages)) == (1, 1)
+    assert store.disk() is not None
+    assert store.delete_expired().deleted == ()
+"""
+
 REFUSED = """
 import lakelog, pathlib
 from lakelog.errors import MissingPlugin
@@ -64,15 +83,44 @@ assert not pathlib.Path("refused").exists()
 @pytest.fixture(scope="module")
 def environment(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """A stranger's packages, one of each kind, and the distributions that they need."""
+    return _environment("strangers", BESIDE, installed, tmp_path_factory)
 
+
+@pytest.fixture(scope="module")
+def replacing(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """Packages that replace plugins of lakelog, beside these plugins."""
+    return _environment("replacing", _replacing_here(), installed, tmp_path_factory)
+
+
+def _environment(
+    name: str, kinds: list[str], installed: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Environment:
     def make(folder: Path) -> None:
         made = Environment.make(folder / "environment")
-        made.bring("lakelog-testing", installed)
-        made.run("-c", NEW, *(f"{kind}={named(kind)}" for kind in TEMPLATES), cwd=folder)
-        made.install(*(folder / named(kind) for kind in TEMPLATES))
+        needs = [f"lakelog-{TEMPLATES[each].replaces}" for each in kinds if each in REPLACING]
+        for each in ("lakelog-testing", *needs):
+            made.bring(each, installed)
+        made.run("-c", NEW, *(f"{kind}={named(kind)}" for kind in kinds), cwd=folder)
+        made.install(*(folder / named(kind) for kind in kinds))
 
-    folder = once("strangers", make, tmp_path_factory)
+    folder = once(name, make, tmp_path_factory)
     return Environment(folder / "environment")
+
+
+def _replacing_here() -> list[str]:
+    """The kinds that replace a plugin; without compiled code, no accelerator."""
+    is_compiled = find_spec("lakelog_native") is not None
+    return [kind for kind in REPLACING if is_compiled or kind != "accelerator"]
+
+
+def _of(kind: str, request: pytest.FixtureRequest) -> Environment:
+    """The environment with the package of a kind."""
+    if kind in REPLACING and kind not in _replacing_here():
+        missing("lakelog-native is not installed: run make setup with Rust (cargo)")
+    found: Environment = request.getfixturevalue(
+        "replacing" if kind in REPLACING else "environment"
+    )
+    return found
 
 
 def named(kind: str) -> str:
@@ -86,7 +134,8 @@ def project(environment: Environment, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
-def test_the_contract_kit_passes_there(environment: Environment, kind: str) -> None:
+def test_the_contract_kit_passes_there(kind: str, request: pytest.FixtureRequest) -> None:
+    environment = _of(kind, request)
     folder = project(environment, kind)
     said = environment.run("-m", "pytest", "-q", "-rs", *WITHOUT_CACHE, cwd=folder)
     passed = re.search(r"(\d+) passed", said)
@@ -97,7 +146,8 @@ def test_the_contract_kit_passes_there(environment: Environment, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
-def test_types_are_right_and_every_text_is_clean(environment: Environment, kind: str) -> None:
+def test_types_are_right_and_every_text_is_clean(kind: str, request: pytest.FixtureRequest) -> None:
+    environment = _of(kind, request)
     folder = project(environment, kind)
     run([sys.executable, "-m", "ruff", "check", "--no-cache", "."], folder)
     run([sys.executable, "-m", "ruff", "format", "--no-cache", "--check", "."], folder)
@@ -106,16 +156,26 @@ def test_types_are_right_and_every_text_is_clean(environment: Environment, kind:
 
 
 def test_every_kind_is_listed_with_its_distribution(
-    environment: Environment, tmp_path: Path
+    environment: Environment, replacing: Environment, tmp_path: Path
 ) -> None:
-    said = environment.run("-m", "lakelog", "plugins", "--json", cwd=tmp_path)
-    rows = {row["name"]: row for row in json.loads(said)["strategies"]}
-    found = {kind: rows[named(kind)] for kind in TEMPLATES}
-    assert {kind: row["kind"].replace("_", "-") for kind, row in found.items()} == {
-        kind: kind for kind in TEMPLATES
-    }
-    assert {row["distribution"] for row in found.values()} == set(map(named, TEMPLATES))
-    assert [row["settings"] for row in found.values() if not row["settings"]] == []
+    for kinds, there, off in ((BESIDE, environment, ""), (_replacing_here(), replacing, REPLACED)):
+        lister = ("-m", "lakelog", "plugins", "--json")
+        said = there.run(*lister, cwd=tmp_path, LAKELOG_DISABLE_PLUGINS=off)
+        rows = {row["name"]: row for row in json.loads(said)["strategies"]}
+        found = {kind: rows[named(kind)] for kind in kinds}
+        assert [row["kind"].replace("_", "-") for row in found.values()] == kinds
+        assert {row["distribution"] for row in found.values()} == set(map(named, kinds))
+        bare = {kind for kind, row in found.items() if not row["settings"]}
+        assert bare == WITHOUT_SETTINGS & {*kinds}
+
+
+def test_a_store_has_all_parts_with_plugins_replaced(
+    replacing: Environment, tmp_path: Path
+) -> None:
+    off = {"LAKELOG_DISABLE_PLUGINS": REPLACED}
+    replacing.run("-c", REPLACED_PARTS, cwd=tmp_path, **off)
+    said = replacing.run("-m", "lakelog", "pins", "store", "--json", cwd=tmp_path, **off)
+    assert said == ""
 
 
 def test_it_is_found_by_its_entry_point_and_listed_with_its_distribution(

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakelog.accelerate import SEAM, Accelerator
 from lakelog.codec import RocketmqAppendCallback
 from lakelog.errors import IllegalMessage
 from lakelog.format.queue_offsets import QueueOffsets
 from lakelog.message import Message, MessageColumns
-from lakelog.registry import check_object
 from lakelog.settings.model import StoreSettings
 from lakelog.status import AppendStatus, PutStatus
 from lakelog_format.codec.body_column import body_column
+from lakelog_native import plugin
 from lakelog_native.accelerator import Native
+from lakelog_testing import AcceleratorContract
 
 TEXTS = st.one_of(
     st.none(),
@@ -135,9 +135,12 @@ def test_results_are_refused_before_the_batch_is_placed() -> None:
         batch.results(PutStatus.PUT_OK)
 
 
-def test_it_is_an_accelerator() -> None:
-    assert check_object(Native(), Accelerator) is None
-    assert Native().seam == SEAM
+class TestNative(AcceleratorContract):
+    plugin = plugin
+    name = "native"
+
+    def make(self) -> Native:
+        return Native()
 
 
 def bodies_of(bodies: list[bytes], kind: str) -> Any:

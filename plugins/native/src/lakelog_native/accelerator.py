@@ -89,7 +89,7 @@ class Native:
         self.message = decoder.message
         self.messages = decoder.messages
 
-    def __reduce__(self) -> tuple[type[Native], tuple[()]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a constructor call, as another process needs its own."""
         return Native, ()
 

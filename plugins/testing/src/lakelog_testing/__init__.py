@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakelog_testing.contexts import context_of
+    from lakelog_testing.contracts.accelerator import AcceleratorContract
     from lakelog_testing.contracts.append import AppendCallbackContract
     from lakelog_testing.contracts.cleaner import CleanerContract
     from lakelog_testing.contracts.diskwatcher import DiskWatcherContract
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from lakelog_testing.surplus import SurplusCleaner
 
 __all__ = [
+    "AcceleratorContract",
     "AppendCallbackContract",
     "CleanerContract",
     "DiskWatcherContract",
@@ -76,6 +78,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AcceleratorContract": "contracts.accelerator",
     "AppendCallbackContract": "contracts.append",
     "CleanerContract": "contracts.cleaner",
     "DiskWatcherContract": "contracts.diskwatcher",

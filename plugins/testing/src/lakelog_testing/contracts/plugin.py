@@ -33,8 +33,8 @@ class PluginContract:
 
     @pytest.fixture
     def registry(self) -> Registry:
-        """The built-in strategies and the plugin."""
-        return Registry.load([self.plugin], {})
+        """The built-in strategies and the plugin, without what the environment switches off."""
+        return Registry.load([self.plugin], os.environ)
 
     def offered(self, registry: Registry) -> list[Factory]:
         """The plugin's own factories."""

@@ -20,7 +20,7 @@ from lakelog.registry.missing import kind_text
 from lakelog.settings.catalog import keys_of
 from lakelog.settings.effective import Settings
 from lakelog.store.strategies import accelerator_names, flush_name
-from lakelog_cli.newplugin.kinds import OTHER_KINDS, TEMPLATES, PluginTemplate
+from lakelog_cli.newplugin.kinds import TEMPLATES, PluginTemplate
 from lakelog_cli.newplugin.package import PluginNames, write_package
 from lakelog_cli.opening import open_for
 from lakelog_cli.options import AsJson, Assignments, BrokerConf, SettingsFile
@@ -103,14 +103,8 @@ def _template(kind: str) -> PluginTemplate:
     word = kind.strip().lower().replace("_", "-")
     if word in TEMPLATES:
         return TEMPLATES[word]
-    known = ", ".join(TEMPLATES)
-    if word in OTHER_KINDS:
-        raise typer.BadParameter(
-            f"there is no template for {word}: see core/docs/reference/hooks.md; there is one for "
-            f"{known}"
-        )
     near = get_close_matches(word, TEMPLATES, 1)
-    hint = f"; do you mean {near[0]!r}?" if near else f"; give one of {known}"
+    hint = f"; do you mean {near[0]!r}?" if near else f"; give one of {', '.join(TEMPLATES)}"
     raise typer.BadParameter(f"{shown(kind)!r} is no kind of plugin{hint}")
 
 

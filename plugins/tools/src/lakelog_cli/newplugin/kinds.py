@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Final
 
 import attrs
@@ -19,12 +20,17 @@ class PluginTemplate:
     :ivar strategy: the class of the strategy in the texts
     :ivar summary: the purpose of the strategy, in a few words
     :ivar use: a line of Python or of a shell that uses it
+    :ivar replaces: the plugin of lakelog whose strategy it extends, and which must be switched off;
+        empty if it needs none
+    :ivar kept: hooks of that plugin for its other strategies, which the new plugin offers again
     """
 
     kind: Kind
     strategy: str
     summary: str
     use: str
+    replaces: str = ""
+    kept: tuple[str, ...] = ()
 
     @property
     def word(self) -> str:
@@ -38,11 +44,12 @@ class PluginTemplate:
 
     def values(self, name: str) -> Mapping[str, str]:
         """The values of the variables in the texts, for a strategy ``name``."""
-        protocol = PROTOCOLS[self.kind].__name__
+        protocol, words = PROTOCOLS[self.kind].__name__, spoken(self.kind)
         return {
             "name": name,
             "kind": self.kind.name,
-            "spoken": kind_text(self.kind),
+            "spoken": words,
+            "titled": f"{'An' if words[0] in 'aeiou' else 'A'} {words}",
             "hook": self.kind.value,
             "protocol": protocol,
             "contract": f"{protocol}Contract",
@@ -51,6 +58,20 @@ class PluginTemplate:
             "settings": f"{self.strategy}Settings",
             "summary": self.summary,
             "use": self.use.format(name=name),
+            **self._replacing(),
+        }
+
+    def _replacing(self) -> Mapping[str, str]:
+        """Variables of a template that replaces a plugin; empty texts for any other."""
+        if not self.replaces:
+            return dict.fromkeys(("needs", "kept", "instead"), "")
+        module = f"lakelog_{self.replaces}.plugin"
+        kept = [f"from {module} import {each} as {each}\n" for each in self.kept]
+        note = ["\n# Other strategies of the plugin that this one replaces:\n"] if kept else []
+        return {
+            "needs": f', "lakelog-{self.replaces}=={version("lakelog-tools")}"',
+            "kept": "".join(note + kept),
+            "instead": f"    export LAKELOG_DISABLE_PLUGINS={self.replaces}  # it is replaced\n",
         }
 
 
@@ -109,12 +130,43 @@ _ALL: Final = (
         "serves deleted segments from a folder",
         '>>> store = lakelog.open("events", archive="{name}")',
     ),
+    PluginTemplate(
+        Kind.ACCELERATOR,
+        "ShortCalls",
+        "leaves long batches to Python, so that other threads run",
+        '>>> store = lakelog.open("events", accelerator="{name}")',
+        replaces="native",
+    ),
+    PluginTemplate(
+        Kind.SETTINGS_FORMAT,
+        "IniFile",
+        "reads settings from INI files",
+        '>>> store = lakelog.open("events", settings="events.ini")',
+    ),
+    PluginTemplate(
+        Kind.STORE_EXTENSION,
+        "Counting",
+        "adds a method that counts the messages of a topic",
+        '>>> lakelog.open("events").count("orders")',
+        replaces="queues",
+        kept=("lakelog_dispatchers",),
+    ),
+    PluginTemplate(
+        Kind.STORE_MAINTENANCE,
+        "AtLeast",
+        "keeps some segments whatever the cleaner chooses",
+        '>>> store = lakelog.open("events", cleaner="retention")',
+        replaces="retention",
+        kept=("lakelog_cleaners", "lakelog_disk_watchers"),
+    ),
+    PluginTemplate(
+        Kind.STORE_SHARING,
+        "LoggedSharing",
+        "logs how each process opens a store",
+        '>>> store = lakelog.open("events")',
+        replaces="processes",
+    ),
 )
 
 TEMPLATES: Final = {each.word: each for each in _ALL}
 """By the word that ``--kind`` takes."""
-
-OTHER_KINDS: Final = sorted(
-    kind.name.lower().replace("_", "-") for kind in Kind if kind not in {t.kind for t in _ALL}
-)
-"""Kinds without a template: lakelog itself has nearly all strategies of these kinds."""
