@@ -44,7 +44,7 @@ class PluginTemplate:
 
     def values(self, name: str) -> Mapping[str, str]:
         """The values of the variables in the texts, for a strategy ``name``."""
-        protocol, words = PROTOCOLS[self.kind].__name__, spoken(self.kind)
+        protocol, words = PROTOCOLS[self.kind].__name__, kind_text(self.kind)
         return {
             "name": name,
             "kind": self.kind.name,
