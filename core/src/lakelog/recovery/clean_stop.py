@@ -105,9 +105,9 @@ def _is_of(stop: CleanStop, core: StoreSettings, segments: Sequence[SegmentFile]
 
 def _queues_agree(end_offset: int, kept: DurableQueueEnds, ends: Mapping[Queue, QueueEnd]) -> bool:
     """Whether the queues have all units of their last sync, and none behind the end of the log."""
-    if any(queue not in ends or ends[queue].end < end for queue, end in kept.ends.items()):
-        return False
-    return all(each.reached <= end_offset and each.highest < end_offset for each in ends.values())
+    return kept.are_reached_by(ends) and all(
+        each.reached <= end_offset and each.highest < end_offset for each in ends.values()
+    )
 
 
 def _last_record(

@@ -120,7 +120,7 @@ def _doubt(path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds) -
     """Why the queues may lack queue offsets; empty if they are complete."""
     if not ends:
         return "there are no queues"
-    if any(queue not in ends or ends[queue].end < end for queue, end in kept.ends.items()):
+    if not kept.are_reached_by(ends):
         return "queues lack what they had at the last sync"
     if (path / OWN_DIR / TOMBSTONES_FILE).exists():
         return "topics were removed"
