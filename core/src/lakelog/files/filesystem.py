@@ -95,7 +95,8 @@ class RealFile:
 
     def next_data(self, position: int) -> int | None:
         """``lseek`` to data, skipping zeros that the file system reports as data."""
-        return next_not_zero(self._fd, position)
+        with _naming("find data", self.path):
+            return next_not_zero(self._fd, position)
 
     def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
         """``mmap``, shared."""
@@ -136,7 +137,8 @@ class RealFileSystem:
     def list(self, directory: Path) -> list[tuple[str, int]]:
         """``scandir``."""
         try:
-            return sorted(_no_directories(directory))
+            with _naming("list", directory):
+                return sorted(_no_directories(directory))
         except FileNotFoundError:
             return []
 
@@ -157,7 +159,8 @@ class RealFileSystem:
 
     def exchange(self, one: Path, other: Path) -> bool:
         """``renameat2`` with ``RENAME_EXCHANGE``."""
-        return _exchange(one, other)
+        with _naming(f"exchange it with {one.name}", other):
+            return _exchange(one, other)
 
     def unlink(self, path: Path) -> None:
         """``unlink``."""
@@ -228,7 +231,7 @@ def _exchange(one: Path, other: Path) -> bool:
     error = ctypes.get_errno()
     if error in _NO_EXCHANGE:
         return False
-    raise OSError(error, os.strerror(error), str(other))
+    raise OSError(error, os.strerror(error))
 
 
 def unreadable(path: Path, error: OSError) -> ReadFailed:
