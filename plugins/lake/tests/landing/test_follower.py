@@ -43,7 +43,8 @@ def test_its_program_is_dispatch() -> None:
     assert module == [sys.executable, "-m", "lakelog_daemon.arguments"]
     assert (command, path) == ("dispatch", "/s")
     assert os.get_inheritable(int(descriptor))
-    with open(int(descriptor), closefd=False) as options:
+    assert follower._options is not None
+    with follower._options as options:
         assert json.load(options) == ["--to", "delta:/d", "--no-pin"]
 
 
