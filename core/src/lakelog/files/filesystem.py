@@ -136,11 +136,9 @@ class RealFileSystem:
 
     def list(self, directory: Path) -> list[tuple[str, int]]:
         """``scandir``."""
-        try:
-            with _naming("list", directory):
-                return sorted(_no_directories(directory))
-        except FileNotFoundError:
-            return []
+        with suppress(FileNotFoundError), _naming("list", directory):
+            return sorted(_no_directories(directory))
+        return []
 
     def make_dir(self, path: Path, *, durable: bool = True) -> None:
         """``mkdir``, with a sync of each parent."""
@@ -159,8 +157,7 @@ class RealFileSystem:
 
     def exchange(self, one: Path, other: Path) -> bool:
         """``renameat2`` with ``RENAME_EXCHANGE``."""
-        with _naming(f"exchange it with {one.name}", other):
-            return _exchange(one, other)
+        return _exchange(one, other)
 
     def unlink(self, path: Path) -> None:
         """``unlink``."""
@@ -231,7 +228,7 @@ def _exchange(one: Path, other: Path) -> bool:
     error = ctypes.get_errno()
     if error in _NO_EXCHANGE:
         return False
-    raise OSError(error, os.strerror(error))
+    raise told(OSError(error, os.strerror(error)), f"exchange it with {one.name}", other)
 
 
 def unreadable(path: Path, error: OSError) -> ReadFailed:

@@ -98,8 +98,7 @@ def after_unclean_stop(
 
 def _synced(source: Source, kept: DurableQueueEnds) -> int | None:
     """Start of the last record that had units at the last sync confirmed by the log."""
-    found = (each.offset for each in kept.marks if _holds(source, each))
-    return max(found, default=None)
+    return max((each.offset for each in kept.marks if _holds(source, each)), default=None)
 
 
 def _holds(source: Source, mark: RecordFingerprint) -> bool:
