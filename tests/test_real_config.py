@@ -25,12 +25,12 @@ def test_a_real_broker_s_files(store_fixtures: StoreFixtures) -> None:
     topics = load_topics(FILES, store).value
     assert topics["SmokeTopic"].read_queues == 4
     assert topics["SCHEDULE_TOPIC_XXXX"].write_queues == 18
-    assert not any(each.has_batch_queues for each in topics.values())
+    assert not any("queue.type" in each.attributes for each in topics.values())
 
 
 def test_batch_topics(store_fixtures: StoreFixtures) -> None:
     topics = load_topics(FILES, store_fixtures.get("batchcq").store).value
-    assert topics["BatchTopic"].has_batch_queues
+    assert topics["BatchTopic"].attributes == {"queue.type": "BatchCQ"}
 
 
 def test_a_commit_keeps_what_the_broker_wrote(

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_queues.configs import write_group, write_topic
+from lakelog_queues.configs import set_group_settings, write_topic
 from lakelog_replication.remoting import BrokerRefused, call
-from lakelog_rocketmq.config.groups import GroupConfig
 from lakelog_rocketmq.config.topics import TopicConfig
 from tests.replication.broker import eventually
 from tests.replication.masterbroker import free_ports
@@ -37,7 +36,8 @@ def configure(store: Path) -> None:
     for topic, kind in _TYPES.items():
         write_topic(files, store, TopicConfig(topic, 4, 4, 6, {"message.type": kind}))
     for group in (*_GROUPS, *_IN_ORDER):
-        write_group(files, store, GroupConfig(group, 16, group in _IN_ORDER))
+        settings = {"consumeMessageOrderly": group in _IN_ORDER}
+        set_group_settings(files, store, group, settings)
 
 
 @contextmanager

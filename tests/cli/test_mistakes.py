@@ -48,6 +48,16 @@ COMMANDS: Final = [
     ("put shop orders x --set flush", 2, ["--set flush is not KEY=VALUE"]),
     ("put new orders x --set segment_size_bytes=big", 2, ["'big' is not a whole number of bytes"]),
     ("put shop orders x --set timed.flush_interval_ms=-1", 2, ["flush_interval_ms"]),
+    (
+        "put shop orders x --set group-commit.sync_flush_timeout_ms=100000000000000",
+        2,
+        ["group-commit.sync_flush_timeout_ms", "too long", "at most 100 years, 3153600000000 ms"],
+    ),
+    (
+        "put shop orders x --set rocketmq-ha.silence_timeout_ms=30d",
+        2,
+        ["rocketmq-ha.silence_timeout_ms", "<= 2147483647", "2592000000"],
+    ),
     ("config show shop --settings no.toml", 2, ["no.toml", "check the name"]),
     ("clean shop", 2, ["no cleaner is set", "such as 'retention'"]),
     # values

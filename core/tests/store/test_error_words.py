@@ -83,6 +83,7 @@ def test_every_call_of_a_file_names_it(tmp_path: Path) -> None:
         lambda: gone.write_at(0, b"x"),
         lambda: gone.allocate(1),
         lambda: gone.truncate(1),
+        lambda: gone.next_data(0),
         lambda: gone.map(1, writable=False),
     ):
         with pytest.raises(OSError, match="cannot ") as caught:
@@ -98,6 +99,7 @@ def test_every_call_by_name_names_the_file(tmp_path: Path) -> None:
         lambda: FILES.remove_dir(path),
         lambda: FILES.sync_dir(path),
         lambda: FILES.rename(tmp_path / "other", path),
+        lambda: FILES.exchange(tmp_path / "other", path),
     ):
         with pytest.raises(FileNotFoundError, match="cannot ") as caught:
             call()
@@ -105,6 +107,8 @@ def test_every_call_by_name_names_the_file(tmp_path: Path) -> None:
     path.touch()
     with pytest.raises(FileExistsError, match="cannot make a directory"):
         FILES.make_dir(path)
+    with pytest.raises(NotADirectoryError, match=f"cannot list: Not a directory: '{path}'"):
+        FILES.list(path)
 
 
 def test_a_write_that_stops_short_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,6 +161,7 @@ CALLS: Final[dict[str, tuple[Call, str]]] = {
     "wait for below 0": (lambda s: s.wait_dispatched(-1), "offset is -1"),
     "wait in less than no time": (lambda s: s.wait_dispatched(0, -1), "timeout_ms is -1"),
     "wait for ever": (lambda s: s.wait_dispatched(0, math.inf), "timeout_ms is inf"),
+    "wait for a million years": (lambda s: s.wait_dispatched(0, 1e17), r"1e\+17.*3153600000000"),
     "wait for a flush of a float": (lambda s: s.wait_flushed(0.5), r"offset is 0.5 \(float\)"),
     # --- many messages
     "put_batch of one": (lambda s: s.put_batch(Message("t", b"x")), "messages is Message.*put()"),

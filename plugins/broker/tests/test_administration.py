@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,21 @@ def test_figures_count_from_the_start_of_the_broker(tmp_path: Path) -> None:
         table = (await _content(client, RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
         assert int(table["bootTimestamp"]) == broker.started_ms
         assert int(table["putMessageSizeTotal"]) == broker.store.max_offset > 0
+
+    _with(tmp_path, work)
+
+
+def test_figures_of_timers(tmp_path: Path) -> None:
+    """A message that waits is counted, and so is its arrival."""
+
+    async def work(broker: Broker, client: Client) -> None:
+        due_ms = time.time_ns() // 1_000_000 + 3_600_000
+        await client.send("orders", i=f"TIMER_DELIVER_MS\x01{due_ms}\x02")
+        broker.store.wait_dispatched()
+        table = (await _content(client, RequestCode.GET_BROKER_RUNTIME_INFO))["table"]
+        assert int(table["timerOffsetBehind"]) + int(table["timerCongestNum"]) == 1
+        assert float(table["timerEnqueueTps"]) > 0
+        assert (table["timerReadBehind"], table["timerDequeueTps"]) == ("0", "0.0")
 
     _with(tmp_path, work)
 

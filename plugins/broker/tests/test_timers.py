@@ -19,6 +19,7 @@ from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.scheduled.delivering import RETRY_MS
 from lakelog_broker.scheduled.timer_table import TimerTable
 from lakelog_broker.scheduled.timers import ROLL_MS, Timers
+from lakelog_broker.state.traffic import TIMER_GET
 from plugins.broker.tests.clocks import SetClock, bodies, broker_over, dispatched, put, save
 
 HOUR_MS = 3_600_000
@@ -99,6 +100,23 @@ def test_a_recalled_message_does_not_come(store: lakelog.Store) -> None:
     settle(timers, clock)
     assert bodies(store, "Orders") == [b"kept"]
     assert len(timers) == len(timers._recalled) == 0
+
+
+def test_figures_of_messages_that_wait_are_due_and_were_delivered(store: lakelog.Store) -> None:
+    broker, due = broker_over(store), now_ms() + HOUR_MS
+    for number in range(3):
+        put(broker, b"%d" % number, TIMER_DELIVER_MS=str(due + number))
+    clock = SetClock(due - 1)
+    timers = timers_of(broker, clock)
+    assert (timers.unread, len(timers)) == (3, 0)
+    settle(timers, clock)
+    assert (timers.unread, len(timers), timers.behind_ms, timers.delivered) == (0, 3, 0, 0)
+    clock.now_ms = due + 5_000
+    assert timers.behind_ms == 5_000
+    clock.now_ms = due
+    settle(timers, clock)
+    assert (len(timers), timers.behind_ms, timers.delivered) == (2, 0, 1)
+    assert broker.traffic.counts()[TIMER_GET, ""] == 1
 
 
 def test_a_restart_delivers_the_rest_and_nothing_again(store: lakelog.Store) -> None:

@@ -78,7 +78,8 @@ def test_followers_of_the_settings_run_as_children(
 ) -> None:
     chosen = ('followers=["notes", "program"]', "notes.word=salve", "serve.hang_timeout_ms=20000")
     with serving(tmp_path, environ=installed, settings=chosen) as serve:
-        serve.running("notes")
+        shown = Path(f"/proc/{serve.running('notes')}/cmdline").read_bytes()
+        assert b"salve" not in shown, "any user of the machine can read it"
         serve.running("program")
         notes = tmp_path / "notes"
         until(notes.exists)

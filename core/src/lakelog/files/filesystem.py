@@ -95,7 +95,8 @@ class RealFile:
 
     def next_data(self, position: int) -> int | None:
         """``lseek`` to data, skipping zeros that the file system reports as data."""
-        return next_not_zero(self._fd, position)
+        with _naming("find data", self.path):
+            return next_not_zero(self._fd, position)
 
     def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
         """``mmap``, shared."""
@@ -135,10 +136,9 @@ class RealFileSystem:
 
     def list(self, directory: Path) -> list[tuple[str, int]]:
         """``scandir``."""
-        try:
+        with suppress(FileNotFoundError), _naming("list", directory):
             return sorted(_no_directories(directory))
-        except FileNotFoundError:
-            return []
+        return []
 
     def make_dir(self, path: Path, *, durable: bool = True) -> None:
         """``mkdir``, with a sync of each parent."""
@@ -228,7 +228,7 @@ def _exchange(one: Path, other: Path) -> bool:
     error = ctypes.get_errno()
     if error in _NO_EXCHANGE:
         return False
-    raise OSError(error, os.strerror(error), str(other))
+    raise told(OSError(error, os.strerror(error)), f"exchange it with {one.name}", other)
 
 
 def unreadable(path: Path, error: OSError) -> ReadFailed:

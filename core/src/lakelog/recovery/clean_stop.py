@@ -78,10 +78,8 @@ def left_unchanged(
     stop = read_clean_stop(files, path, directory.commitlog)
     if stop is None or not _is_of(stop, core, segments):
         return None
-    if stop.checkpoint != read_checkpoint(files, path):
-        return None
     kept = read_kept(files, path)
-    if not _queues_agree(stop.end_offset, kept, ends):
+    if stop.checkpoint != read_checkpoint(files, path) or not _queues_agree(stop, kept, ends):
         return None
     found = _last_record(directory, stop, kept)
     if found is not None:
@@ -103,11 +101,11 @@ def _is_of(stop: CleanStop, core: StoreSettings, segments: Sequence[SegmentFile]
     )
 
 
-def _queues_agree(end_offset: int, kept: DurableQueueEnds, ends: Mapping[Queue, QueueEnd]) -> bool:
+def _queues_agree(stop: CleanStop, kept: DurableQueueEnds, ends: Mapping[Queue, QueueEnd]) -> bool:
     """Whether the queues have all units of their last sync, and none behind the end of the log."""
-    if any(queue not in ends or ends[queue].end < end for queue, end in kept.ends.items()):
-        return False
-    return all(each.reached <= end_offset and each.highest < end_offset for each in ends.values())
+    return kept.are_reached_by(ends) and all(
+        each.reached <= stop.end_offset and each.highest < stop.end_offset for each in ends.values()
+    )
 
 
 def _last_record(
@@ -137,10 +135,5 @@ def _last_record(
         return None
     time_ms = decode_frame(data, frame).store_timestamp_ms
     return QueueOffsetSurvey(
-        mark.offset,
-        end,
-        time_ms,
-        records=1,
-        highest_timestamp_ms=time_ms,
-        last_offset=mark.offset,
+        mark.offset, end, time_ms, records=1, highest_timestamp_ms=time_ms, last_offset=mark.offset
     )

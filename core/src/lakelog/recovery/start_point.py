@@ -98,8 +98,7 @@ def after_unclean_stop(
 
 def _synced(source: Source, kept: DurableQueueEnds) -> int | None:
     """Start of the last record that had units at the last sync confirmed by the log."""
-    found = (each.offset for each in kept.marks if _holds(source, each))
-    return max(found, default=None)
+    return max((each.offset for each in kept.marks if _holds(source, each)), default=None)
 
 
 def _holds(source: Source, mark: RecordFingerprint) -> bool:
@@ -120,7 +119,7 @@ def _doubt(path: Path, ends: Mapping[Queue, QueueEnd], kept: DurableQueueEnds) -
     """Why the queues may lack queue offsets; empty if they are complete."""
     if not ends:
         return "there are no queues"
-    if any(queue not in ends or ends[queue].end < end for queue, end in kept.ends.items()):
+    if not kept.are_reached_by(ends):
         return "queues lack what they had at the last sync"
     if (path / OWN_DIR / TOMBSTONES_FILE).exists():
         return "topics were removed"

@@ -15,6 +15,7 @@ import attrs
 
 from lakelog.settings.catalog import Given, dotted, keys_of, required
 from lakelog.settings.units import parser_for
+from lakelog_format.arguments import LONGEST_MS
 from lakelog_interfaces.errors import SettingsError
 
 _STRICT: Final[Mapping[Any, tuple[Any, str]]] = {
@@ -80,6 +81,8 @@ def convert(value: object, hint: Any, key: str) -> object:
     parse = parser_for(key) if bare in (int, float) else None
     if parse:
         number = parse(value)
+        if key.endswith("_ms") and number > LONGEST_MS:  # most are passed to a wait
+            raise ValueError(f"{value!r} is too long: at most 100 years, {LONGEST_MS} ms")
         value = int(number) if bare is int and int(number) == number else number
     return _typed(value, bare)
 

@@ -89,7 +89,11 @@ class Broker:
         transactions = Transactions(store, appender, waits, offsets, members, settings)
         return cls(
             store, settings, topics, offsets, members, waits, appender, delays, timers,
-            transactions, Traffic(store.queues, lambda topic: not is_system_topic(topic)),
+            transactions,
+            Traffic(
+                store.queues, lambda topic: not is_system_topic(topic),
+                timers=lambda: timers.delivered,
+            ),
             files, store.max_offset,
         )  # fmt: skip  # in the order of the class
 

@@ -14,9 +14,6 @@ from lakelog.errors import SettingsError
 DEFAULT_PORT: Final = 9876
 """The port of RocketMQ's name server, which clients expect."""
 
-DEFAULT_GRPC_PORT: Final = 8081
-"""The port of RocketMQ's proxy."""
-
 _PORT: Final = [validators.ge(0), validators.le(65_535)]
 
 

@@ -17,6 +17,7 @@ import attrs
 
 from lakelog.files.filesystem import FileSystem
 from lakelog_daemon import notify
+from lakelog_daemon.arguments import hidden
 from lakelog_daemon.logs import fields
 from lakelog_daemon.notify import NotifyReceiver
 from lakelog_daemon.plan import Spec
@@ -142,14 +143,15 @@ class Child:
 
 def _start(spec: Spec, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     launcher = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid())]
-    return subprocess.Popen(
-        [*launcher, *spec.command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=environ,
-        start_new_session=True,
-    )
+    with hidden(spec.stdin) as stdin:
+        return subprocess.Popen(
+            [*launcher, *spec.command],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environ,
+            start_new_session=True,
+        )
 
 
 def _kill_unwatched(process: subprocess.Popen[bytes]) -> None:

@@ -1,8 +1,8 @@
 """The program that ``serve`` starts for each follower; it runs until SIGTERM.
 
-``python -m lakelog_daemon.follower STORE NAME JSON``. The JSON object holds the arguments with
-which the store was opened: ``settings`` and ``broker_conf`` (files, or null), and ``arguments`` (by
-dotted key).
+``python -m lakelog_daemon.follower STORE NAME``. Standard input is a JSON object with the arguments
+with which the store was opened: ``settings`` and ``broker_conf`` (files, or null), and
+``arguments`` (by dotted key), which may be secrets.
 
 A healthy follower sends ``WATCHDOG=1`` three times per watchdog period. If its ``is_well`` returns
 ``False``, nothing is sent, and ``serve`` restarts it. A follower with a ``command`` is replaced by
@@ -39,8 +39,8 @@ UNUSABLE: Final = 2
 def main(arguments: Sequence[str]) -> int:
     """Run a follower; returns the exit code."""
     log = start_log(LogTarget(None), "INFO", as_json=False)
-    path, name, told = arguments
-    given = json.loads(told)
+    path, name = arguments
+    given = json.load(sys.stdin)
     try:
         opening = prepare(
             Path(path),

@@ -99,10 +99,6 @@ class NotifyReceiver:
         self._socket.close()
 
 
-Ear = NotifyReceiver
-"""Former name of :class:`NotifyReceiver`."""
-
-
 def _is_ours(notes: list[tuple[int, int, bytes]]) -> bool:
     for level, kind, data in notes:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:

@@ -35,11 +35,13 @@ class Spec:
 
     :ivar kind: ``service`` for a command, ``follower`` for a follower of the settings
     :ivar command: the program and its arguments
+    :ivar stdin: its standard input: arguments that may be secrets
     """
 
     name: str
     kind: Literal["service", "follower"]
     command: tuple[str, ...] = attrs.field(repr=False)
+    stdin: str = attrs.field(default="", repr=False)
 
 
 def parse(text: str, store: Path, source: str) -> Spec:
@@ -79,7 +81,7 @@ def follower(name: str, path: Path, given: Mapping[str, Any]) -> Spec:
     :param given: arguments with which the store was opened; the program opens it with the same
     """
     told = json.dumps(dict(given), default=os.fspath)
-    return Spec(name, "follower", (sys.executable, "-m", FOLLOWER_PROGRAM, str(path), name, told))
+    return Spec(name, "follower", (sys.executable, "-m", FOLLOWER_PROGRAM, str(path), name), told)
 
 
 def landing(to: str | None, table: str | None) -> dict[str, Any]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import Any, Final
+
+LONGEST_MS: Final = 100 * 365 * 86_400_000
+"""The longest duration: 100 years. Waits of more than 292 years overflow."""
 
 
 class WrongType(TypeError):
@@ -45,11 +48,15 @@ def _index(name: str, value: Any) -> int:
 
 
 def span_ms(name: str, value: Any) -> float:
-    """``value`` as a duration in ms, 0 or more; raises :class:`WrongType`, :class:`WrongValue`."""
+    """``value`` as a duration in ms, from 0 to :data:`LONGEST_MS`.
+
+    Raises :class:`WrongType` and :class:`WrongValue`.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong_type(name, value, "a number of milliseconds")
-    if not (math.isfinite(value) and value >= 0):
-        raise WrongValue(f"{name} is {value}; give a number of milliseconds, 0 or more")
+    if not (math.isfinite(value) and 0 <= value <= LONGEST_MS):
+        most = f"0 or more, and at most {LONGEST_MS} (100 years)"
+        raise WrongValue(f"{name} is {value}; give a number of milliseconds, {most}")
     return value
 
 

@@ -11,14 +11,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
-import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import attrs
 
 from lakelog.interfaces import Context, Factory, Kind
+from lakelog_daemon.arguments import hidden, lakelog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,16 +47,28 @@ class DispatchFollower:
     def __init__(self, path: Path, settings: LakeSettings) -> None:
         self._path = path
         self._settings = settings
+        self._options: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def command(self) -> Sequence[str]:
-        """The command line of the process."""
-        to = ("--to", self._settings.to, *self._settings.options)
-        return (sys.executable, "-m", "lakelog", "dispatch", str(self._path), *to)
+        """The command line of the process, which must inherit the file with its options.
+
+        They may have the password of a catalog. Raises ``OSError`` if there can be no such file.
+        """
+        words = ["--to", self._settings.to, *self._settings.options]
+        self._options = hidden(json.dumps(words))
+        descriptor = self._options.fileno()
+        os.set_inheritable(descriptor, True)
+        return lakelog(descriptor, "dispatch", str(self._path))
 
     def start(self) -> None:
         """Start the process."""
-        self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL)
+        command = self.command()
+        assert self._options is not None
+        with self._options as options:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, pass_fds=[options.fileno()]
+            )
 
     def stop(self) -> None:
         """Stop the process after the pass under way; kill it after ``STOP_SECONDS``."""

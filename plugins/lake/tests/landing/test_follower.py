@@ -39,9 +39,13 @@ class TestDispatching(FollowerContract):
 def test_its_program_is_dispatch() -> None:
     follower = DispatchFollower(Path("/s"), LakeSettings(to="delta:/d", options=("--no-pin",)))
     assert isinstance(follower, FollowerProgram)
-    assert follower.command() == (
-        *(sys.executable, "-m", "lakelog", "dispatch", "/s", "--to", "delta:/d", "--no-pin"),
-    )
+    *module, descriptor, command, path = follower.command()
+    assert module == [sys.executable, "-m", "lakelog_daemon.arguments"]
+    assert (command, path) == ("dispatch", "/s")
+    assert os.get_inheritable(int(descriptor))
+    assert follower._options is not None
+    with follower._options as options:
+        assert json.load(options) == ["--to", "delta:/d", "--no-pin"]
 
 
 def test_it_must_be_told_where_to(tmp_path: Path) -> None:

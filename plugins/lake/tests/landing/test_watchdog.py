@@ -15,7 +15,7 @@ from threading import Event, Thread
 
 import pytest
 
-from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Ear, Notifier
+from lakelog_daemon.notify import READY, STATUS, STOPPING, WATCHDOG, Notifier, NotifyReceiver
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.landing.watchdog import WatchdogNotifier
@@ -30,18 +30,18 @@ PERIOD_SECONDS = 0.3
 
 
 @pytest.fixture
-def ear() -> Iterator[Ear]:
-    found = Ear()
+def ear() -> Iterator[NotifyReceiver]:
+    found = NotifyReceiver()
     yield found
     found.close()
 
 
 @pytest.fixture
-def alive(ear: Ear) -> WatchdogNotifier:
+def alive(ear: NotifyReceiver) -> WatchdogNotifier:
     return WatchdogNotifier(Notifier(ear.address, PERIOD_SECONDS))
 
 
-def test_it_is_told_no_more_often_than_needed(ear: Ear, alive: WatchdogNotifier) -> None:
+def test_it_is_told_no_more_often_than_needed(ear: NotifyReceiver, alive: WatchdogNotifier) -> None:
     for _ in range(1000):
         alive()
     assert len(list(ear.lines())) <= 1 + 1000 * 3 * PERIOD_SECONDS
@@ -51,7 +51,7 @@ def test_it_is_told_no_more_often_than_needed(ear: Ear, alive: WatchdogNotifier)
     assert list(ear.lines()) == [READY, WATCHDOG]
 
 
-def test_who_sleeps_is_well(ear: Ear, alive: WatchdogNotifier) -> None:
+def test_who_sleeps_is_well(ear: NotifyReceiver, alive: WatchdogNotifier) -> None:
     alive.sleep(Event(), 2 * PERIOD_SECONDS)
     assert list(ear.lines()).count(WATCHDOG) >= 3
 
@@ -63,7 +63,7 @@ def test_nobody_is_told_where_nobody_listens() -> None:
 
 
 def test_a_pass_tells_its_progress_and_one_that_hangs_nothing(
-    ear: Ear, alive: WatchdogNotifier, tmp_path: Path
+    ear: NotifyReceiver, alive: WatchdogNotifier, tmp_path: Path
 ) -> None:
     """Each task counts; while one is stuck there is silence."""
     path, stuck, release = filled(tmp_path / "s", 200), Event(), Event()
@@ -95,7 +95,7 @@ def test_a_pass_tells_its_progress_and_one_that_hangs_nothing(
 
 
 @contextmanager
-def dispatching(path: Path, ear: Ear) -> Iterator[subprocess.Popen[bytes]]:
+def dispatching(path: Path, ear: NotifyReceiver) -> Iterator[subprocess.Popen[bytes]]:
     """As ``lakelog serve`` starts it."""
     to = f"parquet:{path.parent / 't'}"
     command = [sys.executable, "-m", "lakelog", "dispatch", str(path), "--to", to, *PROCESSES]
@@ -109,7 +109,7 @@ def dispatching(path: Path, ear: Ear) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_the_command_tells_who_started_it(ear: Ear, tmp_path: Path) -> None:
+def test_the_command_tells_who_started_it(ear: NotifyReceiver, tmp_path: Path) -> None:
     path, heard = filled(tmp_path / "s", 5), Counter[str]()
 
     def has_heard(line: str, times: int = 1) -> bool:

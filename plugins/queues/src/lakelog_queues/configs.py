@@ -121,14 +121,6 @@ def set_group_settings(
     return groups[group]
 
 
-def write_group(files: FileSystem, path: Path, config: GroupConfig) -> None:
-    """Add or replace a group in ``config/subscriptionGroup.json``; durable on return."""
-    with _changing(files, path):
-        loaded = load_groups(files, path)
-        groups = {**loaded.value, config.group: config}
-        save_groups(files, path, loaded.content, groups, _now_ms())
-
-
 def ordered_groups(files: FileSystem, path: Path) -> set[str]:
     """The groups in ``config/subscriptionGroup.json`` whose members pop in order."""
     return {name for name, each in load_groups(files, path).value.items() if each.is_ordered}

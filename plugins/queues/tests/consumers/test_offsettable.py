@@ -1,4 +1,4 @@
-"""The offsets of all groups, committed by many threads, durable at once or at an interval."""
+"""The offsets of all groups, committed by many threads, durable at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from lakelog.errors import CorruptConfig, SettingsError, StoreClosed
 from lakelog_queues.consumers.names import check_group
 from lakelog_rocketmq.config.configfile import backup_of
 from plugins.queues.tests.consumers.support import a_table
-from tests.support.waiting import until
 
 
 def file_of(path: Path) -> Path:
@@ -37,17 +36,6 @@ def test_threads_share_writes_and_lose_nothing(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert a_table(tmp_path).groups() == {f"g{n}": {"t": {n: 20}} for n in range(8)}
-
-
-def test_an_interval_writes_later_and_at_close(tmp_path: Path) -> None:
-    table = a_table(tmp_path, commit_interval_ms=1500)
-    table.commit("g", "t", {0: 1})
-    assert not file_of(tmp_path).exists()
-    until(file_of(tmp_path).exists)
-    assert a_table(tmp_path).committed("g", "t") == {0: 1}
-    table.commit("g", "t", {0: 2})
-    table.close()
-    assert a_table(tmp_path).committed("g", "t") == {0: 2}
 
 
 def test_the_backup_stands_in_for_a_torn_file(tmp_path: Path) -> None:

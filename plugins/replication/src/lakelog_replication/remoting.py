@@ -28,7 +28,6 @@ GET_ALL_DELAY_OFFSET: Final = 45
 GET_BROKER_CLUSTER_INFO: Final = 106
 GET_ALL_SUBSCRIPTION_GROUPS: Final = 201
 EXCHANGE_BROKER_HA_INFO: Final = 906
-GET_BROKER_HA_STATUS: Final = 907
 
 MOST_BYTES: Final = 64 << 20
 """The longest response that is read."""

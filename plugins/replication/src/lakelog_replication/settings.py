@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
 from attrs import field, frozen, validators
 
 from lakelog_replication.replica.settings import SlaveSettings
 from lakelog_replication.wire import MAX_BODY_BYTES
+
+_LONGEST_POLL_MS: Final = (1 << 31) - 1
+"""``poll`` takes an ``int``."""
 
 
 def _networks(_: object, attribute: attrs.Attribute[Any], value: tuple[str, ...]) -> None:
@@ -70,7 +73,9 @@ class RocketmqHaSettings(SlaveSettings):
     )
     hold_bytes: int = field(default=1 << 30, validator=validators.ge(0))
     heartbeat_interval_ms: int = field(default=5_000, validator=validators.ge(1))
-    silence_timeout_ms: int = field(default=20_000, validator=validators.ge(1))
+    silence_timeout_ms: int = field(
+        default=20_000, validator=[validators.ge(1), validators.le(_LONGEST_POLL_MS)]
+    )
     close_timeout_ms: int = field(default=3_000, validator=validators.ge(0))
     certificate: Path | None = None
     key: Path | None = None

@@ -104,7 +104,9 @@ def test_a_killed_copy_and_a_killed_supervisor_come_on(tmp_path: Path) -> None:
         with program(folder, *words) as copying:
             until(lambda: copying.row("a").get("pid") is not None, PATIENCE_SECONDS)
             reaches(folder / "a", 1)
-            os.kill(copying.row("a")["pid"], signal.SIGKILL)
+            pid = copying.row("a")["pid"]
+            assert b"--set" not in Path(f"/proc/{pid}/cmdline").read_bytes(), "may be a secret"
+            os.kill(pid, signal.SIGKILL)
             until(lambda: copying.row("a").get("restarts") == 1, PATIENCE_SECONDS)
             assert copying.row("a")["last_exit"] == "ended by SIGKILL"
         with program(folder, *words) as copying:

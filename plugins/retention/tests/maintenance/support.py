@@ -27,7 +27,7 @@ from lakelog.interfaces import (
 )
 from lakelog_testing import FakeClock, SurplusCleaner
 
-NEVER_MS = 10**15
+NEVER_MS = 3 * 10**12
 FEW = {"consume-queue": {"file_entries": 16}}
 
 

@@ -16,6 +16,7 @@ from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import SettingsError, StoreFailed
 from lakelog.format.layout import segment_name
 from lakelog.interfaces import DeletionRate, DiskReport, DiskState
+from lakelog_format.arguments import LONGEST_MS
 from lakelog_retention.maintenance.clock import SystemClock
 from lakelog_retention.maintenance.segment_infos import SegmentInfos
 from lakelog_testing.crash.opener import owned_by
@@ -95,9 +96,9 @@ def test_a_round_that_fails_is_told_and_the_next_one_comes(
 # --- disks ---
 
 
-def test_a_wait_longer_than_the_machine_can_count_is_a_long_wait(tmp_path: Path) -> None:
+def test_the_longest_wait_is_a_long_wait(tmp_path: Path) -> None:
     plugin = MaintenancePlugin(clock=SystemClock())
-    with plugin.open(tmp_path, maintenance={"first_round_ms": 10**20}):
+    with plugin.open(tmp_path, maintenance={"first_round_ms": LONGEST_MS}):
         time.sleep(0.05)
         assert [each for each in threading.enumerate() if each.name == "lakelog-maintenance"]
 

@@ -246,16 +246,21 @@ def test_a_file_that_cannot_be_deleted_is_tried_again_before_any_other(tmp_path:
     files, plugin = Stubborn(), MaintenancePlugin()
     with plugin.filled(tmp_path, files=files) as store:
         every = names(tmp_path)
-        files.keeps.add(segments(tmp_path)[1].name)
+        stuck = segments(tmp_path)[1]
+        files.keeps.add(stuck.name)
+        why = f"cannot be deleted: [Errno 1] Operation not permitted: '{stuck}'"
         report = store.delete_expired()
-        assert report.kept is not None
-        assert "not permitted" in report.kept.reason
+        assert [each.start_offset for each in report.deleted] == every[:1]
+        assert report.kept == KeptSegment(every[1], f"its file {why}")
         assert names(tmp_path) == every[1:]
-        assert store.delete_expired().deleted == ()
+        report = store.delete_expired()
+        assert report.deleted == ()
+        assert report.kept == KeptSegment(every[2], f"the file of {every[1]} {why}")
         assert names(tmp_path) == every[1:]
         assert store.min_offset == every[2]
         files.keeps.clear()
-        store.delete_expired()
+        report = store.delete_expired()
+        assert [each.start_offset for each in report.deleted] == every[1:-1]
         assert names(tmp_path) == every[-1:]
         assert plugin.deleted == every[:-1]
 

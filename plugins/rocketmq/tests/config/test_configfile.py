@@ -166,8 +166,6 @@ def test_topics(path: Path) -> None:
         "B": TopicConfig("B", 2, 3, 4, {"queue.type": "BatchCQ"}),
         "plain": TopicConfig("plain", 16, 16, 6, {}),
     }
-    assert topics["B"].has_batch_queues
-    assert not topics["plain"].has_batch_queues
 
 
 _COMMITTER = """

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog_rocketmq.config.lenient import parse_object, quote_keys, unquote_integer_keys
+from lakelog_rocketmq.config.lenient import parse_object, quote_keys
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -81,16 +81,3 @@ def test_everything_else_is_refused(content: bytes) -> None:
 
 def test_of_a_key_that_repeats_the_last_value_counts() -> None:
     assert parse_object(b'{"0":1,0:2}') == {"0": 2}
-
-
-@given(st.dictionaries(st.text() | st.integers().map(str), VALUES), st.sampled_from([None, "\t"]))
-def test_integer_keys_that_were_written_bare_are_read(
-    value: dict[str, Any], indent: str | None
-) -> None:
-    written = unquote_integer_keys(json.dumps(value, ensure_ascii=False, indent=indent))
-    assert parse_object(written.encode()) == value
-
-
-def test_which_keys_are_written_bare() -> None:
-    text = r'{"10":"7","-1":{"a":1,"1.5":2},"b":"\"3\":4"}'
-    assert unquote_integer_keys(text) == r'{10:"7",-1:{"a":1,"1.5":2},"b":"\"3\":4"}'

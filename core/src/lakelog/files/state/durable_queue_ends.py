@@ -24,6 +24,7 @@ import attrs
 
 from lakelog.files.filesystem import FileSystem, read_file
 from lakelog.files.state.identity import write_own
+from lakelog.files.state.queue_ends import QueueEnd
 from lakelog_format.fields.layout import OWN_DIR
 from lakelog_format.fields.queue_offsets import Queue
 
@@ -79,6 +80,10 @@ class DurableQueueEnds:
     firsts: Mapping[Queue, int] = attrs.field(factory=dict)
     file_entries: int = 0
     marks: tuple[RecordFingerprint, ...] = ()
+
+    def are_reached_by(self, found: Mapping[Queue, QueueEnd]) -> bool:
+        """Whether each listed queue is in ``found``, and has all units of its last sync."""
+        return all(queue in found and found[queue].end >= end for queue, end in self.ends.items())
 
 
 def read_kept(files: FileSystem, path: Path) -> DurableQueueEnds:

@@ -49,6 +49,8 @@ _LOG: Final = logging.getLogger("lakelog.broker")
 class Timers:
     """Delivers timer messages; used from one event loop.
 
+    :ivar delivered: number of messages delivered since the start
+
     Raises :class:`~lakelog.errors.CorruptConfig` if the saved progress cannot be read.
     """
 
@@ -73,11 +75,24 @@ class Timers:
         self._deferred: dict[int, int] = {}  # due time by queue offset, to deliver again
         self._unread: dict[int, int] = {}  # physical offset by queue offset, to read again
         self._retry_at_ms = 0
+        self.delivered = 0
         self._changes = self._saved_changes = 0
         self._saving = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._table) + len(self._deferred) + len(self._unread)
+
+    @property
+    def unread(self) -> int:
+        """Number of messages of the queue that are not in the table yet."""
+        return max(0, self._bounds()[1] - self._next_offset) + len(self._unread)
+
+    @property
+    def behind_ms(self) -> int:
+        """How long the earliest message has been due, in ms; 0 if none is due."""
+        now = self._clock()
+        due = [*self._deferred.values(), self._table.next_ms(now) or now]
+        return max(0, now - min(due))
 
     async def run(self) -> None:
         """Deliver until the task is cancelled."""
@@ -166,6 +181,7 @@ class Timers:
         if self._recalled and recall_key(properties) in self._recalled:
             return
         self._appender.put_real(stored)
+        self.delivered += 1
 
     def _retry(self, now: int) -> None:
         for queue_offset, physical_offset in list(self._unread.items()):

@@ -14,6 +14,7 @@ TOPIC_PUT: Final = "TOPIC_PUT_NUMS"
 GROUP_GET: Final = "GROUP_GET_NUMS"
 BROKER_PUT: Final = "BROKER_PUT_NUMS"
 BROKER_GET: Final = "BROKER_GET_NUMS"
+TIMER_GET: Final = "TIMER_GET_NUMS"
 MINUTE: Final = "minute"
 HOUR: Final = "hour"
 DAY: Final = "day"
@@ -65,6 +66,7 @@ class Traffic:
     :param queues: returns all queues
     :param is_counted: whether a topic counts for the whole broker
     :param clock: returns the time in seconds since 1970
+    :param timers: returns the number of delivered timer messages
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class Traffic:
         queues: Callable[[], Iterable[GrowingQueue]],
         is_counted: Callable[[str], bool],
         clock: Callable[[], float] = time.time,
+        timers: Callable[[], int] = lambda: 0,
     ) -> None:
         self._queues, self._is_counted, self._clock = queues, is_counted, clock
+        self._timers = timers
         self._reads: Counter[tuple[str, str]] = Counter()
         self._pulled: dict[tuple[str, str, int], int] = {}
         self.found = self.missed = 0
@@ -122,7 +126,7 @@ class Traffic:
 
     def counts(self, ends: Mapping[str, int] | None = None) -> dict[tuple[str, str], int]:
         """All nonzero counts since the start, by the name of a statistic and its key."""
-        found = Counter[tuple[str, str]]()
+        found = Counter({(TIMER_GET, ""): self._timers()})
         for topic, end in (self.topic_ends() if ends is None else ends).items():
             put = end - self._ends.get(topic, 0)
             found[TOPIC_PUT, topic] += put
@@ -147,12 +151,12 @@ class Traffic:
             for window, samples in self._samples.items()
         }
 
-    def recent_rates(self, name: str) -> list[float]:
+    def recent_rates(self, name: str, key: str = "") -> list[float]:
         """The rates per second of the last 10 seconds, the last minute, and the last 10 minutes."""
-        now_s, present = self._clock(), self.counts().get((name, ""), 0)
+        now_s, present = self._clock(), self.counts().get((name, key), 0)
         minute, hour = self._samples[MINUTE], self._samples[HOUR]
         former = minute[-1], minute[0], hour[-1]
-        return [_rate(each, now_s, present, (name, "")).per_second for each in former]
+        return [_rate(each, now_s, present, (name, key)).per_second for each in former]
 
     def topic_ends(self) -> Counter[str]:
         """The sum of the end offsets of each topic's queues; may be called in any thread."""

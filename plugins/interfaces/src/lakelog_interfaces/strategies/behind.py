@@ -182,6 +182,8 @@ class FollowerProgram(Protocol):
     def command(self) -> Sequence[str]:
         """The program and its arguments, which ``lakelog serve`` runs instead of ``start``.
 
+        Any user of the machine can read them: hand over secrets in an inherited file.
+
         The program must stop on SIGTERM. It may send ``READY=1`` and ``WATCHDOG=1``, as in
         sd_notify(3).
         """

@@ -205,8 +205,9 @@ class RewindRow(TypedDict):
 class LandedRow(TypedDict):
     """A range of the log that landed.
 
-    :ivar won: whether this run landed it in every table, and not another one
-    :ivar rows: dead letters included
+    :ivar won: false if another run landed it in each table that was to be committed
+    :ivar rows: rows in all tables, dead letters included; those of another run count only if
+        ``won`` is false
     :ivar damaged: ranges of the log, and bodies, that were skipped
     """
 

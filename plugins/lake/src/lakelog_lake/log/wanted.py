@@ -97,16 +97,6 @@ class RecordCondition:
         """The queue offsets of ``queue`` that can match."""
         return self.queue_offsets.both(self.by_queue.get(queue, ALL))
 
-    @property
-    def names_queues(self) -> bool:
-        """Whether the condition names queues, or offsets in queues."""
-        return not (
-            self.topics is None
-            and self.queues is None
-            and self.queue_ids is None
-            and self.queue_offsets.is_all
-        )
-
     def flags(self, batch: RecordBatch) -> Flags:
         """Whether each record of ``batch`` matches."""
         good = self._by_numbers(batch)

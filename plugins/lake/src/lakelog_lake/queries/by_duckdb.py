@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 EXTRA: Final = "pip install 'lakelog-lake[duckdb]'"
 _BATCH_ROWS: Final = 1 << 16
-_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
-    "python_enable_replacements": False
-}
-"""Names in statements must not refer to Python variables."""
 
 
 def is_installed() -> bool:

@@ -4,18 +4,15 @@ Each write first reads the file again if another process has replaced it, and ch
 committed here since the last write. So no process overwrites another's offsets. A lock on a byte of
 ``lock`` is held meanwhile.
 
-A commit returns when its offsets are durable. Commits during a write share the next one. With
-``commit_interval_ms`` a commit returns at once; the file is written at that interval and at close.
-A crash then loses at most the commits of one interval (RocketMQ: 5 s).
+A commit returns when its offsets are durable. Commits during a write share the next one.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from threading import Lock, Timer
+from threading import Lock
 from typing import Any, Final
 
 import attrs
@@ -26,12 +23,10 @@ from lakelog.errors import (
     StoreClosed,
     StoreError,
     StoreReadOnly,
-    ThreadNotStarted,
 )
 from lakelog.files.file_identity import identity_at
 from lakelog.files.filesystem import FileSystem
 from lakelog.format.layout import CONFIG_DIR
-from lakelog.runtime.threads import started
 from lakelog_format.codec.limits import encode_topic
 from lakelog_queues.configs import config_lock
 from lakelog_queues.consumers.names import offsets_name
@@ -43,8 +38,6 @@ from lakelog_rocketmq.config.consumeroffsets import (
     save_offsets,
     split_name,
 )
-
-_log = logging.getLogger("lakelog")
 
 _REMOVED: Final = -1
 _MOST_QUEUE: Final = (1 << 31) - 1
@@ -69,30 +62,20 @@ class OffsetTable:
     The file is read again at each use if it was replaced.
     """
 
-    def __init__(
-        self,
-        files: FileSystem,
-        path: Path,
-        *,
-        read_only: bool = False,
-        commit_interval_ms: int = 0,
-    ) -> None:
+    def __init__(self, files: FileSystem, path: Path, *, read_only: bool = False) -> None:
         """Create the table; touches no file yet.
 
         :param path: the store directory
-        :param commit_interval_ms: 0 makes every commit durable before it returns
         """
         self.read_only = read_only
         self._files = files
         self._path = path
-        self._interval_ms = commit_interval_ms
         self._loaded: _State | None = None
         self._pending: dict[str, dict[int, int]] = {}
         self._being_written: dict[str, dict[int, int]] = {}
         self._changes = 0
         self._written = 0
         self._closed = False
-        self._timer: Timer | None = None
         self._lock = Lock()
         self._writing = Lock()
 
@@ -133,7 +116,7 @@ class OffsetTable:
             for name, offsets in named:
                 self._pending.setdefault(name, {}).update(offsets)
             change = self._changed()
-        self._keep(change)
+        self._write(change)
 
     def forget(self, group: str, topic: str | None = None) -> None:
         """Remove the committed offsets of ``group``, for one topic or for all."""
@@ -144,7 +127,7 @@ class OffsetTable:
                 if split is not None and split[1] == group and topic in (None, split[0]):
                     self._pending[name] = dict.fromkeys(table, _REMOVED)
             change = self._changed()
-        self._keep(change)
+        self._write(change)
 
     def flush(self) -> None:
         """Write pending commits."""
@@ -156,9 +139,6 @@ class OffsetTable:
         """Write pending commits; later commits raise ``StoreClosed``."""
         with self._lock:
             self._closed = True
-            timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
         self.flush()
 
     def _check_open(self) -> None:
@@ -198,15 +178,6 @@ class OffsetTable:
         self._changes += 1
         return self._changes
 
-    def _keep(self, change: int) -> None:
-        if self._interval_ms == 0:
-            self._write(change)
-        else:
-            try:
-                self._write_later()
-            except ThreadNotStarted:
-                self._write(change)
-
     # --- writing ---
 
     def _write(self, change: int) -> None:
@@ -244,22 +215,6 @@ class OffsetTable:
         with self._lock:
             self._loaded = _State(offsets, content, self._identity())
             self._being_written, self._written = {}, reached
-
-    def _write_later(self) -> None:
-        with self._lock:
-            if self._timer is None and not self._closed:
-                timer = Timer(self._interval_ms / 1000, self._write_now)
-                timer.name, timer.daemon = "lakelog-offsets", True
-                self._timer = started(timer)
-
-    def _write_now(self) -> None:
-        """Called by the timer; a failed write is retried at the next commit and at close."""
-        with self._lock:
-            self._timer = None
-        try:
-            self.flush()
-        except StoreError as error:
-            _log.error("%s", error)  # no traceback: the message is complete
 
 
 def _checked(group: str, topic: str, offsets: Mapping[int, int]) -> str:

@@ -135,11 +135,6 @@ class UnitFiles:
             removed += 1
         return removed
 
-    def wipe_rest(self, end: int) -> None:
-        """Zero bytes that a crash may have left after ``end`` in the last file."""
-        if self.bases and end < self.bases[-1] + self._entries:
-            self._wipe(self.bases[-1], end)
-
     def mark_unsynced(self, durable_end: int = 0) -> None:
         """Sync the files that hold units from queue offset ``durable_end`` on at the next flush."""
         due = [base for base in self.bases if base + self._entries > durable_end]

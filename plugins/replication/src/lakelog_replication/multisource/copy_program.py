@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
 from lakelog.errors import SettingsError
 from lakelog.format.layout import OWN_DIR
+from lakelog_daemon.arguments import lakelog
 from lakelog_daemon.plan import ServePlan, Spec
 from lakelog_replication.multisource.source import SourceMaster
 
@@ -32,17 +32,17 @@ def copy_spec(plan: ServePlan, master: SourceMaster) -> Spec:
     The name is also the store id in tables, so a copy that starts anew lands no row twice. Raises
     :class:`~lakelog.errors.SettingsError`.
     """
-    words = [sys.executable, "-m", "lakelog", "replicate", str(plan.path / master.name)]
-    words += ["--from", str(master.slaves)]
+    words = ["replicate", str(plan.path / master.name), "--from", str(master.slaves)]
     if master.broker is not None:
         words += ["--broker", str(master.broker)]
     settings = {f"{_SECTION}.masters": (), f"{_SECTION}.name_servers": (), **dict(_chosen(plan))}
     if "lake" in plan.opening.settings.core.followers:
         settings["lake.options"] = (*_lake_options(plan), _STORE_ID, master.name)
+    sets = list[str]()
     for key, value in settings.items():
         written = json.dumps(value, ensure_ascii=False, default=os.fspath)
-        words += ["--set", f"{key}={written}"]
-    return Spec(master.name, "service", tuple(words))
+        sets += ["--set", f"{key}={written}"]
+    return Spec(master.name, "service", lakelog(0, *words), json.dumps(sets))
 
 
 def _chosen(plan: ServePlan) -> Iterator[tuple[str, Any]]:

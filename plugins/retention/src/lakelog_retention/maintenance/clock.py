@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from threading import TIMEOUT_MAX, Event
+from threading import Event
 
 
 class SystemClock:
@@ -19,4 +19,4 @@ class SystemClock:
 
     def wait(self, stop: Event, ms: int) -> bool:
         """Sleep for ``ms`` or until ``stop`` is set; return whether it is set."""
-        return stop.wait(min(ms / 1000, TIMEOUT_MAX))
+        return stop.wait(ms / 1000)

@@ -44,25 +44,28 @@ class Remover:
         self._path_of = path_of
         self._clock = clock
         self._pace = pace
-        self._left: int | None = None
+        self._left: Candidate | None = None
 
     def act(
         self, chosen: Sequence[Candidate], holds: Holds, stop: Event
     ) -> tuple[list[Deleted], KeptSegment | None]:
         """Delete at most one batch; return the deleted segments, and the one that stopped it."""
         deleted: list[Deleted] = []
-        why = self._finish()
-        if why is not None:
-            return deleted, KeptSegment(self._log.segments.first_offset, why)
+        if self._left is not None:
+            left, why = self._left, self._finish(self._left)
+            if why is not None:
+                first, name = self._log.segments.first_offset, left.info.start_offset
+                return deleted, KeptSegment(first, f"the file of {name} cannot be deleted: {why}")
+            deleted.append(left.deleted())
         for each in chosen[: self._pace.batch_max]:
             if deleted and self._clock.wait(stop, self._pace.interval_ms):
                 break
             why = self._held(each, holds)
             if why is None:
                 why = self._delete(each)
-                deleted.append(each.deleted())
             if why is not None:
                 return deleted, KeptSegment(each.info.start_offset, why)
+            deleted.append(each.deleted())
         return deleted, None
 
     def _held(self, candidate: Candidate, holds: Holds) -> str | None:
@@ -74,8 +77,10 @@ class Remover:
         segments = self._log.segments
         if not segments.is_durable(start):  # a sync may be using its file
             self._log.sync()
-        if start != segments.first_offset or not segments.is_durable(start):
-            return "it is not the first one any more, or not durable yet"
+        if start != segments.first_offset:
+            return f"the log begins at {segments.first_offset} now"
+        if not segments.is_durable(start):
+            return "it is not durable yet"
         return self._events.segment_deleting(self._path_of(start), start)
 
     def _delete(self, candidate: Candidate) -> str | None:
@@ -84,21 +89,20 @@ class Remover:
         _log_deletion(candidate, self._path_of(start))
         self._log.positions.minimum = candidate.end_offset
         self._log.segments.exclude_first()
-        self._left = start
-        return self._finish()
+        self._left = candidate
+        why = self._finish(candidate)
+        return None if why is None else f"its file cannot be deleted: {why}"
 
-    def _finish(self) -> str | None:
+    def _finish(self, left: Candidate) -> str | None:
         """Remove the file that the minimum has passed already; return the error, if any."""
-        start = self._left
-        if start is None:
-            return None
+        start = left.info.start_offset
         try:
             self._log.segments.remove(start)
         except MakingFailed as error:  # a later deletion could become durable before this one
             raise self._health.fail(error.cause) from error
         except OSError as error:
             _LOG.warning("%s; it is tried again in the next round", error)
-            return f"the one before it could not be deleted: {error}"
+            return str(error)
         self._left = None
         self._events.segment_deleted(self._path_of(start), start)
         return None

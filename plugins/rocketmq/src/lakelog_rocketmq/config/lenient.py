@@ -1,4 +1,4 @@
-"""Parses and writes JSON as fastjson writes it, with unquoted keys.
+"""Parses JSON as fastjson writes it, with unquoted keys.
 
 fastjson writes integer keys of a map without quotes, ``{0:500,1:490}``, which is not JSON. The text
 is split into strings, bare words and punctuation; a bare word before a colon is quoted. Strings are
@@ -15,8 +15,6 @@ _TOKEN: Final = re.compile(
     r'(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<key>[^\s"{}\[\]:,]+)(?=\s*:)|[^\s"{}\[\]:,]+',
     re.DOTALL,
 )
-
-_INTEGER_KEY: Final = re.compile(r'"(?P<key>-?[0-9]+)"(?=\s*:)|"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
 def parse_object(content: bytes) -> dict[str, Any]:
@@ -44,12 +42,3 @@ def quote_keys(text: str) -> str:
 def _mended(token: re.Match[str]) -> str:
     key = token["key"]
     return token[0] if key is None else json.dumps(key)
-
-
-def unquote_integer_keys(text: str) -> str:
-    """Remove the quotes of integer keys in strict JSON, for programs that expect fastjson's form.
-
-    >>> unquote_integer_keys('{"0": {"-1": "2"}, "a": 3}')
-    '{0: {-1: "2"}, "a": 3}'
-    """
-    return _INTEGER_KEY.sub(lambda token: token["key"] or token[0], text)

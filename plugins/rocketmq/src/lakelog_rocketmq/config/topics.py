@@ -17,8 +17,6 @@ from lakelog_rocketmq.config.configfile import Loaded, load_config, save_config
 from lakelog_rocketmq.config.tables import next_version, object_table
 
 FILE: Final = "topics.json"
-QUEUE_TYPE: Final = "queue.type"
-BATCH_QUEUE: Final = "BatchCQ"
 _DEFAULT_QUEUES: Final = 16
 _READ_AND_WRITE: Final = 6
 _TABLE: Final = "topicConfigTable"
@@ -41,11 +39,6 @@ class TopicConfig:
     write_queues: int = _DEFAULT_QUEUES
     permission: int = _READ_AND_WRITE
     attributes: Mapping[str, str] = attrs.field(factory=dict)
-
-    @property
-    def has_batch_queues(self) -> bool:
-        """Whether its queues are batch queues."""
-        return self.attributes.get(QUEUE_TYPE) == BATCH_QUEUE
 
 
 def load_topics(files: FileSystem, path: Path) -> Loaded[dict[str, TopicConfig]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 _HERE: Final = "local[*]"
 _FOR_CONNECT: Final = ("grpc", "grpc_status", "google.rpc", "zstandard", "pandas")
+_SECRETS: Final = re.compile(
+    r"^spark\.sql\.catalog\.|secret|password|token|credential|key(\.|$)", re.IGNORECASE
+)
+"""Names of settings that may be secrets; Spark needs none of them to start the JVM."""
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set by ``spark-submit``, which has chosen master and memory, and has started the JVM."""
 
@@ -109,21 +114,33 @@ def _started(
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName("lakelog")
+    own: Config = {"spark.app.name": "lakelog"}
     if not (master is None and _SUBMITTED in os.environ):
-        builder = builder.master(master or _HERE).config(map=_own(master, driver_memory))
+        own |= {"spark.master": master or _HERE, **_own(master, driver_memory)}
     if warehouse is not None:
         warehouse.mkdir(parents=True, exist_ok=True)
     with packages(wanted) as jars:
-        told: Config = {**jars, **tables(warehouse, wanted), **given}
+        told: Config = {**own, **jars, **tables(warehouse, wanted), **given}
         try:
-            return builder.config(map=told).getOrCreate()
+            _start_jvm(told)
+            return SparkSession.builder.config(map=told).getOrCreate()
         except (PySparkException, Py4JError) as error:
             first = str(error).strip().splitlines()[0]
             raise WrongSpark(
                 f"Spark does not start: {first} (what Java says is above; JAVA_HOME is "
                 f"{os.environ.get('JAVA_HOME', 'not set')})"
             ) from error
+
+
+def _start_jvm(config: Config) -> None:
+    """Start the JVM without secrets, unless it runs: any user can read its command line.
+
+    PySpark puts the whole configuration of a session there, if the session starts the JVM.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    shown = [(key, str(value)) for key, value in config.items() if not _SECRETS.search(key)]
+    SparkContext._ensure_initialized(conf=SparkConf().setAll(shown))
 
 
 def _connected(

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from lakelog.format.layout import COMMITLOG_DIR
+from lakelog_broker.appending import TIMER_TOPIC
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.connection import Connection, Handler
 from lakelog_broker.remoting.frame import VERSION, RemotingCommand
-from lakelog_broker.state.traffic import BROKER_GET, BROKER_PUT
+from lakelog_broker.state.traffic import BROKER_GET, BROKER_PUT, TIMER_GET, TOPIC_PUT
 from lakelog_rocketmq.config.delayoffsets import load_delay_offsets
 from lakelog_rocketmq.config.groups import load_groups
 from lakelog_rocketmq.config.topics import load_topics
@@ -115,9 +116,14 @@ class StatusRequests:
         }
 
     def _timers(self) -> dict[str, object]:
+        """Delay in seconds, numbers of unread and waiting messages, and rates of the last 10 s."""
+        timers, traffic = self._broker.timers, self._broker.traffic
         return {
-            **dict.fromkeys(("timerReadBehind", "timerOffsetBehind", "timerCongestNum"), 0),
-            **dict.fromkeys(("timerEnqueueTps", "timerDequeueTps"), 0.0),
+            "timerReadBehind": timers.behind_ms // 1000,
+            "timerOffsetBehind": timers.unread,
+            "timerCongestNum": len(timers),
+            "timerEnqueueTps": traffic.recent_rates(TOPIC_PUT, TIMER_TOPIC)[0],
+            "timerDequeueTps": traffic.recent_rates(TIMER_GET)[0],
         }
 
     def config(self, _connection: Connection, request: RemotingCommand) -> RemotingCommand:
