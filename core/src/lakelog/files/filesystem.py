@@ -228,7 +228,7 @@ def _exchange(one: Path, other: Path) -> bool:
     error = ctypes.get_errno()
     if error in _NO_EXCHANGE:
         return False
-    raise told(OSError(error, os.strerror(error)), f"exchange it with {one.name}", other)
+    raise with_path(OSError(error, os.strerror(error)), f"exchange it with {one.name}", other)
 
 
 def unreadable(path: Path, error: OSError) -> ReadFailed:
