@@ -27,7 +27,7 @@ def modules() -> Iterator[tuple[str, int]]:
                 yield ".".join(each for each in parts if each != "__init__"), count
 
 
-@pytest.mark.parametrize(("name", "count"), modules())
+@pytest.mark.parametrize(("name", "count"), list(modules()))
 def test_examples_give_what_they_say(name: str, count: int) -> None:
     try:
         module = import_module(name)
