@@ -64,7 +64,7 @@ def joined_with(
         CRC: older & right["bad_crc"],
         AHEAD: ahead,
         MISSING: left.isNotNull() & right.isNull(),
-        EXTRA: left.isNull() & ~older & ~ahead,
+        EXTRA: left.isNull() & right.isNotNull() & ~older & ~ahead,
         PLACE: in_both & moved,
         BODY: in_both & ~same,
         COLUMNS: in_both & (left["rest"] != right["rest"]),
