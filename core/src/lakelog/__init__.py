@@ -1,8 +1,11 @@
 """lakelog: an embeddable message log whose files are those of Apache RocketMQ's message store.
 
->>> import lakelog
->>> with lakelog.open("/tmp/events") as store:              # doctest: +SKIP
-...     result = store.put(lakelog.Message("orders", b"hello"))
+::
+
+    import lakelog
+
+    with lakelog.open("/tmp/events") as store:
+        result = store.put(lakelog.Message("orders", b"hello"))
 """
 
 from __future__ import annotations

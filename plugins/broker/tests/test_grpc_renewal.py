@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import pytest
@@ -18,6 +18,7 @@ from lakelog_broker.grpc.protos import CODES, proto
 from lakelog_broker.grpc.routing import Routing
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.settings import BrokerSettings
+from lakelog_broker.state import members
 
 _CLIENT: Final = "c1"
 
@@ -41,9 +42,22 @@ class _Served:
         broker.topics.create("orders", 1)
         store.put(Message("orders", b"one", queue_id=0))
         store.wait_dispatched(timeout_ms=60_000)
+        self.broker = broker
         self.clients = GrpcClients(broker, GrpcAccess(broker))
         popping = Popping(broker, lambda: self.now_ms)
         self.calls = Consuming(popping, Routing(broker), self.clients)
+
+    async def connect(self) -> None:
+        """Open the client's telemetry stream, which stays open."""
+        command = proto("TelemetryCommand")()
+        command.settings.subscription.group.name = "group"
+
+        async def requests() -> AsyncIterator[Any]:
+            yield command
+            await asyncio.Event().wait()
+
+        self.stream = self.clients.telemetry(requests(), _Call())
+        await anext(self.stream)
 
     async def receive(self) -> list[Any]:
         request = proto("ReceiveMessageRequest")(auto_renew=True, batch_size=1)
@@ -66,6 +80,7 @@ def run(store: Store, monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(work: Callable[[_Served], Awaitable[None]]) -> None:
         async def main() -> None:
             served = _Served(store)
+            await served.connect()
             renewing = asyncio.create_task(served.calls.renew())
             await work(served)
             renewing.cancel()
@@ -100,6 +115,27 @@ def test_a_message_of_a_client_that_left_comes_again(run: Any) -> None:
         served.clients.terminated(_CLIENT)
         [again] = await served.receive()
         assert again.system_properties.delivery_attempt == 2
+
+    run(work)
+
+
+def test_a_message_of_a_silent_client_comes_again(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stream is still open, as if its machine had vanished."""
+
+    async def work(served: _Served) -> None:
+        await served.receive()
+        with monkeypatch.context() as late:
+            late.setattr(members, "SILENCE_MS", -1000)
+            served.broker.members.remove_silent()
+        await served.passed(1)
+        served.clients.heartbeat(_CLIENT)
+        [again] = await served.receive()
+        assert again.system_properties.delivery_attempt == 2
+        for _ in range(3):
+            await served.passed(RENEWED_MS - 1)
+            assert await served.receive() == []
 
     run(work)
 

@@ -48,7 +48,9 @@ class Embedded:
 def embedded(package: str, name: str = DEFAULT_NAME) -> Embedded:
     """The settings in resource ``name`` of ``package``; they override only the store's files.
 
-    >>> lakelog.open(path, settings=embedded("myapp"))                    # doctest: +SKIP
+    ::
+
+        lakelog.open(path, settings=embedded("myapp"))
     """
     from importlib.resources import files  # most stores do not use this source
 

@@ -1,9 +1,12 @@
 """A Spark data source for the store directories of lakelog and RocketMQ.
 
->>> import lakelog_spark
->>> spark = lakelog_spark.session()                         # doctest: +SKIP
->>> lakelog_spark.register(spark)                           # doctest: +SKIP
->>> spark.read.format("lakelog").load("STORE").count()      # doctest: +SKIP
+::
+
+    import lakelog_spark
+
+    spark = lakelog_spark.session()
+    lakelog_spark.register(spark)
+    spark.read.format("lakelog").load("STORE").count()
 
 Modules are imported on first use, as this package is also a plugin that each store loads.
 """

@@ -1,8 +1,8 @@
 """Computes the lag of a streaming query, which a Python source cannot report in Spark 4.1.
 
-The argument is the ``endOffset`` of a query's progress, or of a listener's event:
+The argument is the ``endOffset`` of a query's progress, or of a listener's event::
 
->>> lag("STORE", query.lastProgress["sources"][0]["endOffset"])   # doctest: +SKIP
+    lag("STORE", query.lastProgress["sources"][0]["endOffset"])
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import lakelog
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.log.selection import EVERYTHING
@@ -29,7 +30,7 @@ from plugins.lake.tests.maintenance.planting import (
     with_value,
     without,
 )
-from plugins.lake.tests.stores import filled
+from plugins.lake.tests.stores import filled, overwrite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,6 +99,29 @@ def test_a_job_finds_what_the_comparison_here_finds(
     land_all(LandingSource(store_path, "S"), make("iceberg", iceberg))
     asked = VerifyRequest(store_path, "S", opened(f"iceberg:{iceberg}"), EVERYTHING)
     assert verify_by_spark(asked, spark).is_clean
+
+
+@pytest.mark.slow
+def test_a_job_lists_damage_of_the_log(
+    spark: SparkSession, store_path: Path, tmp_path: Path
+) -> None:
+    """Some before the landing, some behind it, and a record that another one follows."""
+    with lakelog.open(store_path, mode="read") as store:
+        places = [each.physical_offset for each in store.scan()]
+    path = tmp_path / "t"
+    overwrite(store_path, places[40] + 4, b"!")
+    land_all(LandingSource(store_path, "S", skip_damage=True), make("parquet", path))
+    asked = VerifyRequest(store_path, "S", opened(f"parquet:{path}"), EVERYTHING)
+    for at in (120, 121, 200):
+        overwrite(store_path, places[at] + 4, b"!")
+    job, here = verify_by_spark(asked, spark), verify_here(asked)
+    spans = [(40, 41), (120, 122), (200, 201)]
+    assert [(each.start, each.end) for each in job.damaged] == [
+        (places[first], places[behind]) for first, behind in spans
+    ]
+    assert job.damaged == here.damaged
+    assert _told(job) == _told(here)
+    assert {each.kind for each in job.differences.ranges} == {EXTRA}
 
 
 def _told(found: Verified) -> tuple[object, object]:

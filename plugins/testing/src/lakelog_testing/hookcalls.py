@@ -12,9 +12,11 @@ from lakelog.registry import Registry
 def count_hook_calls(registry: Registry) -> Iterator[list[str]]:
     """Collect the name of every hook that is called inside the ``with`` block.
 
-    >>> with count_hook_calls(registry) as calls:      # doctest: +SKIP
-    ...     store.put(message)
-    >>> assert calls == []                             # doctest: +SKIP
+    ::
+
+        with count_hook_calls(registry) as calls:
+            store.put(message)
+        assert calls == []
     """
     calls: list[str] = []
     undo = registry.plugged.manager.add_hookcall_monitoring(

@@ -1,8 +1,9 @@
 """Rebuilds queues and index from the log, and replaces the old ones.
 
 The new folders are built in ``lakelog/tmp/rebuild``. Nothing else changes until all of them are
-durable; then each replaces the old one atomically. The log is only read; damage in it is skipped
-and reported.
+durable. Then the store is marked as crashed, the list of durable queues is removed, and the new
+folders replace the old ones. After a crash meanwhile, the next open dispatches the whole log under
+the tombstones that it finds. The log is only read; damage in it is skipped and reported.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -29,7 +30,7 @@ from lakelog.files.shared.membership import alone
 from lakelog.files.shared.ownership import remove_abort, unowned, write_abort
 from lakelog.files.state.durable_queue_ends import forget_ends, read_kept, write_kept
 from lakelog.format.layout import ABORT_FILE, CONFIG_DIR, OWN_DIR, REBUILD_DIR, TMP_DIR
-from lakelog.interfaces import Context
+from lakelog.interfaces import Context, Dispatcher
 from lakelog.log.reading.damage import read_damage
 from lakelog.log.reading.pieces import Blank, Damage, Piece
 from lakelog.log.reading.sources import FileSource
@@ -47,6 +48,8 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes of the log read so far, and the total length of its segments."""
 
 _OLD: Final = "replaced"
+_NO_FOLDER: Final = "none"
+"""The name of a folder that never exists."""
 _TOPICS: Final = ("topics.json", "topics.json.bak")
 
 
@@ -90,8 +93,8 @@ def rebuild(  # noqa: PLR0913  # all but the path are optional keyword arguments
     :param keep_tombstones: leave removed topics out of the queues, and keep their tombstones
 
     Raises :class:`~lakelog.errors.StoreLocked` while a process owns the store, and
-    :class:`~lakelog.errors.StoreError`. On an error before the first folder is replaced, everything
-    but ``lock`` is unchanged.
+    :class:`~lakelog.errors.StoreError`. On an error before the new folders are complete, everything
+    but ``lock`` is unchanged. After a later one, the next open recovers.
     """
     place = Path(path).absolute()
     registry = Registry.load(plugins, os.environ)
@@ -155,11 +158,14 @@ class _Rebuild:
         named = self._dispatchers(queues=queues, index=index)
         self._check_places(name for each in named for name in each.dispatcher.directories)
         self._build(named)
-        swapped = tuple(name for each in named for name in self._swap(each.dispatcher.directories))
-        if queues and not keep_tombstones:
-            clear_tombstones(self.directory.files, self.directory.path)
-        if queues:
-            self._take_over_ends()
+        with self._marked():
+            if queues:
+                forget_ends(self.directory.files, self.directory.path)
+            swapped = tuple(name for each in named for name in self._swap(each.dispatcher))
+            if queues and not keep_tombstones:
+                clear_tombstones(self.directory.files, self.directory.path)
+            if queues:
+                self._take_over_ends()
         return RebuildReport(
             self.records, self.bytes, tuple(self.damage), swapped, time.monotonic() - begun
         )
@@ -181,8 +187,6 @@ class _Rebuild:
         kept = read_kept(files, self.temporary)
         if kept.marks:
             write_kept(files, path, kept)
-        else:
-            forget_ends(files, path)
 
     def _copy_tombstones(self) -> None:
         """Copy the tombstones, so that dispatchers leave out removed topics."""
@@ -256,24 +260,30 @@ class _Rebuild:
         self.bytes += int(piece.sizes.sum())
         return piece.end_offset
 
-    def _swap(self, folders: Sequence[str]) -> list[str]:
-        """Replace the old folders of a dispatcher by the new ones."""
+    def _swap(self, dispatcher: Dispatcher) -> list[str]:
+        """Replace the old folders of a dispatcher by the new ones; returns their names."""
         path = self.directory.path
         due = [
-            each for each in folders if any((at / each).is_dir() for at in (self.temporary, path))
+            each
+            for each in dispatcher.directories
+            if any((at / each).is_dir() for at in (self.temporary, path))
         ]
-        # One rename is atomic, several are not: a crash between them leaves folders of two builds.
-        # With `abort` the next open treats that as a crash, and recovers.
-        with self._marked() if len(due) > 1 else nullcontext():
-            for name in due:
-                swap_in(
-                    self.directory.files, self.temporary / name, path / name, self.replaced / name
-                )
+        if len(due) > 1:
+            # One rename is atomic, several are not. All old folders go first, so that no crash
+            # leaves folders of two builds side by side.
+            for name in reversed(due):
+                self._replace(self.temporary / _NO_FOLDER, name)
+        for name in due:
+            self._replace(self.temporary / name, name)
         return due
+
+    def _replace(self, new: Path, name: str) -> None:
+        target = self.directory.path / name
+        swap_in(self.directory.files, new, target, self.replaced / name)
 
     @contextmanager
     def _marked(self) -> Iterator[None]:
-        """Mark the store as not closed cleanly while related folders are replaced one by one."""
+        """Mark the store as not closed cleanly, so that an open after a crash recovers."""
         files, path = self.directory.files, self.directory.path
         crashed = (path / ABORT_FILE).exists()
         if not crashed:

@@ -80,6 +80,11 @@ class GrpcClients:
         """The stream of a client, or ``None``."""
         return self._lines.get(client_id)
 
+    def is_member(self, client_id: str, group: str) -> bool:
+        """Whether a client is in a consumer group: false without a heartbeat for some time."""
+        found = self._broker.members.group(group)
+        return found is not None and client_id in found.members
+
     async def telemetry(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Serve a client's stream: answer its settings with completed ones, and send commands.
 

@@ -36,7 +36,7 @@ _SQL: Final = 2
 
 @attrs.frozen
 class Renewal:
-    """A hand-out that is renewed while its client is connected.
+    """A hand-out that is renewed while its client is a member of the group.
 
     :ivar until_s: end of the renewals, in seconds of ``time.monotonic``
     """
@@ -159,11 +159,18 @@ class Consuming:
         return proto("ForwardMessageToDeadLetterQueueResponse")(status=status())
 
     async def renew(self) -> None:
-        """Renew the hand-outs of connected clients until the task is cancelled."""
+        """Renew the hand-outs of living clients until the task is cancelled.
+
+        A connection may outlive its client's machine by hours. So, as in the proxy, messages of a
+        client without heartbeats become visible once it is no member of its group any more.
+        """
         while True:
             await asyncio.sleep(RENEW_INTERVAL_S)
             now_s = time.monotonic()
             for key, each in list(self._renewals.items()):
+                if not self._clients.is_member(each.client_id, each.group):
+                    self._make_visible(key)
+                    continue
                 is_over = now_s > each.until_s or not self._popping.extend(
                     each.group, each.topic, each.handle, RENEWED_MS
                 )
@@ -172,10 +179,13 @@ class Consuming:
 
     def _client_gone(self, client_id: str) -> None:
         """Make the renewed messages of a client visible at once."""
-        gone = [(key, each) for key, each in self._renewals.items() if each.client_id == client_id]
-        for key, each in gone:
-            del self._renewals[key]
-            self._popping.change(each.group, each.topic, each.handle, 0)
+        for key, each in list(self._renewals.items()):
+            if each.client_id == client_id:
+                self._make_visible(key)
+
+    def _make_visible(self, key: tuple[str, str, str]) -> None:
+        each = self._renewals.pop(key)
+        self._popping.change(each.group, each.topic, each.handle, 0)
 
 
 def _handle(text: str) -> ReceiptHandle:

@@ -62,7 +62,7 @@ class GrpcServer:
         self.port = self._routing.port = self._server.sockets[0].getsockname()[1]
 
     async def renew(self) -> None:
-        """Renew the hand-outs of connected clients until the task is cancelled."""
+        """Renew the hand-outs of living clients until the task is cancelled."""
         await self._consuming.renew()
 
     async def close(self) -> None:

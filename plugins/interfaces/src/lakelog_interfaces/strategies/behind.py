@@ -19,7 +19,8 @@ class Dispatcher(Protocol):
     All calls except reads and :meth:`flush` come from one thread. Any error stops dispatching.
 
     :ivar directories: names of folders in the store directory; they hold all files of the
-        dispatcher and nothing else, and a rebuild creates them anew
+        dispatcher and nothing else, and a rebuild creates them anew; a folder whose files depend on
+        those of another one comes after it
     """
 
     directories: Sequence[str]

@@ -29,6 +29,20 @@ class LogSpan:
     end: int
 
 
+def merged(spans: Iterable[LogSpan]) -> tuple[LogSpan, ...]:
+    """Merge spans that touch or overlap.
+
+    :param spans: in the order of their starts
+    """
+    found: list[LogSpan] = []
+    for each in spans:
+        if found and each.start <= found[-1].end:
+            found[-1] = LogSpan(found[-1].start, max(found[-1].end, each.end))
+        else:
+            found.append(each)
+    return tuple(found)
+
+
 def one_batch(batches: Iterator[RecordBatch], span: LogSpan) -> RecordBatch | None:
     """Copy all records into one batch; ``None`` if there are none.
 

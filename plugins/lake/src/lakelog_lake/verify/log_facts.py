@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from lakelog.log.reading.pieces import Damage
-from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, steps
+from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, merged, steps
 from lakelog_lake.log.selection import Chosen, chosen_rows, coded_topics
 from lakelog_lake.log.unpacking import unpacked
 from lakelog_lake.verify.row_facts import Queues, facts_of
@@ -48,9 +48,9 @@ class LogFacts:
     damages: _Noted = attrs.field(factory=lambda: _Noted(skip=True))
 
     @property
-    def damaged(self) -> list[LogSpan]:
-        """The damaged ranges."""
-        return self.damages.places
+    def damaged(self) -> tuple[LogSpan, ...]:
+        """The damaged ranges, in log order; adjacent ones are one."""
+        return merged(self.damages.places)
 
     def between(self, store: lakelog.Store, span: LogSpan) -> Iterator[Facts]:
         """Yield the compared values in log order, a few MiB of the log at a time."""

@@ -114,7 +114,7 @@ def verify_here(
         limits = VerifiableEnds(log.low, position.end, position_of(asked.table, asked.store).end)
         comparison = Comparison(limits, has_parsed(asked.table.columns()))
         _compare(comparison, buckets, source, store, log, on_rows)
-    return Verified(asked, position, log, columns, queues, comparison.found, tuple(source.damaged))
+    return Verified(asked, position, log, columns, queues, comparison.found, source.damaged)
 
 
 def _rows(asked: VerifyRequest, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -1,9 +1,11 @@
 """lakelog for event loops: the methods of a store as coroutines that never block the loop.
 
->>> async with lakelog.aio.open("/tmp/events") as store:             # doctest: +SKIP
-...     result = await store.put(lakelog.Message("orders", b"hello"))
-...     async for message in store.read("orders", 0, follow=True):
-...         print(message.body)
+::
+
+    async with lakelog.aio.open("/tmp/events") as store:
+        result = await store.put(lakelog.Message("orders", b"hello"))
+        async for message in store.read("orders", 0, follow=True):
+            print(message.body)
 
 Puts from one loop are appended in the order of the calls. Files are read, and strategies are
 called, in threads.

@@ -27,8 +27,10 @@ from lakelog_queues.files.unitfiles import UnitFiles
 from lakelog_queues.settings import BATCH_UNIT_BYTES, ConsumeQueueSettings
 from lakelog_queues.units.simpleunits import UNIT_BYTES
 
-DIRECTORIES: Final = (CONSUMEQUEUE_DIR, CONSUMEQUEUE_EXT_DIR, BATCHCONSUMEQUEUE_DIR)
-
+DIRECTORIES: Final = (CONSUMEQUEUE_EXT_DIR, CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR)
+"""Ordered as ``Dispatcher.directories``: units refer to extension files, and a topic with a folder
+of batch queues but none of other queues has batch queues only.
+"""
 _UNITS: Final = (CONSUMEQUEUE_DIR, BATCHCONSUMEQUEUE_DIR)
 _NOT_TO_GO: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 """Errors for a folder that is missing, holds another queue of the topic, or is a link."""
@@ -175,7 +177,7 @@ class QueueMaker:
         return [each / _NOWHERE for each in folders] if queue in self._left_out else folders
 
     def _simple(self, queue: Queue) -> SimpleQueue:
-        folder, ext_folder, _ = self._places(queue)
+        ext_folder, folder, _ = self._places(queue)
         unit_files = UnitFiles(
             self._files, self.opened, self.dirty, folder, self._settings.file_entries
         )

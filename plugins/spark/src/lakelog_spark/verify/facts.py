@@ -13,11 +13,12 @@ _COMPRESSED: Final = 1
 _CRC31: Final = 0x7FFFFFFF
 
 
-def facts_of(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+def facts_of(rows: DataFrame, columns: Sequence[str], *further: Column) -> DataFrame:
     """The compared values of each row.
 
     :param rows: rows with the key columns and ``columns``
     :param columns: the columns to compare
+    :param further: columns to add
     """
     from pyspark.sql import functions as f
 
@@ -37,6 +38,7 @@ def facts_of(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
         (_hashed("body") if has_body else f.lit(0)).alias("body"),
         f.xxhash64(*others).alias("rest") if others else f.lit(0).alias("rest"),
         crc.alias("bad_crc"),
+        *further,
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from lakelog_lake.log.range_reader import LogSpan, merged
 from lakelog_lake.verify.comparing import VerifiableEnds
 from lakelog_lake.verify.differences import (
     AHEAD,
@@ -33,7 +34,7 @@ def joined_with(
 ) -> DataFrame:
     """Join both sides; the result has one row for each physical offset.
 
-    :param log: compared values of the log's records
+    :param log: compared values of the log's records, and its damage
     :param table: compared values of the table's rows
     :param may_lack: whether rows without a body are valid, as their body was parsed
     """
@@ -43,7 +44,8 @@ def joined_with(
     rows = table.groupBy("at").agg(
         f.count("*").alias("copies"), f.first(f.struct(*fields)).alias("t")
     )
-    records = log.select("at", f.struct(*fields).alias("l"))
+    is_record = f.col("damaged_bytes").isNull()
+    records = log.select("at", "damaged_bytes", f.when(is_record, f.struct(*fields)).alias("l"))
     both = records.join(rows, "at", "full_outer")
     left, right = f.col("l"), f.col("t")
     older = (f.col("at") >= 0) & (f.col("at") < limits.low)
@@ -61,8 +63,8 @@ def joined_with(
         DOUBLED: f.col("copies") > 1,
         CRC: older & right["bad_crc"],
         AHEAD: ahead,
-        MISSING: right.isNull(),
-        EXTRA: left.isNull() & ~older & ~ahead,
+        MISSING: left.isNotNull() & right.isNull(),
+        EXTRA: left.isNull() & right.isNotNull() & ~older & ~ahead,
         PLACE: in_both & moved,
         BODY: in_both & ~same,
         COLUMNS: in_both & (left["rest"] != right["rest"]),
@@ -76,7 +78,14 @@ def joined_with(
         "copies",
         older.alias("older"),
         found.alias("kinds"),
+        "damaged_bytes",
     )
+
+
+def damaged_spans(joined: DataFrame) -> tuple[LogSpan, ...]:
+    """The damaged ranges of the log, in log order; adjacent ones of two tasks are one."""
+    rows = joined.where("damaged_bytes is not null").select("at", "damaged_bytes").collect()
+    return merged(LogSpan(start, start + length) for start, length in sorted(rows))
 
 
 def counts(joined: DataFrame) -> tuple[Differences, Queues]:
@@ -94,7 +103,8 @@ def counts(joined: DataFrame) -> tuple[Differences, Queues]:
         for row in rows.groupBy("topic", "queue_id").agg(f.sum("gap")).collect()
     }
     copies, older = f.col("copies"), f.col("older")
-    counted = joined.groupBy("topic", "queue_id").agg(
+    compared = joined.where("log = 1 or copies > 0")  # no damage
+    counted = compared.groupBy("topic", "queue_id").agg(
         f.sum("log"),
         f.sum(f.when(~older, copies).otherwise(0)),
         f.sum(f.when(older & (copies > 0), 1).otherwise(0)),

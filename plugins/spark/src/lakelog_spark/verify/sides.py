@@ -72,10 +72,17 @@ def log_facts(
     limits: VerifiableEnds,
     columns: Sequence[str],
 ) -> DataFrame:
-    """The compared values of the log's records that should be rows of the table."""
+    """The compared values of the log's records that should be rows of the table, and its damage.
+
+    The column ``damaged_bytes`` is the length of a damaged range that begins at ``at``; it is null
+    for a record. With topics chosen, ranges are only read around the records of their queues.
+    """
+    from pyspark.sql import functions as f
+
     end = min(limits.end, log.end)
     if end <= limits.low:
-        return facts_of(spark.createDataFrame([], _schema(columns)), columns)
+        none = f.lit(None).cast("int").alias("damaged_bytes")
+        return facts_of(spark.createDataFrame([], _schema(columns)), columns, none)
     system = asked.chosen.system_topics or any(
         is_system_topic(row[0]) for row in table.select("topic").distinct().collect()
     )
@@ -84,10 +91,11 @@ def log_facts(
         "start": json.dumps({"offset": limits.low}),
         "end": json.dumps({"offset": end}),
         "until": "readable",
-        "corrupt": "skip",
+        "corrupt": "collect",
         "system_topics": str(system).lower(),
     }
     if asked.chosen.topics is not None:
         options["topics"] = ",".join(sorted(asked.chosen.topics))
     found = spark.read.format("lakelog").options(**options).load(str(asked.path))
-    return facts_of(found.select(*columns), columns)
+    damaged = f.when(f.col("topic").isNull(), f.col("store_size")).alias("damaged_bytes")
+    return facts_of(found, columns, damaged)

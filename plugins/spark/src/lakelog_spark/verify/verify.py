@@ -1,8 +1,7 @@
 """The comparison as a Spark job: joins the records of the store with the rows of the table.
 
 Both sides are reduced to a few numbers per row, and joined by physical offset. The driver gets
-counts per queue, and a bounded number of the rows that differ. Damage of the log is skipped, and
-not listed.
+counts per queue, a bounded number of the rows that differ, and the damaged ranges of the log.
 """
 
 from __future__ import annotations
@@ -16,13 +15,11 @@ from lakelog_lake.verify.row_facts import compared, has_parsed
 from lakelog_lake.verify.verify import Verified, VerifyRequest, bounds_of
 from lakelog_spark.sessions.jobs import query_errors
 from lakelog_spark.verify.facts import facts_of
-from lakelog_spark.verify.join import add_differing, counts, joined_with
+from lakelog_spark.verify.join import add_differing, counts, damaged_spans, joined_with
 from lakelog_spark.verify.sides import before_end, log_facts, table_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from lakelog_lake.log.range_reader import LogSpan
 
 
 def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
@@ -49,7 +46,7 @@ def verify_by_spark(asked: VerifyRequest, spark: SparkSession) -> Verified:
         try:
             found, queues = counts(joined)
             add_differing(found, queues, joined)
+            damaged = damaged_spans(joined)
         finally:
             joined.unpersist()
-    damaged: tuple[LogSpan, ...] = ()
     return Verified(asked, position, log, columns, queues, found, damaged)
