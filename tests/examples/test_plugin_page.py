@@ -25,21 +25,25 @@ METHODS: Final = {"of_columns", "head", "take", "hosts", "record", "message"}
 
 
 def section(title: str) -> str:
-    found = re.search(rf"^(##+) {title}\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    """The text below the heading that is, or lists, ``title``."""
+    heading = rf"^##+ (?:[\w ]+, )*{title}(?:, [\w ]+)*\n"
+    flags = re.MULTILINE | re.DOTALL | re.IGNORECASE
+    found = re.search(rf"{heading}(.*?)(?=^##|\Z)", PAGE, flags)
     assert found is not None, title
-    return found[2]
+    return found[1]
 
 
 @pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
 def test_a_section_names_protocol_kit_and_example_of_its_kind(template: PluginTemplate) -> None:
-    text = section(kind_text(template.kind).capitalize())
-    protocol = PROTOCOLS[template.kind].__name__
-    assert f"`{protocol}`" in text
-    assert f"`{protocol}Contract`" in text
-    assert re.search(r"\]\(\.\./\.\./\.\./examples/\w+\.py\)", text)
-    file = re.search(r"\]\([./]+plugins/interfaces/src/\w+/strategies/(\w+)\.py\)", text)
-    assert file is not None
-    assert PROTOCOLS[template.kind].__module__ == f"lakelog_interfaces.strategies.{file[1]}"
+    text, protocol = section(kind_text(template.kind)), PROTOCOLS[template.kind]
+    assert f"`{protocol.__name__}`" in text
+    assert f"`{protocol.__name__}Contract`" in text
+    module = protocol.__module__.replace(".", "/")
+    assert f"](../../../plugins/interfaces/src/{module}.py)" in text
+    if template.replaces:  # its template extends the one implementation
+        assert f"`{template.replaces}`" in text
+    else:
+        assert re.search(r"\]\(\.\./\.\./\.\./(examples/\w+\.py|plugins/\w+/README\.md)\)", text)
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(\w+Contract)`", PAGE))))
