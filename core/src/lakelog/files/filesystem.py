@@ -136,9 +136,14 @@ class RealFileSystem:
 
     def list(self, directory: Path) -> list[tuple[str, int]]:
         """``scandir``."""
-        with suppress(FileNotFoundError), _naming("list", directory):
+        # Not by _naming: an error that leaves a generator stays in a cycle of frames until garbage
+        # is collected, and a missing directory is no rare case. The frames may hold views of maps.
+        try:
             return sorted(_no_directories(directory))
-        return []
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise with_path(error, "list", directory) from None
 
     def make_dir(self, path: Path, *, durable: bool = True) -> None:
         """``mkdir``, with a sync of each parent."""
