@@ -231,8 +231,8 @@ def test_the_logger_of_spark_stays_its_own() -> None:
     program = (
         "import logging\n"
         "from pyspark.logger import PySparkLogger\n"
-        "from lakelog_spark.sessions.jobs import told\n"
-        "with told('nothing'):\n    pass\n"
+        "from lakelog_spark.sessions.jobs import query_errors\n"
+        "with query_errors('nothing'):\n    pass\n"
         "assert isinstance(logging.getLogger('SQLQueryContextLogger'), PySparkLogger)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
