@@ -67,7 +67,7 @@ def test_64_waiting_producers_share_syncs_that_cover_each_put(disk: Disk, tmp_pa
         with ThreadPoolExecutor(producers) as pool:
             done = [each for part in pool.map(produce, range(producers)) for each in part]
         assert (len(done), all(done)) == (producers * puts, True)
-        assert disk.syncs - before <= producers * puts // 2  # far fewer on an idle machine
+        assert disk.syncs - before <= 800
 
 
 def test_a_group_that_spans_a_roll_syncs_both_files(disk: Disk, tmp_path: Path) -> None:
