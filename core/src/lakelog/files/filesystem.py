@@ -10,7 +10,7 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +47,7 @@ class RealFile:
 
     def size(self) -> int:
         """Its length in bytes."""
-        with _naming("look at", self.path):
+        with _Naming("look at", self.path):
             return os.fstat(self._fd).st_size
 
     def read_at(self, position: int, length: int) -> bytes:
@@ -75,38 +75,38 @@ class RealFile:
 
     def allocate(self, length: int, position: int = 0) -> None:
         """``posix_fallocate``."""
-        with _naming(f"allocate {length} bytes", self.path):
+        with _Naming(f"allocate {length} bytes", self.path):
             os.posix_fallocate(self._fd, position, length)
 
     def truncate(self, length: int) -> None:
         """``ftruncate``."""
-        with _naming(f"set the length to {length} bytes", self.path):
+        with _Naming(f"set the length to {length} bytes", self.path):
             os.ftruncate(self._fd, length)
 
     def sync(self) -> None:
         """``fdatasync``."""
-        with _naming("sync", self.path):
+        with _Naming("sync", self.path):
             os.fdatasync(self._fd)
 
     def stamp(self) -> FileIdentity | None:
         """``utimensat``."""
-        with _naming("set the time of change", self.path):
+        with _Naming("set the time of change", self.path):
             return stamp(self._fd)
 
     def next_data(self, position: int) -> int | None:
         """``lseek`` to data, skipping zeros that the file system reports as data."""
-        with _naming("find data", self.path):
+        with _Naming("find data", self.path):
             return next_not_zero(self._fd, position)
 
     def map(self, length: int, *, writable: bool, position: int = 0) -> mmap.mmap:
         """``mmap``, shared."""
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        with _naming("map", self.path):
+        with _Naming("map", self.path):
             return mmap.mmap(self._fd, length, access=access, offset=position)
 
     def close(self) -> None:
         """``close``."""
-        with _naming("close", self.path):
+        with _Naming("close", self.path):
             os.close(self._fd)
 
 
@@ -131,33 +131,28 @@ class RealFileSystem:
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         """``open``; child programs do not inherit the descriptor."""
         flags = os.O_RDWR if write else os.O_RDONLY
-        with _naming("open", path):
+        with _Naming("open", path):
             return RealFile(path, open_regular(path, flags, self.access, create=create))
 
     def list(self, directory: Path) -> list[tuple[str, int]]:
         """``scandir``."""
-        # Not by _naming: an error that leaves a generator stays in a cycle of frames until garbage
-        # is collected, and a missing directory is no rare case. The frames may hold views of maps.
-        try:
+        with suppress(FileNotFoundError), _Naming("list", directory):
             return sorted(_no_directories(directory))
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise with_path(error, "list", directory) from None
+        return []
 
     def make_dir(self, path: Path, *, durable: bool = True) -> None:
         """``mkdir``, with a sync of each parent."""
         if path.is_dir():
             return
         self.make_dir(path.parent, durable=durable)
-        with _naming("make a directory", path):
+        with _Naming("make a directory", path):
             make_folder(path, self.access)
         if durable:
             self.sync_dir(path.parent)
 
     def rename(self, source: Path, target: Path) -> None:
         """``rename``."""
-        with _naming(f"rename {source.name}", target):
+        with _Naming(f"rename {source.name}", target):
             os.replace(source, target)
 
     def exchange(self, one: Path, other: Path) -> bool:
@@ -166,26 +161,36 @@ class RealFileSystem:
 
     def unlink(self, path: Path) -> None:
         """``unlink``."""
-        with _naming("remove", path):
+        with _Naming("remove", path):
             path.unlink()
 
     def remove_dir(self, path: Path) -> None:
         """``rmdir``."""
-        with _naming("remove", path):
+        with _Naming("remove", path):
             path.rmdir()
 
     def sync_dir(self, path: Path) -> None:
         """``fsync`` of the directory."""
-        with _naming("sync", path):
+        with _Naming("sync", path):
             _sync_dir(path)
 
 
-@contextmanager
-def _naming(operation: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise with_path(error, operation, path) from None
+class _Naming:
+    """Adds the file and the operation to an ``OSError`` of its block.
+
+    No generator: an error that leaves one stays in a cycle of frames until garbage is collected
+    (Python 3.12 and later), and these frames may hold views of maps.
+    """
+
+    def __init__(self, operation: str, path: Path) -> None:
+        self._names = operation, path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OSError):
+            raise with_path(error, *self._names) from None
 
 
 def with_path(error: OSError, operation: str, path: Path) -> OSError:

@@ -16,9 +16,12 @@ from collections.abc import Callable
 from threading import RLock
 from typing import Final
 
-_YIELDS: Final = 64
-"""Number of yields before a waiter sleeps between attempts."""
-_NAP_SECONDS: Final = 50e-6
+_SLEEPS_SECONDS: Final = (*[0.0] * 8, 50e-6, 100e-6, 200e-6, 400e-6, 800e-6, 2e-3)
+"""Sleeps between the attempts of a waiter; 0 yields, and the last one repeats.
+
+They grow: 64 waiters that wake every 50 us take the interpreter from the owner, which then needs a
+second for the system calls of a few milliseconds.
+"""
 
 
 class YieldLock:
@@ -39,13 +42,11 @@ class YieldLock:
 
     def acquire(self, timeout_seconds: float = -1) -> bool:
         """Acquire the lock; ``False`` on timeout. A negative timeout means none."""
-        if self._lock.acquire(blocking=False):
-            return True
         tries, start = 0, time.monotonic()
         while not self._lock.acquire(blocking=False):
             if 0 <= timeout_seconds < time.monotonic() - start:
                 return False
-            time.sleep(0 if tries < _YIELDS else _NAP_SECONDS)
+            time.sleep(_SLEEPS_SECONDS[min(tries, len(_SLEEPS_SECONDS) - 1)])
             tries += 1
         return True
 

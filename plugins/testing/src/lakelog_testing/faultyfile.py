@@ -7,6 +7,8 @@ import mmap
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from lakelog.files.filesystem import File
 from lakelog.message import Body
 from lakelog_interfaces.files import FileIdentity
@@ -112,6 +114,4 @@ class FaultyFile:
 
 def _address(data: Body) -> int:
     """The memory address of ``data``."""
-    import numpy as np  # not needed by most users
-
     return int(np.frombuffer(data, np.uint8).ctypes.data) if len(data) else 0
