@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import random
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from multiprocessing.context import ForkServerProcess
@@ -84,6 +85,7 @@ def member(path: Path, notes_path: Path, options: Mapping[str, Any], seed: int) 
                         notes.add("taken", each)
                     for each in found:
                         notes.add("begin", each)
+                        time.sleep(chance.random() * 0.04)
                         if each.attempt == 1 and chance.random() < 0.1:
                             notes.add("failed", each)
                             consumer.nack(each, 0)
