@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import tomllib
 from contextlib import chdir
+from importlib.metadata import distributions
 from typing import Final
 
 import pytest
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from tests.packages.projects import BY_NAME, PROJECTS, ROOT, Project, normal
 
@@ -71,3 +74,16 @@ def all_requirements(project: Project) -> list[str]:
     """What it needs, with all of its extras."""
     extras = project.table.get("optional-dependencies", {}).values()
     return [*project.table.get("dependencies", ()), *(text for each in extras for text in each)]
+
+
+def test_what_a_checkout_needs_installs_with_the_oldest_python() -> None:
+    """Debian 12 has 3.11.2, and a package that needs 3.11.5 would end `make setup` there."""
+    oldest = Version(BY_NAME["lakelog-core"].table["requires-python"].removeprefix(">=") + ".0")
+    needed = {each.name: each.metadata["Requires-Python"] for each in distributions()}
+    assert len(needed) > len(ALL)
+    bad = {
+        name: text
+        for name, text in needed.items()
+        if text and not SpecifierSet(text).contains(oldest)
+    }
+    assert bad == {}
