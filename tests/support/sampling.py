@@ -1,6 +1,6 @@
-"""Samples the cases of a long matrix: each run tests other ones, by a seed that the run prints.
+"""Samples the cases of a long matrix: each commit tests other ones, by a seed that the run prints.
 
-The environment variable ``TEST_SEED`` repeats a run. Tests marked slow test all cases.
+The environment variable ``TEST_SEED`` sets another seed. Tests marked slow test all cases.
 """
 
 from __future__ import annotations
@@ -8,20 +8,32 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 SEED: Final = "TEST_SEED"
+_HERE: Final = Path(__file__).parent
 
 
 def seed_of_this_run() -> str:
-    """Return the seed; the first process of a run chooses it, and its children inherit it."""
-    return os.environ.setdefault(SEED, str(random.SystemRandom().randrange(1_000_000)))
+    """Return the seed: of the environment, else the commit; the processes of a run inherit it."""
+    if SEED not in os.environ:
+        command = ["git", "rev-parse", "--short=12", "HEAD"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_HERE)
+        os.environ[SEED] = done.stdout.strip() or str(random.SystemRandom().randrange(1_000_000))
+    return os.environ[SEED]
 
 
 def chance() -> random.Random:
     """Return random numbers for the current test; each test of a run has different ones."""
     return random.Random(f"{seed_of_this_run()} {os.environ['PYTEST_CURRENT_TEST']}")
+
+
+def below(end: int, stride: int) -> range:
+    """Return every ``stride``-th number below ``end``; the seed chooses the first one."""
+    return range(chance().randrange(stride), end, stride)
 
 
 def every(stride: int, first: int = 0) -> Iterator[int]:
