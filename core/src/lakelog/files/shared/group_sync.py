@@ -153,25 +153,34 @@ class GroupSync:
 
     def _lead(self, end_offset: int) -> bool:
         """Sync for all unless another sync is running; return whether to check again."""
-        leading, words = self._leading, self._words
+        leading = self._leading
         if leading.is_mine():  # a put in a signal handler that interrupted this thread in here
             if self._holds:
                 self._sync()
             return self._holds
         try:
-            if not leading.take(False):
-                return False
-            if self._lock.take():
-                leading.release()
-                return False
-            self._holds = True
-            if words[FLUSHED] < end_offset and not words[FAILED]:
-                self._sync()
-            self._let_go()
+            return self._take_and_sync(end_offset)
         except BaseException:  # including one from a signal handler, at any point
             if leading.is_mine():
                 self._let_go()
             raise
+
+    def _take_and_sync(self, end_offset: int) -> bool:
+        """Sync unless another thread or process does; the caller releases after an exception.
+
+        A function of its own: CPython 3.14 leaves the instruction behind a branch out of the
+        ``try`` around it, so an exception of a tracer there would pass by a handler in here.
+        """
+        leading, words = self._leading, self._words
+        if not leading.take(False):
+            return False
+        if self._lock.take():
+            leading.release()
+            return False
+        self._holds = True
+        if words[FLUSHED] < end_offset and not words[FAILED]:
+            self._sync()
+        self._let_go()
         return True
 
     def _let_go(self) -> None:
