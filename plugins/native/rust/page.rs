@@ -1,7 +1,6 @@
 //! The shared page, and the lock of the append section: as `lakelog.files.pages.shared_page`,
 //! `lakelog.files.shared.append_section` and `lakelog.files.shared.append_lock` have them.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -137,7 +136,7 @@ impl AppendLock {
             plain: at("APPEND_PLAIN")?,
         };
         for _ in 0..TRIES {
-            lock.number = RandomState::new().build_hasher().finish() >> NUMBER_SHIFT | 1;
+            lock.number = random()? >> NUMBER_SHIFT | 1;
             if lock.set(libc::F_WRLCK, lock.life_at + lock.number as i64) {
                 return Ok(lock);
             }
@@ -265,6 +264,17 @@ impl AppendLock {
     fn set(&self, kind: i32, byte: i64) -> bool {
         unsafe { libc::fcntl(self.descriptor, libc::F_OFD_SETLK, &flock(kind, byte)) == 0 }
     }
+}
+
+/// Random bits of the system, so that processes that were forked from one draw different ones.
+fn random() -> PyResult<u64> {
+    let mut bits = [0u8; 8];
+    // SAFETY: the system writes at most the 8 bytes that it is given.
+    let drawn = unsafe { libc::getrandom(bits.as_mut_ptr().cast(), bits.len(), 0) };
+    if drawn == bits.len() as isize {
+        return Ok(u64::from_ne_bytes(bits));
+    }
+    Err(std::io::Error::last_os_error().into())
 }
 
 fn flock(kind: i32, byte: i64) -> libc::flock {

@@ -82,3 +82,23 @@ def _dies_inside(path: Path, lock: MakeLock) -> None:
 def test_processes_of_both_ways_that_are_killed_at_random(tmp_path: Path, kills: int) -> None:
     """The number is limited by the log, into which all records must fit."""
     kill_at_random(tmp_path, kills, [native, AppendLock, native, AppendLock])
+
+
+def test_processes_forked_from_one_have_different_numbers(tmp_path: Path) -> None:
+    """Each number stands for a life; a second holder of it would be taken for the first."""
+    log = TinyLog.make(tmp_path)
+    opened(tmp_path, native)  # before the fork, as by a server that forks its workers
+
+    def hold() -> None:
+        child, lock = opened(tmp_path, native)
+        assert lock.acquire(60)
+        drawn.write_bytes(drawn.read_bytes() + b"%d\n" % child.page.words[APPEND_HOLDER])
+        lock.release()
+
+    drawn = tmp_path / "drawn"
+    drawn.touch()
+    for child in [fork(hold) for _ in range(4)]:
+        assert os.waitpid(child, 0)[1] == 0
+    numbers = drawn.read_text().split()
+    assert len(set(numbers)) == len(numbers) == 4
+    assert not log.page.words[APPEND_HOLDER]
