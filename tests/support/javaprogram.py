@@ -10,17 +10,26 @@ from typing import Final
 
 from tests.support import maven, required
 
+QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+"""For runs of seconds: the first compiler, a collector without threads, no file of statistics."""
+
 _LOGBACK: Final = Path(__file__).parents[1] / "oracle" / "resources" / "logback.xml"
 
 
 def java_program(
-    library: Path, sources: Sequence[Path], main: str, *arguments: str, home: Path
+    library: Path,
+    sources: Sequence[Path],
+    main: str,
+    *arguments: str,
+    home: Path,
+    flags: Sequence[str] = QUICK,
 ) -> list[str]:
     """Return the command that runs a program; skips the test without a JDK.
 
     :param library: a folder of jars
     :param main: the full name of the main class
     :param home: the folder for the client's files
+    :param flags: of Java
     """
     if shutil.which("javac") is None:
         required.missing("Java clients need javac")
@@ -32,7 +41,7 @@ def java_program(
     state = f"{library.name}-{maven.digest(sources)}"
     classes = maven.once(maven.CACHE / f"{main}-{state}", compile_into)
     return [
-        *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
+        *("java", "-Xmx128m", *flags, f"-Duser.home={home}"),
         f"-Drmq.logback.configurationFile={_LOGBACK}",
         "-Drocketmq.client.rebalance.waitInterval=500",
         *("-cp", os.pathsep.join([str(library / "*"), str(classes)])),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from plugins.spark.tests.clusters import OF_A_DRIVER
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SMALL = TaskLimits(pass_bytes=128 << 10, task_bytes=32 << 10)
+SMALL = TaskLimits(pass_bytes=64 << 10, task_bytes=16 << 10)
 CONFIG = {**OF_A_DRIVER, "spark.sql.shuffle.partitions": "2"}
 
 
@@ -68,7 +69,7 @@ def of_an_archive(spark: SparkSession, url: str) -> dict[str, Any]:
 
 
 def batch(spark: SparkSession, store: str) -> dict[str, int]:
-    options = {"max_partition_bytes": str(64 << 10)}
+    options = {"max_partition_bytes": str(32 << 10)}
     frame = spark.read.format("lakelog").options(**options).load(store)
     filtered = frame.where("topic = 'topic-1' AND queue_offset < 5")
     by_key = spark.read.format("lakelog").option("key", "key-7").load(store)
@@ -88,16 +89,15 @@ def stream(spark: SparkSession, store: str, target: Path) -> int:
 
 
 def executors(spark: SparkSession) -> list[str]:
-    """Those who ran the tasks of a job."""
+    """Those who ran the tasks of a job, of which each has a core of its own."""
 
-    def slow(_: int) -> str:
+    def name(_: Iterable[int]) -> list[str]:
         import os
-        import time
 
-        time.sleep(1)
-        return os.environ.get("SPARK_EXECUTOR_DIRS", str(os.getppid()))
+        return [os.environ.get("SPARK_EXECUTOR_DIRS", str(os.getppid()))]
 
-    return sorted(set(spark.sparkContext.parallelize(range(4), 4).map(slow).collect()))
+    at_once = spark.sparkContext.parallelize(range(2), 2).barrier()
+    return sorted(set(at_once.mapPartitions(name).collect()))
 
 
 def where(_: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ OF_A_DRIVER: Final = {
     "spark.driver.host": HERE,
     "spark.driver.bindAddress": HERE,
     "spark.executor.memory": "512m",
+    "spark.executor.defaultJavaOptions": os.environ.get("SPARK_DAEMON_JAVA_OPTS", ""),
     "spark.ui.enabled": "false",
 }
 """What a driver says to a cluster of this machine."""

@@ -10,7 +10,7 @@ import pytest
 
 import lakelog_spark
 from plugins.lake.tests.conftest import kind, source, store_fixtures, store_path
-from tests.support import required
+from tests.support import required, sparkjava
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["kind", "session", "source", "spark", "store_fixtures", "store_path"]
 
 _FIRST_SESSION_SECONDS = 300  # it downloads Iceberg's package
-_QUICK = "-XX:TieredStopAtLevel=1"  # a test ends before a better compiler pays
+SECRETS = {"spark.sql.catalog.c.uri": "u:hunter2@h", "spark.hadoop.x.secret.key": "hunter2"}
+_OF_SMALL_JOBS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",  # compiling takes longer than such a job
+}
 # PySpark leaves the sockets by which it collects rows to the garbage collector.
 _OF_PYSPARK = (
     "ignore:unclosed <socket:ResourceWarning",
@@ -36,6 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.filterwarnings(warning))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("spark") is not None:
+        sparkjava.use()
+
+
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Start Spark once."""
@@ -45,7 +56,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     made = lakelog_spark.session(
         tmp_path_factory.mktemp("warehouse"),
         master="local[2]",
-        config={"spark.driver.defaultJavaOptions": _QUICK},
+        config={**_OF_SMALL_JOBS, **SECRETS},
     )
     lakelog_spark.register(made)
     yield made

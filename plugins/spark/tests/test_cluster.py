@@ -14,7 +14,7 @@ from plugins.lake.tests.stores import filled
 from plugins.spark.tests.clusters import Cluster, bare_python, run, standalone
 
 pytestmark = [pytest.mark.java, pytest.mark.spark, pytest.mark.timeout(600)]
-COUNT = 500
+COUNT = 300
 
 
 @pytest.fixture(scope="module")

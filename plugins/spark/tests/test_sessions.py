@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pyspark
 import pytest
 
@@ -19,7 +20,7 @@ from lakelog_spark.sessions.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JA
 from lakelog_spark.sessions.versions import check_jar, check_spark
 from lakelog_spark.sessions.warehouse import lake, tables
 from plugins.spark.tests.clusters import run
-from tests.support import required
+from plugins.spark.tests.conftest import SECRETS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -238,24 +239,10 @@ def test_the_logger_of_spark_stays_its_own() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-@pytest.mark.java
-@pytest.mark.spark
-@pytest.mark.timeout(300)
-def test_no_command_line_has_the_secrets_of_a_session() -> None:
+def test_no_command_line_has_the_secrets_of_a_session(spark: SparkSession) -> None:
     """The session itself has them."""
-    reason = lakelog_spark.missing_java()
-    if reason is not None:
-        required.missing(reason)
-    config = {"spark.sql.catalog.c.uri": "u:hunter2@h", "spark.hadoop.x.secret.key": "hunter2"}
-    program = (
-        "import sys, psutil, lakelog_spark\n"
-        f"config = {config}\n"
-        "made = lakelog_spark.session(master='local[1]', config=config)\n"
-        "below = psutil.Process().children(recursive=True)\n"
-        "words = [word for each in below for word in each.as_dict(['cmdline'])['cmdline'] or ()]\n"
-        "assert any('spark.app.name=lakelog' in word for word in words), words\n"
-        "found = {name: made.sparkContext.getConf().get(name) for name in config}\n"
-        "print(found == config, any('hunter2' in word for word in words))\n"
-        "made.stop()\n"
-    )
-    assert run("-c", program) == "True False"
+    below = psutil.Process().children(recursive=True)
+    words = [word for each in below for word in each.as_dict(["cmdline"])["cmdline"] or ()]
+    assert any("spark.app.name=lakelog" in word for word in words), words
+    assert {name: spark.sparkContext.getConf().get(name) for name in SECRETS} == SECRETS
+    assert not any("hunter2" in word for word in words)

@@ -30,7 +30,7 @@ def third(path: Path) -> str:
 
 
 def run(
-    spark: SparkSession, store: Path, target: Path, given: dict[str, str], *, now: bool = True
+    spark: SparkSession, store: Path, target: Path, given: dict[str, str], *, now: bool
 ) -> StreamingQuery:
     """A query that lands all there is in Parquet, and remembers in a folder beside it."""
     stream = spark.readStream.format("lakelog").options(**given).load(str(store))
@@ -54,31 +54,29 @@ def landed(spark: SparkSession, target: Path) -> list[int]:
     return [row.physical_offset for row in rows]
 
 
-def test_available_now_drains_a_backlog_of_three_caps(
-    spark: SparkSession, store: Path, tmp_path: Path
-) -> None:
-    target = tmp_path / "table"
-    given = {"max_bytes_per_batch": third(store), "max_rows_per_batch": str(COUNT // 3)}
-    query = run(spark, store, target, given)
-    assert landed(spark, target) == offsets(read(store))
-    progress = query.lastProgress
-    assert progress is not None
-    assert lag(store, progress["sources"][0]["endOffset"]).bytes == 0
-    filled(store, 10)
-    run(spark, store, target, given)
-    assert landed(spark, target) == offsets(read(store))
-
-
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (True, False),
+        pytest.param(True, True, marks=pytest.mark.slow),
+        pytest.param(False, False, marks=pytest.mark.slow),
+    ],
+)
 def test_bounded_batches_go_on_after_a_restart(
-    spark: SparkSession, store: Path, tmp_path: Path
+    spark: SparkSession, store: Path, tmp_path: Path, *, first: bool, second: bool
 ) -> None:
+    """Of queries that end with the backlog, or follow the store."""
     target = tmp_path / "table"
-    given = {"max_bytes_per_batch": third(store), "trigger": "processing-time"}
-    query = run(spark, store, target, given, now=False)
-    ends = [place_of(each["sources"][0]["endOffset"]) for each in query.recentProgress]
-    assert len(set(ends)) >= 3
-    assert landed(spark, target) == offsets(read(store))
-    filled(store, COUNT)
-    query = run(spark, store, target, given, now=False)
-    assert len(query.recentProgress) >= 3
-    assert landed(spark, target) == offsets(read(store))
+    most = third(store)
+    for now in (first, second):
+        given = {"max_bytes_per_batch": most}
+        if now:
+            given["max_rows_per_batch"] = str(COUNT // 3)
+        else:
+            given["trigger"] = "processing-time"
+        query = run(spark, store, target, given, now=now)
+        ends = [each["sources"][0]["endOffset"] for each in query.recentProgress]
+        assert len(set(map(place_of, ends))) >= (1 if now else 3)
+        assert lag(store, ends[-1]).bytes == 0
+        assert landed(spark, target) == offsets(read(store))
+        filled(store, COUNT)

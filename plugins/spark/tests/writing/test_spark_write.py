@@ -122,12 +122,12 @@ def test_what_is_refused_before_any_task(spark: SparkSession, target: Path, tmp_
 def test_a_stream_goes_through_a_living_owner_once(
     spark: SparkSession, source: Path, target: Path, tmp_path: Path
 ) -> None:
-    """Started three times from its checkpoint; at the second the last batch is run again."""
+    """Started twice from its checkpoint; the last batch is run again."""
     checkpoint = tmp_path / "checkpoint"
 
     def run() -> None:
         rows = (
-            spark.readStream.format("lakelog").option("max_rows_per_batch", "100").load(str(source))
+            spark.readStream.format("lakelog").option("max_rows_per_batch", "150").load(str(source))
         )
         query = (
             rows.writeStream.format("lakelog")
@@ -144,7 +144,6 @@ def test_a_stream_goes_through_a_living_owner_once(
         last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda each: int(each.name))
         last.unlink()
         (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
-        run()
         run()
     assert sorted(given(target), key=repr) == sorted(given(source), key=repr)
     assert staged(target) == ["last_batch"]
