@@ -14,12 +14,20 @@ from lakelog.format.layout import segment_name
 from lakelog.format.sysflag import COMPRESSED
 
 SEGMENT = 16 << 10
+_SMALL = {
+    "flush": "none",
+    "segment_size_bytes": SEGMENT,
+    "preallocate": False,
+    "consume-queue.file_entries": 1_000,
+    "hash-index.slots": 1_000,
+    "hash-index.entries": 4_000,
+}
+"""Its files are small: those of the usual size take longer to copy than all else of a test."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def open_small(path: Path, **more: Any) -> lakelog.Store:
-    given = {"flush": "none", "segment_size_bytes": SEGMENT, "preallocate": False, **more}
-    return lakelog.open(path, **given)
+    return lakelog.open(path, **{**_SMALL, **more})
 
 
 def filled(path: Path, count: int, **more: Any) -> Path:

@@ -21,6 +21,7 @@ from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_lake.tasks.task import Written, write
 from lakelog_testing.copies import copy_store
 from plugins.lake.tests.landing.tables import SMALL, SinkTable, keys_of, land_all
@@ -86,6 +87,44 @@ class SinkContract:
             queues = ends.setdefault(topic, {})
             queues[queue_id] = max(queues.get(queue_id, 0), offset + 1)
         assert position.next_offsets == ends
+
+    def test_the_position_has_the_last_record_of_the_pass(
+        self, table: SinkTable, source: LandingSource
+    ) -> None:
+        sink = table.made()
+        landed = land(source, sink, in_process, SMALL)
+        position = sink.head("S").position
+        assert landed is not None
+        assert position is not None
+        assert position.last is not None
+        assert position.last.offset == max(
+            each[4] for each in keys_of(source.path, "S", landed.end)
+        )
+
+    def test_a_range_without_a_record_keeps_the_last_one(
+        self, table: SinkTable, source: LandingSource
+    ) -> None:
+        sink = table.made()
+        land_all(source, sink, TaskLimits())
+        before = sink.head("S").position
+        filled(source.path, 2)
+        damaged(source.path, 300)
+        passing = attrs.evolve(source, skip_damage=True)
+        land(passing, sink, in_process, TaskLimits(pass_bytes=1, task_bytes=1))
+        after = sink.head("S").position
+        assert before is not None
+        assert after is not None
+        assert after.end > before.end
+        assert after.last == before.last is not None
+
+    def test_a_commit_keeps_the_positions_of_other_stores(self, table: SinkTable) -> None:
+        sink, mine, theirs = table.made(), Position(0, 10), Position(0, 20)
+        sink.commit(sink.head("S"), "S", [], mine)
+        sink.commit(sink.head("O"), "O", [], theirs)
+        mine = Position(10, 30)
+        sink.commit(sink.head("S"), "S", [], mine)
+        again = table.made()
+        assert (again.head("S").position, again.head("O").position) == (mine, theirs)
 
     def test_two_stores_land_side_by_side(
         self, table: SinkTable, source: LandingSource, tmp_path: Path
@@ -165,6 +204,17 @@ class SinkContract:
         sink = table.made()
         old = sink.head("S")
         land(source, sink, in_process, SMALL)
+        with pytest.raises(Conflict):
+            sink.commit(old, "S", [], Position(0, 10))
+        assert table.commits() == 1
+
+    def test_a_version_before_a_commit_of_another_store_is_a_conflict(
+        self, table: SinkTable
+    ) -> None:
+        """Else the position of the other store would be lost."""
+        sink = table.made()
+        old = sink.head("S")
+        sink.commit(sink.head("O"), "O", [], Position(0, 10))
         with pytest.raises(Conflict):
             sink.commit(old, "S", [], Position(0, 10))
         assert table.commits() == 1

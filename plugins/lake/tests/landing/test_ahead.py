@@ -18,6 +18,7 @@ from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
+from plugins.lake.tests.landing.kinds import any_kind
 from plugins.lake.tests.landing.table_specs import Even, all_passes, dispatcher, read_dead
 from plugins.lake.tests.landing.tables import (
     SMALL,
@@ -77,6 +78,7 @@ def assert_tidy(kind: str, table: Path, store: Path) -> None:
     assert in_folder(make(kind, table).folder) == set(files(kind, table))
 
 
+@any_kind
 def test_the_next_pass_is_written_before_one_is_committed(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
@@ -93,6 +95,7 @@ def test_the_next_pass_is_written_before_one_is_committed(
 @pytest.mark.parametrize(
     "bounds", [SMALL, attrs.evolve(SMALL, pass_bytes=40 << 10)], ids=["as far", "further"]
 )
+@any_kind
 def test_what_was_written_ahead_of_a_pass_that_another_landed(
     kind: str, store_path: Path, tmp_path: Path, bounds: TaskLimits
 ) -> None:

@@ -13,6 +13,7 @@ from lakelog.errors import SettingsError
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.log.range_reader import LogSpan
+from plugins.lake.tests.landing.kinds import any_kind
 from plugins.lake.tests.landing.table_specs import (
     Even,
     assert_parsed,
@@ -38,6 +39,7 @@ def test_bodies_of_all_topics_in_one_table(kind: str, store_path: Path, tmp_path
     assert sum(each.dead_letters for each in passes) == bad.num_rows > 0
 
 
+@any_kind
 def test_bodies_of_one_topic_beside_others(kind: str, store_path: Path, tmp_path: Path) -> None:
     spec = TableSpec(f"{kind}:{tmp_path / 't'}", parsers={"topic-1": Even()})
     land_spec(LandingSource(store_path, "S"), spec)
@@ -55,6 +57,7 @@ def test_bodies_of_one_topic_beside_others(kind: str, store_path: Path, tmp_path
     assert len(rows) + read_dead(kind, tmp_path / "t").num_rows == 300
 
 
+@any_kind
 def test_a_table_and_dead_letters_for_each_topic(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
@@ -67,6 +70,7 @@ def test_a_table_and_dead_letters_for_each_topic(
 
 
 @pytest.mark.parametrize("number", [1, 2])
+@any_kind
 def test_a_kill_between_a_table_and_its_dead_letters(
     kind: str, store_path: Path, tmp_path: Path, number: int
 ) -> None:
@@ -78,6 +82,7 @@ def test_a_kill_between_a_table_and_its_dead_letters(
     assert_parsed(read(kind, tmp_path / "t"), read_dead(kind, tmp_path / "t"), store_path, None)
 
 
+@any_kind
 def test_dead_letters_that_are_behind_get_what_they_lack(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
@@ -105,6 +110,7 @@ def test_dead_letters_that_are_behind_get_what_they_lack(
     assert written.parts[0].rows == len(expected)
 
 
+@any_kind
 def test_tasks_with_parsers_travel(kind: str, store_path: Path, tmp_path: Path) -> None:
     lander = dispatcher(
         LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t", {"*": Even()})

@@ -11,6 +11,7 @@ from lakelog import Message
 from lakelog_lake.errors import SelectionChanged
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.log.selection import EVERYTHING, Chosen
+from plugins.lake.tests.landing.kinds import any_kind
 from plugins.lake.tests.landing.table_specs import land_spec, per_topic
 from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, land_all, make, read
 from plugins.lake.tests.stores import messages, open_small
@@ -30,6 +31,7 @@ def mixed(tmp_path: Path) -> LandingSource:
     return LandingSource(tmp_path / "s", "S")
 
 
+@any_kind
 def test_another_choice_is_refused(kind: str, mixed: LandingSource, tmp_path: Path) -> None:
     land_all(mixed, make(kind, tmp_path / "t"))
     with pytest.raises(

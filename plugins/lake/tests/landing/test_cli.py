@@ -23,6 +23,7 @@ from lakelog_cli.app import make_app
 from lakelog_lake import plugin
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.export import to_file
+from plugins.lake.tests.landing.kinds import any_kind
 from plugins.lake.tests.landing.table_specs import per_topic, read_topic
 from plugins.lake.tests.landing.tables import (
     KEY,
@@ -52,6 +53,7 @@ def run(*arguments: object, plugins: Sequence[Any] = (plugin,)) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)))
 
 
+@any_kind
 def test_the_commands_are_found_when_the_package_is_installed(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
@@ -65,6 +67,7 @@ def identity(store: Path) -> str:
     return str(json.loads((store / "lakelog" / "store.json").read_text())["uuid"])
 
 
+@any_kind
 def test_dispatch_once_lands_all(kind: str, store_path: Path, tmp_path: Path) -> None:
     arguments = ("dispatch", store_path, "--to", f"{kind}:{tmp_path / 't'}", "--once")
     assert run(*arguments).exit_code == 0
@@ -186,6 +189,7 @@ def test_a_table_that_keeps_no_history_of_its_own_is_not_made_for_one(
     assert not (tmp_path / "t").exists()
 
 
+@any_kind
 def test_a_store_that_is_another_is_refused_in_one_line(
     table: SinkTable, store_path: Path, tmp_path: Path
 ) -> None:
@@ -200,6 +204,7 @@ def test_a_store_that_is_another_is_refused_in_one_line(
     table.assert_exactly(keys_of(store_path, "S"))
 
 
+@any_kind
 def test_dispatch_to_a_table_for_each_topic(kind: str, store_path: Path, tmp_path: Path) -> None:
     spec = per_topic(kind, tmp_path / "t")
     table = () if spec.table is None else ("--table", spec.table)
@@ -281,6 +286,7 @@ def test_on_a_damaged_log_dispatch_once_and_export_have_1_or_skip(
         assert "skip" in done.stderr
 
 
+@any_kind
 def test_damage_is_skipped_as_told(table: SinkTable, store_path: Path) -> None:
     expected, offset = keys_of(store_path, identity(store_path)), damaged(store_path, 150)
     arguments = ("dispatch", store_path, "--to", table.to, "--once")
@@ -304,6 +310,7 @@ def test_dispatch_once_has_1_where_all_rows_are_dead_letters(tmp_path: Path) -> 
     assert run("dispatch", tmp_path / "s", *to).exit_code == 0  # nothing was left to land
 
 
+@any_kind
 def test_a_run_ends_before_more_dead_letters_land_than_it_allows(kind: str, tmp_path: Path) -> None:
     with open_small(tmp_path / "s") as store:
         store.put_batch([Message("t", b'{"a": 1}'), Message("t", b"\xff"), Message("t", b"\xfe")])

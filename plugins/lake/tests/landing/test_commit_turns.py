@@ -17,21 +17,26 @@ from lakelog_lake.landing.runner import until_done
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.tasks.engines import in_process
-from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, make
+from lakelog_lake.tasks.ranges import TaskLimits
+from plugins.lake.tests.landing.kinds import any_kind
+from plugins.lake.tests.landing.tables import assert_exactly, keys_of, make
 from plugins.lake.tests.stores import filled
+
+TINY = TaskLimits(pass_bytes=10 << 10, task_bytes=10 << 10)
 
 
 def dispatcher(path: Path, name: str, kind: str, table: Path, lock: Path) -> LandingDispatcher:
     source, targets = LandingSource(path, name), Targets([Target(make(kind, table))])
-    return LandingDispatcher(source, targets, in_process, SMALL, commit_lock=CommitLock(lock))
+    return LandingDispatcher(source, targets, in_process, TINY, commit_lock=CommitLock(lock))
 
 
+@any_kind
 def test_many_stores_land_without_a_conflict(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "lakelog_lake")
-    names = ["a", "b", "c", "d"]
-    stores = {each: filled(tmp_path / each, 400) for each in names}
+    names = ["a", "b", "c"]
+    stores = {each: filled(tmp_path / each, 120) for each in names}
     landers = [
         dispatcher(path, name, kind, tmp_path / "t", tmp_path / "lock")
         for name, path in stores.items()

@@ -32,7 +32,7 @@ STORE: Final = "store"
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def crash_points(root: Path, opener: Opener, rng: Random) -> list[CrashPoint]:
+def crash_points(root: Path, opener: Opener, rng: Random, count: int) -> list[CrashPoint]:
     """Of an owner that nobody waits for: much of what it wrote is not durable."""
     root.mkdir()
     system = SimFileSystem(root)
@@ -42,7 +42,7 @@ def crash_points(root: Path, opener: Opener, rng: Random) -> list[CrashPoint]:
             system.point(f"put {number}")
             if number % 7 == 3:
                 store.flush()
-        points = rng.sample(system.points, POINTS)
+        points = rng.sample(system.points, count)
     system.close()
     return points
 
@@ -61,9 +61,10 @@ class Crashes:
         self.landed = 0
         self.broken: list[str] = []
 
-    def run(self, seed: int) -> None:
+    def run(self, seed: int, count: int = POINTS) -> None:
         rng = Random(seed)
-        for number, point in enumerate(crash_points(self.folder / f"{seed}-run", self.opener, rng)):
+        points = crash_points(self.folder / f"{seed}-run", self.opener, rng, count)
+        for number, point in enumerate(points):
             killed = nothing_lost(point.state)
             cut = list(images(point, rng, IMAGES))[-1]
             for name, image, after in (("k", killed, point.state), ("c", cut, None)):
@@ -184,7 +185,7 @@ def test_a_planted_bug_is_found(
     plant: Plant, crashes: Crashes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    for seed in range(1, 9):  # which images there are depends on threads
+    for seed in range(1, 33):  # which images there are depends on threads
         if not crashes.broken:
-            crashes.run(seed)
+            crashes.run(seed, POINTS // 4)
     assert crashes.broken, f"{plant.__name__} was not found in {crashes.images} images"

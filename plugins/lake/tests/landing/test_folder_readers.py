@@ -10,14 +10,15 @@ import duckdb
 import pytest
 from pyarrow import dataset
 
-from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.maintenance.by_kind import compact
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables import visible_files
+from lakelog_lake.tasks.engines import in_process
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.program import Orders
-from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make
+from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, land_all, make
 from plugins.lake.tests.stores import filled
 
 STEPS = (
@@ -76,6 +77,12 @@ def test_after_a_kill_and_a_restart(step: str, tmp_path: Path) -> None:
     land_all(LandingSource(store, "S"), make("parquet", table))
     assert counted(table) == 900
     assert_exactly("parquet", table, keys_of(store, "S"))
+
+
+def test_the_rows_of_a_commit_are_seen_at_once(source: LandingSource, tmp_path: Path) -> None:
+    landed = land(source, make("parquet", tmp_path / "t"), in_process, SMALL)
+    assert landed is not None
+    assert counted(tmp_path / "t") == landed.rows > 0
 
 
 @pytest.mark.parametrize("renames", [0, 1, 2])

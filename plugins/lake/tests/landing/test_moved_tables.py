@@ -16,8 +16,9 @@ from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.sinks.history import KnownPositions
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.tables import position
-from lakelog_lake.tables.position import key
+from lakelog_lake.tables.position import Position, key
 from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.tables import (
     SMALL,
     TABLE,
@@ -252,6 +253,18 @@ def test_the_deletes_of_others_are_no_hindrance(source: LandingSource, tmp_path:
     assert_exactly("iceberg", tmp_path, expected)
 
 
+def test_an_iceberg_table_rolled_back_that_lost_its_history(
+    source: LandingSource, tmp_path: Path
+) -> None:
+    """Only its rows tell how far the store has landed; the property is ahead of them."""
+    land_all(source, make("iceberg", tmp_path))
+    table = sqlite_catalog(tmp_path).load_table(TABLE)
+    table.manage_snapshots().rollback_to_snapshot(table.metadata.snapshots[1].snapshot_id).commit()
+    forget_history("iceberg", tmp_path)
+    land_all(source, make("iceberg", tmp_path))
+    assert_exactly("iceberg", tmp_path, keys_of(source.path, "S"))
+
+
 @slow
 def test_an_iceberg_table_rolled_back_before_a_store(
     sources: list[LandingSource], tmp_path: Path
@@ -283,6 +296,14 @@ def test_rows_that_somebody_copied_are_refused(
     with pytest.raises(PositionMissing, match="land in a new table"):
         land_by_turns(sources, kind, path)
     assert read(kind, path).num_rows == copied.num_rows
+
+
+def test_an_overwritten_delta_table_is_refused(source: LandingSource, tmp_path: Path) -> None:
+    land_all(source, make("delta", tmp_path), TaskLimits())
+    rows = without_a_topic("delta", tmp_path)
+    deltalake.write_deltalake(str(tmp_path), rows, mode="overwrite")
+    with pytest.raises(PositionMissing):
+        land_all(source, make("delta", tmp_path))
 
 
 @slow
@@ -350,6 +371,21 @@ def test_others_may_append_compact_and_delete(
     assert land_by_turns(sources, kind, path) == 0
     expected = [row for row in all_keys(sources) if row[0] == "S" or row[2] != 3]
     assert keys_in(read(kind, path)) == sorted(expected)
+
+
+def test_of_commits_of_an_earlier_version_the_newest_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them says the position of one store."""
+    sink = make("delta", tmp_path)
+    first, second, other = Position(0, 10), Position(10, 20), Position(0, 30)
+    with monkeypatch.context() as before:
+        before.setattr(position, "_VERSION", 1)
+        before.setattr(KnownPositions, "texts", lambda _: {})
+        for store, each in (("S", first), ("S", second), ("O", other)):
+            sink.commit(sink.head(store), store, [], each)
+    again = make("delta", tmp_path)
+    assert (again.head("S").position, again.head("O").position) == (second, other)
 
 
 @slow

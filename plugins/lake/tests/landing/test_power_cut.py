@@ -14,16 +14,12 @@ from lakelog_lake.errors import WrongLog
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_testing.copies import copy_store
+from plugins.lake.tests.landing.kinds import any_kind
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make, read
 from plugins.lake.tests.stores import SEGMENT, filled, messages, open_small
 
 _LONG_MS = 3_600_000
 _BOUNDS = TaskLimits(pass_bytes=256 << 10, task_bytes=32 << 10)
-_SAMPLE = pytest.mark.parametrize(
-    "kind",
-    ["iceberg", *(pytest.param(each, marks=pytest.mark.slow) for each in ("delta", "parquet"))],
-)
-"""What is durable is the log's matter, and the same for each kind."""
 
 
 def cut_power(store: Path, flushed: int, into: Path) -> None:
@@ -40,7 +36,7 @@ def cut_power(store: Path, flushed: int, into: Path) -> None:
     (into / "checkpoint").unlink(missing_ok=True)
 
 
-@_SAMPLE
+@any_kind
 def test_no_row_is_ahead_of_what_is_durable(kind: str, tmp_path: Path) -> None:
     store, after, table = tmp_path / "s", tmp_path / "after", tmp_path / "t"
     filled(store, 100)
@@ -65,6 +61,7 @@ def test_no_row_is_ahead_of_what_is_durable(kind: str, tmp_path: Path) -> None:
     assert [row["body"] for row in of_topic] == [b"new"] * 50
 
 
+@any_kind
 def test_a_table_that_is_ahead_of_its_log_is_refused(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +81,7 @@ def test_a_table_that_is_ahead_of_its_log_is_refused(
     assert read(kind, table).num_rows == 100
 
 
-@_SAMPLE
+@any_kind
 def test_what_is_synced_while_it_lands_stays(kind: str, tmp_path: Path) -> None:
     """The same with a short interval: how much lands is by chance, that it stays is not."""
     store, table = tmp_path / "s", tmp_path / "t"

@@ -128,6 +128,23 @@ def test_where_nobody_says_what_is_durable_it_is_synced_first(
     assert "commitlog" in synced
 
 
+def test_all_segments_of_a_pass_are_synced_first(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocketMQ crashed, and its log has several segments."""
+    shutil.rmtree(store_path / "lakelog")
+    (store_path / "checkpoint").unlink()
+    (store_path / "abort").touch()
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(_name(fd)))
+    with lakelog.open(store_path, mode="read") as store:
+        assert not store.is_flushed_known
+        spans = next_spans(store, 0, TaskLimits(1 << 20, 1 << 10))
+    segments = [each.name for each in sorted((store_path / "commitlog").iterdir())]
+    assert spans[0].end < SEGMENT < spans[-1].end
+    assert set(segments) <= set(synced)
+
+
 def _name(fd: int) -> str:
     return Path(f"/proc/self/fd/{fd}").readlink().name
 
@@ -167,6 +184,15 @@ def test_messages_deleted_before_they_landed_are_told(store_path: Path) -> None:
         with pytest.raises(RetentionGap, match="--gaps accept"):
             first_offset(store, position, "it")
         assert first_offset(store, position, "it", accept_gaps=True) == 2 * SEGMENT
+
+
+def test_a_log_that_begins_at_the_position_has_no_gap(store_path: Path) -> None:
+    with lakelog.open(store_path, mode="read") as store:
+        position = _landed(store, SEGMENT)
+    sorted((store_path / "commitlog").iterdir())[0].unlink()
+    with lakelog.open(store_path, mode="read") as store:
+        assert store.min_offset == position.end
+        assert first_offset(store, position, "it") == position.end
 
 
 def _landed(store: lakelog.Store, end: int) -> Position:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyarrow import parquet
 
+from lakelog import Message
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import TableMismatch
 from lakelog_lake.landing.dispatcher import LandingSource, land
@@ -29,6 +31,7 @@ from plugins.lake.tests.landing.tables import (
     make,
     read,
 )
+from plugins.lake.tests.stores import open_small, overwrite
 
 
 @pytest.mark.parametrize("text", ["none", "topic,hour,store"])
@@ -76,6 +79,35 @@ def test_a_large_group_becomes_several_files(kind: str, store_path: Path, tmp_pa
 def _first(path: Path) -> Any:
     row = parquet.read_table(path, partitioning=None).slice(0, 1).to_pylist()[0]
     return row["topic"], row["queue_id"], row["queue_offset"]
+
+
+def test_bounds_of_a_file_cover_all_of_its_rows(store_path: Path, tmp_path: Path) -> None:
+    """Those of several row groups."""
+    spec = TableSpec(f"delta:{tmp_path / 't'}", partition=())
+    land_spec(LandingSource(store_path, "S"), spec, TaskLimits(file_bytes=16 << 10))
+    actions = pa.table(DeltaTable(tmp_path / "t").get_add_actions(flatten=True)).to_pylist()
+    groups = 0
+    for each in actions:
+        file = parquet.ParquetFile(tmp_path / "t" / each["path"])
+        groups = max(groups, file.num_row_groups)
+        for name in ("topic", "queue_id", "queue_offset", "physical_offset"):
+            values = file.read([name])[name].to_pylist()
+            assert (each[f"min.{name}"], each[f"max.{name}"]) == (min(values), max(values))
+    assert groups > 1
+
+
+def test_rows_of_several_days_are_in_their_partitions(tmp_path: Path) -> None:
+    days = [20_000 + number % 3 for number in range(30)]
+    with open_small(tmp_path / "s") as store:
+        done = store.put_batch([Message("t", b"1", queue_id=0) for _ in days])
+    for each, day in zip(done, days, strict=True):
+        stored = (day * 86_400_000 + 1).to_bytes(8, "big")
+        overwrite(tmp_path / "s", each.physical_offset + 56, stored)
+    land_all(LandingSource(tmp_path / "s", "S"), make("delta", tmp_path / "t"))
+    rows = read("delta", tmp_path / "t")
+    assert rows.num_rows == len(days)
+    assert rows["day"].to_pylist() == [each.date() for each in rows["store_timestamp"].to_pylist()]
+    assert len(files("delta", tmp_path / "t")) == 3
 
 
 def _older() -> pa.Schema:

@@ -20,6 +20,7 @@ from lakelog_lake.log.selection import Chosen
 from lakelog_lake.readback.open import all_opened
 from lakelog_lake.tables.topic_names import decoded, encoded, is_template, named, topics_beside
 from lakelog_lake.tasks.engines import in_process
+from plugins.lake.tests.landing.kinds import any_kind
 from plugins.lake.tests.landing.table_specs import (
     all_passes,
     assert_topics,
@@ -135,6 +136,7 @@ def test_system_topics_have_no_tables(store_path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("phase", "number"), [("written", 1), ("one committed", 2)])
+@any_kind
 def test_a_kill_between_commits_loses_and_doubles_nothing(
     kind: str, store_path: Path, tmp_path: Path, phase: str, number: int
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_kill_between_commits_loses_and_doubles_nothing(
     assert_topics(kind, tmp_path / "t", keys_of(store_path, "S"))
 
 
+@any_kind
 def test_an_idle_table_is_moved_seldom_and_at_the_end(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +178,7 @@ def test_an_idle_table_is_moved_seldom_and_at_the_end(
     assert landed_to() == landed.end
 
 
+@any_kind
 def test_a_row_of_an_idle_table_lands_behind_what_was_empty(kind: str, tmp_path: Path) -> None:
     store_path = tmp_path / "s"
     lander = dispatcher(LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t"))
@@ -185,6 +189,7 @@ def test_a_row_of_an_idle_table_lands_behind_what_was_empty(kind: str, tmp_path:
     assert_topics(kind, tmp_path / "t", keys_of(store_path, "S"))
 
 
+@any_kind
 def test_two_dispatchers_of_all_topics(kind: str, store_path: Path, tmp_path: Path) -> None:
     source, spec = LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t")
     one, other = (dispatcher(source, spec) for _ in range(2))

@@ -25,6 +25,7 @@ from lakelog_lake.maintenance.terms import RetentionTerms
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.sinks.parquet import ParquetSink
 from lakelog_lake.tables.history_setting import duration
+from lakelog_lake.tables.remote import sync
 from lakelog_lake.tasks.engines import in_process
 from plugins.lake.tests.landing.tables import (
     SMALL,
@@ -160,6 +161,25 @@ def test_of_two_compactions_one_wins(
     expire_tables(f"parquet:{path}", None, EVERYTHING)
     assert_exactly("parquet", path, keys_of(store_path, "S"))
     assert len(list((path / "data").iterdir())) == 3
+
+
+def test_a_compaction_behind_another_changes_nothing(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has merged the files before the other one is committed."""
+    path = tmp_path / "t"
+    land_all(LandingSource(store_path, "S"), make("parquet", path))
+
+    def other_first(folder: Path) -> None:
+        monkeypatch.undo()
+        compact("parquet", path)
+        sync(folder)
+
+    monkeypatch.setattr("lakelog_lake.maintenance.parquet.sync", other_first)
+    with pytest.raises(TooBusy, match="another compaction"):
+        compact("parquet", path)
+    assert keys_in(read("parquet", path)) == keys_of(store_path, "S")
+    assert len(list((path / "data").glob("*.parquet"))) == 3
 
 
 def gone(path: Path, retention: RetentionTerms) -> int:

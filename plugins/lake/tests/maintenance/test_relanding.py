@@ -17,6 +17,7 @@ from lakelog_lake.bodies import parser_for
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec, sink_for
 from lakelog_lake.maintenance.relanding import Relanded, _Store, reland
+from plugins.lake.tests.landing.kinds import any_kind
 from plugins.lake.tests.landing.table_specs import (
     dispatcher,
     land_spec,
@@ -126,6 +127,7 @@ def _die(spec: TableSpec, where: str) -> None:
     list(reland(spec))
 
 
+@any_kind
 def test_a_kill_between_the_two_commits_doubles_nothing(landed: Landed) -> None:
     killed(landed, "take_out")
     assert len(landed.ids()) == ROWS - BROKEN
@@ -133,10 +135,7 @@ def test_a_kill_between_the_two_commits_doubles_nothing(landed: Landed) -> None:
     landed.assert_whole()
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["iceberg", *(pytest.param(each, marks=pytest.mark.slow) for each in ("delta", "parquet"))],
-)
+@any_kind
 def test_a_kill_before_the_first_commit_loses_nothing(landed: Landed) -> None:
     killed(landed, "commit")
     assert landed.reland() == (LACKING, LACKING, BROKEN)
@@ -158,6 +157,7 @@ def test_two_at_once_land_it_once(landed: Landed, monkeypatch: pytest.MonkeyPatc
     landed.assert_whole()
 
 
+@any_kind
 def test_a_dispatcher_that_was_under_way_goes_on(
     landed: Landed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +189,7 @@ def test_what_is_to_land_yet_is_left_to_the_dispatcher(landed: Landed) -> None:
     landed.assert_whole(2 * ROWS)
 
 
+@any_kind
 def test_the_command(landed: Landed) -> None:
     target = f"{landed.kind}:{landed.folder / 't'}"
     schema = f"*=json:{landed.folder / 'mended.ddl'}"
@@ -199,6 +200,7 @@ def test_the_command(landed: Landed) -> None:
     landed.assert_whole()
 
 
+@any_kind
 def test_a_table_without_dead_letters(kind: str, tmp_path: Path) -> None:
     put(tmp_path / "s", range(3))
     land_spec(LandingSource(tmp_path / "s", "S"), TableSpec(f"{kind}:{tmp_path / 't'}"))
@@ -209,6 +211,7 @@ def test_a_table_without_dead_letters(kind: str, tmp_path: Path) -> None:
     assert run(*command, "--json").stdout == ""
 
 
+@any_kind
 def test_nothing_to_do(kind: str, tmp_path: Path) -> None:
     (tmp_path / "x.ddl").write_text("id bigint")
     put(tmp_path / "s", range(3))
@@ -219,6 +222,7 @@ def test_nothing_to_do(kind: str, tmp_path: Path) -> None:
     assert [attrs.evolve(each, table="") for each in reland(spec)] == [Relanded("", 0, 0, 0)]
 
 
+@any_kind
 def test_each_topic_may_have_tables_of_its_own(kind: str, tmp_path: Path) -> None:
     strict, loose = (
         {"*": parser_for(f"json:{tmp_path / name}.ddl")}

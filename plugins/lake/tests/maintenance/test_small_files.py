@@ -113,10 +113,10 @@ def test_a_kill_while_it_compacts_loses_nothing(tmp_path: Path) -> None:
 
 def test_dispatch_compacts_when_told(store_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
-    command = ["dispatch", str(store_path), "--to", f"delta:{path}", "--once", "--compact", "1"]
-    for _ in range(11):
-        filled(store_path, 15)
-        run(*command)
+    trickled(store_path, delta(path), 11)
+    filled(store_path, 15)
+    command = ["dispatch", str(store_path), "--to", f"delta:{path}", "--once", "--store-id", "S"]
+    assert run(*command, "--compact", "1").exit_code == 0
     assert len(files("delta", path)) < 33
     assert list(path.rglob("compacted-*"))
 

@@ -12,6 +12,7 @@ from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.readback.open import all_opened
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
+from plugins.lake.tests.landing.kinds import any_kind
 from plugins.lake.tests.landing.tables import files
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, messages, open_small
@@ -103,6 +104,7 @@ def test_a_commit_that_no_lakelog_understands_is_drawn(tmp_path: Path) -> None:
     assert [each["rows"] for each in status(path, to)["commits"] if each["files"]] == [30, 3]
 
 
+@any_kind
 def test_dead_letters_are_counted_apart(kind: str, tmp_path: Path) -> None:
     path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
     with open_small(path) as store:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,8 @@ from lakelog_lake.verify.differences import (
     Range,
 )
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
+from lakelog_testing.copies import copy_store
+from plugins.lake.tests.landing.kinds import any_kind
 from plugins.lake.tests.landing.tables import SMALL, files, land_all, make, make_foreign
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.maintenance.planting import (
@@ -68,13 +69,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def store_path(made: Path, tmp_path: Path) -> Path:
     """The store, to be changed."""
-    return Path(shutil.copytree(made / "store", tmp_path / "store"))
+    return copy_store(made / "store", tmp_path / "store")
 
 
 @pytest.fixture
 def landed(made: Path, tmp_path: Path) -> Path:
     """Its table, to be changed."""
-    return Path(shutil.copytree(made / "t", tmp_path / "t"))
+    return copy_store(made / "t", tmp_path / "t")
 
 
 def test_what_landed_equals_the_log(kind: str, store_path: Path, tmp_path: Path) -> None:
@@ -251,7 +252,7 @@ def test_tables_of_others_are_refused(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_copy_of_a_folder_is_a_table(landed: Path, store_path: Path, tmp_path: Path) -> None:
-    shutil.copytree(landed, tmp_path / "copy")
+    copy_store(landed, tmp_path / "copy")
     assert verify(f"parquet:{tmp_path / 'copy'}", store_path).is_clean
 
 
@@ -279,6 +280,7 @@ def test_a_table_for_each_topic_and_its_dead_letters(tmp_path: Path) -> None:
     assert run("lake", "compact", to).stdout.count("files became") == 3
 
 
+@any_kind
 def test_one_table_with_parsed_and_other_bodies(kind: str, tmp_path: Path) -> None:
     store_path = tmp_path / "s"
     with open_small(store_path) as store:

@@ -15,15 +15,14 @@ from typing import Any
 from urllib.parse import quote
 
 import attrs
-import boto3
-import requests
 
-from plugins.lake.tests.remote import aws_server
 from tests.support import fixtures, maven
 
 BUCKET = "bucket"
+_AWS_SERVER = f"{__name__.rpartition('.')[0]}.aws_server"  # moto is imported by its process only
 LONGEST_SECONDS = 60
 _POM = Path(fixtures.__file__).parent / "rest_catalog" / "pom.xml"
+_QUICK_START = ("-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "key",
     "AWS_SECRET_ACCESS_KEY": "secret",
@@ -45,6 +44,8 @@ class Aws:
 
     def lose(self, count: int, path: str) -> None:
         """Lose so many of the next answers to what changes a ``path``, a regular expression."""
+        import requests
+
         asked = f"{self.url}/lose?count={count}&path={quote(path)}"
         requests.put(asked, timeout=LONGEST_SECONDS).raise_for_status()
 
@@ -61,6 +62,8 @@ class Aws:
         self._s3().create_bucket(Bucket=BUCKET)
 
     def _s3(self) -> Any:
+        import boto3
+
         names = ("aws_access_key_id", "aws_secret_access_key", "region_name")
         given = dict(zip(names, _CREDENTIALS.values(), strict=False))
         return boto3.client("s3", endpoint_url=self.url, **given)
@@ -69,7 +72,7 @@ class Aws:
 @contextmanager
 def aws() -> Iterator[Aws]:
     """S3, with a bucket, and Glue."""
-    command = [sys.executable, "-m", aws_server.__name__]
+    command = [sys.executable, "-m", _AWS_SERVER]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]  # of pipes
         port = process.stdout.readline().strip()
@@ -102,7 +105,7 @@ def rest(store: Aws, folder: Path) -> Iterator[str]:
         "CATALOG_S3_PATH__STYLE__ACCESS": "true",
     }
     program = "org.apache.iceberg.rest.RESTCatalogServer"
-    command = ["java", "-Xmx300m", "-cp", f"{jars}/*", program]
+    command = ["java", *_QUICK_START, "-cp", f"{jars}/*", program]
     with (folder / "rest.log").open("wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
@@ -114,6 +117,8 @@ def rest(store: Aws, folder: Path) -> Iterator[str]:
 
 
 def _until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    import requests
+
     end = time.monotonic() + LONGEST_SECONDS
     while True:
         assert process.poll() is None, log.read_text()

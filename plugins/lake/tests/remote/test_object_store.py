@@ -25,6 +25,8 @@ from plugins.lake.tests.stores import filled
 
 TWO = ["delta", "sql"]
 SAMPLES = ["delta", pytest.param("sql", marks=pytest.mark.slow)]
+BOUNDS = TaskLimits(pass_bytes=80 << 10, task_bytes=40 << 10)
+"""Few requests; a store of 300 messages lands in two passes."""
 PLACES = [*SAMPLES, "glue", pytest.param("rest", marks=pytest.mark.java)]
 
 
@@ -129,7 +131,7 @@ def until_landed(source: LandingSource, sink: Sink) -> list[Landed]:
     passes: list[Landed] = []
     while True:
         with suppress(TemporaryError):
-            passes += land_all(source, sink)
+            passes += land_all(source, sink, BOUNDS)
             return passes
 
 
@@ -144,7 +146,7 @@ def test_lost_answers_neither_lose_nor_double(place: Somewhere, store_path: Path
         place.assert_exactly(keys_of(store_path, "S"))
         filled(store_path, 60)
     aws.lose(0, "none")
-    land_all(source, sink)
+    land_all(source, sink, BOUNDS)
     place.assert_exactly(keys_of(store_path, "S"))
 
 
