@@ -17,7 +17,7 @@ import attrs
 import lakelog
 from lakelog_replication.address import Address
 from tests.replication.broker import eventually
-from tests.replication.masterbroker import SEGMENT, broker, jars
+from tests.replication.masterbroker import SEGMENT, broker, jars, quick
 from tests.replication.nameserver import name_server
 from tests.support.javaprogram import java_program
 
@@ -29,6 +29,8 @@ _SETTINGS: Final[dict[str, Any]] = {
     "recallMessageEnable": "true",
     "transactionTimeOut": 1_000,
     "transactionCheckInterval": 1_000,
+    "transactionCheckMax": 1_000,  # checks go on without a client
+    "transactionOpBatchInterval": 10,  # else an end of the last 3 s before a stop is not noted
     "flushDelayOffsetInterval": 500,
     # the defaults of both
     "mappedFileSizeConsumeQueue": 6_000_000,
@@ -36,7 +38,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     "maxIndexNum": 20_000_000,
 }
 
-_JAVA_FLAGS: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=1g", "-XX:TieredStopAtLevel=1")
+_JAVA_FLAGS: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=1g")
 """Each thread of the broker that puts messages has a direct buffer of 4 MiB."""
 
 
@@ -91,14 +93,14 @@ def lakelogs_broker(home: Path, port: int = 0, options: Sequence[str] = ()) -> I
 
 @contextmanager
 def rocketmqs_broker(
-    home: Path, *, java_flags: Sequence[str] = _JAVA_FLAGS, **more: object
+    home: Path, *, java_flags: Sequence[str] | None = None, **more: object
 ) -> Iterator[Serving]:
     """Run RocketMQ's broker on ``home/store``, with a name server."""
     names = home / f"names-{len(list(home.glob('names-*')))}"
-    settings = {**_SETTINGS, **more}
+    settings, flags = {**_SETTINGS, **more}, java_flags or (*_JAVA_FLAGS, *quick())
     with (
         name_server(names) as server,
-        broker(home, java_flags=java_flags, namesrvAddr=str(server), **settings) as made,
+        broker(home, java_flags=flags, namesrvAddr=str(server), **settings) as made,
     ):
         yield Serving(server, made)
 
@@ -174,10 +176,11 @@ class Client:
         self._reader.join()
 
 
-def java(program: str, *arguments: str, home: Path) -> list[str]:
+def java(program: str, *arguments: str, home: Path, flags: Sequence[str] = ()) -> list[str]:
     """Return the command that runs a program of ``java/``; skips without a JDK or Maven."""
     sources = [_HERE / "java" / f"{program}.java"]
-    return java_program(jars(), sources, f"lakelog.broker.{program}", *arguments, home=home)
+    main = f"lakelog.broker.{program}"
+    return java_program(jars(), sources, main, *arguments, home=home, flags=(*quick(), *flags))
 
 
 @contextmanager

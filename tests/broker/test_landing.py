@@ -16,14 +16,11 @@ import pytest
 from lakelog_replication.remoting import BrokerRefused
 from plugins.broker.tests.raw_client import send
 from plugins.daemon.tests.support import Serving
-from plugins.lake.tests.landing.tables import read
 from tests.broker.service import broker_address
-from tests.support.waiting import until
+from tests.replication.tables import Table
 
 pytestmark = pytest.mark.timeout(300)
-TABLE: Final = "shop.orders"
 SETTINGS: Final = (
-    f'lake.options=["--table", "{TABLE}", "--engine", "processes"]',
     "segment_size_bytes=1MiB",
     "serve.restart_first_ms=50",
     "serve.status_interval_ms=100",
@@ -31,10 +28,10 @@ SETTINGS: Final = (
 
 
 @contextmanager
-def landing(folder: Path) -> Iterator[Serving]:
+def landing(folder: Path, table: Table) -> Iterator[Serving]:
     store, sets = folder / "store", [word for each in SETTINGS for word in ("--set", each)]
     command = [sys.executable, "-m", "lakelog", "broker", str(store), "--port", "0", *sets]
-    command += ["--to", f"iceberg:{folder / 'lake'}"]
+    command += table.words
     with (folder / "out").open("ab") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)
     try:
@@ -46,33 +43,33 @@ def landing(folder: Path) -> Iterator[Serving]:
         process.wait(60)
 
 
-def landed(folder: Path) -> list[bytes]:
-    """Return the bodies in the table; none before the table exists."""
-    try:
-        rows = read("iceberg", folder / "lake", TABLE)
-    except Exception:  # noqa: BLE001  # whatever the reader's library says of a missing table
-        return []
-    return [bytes(each) for each in rows["body"].to_pylist()]
+def landed(table: Table) -> list[bytes]:
+    """Return the bodies in the table."""
+    return [bytes(body) for (body,) in table.rows("body")]
 
 
-def test_every_acknowledged_message_lands_once_across_kills_of_the_broker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_every_acknowledged_message_lands_once_across_kills_of_the_broker(
+    tmp_path: Path, kills: int
+) -> None:
+    table = Table(tmp_path / "lake")
     acknowledged: list[bytes] = []
     unknown: list[bytes] = []
-    with landing(tmp_path) as running:
-        for kills in range(3):
-            address = broker_address(running, restarts=kills)
+    with landing(tmp_path, table) as running:
+        for killed in range(kills + 1):
+            address = broker_address(running, restarts=killed)
             pid = running.running("broker")
             for number in range(40):
-                body = b"%d-%d" % (kills, number)
-                if number == 30 and kills < 2:
+                body = b"%d-%d" % (killed, number)
+                if number == 30 and killed < kills:
                     os.kill(pid, signal.SIGKILL)
                 try:
                     send(address, "orders", body, number % 4)
                     acknowledged.append(body)
                 except BrokerRefused:  # the broker is dead
                     unknown.append(body)
-        until(lambda: set(acknowledged) <= set(landed(tmp_path)), seconds=120)
-    found = landed(tmp_path)
+        table.wait_for(lambda: set(acknowledged) <= set(landed(table)))
+    found = landed(table)
     assert len(found) == len(set(found)), "a message landed twice"
     assert set(found) <= {*acknowledged, *unknown}
-    assert len(acknowledged) >= 100
+    assert len(acknowledged) >= 30 * (kills + 1)

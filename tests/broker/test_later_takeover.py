@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.broker.later import BROKERS, Client, java_client
+from tests.support.sampling import chance
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 LONG_MS = 12_000
@@ -39,18 +40,21 @@ def leave_waiting(client: Client) -> dict[str, dict[str, Any]]:
     return sent
 
 
-@pytest.mark.parametrize(
-    ("first", "killed"),
-    [
-        ("lakelog", True),
-        ("rocketmq", False),
-        pytest.param("lakelog", False, marks=pytest.mark.slow),
-        pytest.param("rocketmq", True, marks=pytest.mark.slow),
-    ],
-)
-def test_what_waits_comes_from_the_other_broker(
-    tmp_path: Path, first: str, *, killed: bool
-) -> None:
+TAKE_OVERS = ("lakelog", True), ("rocketmq", False), ("lakelog", False), ("rocketmq", True)
+
+
+def test_what_waits_comes_from_the_other_broker(tmp_path: Path) -> None:
+    take_over(tmp_path, *chance().choice(TAKE_OVERS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "killed"), TAKE_OVERS)
+def test_each_broker_takes_over(tmp_path: Path, first: str, *, killed: bool) -> None:
+    take_over(tmp_path, first, killed)
+
+
+def take_over(tmp_path: Path, first: str, killed: bool) -> None:
+    """Let what a broker left waiting, when it was stopped or killed, come from the other one."""
     (second,) = BROKERS.keys() - {first}
     topic = "Takeover"
     with BROKERS[first](tmp_path) as broker:

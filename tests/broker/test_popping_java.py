@@ -148,7 +148,7 @@ def test_what_rocketmq_handed_out_is_handed_out_again(tmp_path: Path) -> None:
         configure(real.client)
         for number in range(4):
             real.send(TOPIC, b"%d" % number)
-        popped = pop(real.client, 20_000)
+        popped = pop(real.client, 10_000)
         start, *_ = popped.fields["startOffsetInfo"].split(";")
         handle = " ".join(
             [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -21,14 +20,10 @@ from lakelog_broker.running import running_broker
 from lakelog_broker.settings import BrokerSettings
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import call, runtime_info
-from tests.broker.later import rocketmqs_broker
+from tests.broker.later import java, rocketmqs_broker
 from tests.replication.broker import eventually
-from tests.replication.masterbroker import jars
-from tests.support import maven, required
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
-_SOURCE: Final = Path(__file__).parent / "java" / "Tools.java"
-_LOGBACK: Final = Path(__file__).parents[1] / "oracle" / "resources" / "logback.xml"
 _PATIENCE_S: Final = 300
 
 
@@ -42,23 +37,7 @@ class NamedBroker:
 
 def _tools(home: Path, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
     """Run the Java program; return the lines of its output."""
-    if shutil.which("javac") is None:
-        required.missing("Java clients need javac")
-    library = jars()
-
-    def compile_into(folder: Path) -> None:
-        path = os.fspath(library / "*")
-        maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), str(_SOURCE)])
-
-    state = f"{library.name}-{maven.digest([_SOURCE])}"
-    classes = maven.once(maven.CACHE / f"tools-{state}", compile_into)
-    command = [
-        *("java", "-Xmx192m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
-        f"-Drmq.logback.configurationFile={_LOGBACK}",
-        *flags,
-        *("-cp", os.pathsep.join([str(library / "*"), str(classes)]), "lakelog.broker.Tools"),
-        *arguments,
-    ]
+    command = java("Tools", *arguments, home=home, flags=flags)
     done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()

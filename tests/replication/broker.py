@@ -13,15 +13,13 @@ from typing import Final
 
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, adopt
+from tests.replication.masterbroker import quick
 from tests.support import maven
 
 PATIENCE_SECONDS: Final = 120.0
 """A broker starts in a few seconds, looks for a master every 5 s, and reports every 5 s."""
 
-_SMALL: Final = (
-    *("-XX:TieredStopAtLevel=1", "-Xms256m", "-Xmx512m"),
-    "-XX:MaxDirectMemorySize=256m",
-)
+_SMALL: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m")
 _POM: Final = Path(__file__).parent / "pom.xml"
 _ORACLE: Final = Path(__file__).parents[1] / "oracle"
 _LOGGING: Final = """<configuration>
@@ -43,10 +41,13 @@ class SlaveBroker:
         home: Path,
         segment_size_bytes: int,
         *,
-        java_flags: Sequence[str] = _SMALL,
+        java_flags: Sequence[str] | None = None,
         **more: object,
     ) -> None:
-        """Write its settings, including ``more``; :meth:`start` runs it."""
+        """Write its settings, including ``more``; :meth:`start` runs it.
+
+        :param java_flags: all of them; by default those of a small heap and a quick start
+        """
         home.mkdir(parents=True, exist_ok=True)
         self.store = home / "store"
         self.address = Address("127.0.0.1", _free_port())
@@ -71,11 +72,12 @@ class SlaveBroker:
             "slaveReadEnable": "false",
             "timerWheelEnable": "false",
             "enableCompaction": "false",
+            "transactionMetricFlushInterval": 200,  # a thread polls without a pause until then
             "warmMapedFileEnable": "false",
             "diskMaxUsedSpaceRatio": 95,
             **more,
         }
-        self._java_flags = java_flags
+        self._java_flags = (*_SMALL, *quick()) if java_flags is None else java_flags
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         (home / "broker.conf").write_text(text)
         (home / "logback.xml").write_text(_LOGGING)
@@ -142,7 +144,7 @@ def eventually(is_so: Callable[[], object], why: Callable[[], str] = lambda: "")
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_so():
         assert time.monotonic() < deadline, f"it never came true: {why()}"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def _free_port() -> int:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ import psutil
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, Response, call
 from tests.support import maven, required
+from tests.support.javaprogram import QUICK
 
 SEGMENT: Final = 1 << 20
 SEND_MESSAGE: Final = 10
@@ -28,8 +30,11 @@ UPDATE_CONSUMER_OFFSET: Final = 15
 CREATE_TOPIC: Final = 17
 GET_MAX_OFFSET: Final = 30
 CREATE_GROUP: Final = 200
-_SMALL: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m", "-XX:TieredStopAtLevel=1")
+_SMALL: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m")
+_NO_TLS: Final = "-Dtls.server.mode=disabled"
+"""Else a broker makes two RSA keys at its start, by classes of a signed jar: 3 s of CPU time."""
 _POM: Final = Path(__file__).parent / "pom.xml"
+_ARCHIVE: Final = "classes.jsa"
 _START_SECONDS: Final = 90
 _CHANCE: Final = SystemRandom()  # the workers of pytest share a seed
 _ORACLE: Final = Path(__file__).parents[1] / "oracle"
@@ -42,6 +47,25 @@ def jars() -> Path:
     if absent:
         required.missing(f"a real broker needs {' and '.join(absent)}")
     return maven.jars(_POM)
+
+
+def quick() -> tuple[str, ...]:
+    """Return flags of Java with which a program of the broker's jars starts at the least cost.
+
+    Its classes, parsed and verified, are mapped from the archive that a broker left once.
+    """
+    java, library = shutil.which("java"), jars()
+    assert java is not None  # jars() needs it too
+    state = f"{library.name}-{Path(java).stat().st_mtime_ns}"  # another Java refuses the archive
+    folder = maven.once(maven.CACHE / f"shared-{state}", _archive_classes)
+    return (*QUICK, _NO_TLS, f"-XX:SharedArchiveFile={folder / _ARCHIVE}")
+
+
+def _archive_classes(folder: Path) -> None:
+    archiving = (*_SMALL, *QUICK, _NO_TLS, f"-XX:ArchiveClassesAtExit={folder / _ARCHIVE}")
+    with tempfile.TemporaryDirectory() as home, broker(Path(home), java_flags=archiving) as made:
+        made.send("Archived", b"some classes are of requests")
+        made.stop()
 
 
 def free_ports(count: int) -> list[int]:
@@ -139,8 +163,10 @@ class Broker:
             "maxIndexNum": 400_000,
             "autoCreateTopicEnable": "true",
             "timerWheelEnable": "false",
+            "timerFlushIntervalMs": 10_000,  # each flush costs 0.15 s of CPU time
             "enableCompaction": "false",
             "transactionCheckInterval": 600_000,
+            "transactionMetricFlushInterval": 200,  # a thread polls without a pause until then
             "diskMaxUsedSpaceRatio": 95,
             "warmMapedFileEnable": "false",
             **self.settings,
@@ -245,11 +271,15 @@ class Broker:
 
 @contextmanager
 def broker(
-    home: Path, *, java_flags: Sequence[str] = _SMALL, **settings: object
+    home: Path, *, java_flags: Sequence[str] | None = None, **settings: object
 ) -> Iterator[Broker]:
-    """Run a broker, killed at the end."""
+    """Run a broker, killed at the end.
+
+    :param java_flags: all of them; by default those of a small heap and a quick start
+    """
     client, slaves = (Address("127.0.0.1", each) for each in free_ports(2))
-    made = Broker(home, client, slaves, settings, java_flags)
+    flags = (*_SMALL, *quick()) if java_flags is None else java_flags
+    made = Broker(home, client, slaves, settings, flags)
     made.start()
     try:
         yield made

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lakelog_replication.address import Address
 from tests.replication.broker import eventually
-from tests.replication.masterbroker import free_ports, jars
+from tests.replication.masterbroker import free_ports, jars, quick
 
 _LOGBACK = Path(__file__).parents[1] / "oracle" / "resources" / "logback.xml"
 
@@ -24,7 +24,7 @@ def name_server(home: Path) -> Iterator[Address]:
     conf = home / "namesrv.conf"
     conf.write_text(f"listenPort={address.port}\nbindAddress={address.host}\n")
     command = [
-        *("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Duser.home={home}"),
+        *("java", "-Xmx128m", *quick(), f"-Duser.home={home}"),
         *(f"-Drocketmq.home.dir={home}", f"-Drmq.logback.configurationFile={_LOGBACK}"),
         *("-cp", os.fspath(jars() / "*"), "org.apache.rocketmq.namesrv.NamesrvStartup"),
         *("-c", str(conf)),

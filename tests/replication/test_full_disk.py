@@ -84,7 +84,17 @@ def test_a_copy_waits_for_room_and_goes_on(tmp_path: Path, disk: Path, segments:
     assert log_of(path, len(log)) == log
 
 
-@pytest.mark.parametrize("segments", [1, 8])
+@pytest.mark.parametrize(
+    ("disk", "segments"),
+    [
+        ("tmpfs", 1),
+        *(
+            pytest.param(disk, segments, marks=pytest.mark.slow)
+            for disk, segments in (("tmpfs", 8), ("ext4", 1), ("ext4", 8), ("xfs", 1), ("xfs", 8))
+        ),
+    ],
+    indirect=["disk"],
+)
 def test_a_full_disk_under_one_of_several_copies_stops_no_other(
     tmp_path: Path, disk: Path, segments: int
 ) -> None:

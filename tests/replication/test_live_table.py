@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,22 +12,23 @@ from pathlib import Path
 import pytest
 
 import lakelog
+from lakelog_testing.copies import copy_store
 from lakelog_testing.scriptedmaster import ScriptedMaster
-from plugins.lake.tests.landing.tables import read
 from plugins.replication.tests.replica.copies import SEGMENT, make_log, until
+from tests.replication.tables import Table
 
 pytestmark = pytest.mark.timeout(300)
 PATIENCE_SECONDS = 120.0
-OPTIONS = '["--table", "rocketmq.messages", "--engine", "processes"]'
 
 
 @contextmanager
-def replicate(path: Path, master: ScriptedMaster, *more: str, code: int = 0) -> Iterator[None]:
-    """Run ``lakelog replicate`` into an Iceberg table; check that it ends with ``code``."""
+def replicate(
+    path: Path, master: ScriptedMaster, table: Table, *more: str, code: int = 0
+) -> Iterator[None]:
+    """Run ``lakelog replicate`` into a table; check that it ends with ``code``."""
     command = [
         *(sys.executable, "-m", "lakelog", "replicate", str(path), "--from", master.address),
-        *("--to", f"iceberg:{path.parent / 'lake'}", "--set", f"lake.options={OPTIONS}"),
-        *("--set", f"segment_size_bytes={SEGMENT}", *more),
+        *(*table.words, "--set", f"segment_size_bytes={SEGMENT}", *more),
         *("--set", "rocketmq-ha.reconnect_interval_ms=100"),
     ]
     with (path.parent / "out").open("ab") as out:
@@ -46,15 +46,6 @@ def offsets(store: Path) -> list[int]:
         return [each.physical_offset for each in reader.scan()]
 
 
-def landed(lake: Path) -> list[int]:
-    """Return the physical offsets of the rows; none before the table exists."""
-    try:
-        rows = read("iceberg", lake, "rocketmq.messages")
-    except Exception:  # noqa: BLE001  # whatever the reader's library says of a missing table
-        return []
-    return sorted(rows["physical_offset"].to_pylist())
-
-
 def end_of(copy: Path) -> int:
     """Return the end offset of the copy."""
     try:
@@ -64,61 +55,51 @@ def end_of(copy: Path) -> int:
         return -1
 
 
-def test_one_command_lands_what_a_master_sends(tmp_path: Path) -> None:
-    log = make_log(tmp_path / "master", 60)
-    with (
-        ScriptedMaster(log, segment_bytes=SEGMENT) as master,
-        replicate(tmp_path / "copy", master, "--vouch", "received"),
-    ):
-        until(lambda: len(landed(tmp_path / "lake")) == 60, PATIENCE_SECONDS)
-        master.append(make_log(tmp_path / "master", 40, first=60)[len(log) :])
-        until(lambda: len(landed(tmp_path / "lake")) == 100, PATIENCE_SECONDS)
-    assert landed(tmp_path / "lake") == offsets(tmp_path / "master")
-
-
 def test_a_table_never_has_what_the_master_took_back(tmp_path: Path) -> None:
-    shared = make_log(tmp_path / "master", 60)
-    shutil.copytree(tmp_path / "master", tmp_path / "former")
+    begun = make_log(tmp_path / "master", 40)
+    shared = make_log(tmp_path / "master", 20, first=40)
+    copy_store(tmp_path / "master", tmp_path / "former")
     taken_back = make_log(tmp_path / "former", 30, first=60)
     right = make_log(tmp_path / "master", 80, first=9000)
-    copy, lake = tmp_path / "copy", tmp_path / "lake"
-    with ScriptedMaster(shared, segment_bytes=SEGMENT) as master:
-        with replicate(copy, master, "--vouch", "received"):
-            until(lambda: len(landed(lake)) == 60, PATIENCE_SECONDS)
+    copy, lake = tmp_path / "copy", Table(tmp_path / "lake")
+    with ScriptedMaster(begun, segment_bytes=SEGMENT) as master:
+        with replicate(copy, master, lake, "--vouch", "received"):
+            lake.await_rows(40)
+            master.append(shared[len(begun) :])
+            lake.await_rows(60)
         master.append(taken_back[len(shared) :])
-        with replicate(copy, master, "--set", "rocketmq-ha.vouch_age_ms=3600000"):
+        with replicate(copy, master, lake, "--set", "rocketmq-ha.vouch_age_ms=3600000"):
             until(lambda: end_of(copy) == master.end, PATIENCE_SECONDS)
             master.set_back(len(shared), right[len(shared) :])
             until(lambda: end_of(copy) == len(right), PATIENCE_SECONDS)
-            assert len(landed(lake)) == 60
-        with replicate(copy, master, "--vouch", "received"):
-            until(lambda: len(landed(lake)) == 140, PATIENCE_SECONDS)
-    assert landed(lake) == offsets(tmp_path / "master") == offsets(copy)
+            assert len(lake.offsets()) == 60
+        with replicate(copy, master, lake, "--vouch", "received"):
+            lake.await_rows(140)
+    assert lake.offsets() == offsets(tmp_path / "master") == offsets(copy)
 
 
 def test_rows_that_a_master_took_back_are_replaced_by_hand(tmp_path: Path) -> None:
     """The procedure of the error: cut the copy, remove these rows, and continue."""
     shared = make_log(tmp_path / "master", 60)
-    shutil.copytree(tmp_path / "master", tmp_path / "former")
+    copy_store(tmp_path / "master", tmp_path / "former")
     taken_back = make_log(tmp_path / "former", 30, first=60)
     right = make_log(tmp_path / "master", 80, first=9000)
-    copy, lake, cut = tmp_path / "copy", tmp_path / "lake", len(shared)
+    copy, lake, cut = tmp_path / "copy", Table(tmp_path / "lake"), len(shared)
     with ScriptedMaster(taken_back, segment_bytes=SEGMENT) as master:
-        with replicate(copy, master, "--vouch", "received"):
-            until(lambda: len(landed(lake)) == 90, PATIENCE_SECONDS)
+        with replicate(copy, master, lake, "--vouch", "received"):
+            lake.await_rows(90)
         master.set_back(cut, right[cut:])
-        with replicate(copy, master, "--vouch", "received", code=4):
+        with replicate(copy, master, lake, "--vouch", "received", code=4):
             until(lambda: "has taken back" in (tmp_path / "out").read_text(), PATIENCE_SECONDS)
         assert (
             f"rows with physical offsets from {cut} to {len(taken_back)}"
             in (tmp_path / "out").read_text()
         )
-        assert len(landed(lake)) == 90
+        assert len(lake.offsets()) == 90
         lakelog.cut_replica(copy, cut)
-        rewind = ("lake", "rewind", str(copy), "--to", f"iceberg:{lake}", "--yes")
-        table = ("--table", "rocketmq.messages")
-        subprocess.run([sys.executable, "-m", "lakelog", *rewind, *table], check=True)
-        assert len(landed(lake)) == 60
-        with replicate(copy, master, "--vouch", "received"):
-            until(lambda: len(landed(lake)) == 140, PATIENCE_SECONDS)
-    assert landed(lake) == offsets(tmp_path / "master") == offsets(copy)
+        rewind = ("lake", "rewind", str(copy), "--to", lake.to, "--yes", *lake.named)
+        subprocess.run([sys.executable, "-m", "lakelog", *rewind], check=True)
+        assert len(lake.offsets()) == 60
+        with replicate(copy, master, lake, "--vouch", "received"):
+            lake.await_rows(140)
+    assert lake.offsets() == offsets(tmp_path / "master") == offsets(copy)

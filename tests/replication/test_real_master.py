@@ -22,17 +22,14 @@ from lakelog_rocketmq.config.lenient import parse_object
 from tests.oracle.java import Oracle
 from tests.replication import dumps
 from tests.replication.masterbroker import SEGMENT, Broker, broker
-from tests.replication.test_live_table import landed, offsets
+from tests.replication.tables import Table
+from tests.replication.test_live_table import offsets
 from tests.support import sampling
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 TOPIC: Final = "Copied"
 LONG_MS: Final = 3_600_000
-LANDING: Final = (
-    *("--set", 'lake.options=["--table", "rocketmq.messages", "--engine", "processes"]'),
-    "--to",
-)
 
 
 def until(done: Callable[[], bool], timeout_s: float = 120.0) -> None:
@@ -240,13 +237,13 @@ def progress(path: Path, acknowledged: list[int], count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "rounds", [2, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+    "rounds", [1, pytest.param(10, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
 )
 def test_kills_of_either_side_leave_the_same_bytes_and_rows(
     oracle: Oracle, tmp_path: Path, rounds: int
 ) -> None:
     chance, path = sampling.chance(), tmp_path / "copy"
-    lake = tmp_path / "lake"
+    lake = Table(tmp_path / "lake")
     acknowledged: list[int] = []
     over = Event()
 
@@ -260,7 +257,7 @@ def test_kills_of_either_side_leave_the_same_bytes_and_rows(
         sender = Thread(target=send, args=(master,))
         sender.start()
         try:
-            with replicating(path, master, *LANDING, f"iceberg:{lake}") as kill_copy:
+            with replicating(path, master, *lake.words) as kill_copy:
                 for _ in range(rounds):
                     for _ in range(2):
                         progress(path, acknowledged, chance.randrange(100))
@@ -272,7 +269,7 @@ def test_kills_of_either_side_leave_the_same_bytes_and_rows(
                 sender.join()
                 end = end_of(master)
                 until(lambda: reached(path) == end)
-                until(lambda: landed(lake) == offsets(path))
+                lake.wait_for(lambda: lake.offsets() == offsets(path))
         finally:
             over.set()
             sender.join()
@@ -312,25 +309,25 @@ def told(folder: Path) -> str:
     return (folder / "replicate.out").read_text()
 
 
-def test_a_table_has_what_a_master_has_that_lost_its_tail(tmp_path: Path) -> None:
-    path, lake = tmp_path / "copy", tmp_path / "lake"
-    to_table = (*LANDING, f"iceberg:{lake}")
+def a_table_has_what_the_master_has(tmp_path: Path) -> None:
+    """The tail was not durable on the copy, so no table has it."""
+    path, lake = tmp_path / "copy", Table(tmp_path / "lake")
     late = ("--set", "rocketmq-ha.vouch=age", "--set", f"rocketmq-ha.vouch_age_ms={LONG_MS}")
     with broker(tmp_path / "broker") as master:
         master.send_many(TOPIC, 0, 300)
-        with replicating(path, master, *to_table):
-            until(lambda: len(landed(lake)) == 300)
+        with replicating(path, master, *lake.words):
+            lake.await_rows(300)
         master.send_many(TOPIC, 300, 30)
-        with replicating(path, master, *to_table, *late):
+        with replicating(path, master, *lake.words, *late):
             until(lambda: reached(path) == end_of(master))
             lost = grow(master)
             end = end_of(master)
             until(lambda: reached(path) == end)
-            assert len(landed(lake)) == 300
+            assert len(lake.offsets()) == 300
         assert f"differs from {lost} on, behind what counts as durable" in told(tmp_path)
-        with replicating(path, master, *to_table):
-            until(lambda: len(landed(lake)) == 370)
-        assert landed(lake) == offsets(path)
+        with replicating(path, master, *lake.words):
+            lake.await_rows(370)
+        assert lake.offsets() == offsets(path)
         with lakelog.open(path, mode="read") as store:
             assert numbers(store) == [*range(310), *range(9000, 9060)]
             assert sum(map(len, queued(store).values())) == 370
@@ -338,24 +335,38 @@ def test_a_table_has_what_a_master_has_that_lost_its_tail(tmp_path: Path) -> Non
         assert log_of(path, end) == log_of(master.store, end)
 
 
-def test_a_master_that_lost_what_is_durable_is_not_followed(tmp_path: Path) -> None:
-    path, lake = tmp_path / "copy", tmp_path / "lake"
+def a_master_is_not_followed(tmp_path: Path) -> None:
+    """The tail was durable on the copy."""
+    path, lake = tmp_path / "copy", Table(tmp_path / "lake")
     with broker(tmp_path / "broker") as master:
         master.send_many(TOPIC, 0, 300)
-        with replicating(path, master, *LANDING, f"iceberg:{lake}"):
-            until(lambda: len(landed(lake)) == 300)
-        durable, rows = reached(path), landed(lake)
+        with replicating(path, master, *lake.words):
+            lake.await_rows(300)
+        durable, rows = reached(path), lake.offsets()
         before = log_of(path, durable)
         lost = grow(master)
         command = [
             *(sys.executable, "-m", "lakelog", "replicate", str(path)),
             *("--from", str(master.slaves), "--set", f"segment_size_bytes={SEGMENT}"),
-            *(*LANDING, f"iceberg:{lake}"),
+            *lake.words,
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
         assert done.returncode == 4, done.stderr
         assert f"from {lost} to {durable}" in done.stderr
         assert log_of(path, durable) == before
-        assert landed(lake) == rows
+        assert lake.offsets() == rows
         with lakelog.open(path, mode="read") as store:
             assert numbers(store) == list(range(300))
+
+
+LOST_TAILS: Final = a_table_has_what_the_master_has, a_master_is_not_followed
+
+
+def test_a_master_that_lost_its_tail(tmp_path: Path) -> None:
+    sampling.chance().choice(LOST_TAILS)(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost_tail", LOST_TAILS)
+def test_each_master_that_lost_its_tail(tmp_path: Path, lost_tail: Callable[[Path], None]) -> None:
+    lost_tail(tmp_path)

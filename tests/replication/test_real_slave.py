@@ -181,7 +181,7 @@ class Master:
 
 
 @pytest.mark.parametrize(
-    "rounds", [2, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
+    "rounds", [1, pytest.param(10, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
 )
 def test_killed_masters_and_slaves_leave_equal_stores(
     slave: SlaveBroker, oracle: Oracle, tmp_path: Path, rounds: int

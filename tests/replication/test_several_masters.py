@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -15,16 +16,15 @@ import pytest
 import lakelog
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused
-from plugins.lake.tests.landing.tables import read
 from plugins.replication.tests.multisource.programs import Copying, end_of, program
 from tests.replication.masterbroker import SEGMENT, Broker, broker, free_ports
 from tests.replication.nameserver import name_server
+from tests.replication.tables import Table
 from tests.replication.test_real_master import TOPIC, until
 from tests.replication.test_real_master import end_of as end_of_log
 from tests.support import sampling
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
-TABLE: Final = "rocketmq.messages"
 
 
 @attrs.define
@@ -67,16 +67,10 @@ class Sender:
             thread.join()
 
 
-def rows_of(lake: Path) -> Counter[tuple[str, int]]:
+def rows_of(lake: Table) -> Counter[tuple[Any, ...]]:
     """Return the number of rows of each message, by store and physical offset."""
-    try:
-        table = read("iceberg", lake, TABLE)
-    except Exception:  # noqa: BLE001  # whatever the reader's library says of a missing table
-        return Counter()
-    table = table.select(["store", "topic", "physical_offset"]).to_pylist()
-    return Counter(
-        (each["store"], each["physical_offset"]) for each in table if each["topic"] == TOPIC
-    )
+    rows = lake.rows("store", "physical_offset", "topic")
+    return Counter((store, offset) for store, offset, topic in rows if topic == TOPIC)
 
 
 def offsets(store: Path) -> list[int]:
@@ -91,12 +85,12 @@ def move(master: Broker) -> None:
     master.client, master.slaves = Address("127.0.0.1", client), Address("127.0.0.1", slaves)
 
 
-def copied(copying: Copying, masters: dict[str, Broker], lake: Path) -> None:
+def copied(copying: Copying, masters: dict[str, Broker], lake: Table) -> None:
     """Wait until all messages of the masters are copied and landed."""
     ends = {name: end_of_log(each) for name, each in masters.items()}
     until(lambda: all(end_of(copying.folder / name) >= end for name, end in ends.items()))
     last = [(name, _last_offset(copying.folder / name, end)) for name, end in ends.items()]
-    until(lambda: rows_of(lake).keys() >= set(last))
+    lake.wait_for(lambda: rows_of(lake).keys() >= set(last))
 
 
 def _last_offset(copy: Path, end: int) -> int:
@@ -104,9 +98,9 @@ def _last_offset(copy: Path, end: int) -> int:
         return max(each.physical_offset for each in log.scan(0, end) if each.topic == TOPIC)
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=pytest.mark.slow)])
-def test_every_acknowledged_message_of_each_master_lands_once(tmp_path: Path, rounds: int) -> None:
-    chance, lake, folder = sampling.chance(), tmp_path / "lake", tmp_path / "copies"
+def every_acknowledged_message_lands_once(tmp_path: Path, rounds: int = 1) -> None:
+    chance, folder = sampling.chance(), tmp_path / "copies"
+    lake = Table(tmp_path / "lake")
     with ExitStack() as stack:
         server = stack.enter_context(name_server(tmp_path / "names"))
 
@@ -115,7 +109,7 @@ def test_every_acknowledged_message_of_each_master_lands_once(tmp_path: Path, ro
             return stack.enter_context(broker(tmp_path / name, **given))
 
         masters = {"one": master("one")}
-        words = ["--from-name-server", str(server), "--to", f"iceberg:{lake}", "--table", TABLE]
+        words = ["--from-name-server", str(server), "--to", lake.to, *lake.named]
         copying = stack.enter_context(program(folder, "replicate", *words, segment_size_bytes=None))
         senders = {"one": Sender(masters["one"])}
         with ExitStack() as sending:
@@ -146,8 +140,8 @@ def test_every_acknowledged_message_of_each_master_lands_once(tmp_path: Path, ro
         )
 
 
-def test_a_master_that_is_gone_keeps_its_copy_and_lands_on(tmp_path: Path) -> None:
-    lake, folder = tmp_path / "lake", tmp_path / "copies"
+def a_master_that_is_gone_keeps_its_copy_and_lands_on(tmp_path: Path) -> None:
+    lake, folder = Table(tmp_path / "lake"), tmp_path / "copies"
     with name_server(tmp_path / "names") as server:
         given = {"namesrvAddr": str(server)}
         words = ["--from-name-server", str(server)]
@@ -165,8 +159,25 @@ def test_a_master_that_is_gone_keeps_its_copy_and_lands_on(tmp_path: Path) -> No
                 one.send_many(TOPIC, 50, 50)
                 until(lambda: end_of(folder / "one") >= end_of_log(one))
                 assert copying.stop() == 0, copying.said()
-            words += ["--to", f"iceberg:{lake}", "--table", TABLE]
+            words += ["--to", lake.to, *lake.named]
             with program(folder, "replicate", *words, segment_size_bytes=None) as copying:
-                until(lambda: len(rows_of(lake)) == 150)
+                lake.await_rows(150)
                 assert copying.stop() == 0, copying.said()
     assert Counter(name for name, _ in rows_of(lake)) == {"one": 100, "two": 50}
+
+
+SCENARIOS: Final = (
+    every_acknowledged_message_lands_once,
+    partial(every_acknowledged_message_lands_once, rounds=6),
+    a_master_that_is_gone_keeps_its_copy_and_lands_on,
+)
+
+
+def test_masters_of_a_cluster(tmp_path: Path) -> None:
+    sampling.chance().choice((SCENARIOS[0], SCENARIOS[2]))(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_each_scenario_of_a_cluster(tmp_path: Path, scenario: Callable[[Path], None]) -> None:
+    scenario(tmp_path)

@@ -167,6 +167,27 @@ def test_connections_and_settings_of_groups(tmp_path: Path) -> None:
     _with(tmp_path, work)
 
 
+def test_a_queue_is_locked_by_one_client_at_a_time(tmp_path: Path) -> None:
+    async def work(_broker: Broker, client: Client) -> None:
+        async def locked(client_id: str, code: int = RequestCode.LOCK_BATCH_MQ) -> list[int]:
+            queues = [{"topic": "orders", "brokerName": "broker-a", "queueId": 0}]
+            content = {"consumerGroup": "billing", "clientId": client_id, "mqSet": queues}
+            answer = await client.call(code, json.dumps(content).encode())
+            assert answer.code == ResponseCode.SUCCESS
+            found = json.loads(answer.body or b"{}").get("lockOKMQSet", [])
+            return [each["queueId"] for each in found]
+
+        assert await locked("c1") == [0]
+        assert await locked("c2") == []
+        assert await locked("c1") == [0]
+        await locked("c2", RequestCode.UNLOCK_BATCH_MQ)
+        assert await locked("c2") == []
+        await locked("c1", RequestCode.UNLOCK_BATCH_MQ)
+        assert await locked("c2") == [0]
+
+    _with(tmp_path, work)
+
+
 def test_topic_statistics_have_objects_as_keys(tmp_path: Path) -> None:
     """As fastjson writes a map of message queues."""
 
@@ -235,6 +256,20 @@ def test_attributes_of_topics(tmp_path: Path) -> None:
         assert broker.topics.require("orders").attributes == {"message.type": "FIFO"}
 
     _with(tmp_path, work)
+
+
+def test_a_changed_topic_survives_a_restart(tmp_path: Path) -> None:
+    async def change(_broker: Broker, client: Client) -> None:
+        fields = {"topic": "orders", "perm": "6"}
+        for queues in ("2", "5"):
+            counts = {"readQueueNums": queues, "writeQueueNums": queues}
+            await client.call(RequestCode.UPDATE_AND_CREATE_TOPIC, **fields, **counts)
+
+    async def look(broker: Broker, _client: Client) -> None:
+        assert broker.topics.require("orders").write_queues == 5
+
+    _with(tmp_path, change)
+    _with(tmp_path, look)
 
 
 def test_reset_of_one_queue(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import lakelog
-from lakelog import PutRefused
-from lakelog.errors import StoreFailed
+from lakelog import PutRefused, StoredMessage
+from lakelog.errors import ReadFailed, StoreFailed
 from lakelog.status import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.scheduled.delays import BATCH, Delays
@@ -46,6 +46,16 @@ def test_a_message_comes_when_it_is_due_and_not_before(store: lakelog.Store) -> 
     assert found.tags == "t"
     assert "DELAY" not in found.properties
     assert "REAL_TOPIC" not in found.properties
+
+
+def test_a_level_beyond_the_last_is_the_last(store: lakelog.Store) -> None:
+    broker = broker_over(store)
+    put(broker, b"late", DELAY="19")
+    clock = SetClock(due_ms(store, 18))
+    delays = delays_of(broker, clock)
+    while delays.deliver_due() <= clock.now_ms:
+        pass
+    assert bodies(store, "Orders") == [b"late"]
 
 
 def test_batches_of_several_levels_all_come_in_order(store: lakelog.Store) -> None:
@@ -114,6 +124,27 @@ def test_a_refused_message_waits_while_others_come(
     assert bodies(store, "Orders") == [b"small", b"big"]
     save(broker)
     assert delays._saved[1] == 2
+
+
+def test_a_message_that_cannot_be_read_now_comes_later(
+    store: lakelog.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up, errors = store.look_up, iter([OSError("the disk is away")])
+
+    def failing_once(offset: int) -> StoredMessage:
+        for error in errors:
+            raise ReadFailed("it cannot be read", path=store.path, error=error)
+        return look_up(offset)
+
+    monkeypatch.setattr(store, "look_up", failing_once)
+    broker = broker_over(store)
+    put(broker, b"late", DELAY="1")
+    clock = SetClock(due_ms(store, 1))
+    delays = delays_of(broker, clock)
+    for _ in range(2):
+        delays.deliver_due()
+        clock.now_ms += RETRY_MS
+    assert bodies(store, "Orders") == [b"late"]
 
 
 def test_a_damaged_message_is_left_out_and_logged(

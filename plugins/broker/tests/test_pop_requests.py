@@ -149,6 +149,42 @@ def test_a_notification_comes_with_a_message(tmp_path: Path) -> None:
     _with_client(tmp_path, work)
 
 
+_PULL: Final = {
+    "topic": "orders",
+    "queueId": "0",
+    "consumerGroup": "group",
+    "maxMsgNums": "32",
+    "subscription": "*",
+}
+
+
+def test_a_pull_commits_an_offset(tmp_path: Path) -> None:
+    """If its flag says so."""
+
+    async def work(client: Client, _other: Client) -> None:
+        pull = {**_PULL, "queueOffset": "2", "commitOffset": "2"}
+        for flags, committed in (("4", 0), ("5", 2)):
+            answer = await client.call(RequestCode.PULL_MESSAGE, **pull, sysFlag=flags)
+            assert (answer.code, answer.fields["nextBeginOffset"]) == (0, "3")
+            assert await _committed(client) == committed
+
+    _with_client(tmp_path, work)
+
+
+def test_a_pull_at_the_end_waits_for_the_next_message(tmp_path: Path) -> None:
+    async def work(client: Client, other: Client) -> None:
+        pull = {**_PULL, "queueOffset": "3", "sysFlag": "6", "suspendTimeoutMillis": "600000"}
+        waiting = asyncio.create_task(client.call(RequestCode.PULL_MESSAGE, **pull))
+        await asyncio.sleep(0)
+        assert (await other.send("orders", b"m3")).code == 0
+        async with asyncio.timeout(20):
+            answer = await waiting
+        assert (answer.code, answer.fields["nextBeginOffset"]) == (0, "4")
+        assert b"m3" in answer.body
+
+    _with_client(tmp_path, work)
+
+
 async def _mode(client: Client) -> str:
     asked = {"topic": "orders", "consumerGroup": "group", "clientId": "c1"}
     found = await client.call(RequestCode.QUERY_ASSIGNMENT, json.dumps(asked).encode())

@@ -11,7 +11,8 @@ from typing import Any
 import attrs
 import pytest
 
-from lakelog import Message, Store
+from lakelog import Message, PutResult, Store
+from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.appending import TIMER_TOPIC
 from lakelog_broker.broker import Broker
@@ -145,6 +146,32 @@ def test_a_message_that_holds_others_back_moves_to_the_retry_topic(table: Table)
     assert again.message.properties["RETRY_TOPIC"] == TOPIC
     assert table.ack(again)
     assert table.broker.offsets.get(GROUP, RETRY, 0) == 1
+
+
+def test_a_message_whose_copy_is_not_put_is_handed_out_again(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With puts that wait for the disk, the copy for the retry topic may fail later."""
+
+    async def fail() -> PutResult:
+        raise StoreError("the disk is away")
+
+    async def moves() -> None:
+        assert table.pop() == []
+        while table.popping._moves:
+            await asyncio.sleep(0)
+
+    table.put("a", "b")
+    _, b = table.pop()
+    table.ack(b)
+    table.pass_time()
+    with monkeypatch.context() as patched:
+        patched.setattr(table.broker.appender, "append_moved", lambda _message: fail())
+        asyncio.run(moves())
+    assert table.committed == 0
+    assert table.pop() == []  # it is being put
+    (again,) = table.pop()
+    assert (bodies([again]), again.message.topic) == (["a"], RETRY)
 
 
 def test_attempts_of_a_moved_message_survive_a_restart(table: Table) -> None:
@@ -346,6 +373,18 @@ def test_open_checkpoints_of_rocketmq_are_put_into_the_retry_topic(table: Table)
     assert table.broker.offsets.get(REVIVE_GROUP, topic, 0) == 5, "RocketMQ goes on behind it"
     asyncio.run(revive_checkpoints(table.broker))
     assert table.pop() == []
+
+
+def test_checkpoints_are_put_once_although_the_broker_is_killed(table: Table) -> None:
+    table.put("a")
+    body = json.dumps(checkpoint(1)).encode()
+    table.broker.store.put(Message(f"{REVIVE_TOPIC}DefaultCluster", body, tags="ck", queue_id=0))
+    table.broker.store.wait_dispatched(timeout_ms=60_000)
+    asyncio.run(revive_checkpoints(table.broker))
+    again = Table(table.broker.store)  # nothing else was saved
+    asyncio.run(revive_checkpoints(again.broker))
+    again.broker.offsets.set(GROUP, TOPIC, 0, 1)
+    assert bodies(again.pop()) == ["a"]
 
 
 def test_reading_begins_behind_the_last_checkpoint_that_rocketmq_settled(table: Table) -> None:

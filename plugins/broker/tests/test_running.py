@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lakelog
-from lakelog import Message
+from lakelog import Message, PutResult, StoredMessage
 from lakelog_broker.running import running_broker
 from lakelog_broker.settings import BrokerSettings
+from lakelog_broker.state.members import Member
 from plugins.broker.tests.clocks import bodies, dispatched
 
 
@@ -62,3 +64,28 @@ def test_a_clean_end_saves_all_progress(store: lakelog.Store) -> None:
     asyncio.run(again())
     assert bodies(store, "Orders") == first
     assert len(first) == 6
+
+
+def test_an_answer_to_a_check_counts_although_puts_wait_for_the_disk(tmp_path: Path) -> None:
+    """The producer answers at once, with the offsets of the new half message."""
+
+    async def work(store: lakelog.Store) -> bool:
+        settings = BrokerSettings(port=0, transaction_timeout_s=0)
+        outcome = asyncio.get_running_loop().create_future()
+        async with running_broker(store, settings) as broker:
+
+            class Answering:
+                def check_transaction(self, half: StoredMessage) -> None:
+                    place = half.physical_offset, half.queue_offset
+                    outcome.set_result(broker.transactions.end(*place, True))
+
+            broker.members.join_producers("producers", Member("client", Answering(), 0.0))
+            put = broker.appender.append(waiting(b"x", TRAN_MSG="true", PGROUP="producers"))
+            assert not isinstance(put, PutResult)
+            await put
+            async with asyncio.timeout(60):
+                return bool(await outcome)
+
+    with lakelog.open(tmp_path / "store", mode="exclusive", flush="inline") as store:
+        assert asyncio.run(work(store))
+        assert bodies(store, "Orders") == [b"x"]

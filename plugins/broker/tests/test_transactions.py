@@ -8,7 +8,8 @@ import attrs
 import pytest
 
 import lakelog
-from lakelog import StoredMessage
+from lakelog import PutRefused, PutResult, StoredMessage
+from lakelog.status import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.remoting.records import record_with_own_topic
 from lakelog_broker.scheduled.transactions import GIVEN_UP_TOPIC, GROUP, OP_TOPIC, Transactions
@@ -86,6 +87,23 @@ def test_a_commit_delivers_once_and_a_rollback_never(store: lakelog.Store, clock
     clock.now_ms += TIMEOUT_MS
     settle(broker.transactions, clock, store)
     assert asked.halves == []
+
+
+def test_a_commit_that_is_refused_can_be_repeated(
+    store: lakelog.Store, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, _ = transactional(store, clock)
+    half = put_half(broker, b"x")
+
+    def refuse(*_arguments: object, **_named: object) -> PutResult:
+        raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.appender, "put_real", refuse)
+        with pytest.raises(PutRefused):
+            end(broker, half, True)
+    assert end(broker, half, True)
+    assert bodies(store, "Orders") == [b"x"]
 
 
 def test_only_the_half_message_itself_can_be_ended(store: lakelog.Store, clock: SetClock) -> None:
@@ -190,6 +208,22 @@ def test_immunity_delays_the_first_request(store: lakelog.Store, clock: SetClock
     clock.now_ms += 2_000
     settle(broker.transactions, clock, store)
     assert len(asked.halves) == 1
+
+
+def test_a_half_message_that_waits_long_is_appended_again(
+    store: lakelog.Store, clock: SetClock
+) -> None:
+    """So the log before it can be deleted; no producer is asked before the given time."""
+    broker, asked = transactional(store, clock)
+    half = put_half(broker, b"x", CHECK_IMMUNITY_TIME_IN_SECONDS="7200")
+    settle(broker.transactions, clock, store)
+    clock.now_ms += 3_601_000
+    settle(broker.transactions, clock, store)
+    save(broker)
+    assert broker.offsets.get(GROUP, HALF_TOPIC, 0) == 1
+    assert asked.halves == []
+    assert end(broker, half, True)
+    assert bodies(store, "Orders") == [b"x"]
 
 
 def test_a_committed_message_waits_for_its_delay_level(

@@ -79,6 +79,24 @@ def test_a_put_is_answered_by_the_report_that_covers_it(
         assert log.copies.end == 200
 
 
+def test_a_put_is_answered_when_enough_slaves_have_it(
+    log: FakeReplicatedLog, tmp_path: Path
+) -> None:
+    more = {"in_sync_replicas": 3, "slave_timeout_ms": SLOW_MS}
+    with serving(log, tmp_path, **more) as master, ExitStack() as stack:
+        fast, slow = connect(stack, master, log, "127.0.0.1", "127.0.0.2")
+        eventually(lambda: log.copies.reachable_end == 0)
+        outcome = master.submit(log.append(), wait=True)
+        fast.bytes_up_to(100)
+        slow.bytes_up_to(100, report=False)
+        slow.report(99)
+        eventually(lambda: log.copies.reachable_end > 0)
+        assert log.copies.reachable_end == 99
+        assert is_open(outcome)
+        slow.report(100)
+        assert settle(outcome) is PutStatus.PUT_OK
+
+
 def test_a_put_waits_for_its_time_only(log: FakeReplicatedLog, tmp_path: Path) -> None:
     more = {"in_sync_replicas": 2, "slave_timeout_ms": 30}
     with serving(log, tmp_path, **more) as master, ExitStack() as stack:

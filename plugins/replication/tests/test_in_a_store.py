@@ -14,10 +14,6 @@ from typing import Any
 
 import pytest
 
-import lakelog
-import lakelog_flush.plugin
-import lakelog_hash_index.plugin
-import lakelog_replication.plugin
 from lakelog import Message, Store
 from lakelog.errors import PutRefused, SettingsError, StoreError
 from lakelog.status import PutStatus
@@ -26,23 +22,13 @@ from lakelog_replication.master.server import HaServer
 from lakelog_replication.status import read_status
 from lakelog_testing import ScriptedSlave
 from plugins.replication.tests.masters import PATIENCE_SECONDS, eventually
-
-PLUGINS = [lakelog_replication.plugin, lakelog_flush.plugin, lakelog_hash_index.plugin]
-SEGMENT = 1 << 16
-SLOW_MS = 60_000
-BEATLESS = {"heartbeat_interval_ms": 600_000, "silence_timeout_ms": 3_600_000}
-"""Heartbeats would send the log too."""
-
-
-def open_master(path: Path, *, flush: str = "none", **section: Any) -> Store:
-    return lakelog.open(
-        path,
-        plugins=PLUGINS,
-        segment_size_bytes=SEGMENT,
-        flush=flush,
-        replicator="rocketmq-ha",
-        rocketmq_ha={"port": 0, "close_timeout_ms": 500, "slave_timeout_ms": SLOW_MS, **section},
-    )
+from plugins.replication.tests.masterstores import (
+    BEATLESS,
+    SEGMENT,
+    SLOW_MS,
+    message,
+    open_master,
+)
 
 
 def port_of(path: Path, pid: int) -> int:
@@ -103,10 +89,6 @@ def replica(path: Path, pid: int | None = None) -> Iterator[Replica]:
 
 def log_of(path: Path) -> bytes:
     return b"".join(each.read_bytes() for each in sorted((path / "commitlog").iterdir()))
-
-
-def message(body: bytes = b"b" * 500) -> Message:
-    return Message("t", body, keys="k", queue_id=0)
 
 
 PUTS: dict[str, Callable[[Store], list[PutStatus]]] = {
@@ -183,7 +165,8 @@ def test_a_sync_of_the_store_wakes_the_sender(
 
 ONE_PUT = """
 import sys
-from plugins.replication.tests.test_in_a_store import BEATLESS, Path, message, open_master
+from pathlib import Path
+from plugins.replication.tests.masterstores import BEATLESS, message, open_master
 section = {"in_sync_replicas": 2, **BEATLESS}
 with open_master(Path(sys.argv[1]), flush="group-commit", **section) as store:
     for line in sys.stdin:
@@ -286,7 +269,7 @@ def test_a_port_that_is_taken_leaves_no_store(tmp_path: Path) -> None:
 
 PRODUCER = """
 import sys, lakelog
-from plugins.replication.tests.test_in_a_store import message, open_master
+from plugins.replication.tests.masterstores import message, open_master
 with open_master(__import__("pathlib").Path(sys.argv[1]), **eval(sys.argv[2])) as store:
     print("open", store.role, flush=True)
     for line in sys.stdin:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,20 @@ from lakelog_retention.pins import Pin, write_pin
 from lakelog_testing import ScriptedSlave
 from lakelog_testing.scriptedmaster import ScriptedMaster
 from plugins.replication.tests.brokers import brokering
+from plugins.replication.tests.masterstores import message, open_master
 from plugins.replication.tests.replica.copies import SEGMENT, make_log, replica, until
 from plugins.replication.tests.replica.test_durable import reached, replicating
-from plugins.replication.tests.test_in_a_store import message, open_master, port_of
+from plugins.replication.tests.test_in_a_store import port_of
 from plugins.replication.tests.test_remoting import runtime
+from tests.support.commands import invoke
 
 LONG_MS = 3_600_000
 
 
 def shown(*words: object) -> str:
-    command = [sys.executable, "-m", "lakelog", *map(str, words)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    done = invoke(*words)
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 def views(path: Path) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.exception.RemotingException;
 import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 
 /**
@@ -131,8 +132,19 @@ public final class Clients {
         return consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().size();
     }
 
-    public static void main(String[] args) throws Exception {
-        server = args[0];
+    public static void main(String[] args) {
+        int code = 0;
+        try {
+            run(args[0]);
+        } catch (Throwable error) {
+            error.printStackTrace();
+            code = 1;
+        }
+        Runtime.getRuntime().halt(code); // threads of clients would keep the process
+    }
+
+    private static void run(String names) throws Exception {
+        server = names;
         producer = new DefaultMQProducer("clients");
         producer.setNamesrvAddr(server);
         producer.setSendMsgTimeout(10_000);
@@ -142,7 +154,7 @@ public final class Clients {
             try {
                 producer.send(message("Warm", "T", "k", "warm"));
                 return true;
-            } catch (MQClientException | MQBrokerException starting) {
+            } catch (MQClientException | MQBrokerException | RemotingException starting) {
                 return false;
             }
         });
@@ -151,7 +163,6 @@ public final class Clients {
         pulls();
         returns();
         lookUps();
-        Runtime.getRuntime().halt(0);
     }
 
     private static void sends() throws Exception {

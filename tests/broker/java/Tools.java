@@ -1,8 +1,6 @@
 package lakelog.broker;
 
-import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
-import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.concurrent.CompletableFuture;
 import org.apache.rocketmq.acl.common.AclClientRPCHook;
@@ -17,9 +15,8 @@ import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.remoting.RPCHook;
-import org.apache.rocketmq.tools.command.MQAdminStartup;
 
-/** Runs commands of mqadmin, sends with users, or requests a reply; one result a line or block. */
+/** Sends with users, or requests a reply; one result a line. */
 public final class Tools {
     private static final PrintStream OUT = System.out;
 
@@ -38,11 +35,6 @@ public final class Tools {
     private static void run(String[] args) throws Exception {
         String[] rest = Arrays.copyOfRange(args, 2, args.length);
         switch (args[0]) {
-            case "mqadmin":
-                for (String line : rest) {
-                    command(line, args[1]);
-                }
-                break;
             case "send":
                 for (String user : rest) {
                     send(args[1], user);
@@ -51,18 +43,6 @@ public final class Tools {
             default:
                 request(args[1]);
         }
-    }
-
-    private static void command(String line, String server) {
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        PrintStream stream = new PrintStream(bytes);
-        System.setOut(stream);
-        System.setErr(stream);
-        String[] words = (line + " -n " + server).split(" ");
-        MQAdminStartup.main0(words, null);
-        stream.flush();
-        OUT.println("### " + line);
-        OUT.println(new String(bytes.toByteArray(), StandardCharsets.UTF_8).trim());
     }
 
     /** Sends as "key:secret:topic", without a user if the key is empty. */

@@ -86,4 +86,4 @@ def end_of(store: Path) -> int:
 
 def reaches(store: Path, end: int) -> None:
     """Wait until a copy is durable up to ``end``."""
-    until(lambda: end_of(store) >= end, PATIENCE_SECONDS)
+    until(lambda: end_of(store) >= end, PATIENCE_SECONDS, pause_s=0.05)  # each opens a store

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from lakelog_testing.copies import copy_store
 from lakelog_testing.scriptedmaster import ScriptedMaster
 from plugins.replication.tests.multisource.programs import (
     PATIENCE_SECONDS,
@@ -20,6 +18,8 @@ from plugins.replication.tests.multisource.programs import (
     reaches,
 )
 from plugins.replication.tests.replica.copies import SEGMENT, log_of, make_log, until
+from tests.support.commands import invoke
+from tests.support.sampling import chance
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -47,13 +47,14 @@ def test_each_master_has_a_store_of_its_own(tmp_path: Path) -> None:
 
 def top(folder: Path, *words: str) -> str:
     """The output of ``lakelog top``."""
-    command = [sys.executable, "-m", "lakelog", "top", str(folder), *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    done = invoke("top", folder, *words)
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 def test_a_master_whose_log_differs_stops_alone(tmp_path: Path) -> None:
     shared = make_log(tmp_path / "master", 60)
-    shutil.copytree(tmp_path / "master", tmp_path / "former")
+    copy_store(tmp_path / "master", tmp_path / "former")
     right = make_log(tmp_path / "master", 40, first=60)
     wrong = make_log(tmp_path / "former", 30, first=9000)
     folder = tmp_path / "copies"
@@ -97,6 +98,23 @@ def test_a_master_that_is_away_is_tried_again(tmp_path: Path) -> None:
                 assert copying.stop() == 0, copying.said()
 
 
+def test_a_master_with_another_address_is_copied_from_there(tmp_path: Path) -> None:
+    """The file of known masters has its former address."""
+    log, folder = make_log(tmp_path / "master", 40), tmp_path / "copies"
+    with ScriptedMaster(log, segment_bytes=SEGMENT) as gone:
+        former = gone.address
+    (folder / "a").mkdir(parents=True)
+    (folder / "lakelog").mkdir()
+    known = {"version": 1, "masters": {"a": former}}
+    (folder / "lakelog" / "masters.json").write_text(json.dumps(known))
+    with ScriptedMaster(log, segment_bytes=SEGMENT) as master:
+        words = ["--from", f"a={master.address}", "--from-name-server", former]
+        with program(folder, "replicate", *words) as copying:
+            until(lambda: f"a is at {master.address} now" in copying.said(), 30)
+            reaches(folder / "a", len(log))
+            assert copying.stop() == 0, copying.said()
+
+
 def test_a_killed_copy_and_a_killed_supervisor_come_on(tmp_path: Path) -> None:
     log, folder = make_log(tmp_path / "master", 200), tmp_path / "copies"
     with ScriptedMaster(log[: len(log) // 2], segment_bytes=SEGMENT) as master:
@@ -117,8 +135,14 @@ def test_a_killed_copy_and_a_killed_supervisor_come_on(tmp_path: Path) -> None:
     assert log_of(folder / "a", len(log)) == log
 
 
-@pytest.mark.parametrize("source", ["file", "set"])
-def test_serve_copies_the_masters_of_its_settings(tmp_path: Path, source: str) -> None:
+SOURCES = "file", "set"
+
+
+@pytest.mark.parametrize(
+    "source", [None, *(pytest.param(each, marks=pytest.mark.slow) for each in SOURCES)]
+)
+def test_serve_copies_the_masters_of_its_settings(tmp_path: Path, source: str | None) -> None:
+    source = source or chance().choice(SOURCES)
     log, folder = make_log(tmp_path / "master", 40), tmp_path / "copies"
     with (
         ScriptedMaster(log, segment_bytes=SEGMENT) as one,

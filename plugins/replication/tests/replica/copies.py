@@ -33,12 +33,12 @@ def log_of(path: Path, end: int | None = None) -> bytes:
     return data if end is None else data[: end - int(files[0].name)]
 
 
-def until(done: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    """Wait for a condition."""
+def until(done: Callable[[], bool], timeout_s: float = 60.0, pause_s: float = 0.005) -> None:
+    """Wait for a condition; ``pause_s`` is between two looks."""
     end = time.monotonic() + timeout_s
     while not done():
         assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.005)
+        time.sleep(pause_s)
 
 
 @contextmanager

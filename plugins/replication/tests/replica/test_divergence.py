@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 import lakelog
 from lakelog.errors import ReplicaStopped
+from lakelog_testing.copies import copy_store
 from lakelog_testing.scriptedmaster import FRAME, ScriptedMaster
 from plugins.replication.tests.replica.copies import (
     SEGMENT,
@@ -23,6 +23,7 @@ from plugins.replication.tests.replica.copies import (
     stopped,
     until,
 )
+from tests.support.sampling import chance
 
 LONG_MS = 3_600_000
 
@@ -30,7 +31,7 @@ LONG_MS = 3_600_000
 def two_logs(tmp_path: Path, common: int, first: int, second: int) -> tuple[bytes, bytes, int]:
     """Two logs that begin with the same messages, and where they part."""
     shared = make_log(tmp_path / "one", common)
-    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    copy_store(tmp_path / "one", tmp_path / "two")
     one = make_log(tmp_path / "one", first, first=common)
     two = make_log(tmp_path / "two", second, first=50_000)
     return one, two, len(shared)
@@ -45,7 +46,13 @@ def copied(path: Path, master: ScriptedMaster, *, durable: bool) -> None:
             until(lambda: store.flushed_offset == master.end)
 
 
-@pytest.mark.parametrize(("first", "second"), [(20, 60), (60, 20), (20, 0), (150, 150), (1, 1)])
+OTHERS = (60, 20), (20, 0), (150, 150), (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(20, 60), *(pytest.param(*each, marks=pytest.mark.slow) for each in OTHERS)],
+)
 def test_what_is_not_durable_is_cut_and_received_again(
     tmp_path: Path, first: int, second: int
 ) -> None:
@@ -65,6 +72,38 @@ def test_what_is_not_durable_is_cut_and_received_again(
                 assert queued(store) == queued(right)
     assert log_of(tmp_path / "copy", len(two)) == two
     assert any((tmp_path / "copy/lakelog/quarantine").iterdir())
+
+
+def test_another_length_is_cut_and_received_again(tmp_path: Path) -> None:
+    test_what_is_not_durable_is_cut_and_received_again(tmp_path, *chance().choice(OTHERS))
+
+
+def test_a_copy_is_cut_once(tmp_path: Path) -> None:
+    one, two, parted = two_logs(tmp_path, 20, 5, 30)
+    with ScriptedMaster(one, segment_bytes=SEGMENT) as master:
+        copied(tmp_path / "copy", master, durable=False)
+        master.set_back(parted, two[parted:])
+        assert stopped(tmp_path / "copy", master.address).is_mended
+        copied(tmp_path / "copy", master, durable=True)
+        with replica(tmp_path / "copy", master.address) as store:
+            assert store.recovery is not None
+            assert store.recovery.end_offset == len(two)
+            assert store.flushed_offset == len(two)
+
+
+def test_a_noted_cut_counts_if_the_master_has_another_address(tmp_path: Path) -> None:
+    one, two, parted = two_logs(tmp_path, 20, 5, 30)
+    with ScriptedMaster(one, segment_bytes=SEGMENT) as master:
+        copied(tmp_path / "copy", master, durable=False)
+        master.set_back(parted, two[parted:])
+        assert stopped(tmp_path / "copy", master.address).is_mended
+    with (
+        ScriptedMaster(two, segment_bytes=SEGMENT) as master,
+        replica(tmp_path / "copy", master.address) as store,
+    ):
+        until(lambda: failure(store) is not None or store.max_offset == master.end)
+        assert failure(store) is None
+    assert log_of(tmp_path / "copy", len(two)) == two
 
 
 def test_what_is_durable_is_never_cut_quietly(tmp_path: Path) -> None:

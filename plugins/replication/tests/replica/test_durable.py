@@ -88,6 +88,24 @@ def test_only_what_the_master_says_that_it_has_synced_is_durable(tmp_path: Path)
         until(lambda: store.flushed_offset == master.end)
 
 
+def test_the_durable_end_is_the_end_of_a_record(tmp_path: Path) -> None:
+    log = make_log(tmp_path / "master", 100)
+    said = runtime(
+        bootTimestamp=5,
+        commitLogMinOffset=0,
+        commitLogMaxOffset=len(log),
+        remainHowManyDataToFlush="300 B",  # within the last record
+    )
+    with (
+        ScriptedMaster(log, segment_bytes=SEGMENT) as master,
+        brokering({28: said}, []) as broker,
+        replica(tmp_path / "copy", master.address, vouch="flushed", broker=broker) as store,
+    ):
+        until(lambda: store.max_offset == master.end)
+        until(lambda: store.flushed_offset > 0)
+        assert store.flushed_offset in [each.physical_offset for each in store.scan()]
+
+
 def test_what_was_durable_stays_durable_over_an_open(tmp_path: Path) -> None:
     log = make_log(tmp_path / "master", 100)
     with ScriptedMaster(log, segment_bytes=SEGMENT) as master:

@@ -16,6 +16,7 @@ import lakelog
 from lakelog.errors import StoreError
 from lakelog.status import PutStatus
 from lakelog_replication.status import read_status
+from lakelog_testing.copies import copy_store
 from plugins.replication.tests.certificates import CertificateAuthority
 from plugins.replication.tests.replica.copies import (
     SEGMENT,
@@ -27,6 +28,7 @@ from plugins.replication.tests.replica.copies import (
     synced_end,
     until,
 )
+from tests.support.sampling import chance
 
 
 @contextmanager
@@ -122,6 +124,7 @@ _CHILD = """
 import sys
 from pathlib import Path
 import lakelog
+from lakelog_testing.copies import copy_store
 from lakelog_replication.status import read_status
 path, port, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 section = {"port": port, "send": "written"}
@@ -170,12 +173,21 @@ def test_a_copy_follows_a_master_that_is_killed(tmp_path: Path) -> None:
     assert log_of(tmp_path / "copy", end) == log_of(tmp_path / "master", end)
 
 
-@pytest.mark.parametrize("regrown", [0, 5, 200])
+REGROWN = 0, 5, 200
+
+
+@pytest.mark.parametrize(
+    "regrown", [None, *(pytest.param(each, marks=pytest.mark.slow) for each in REGROWN)]
+)
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_master_that_was_set_back_is_found_out(
-    tmp_path: Path, regrown: int, *, durable: bool
+    tmp_path: Path, regrown: int | None, *, durable: bool
 ) -> None:
-    """A master of lakelog closes a connection that asks for more than it has."""
+    """A master of lakelog closes a connection that asks for more than it has.
+
+    :param regrown: number of messages that it gets after that; ``None`` samples one
+    """
+    regrown = chance().choice(REGROWN) if regrown is None else regrown
     path, place = tmp_path / "master", tmp_path / "copy"
     vouch = {"vouch": "received"} if durable else {"vouch": "age", "vouch_age_ms": 3_600_000}
     with leading(path) as (store, address):
@@ -185,7 +197,7 @@ def test_a_master_that_was_set_back_is_found_out(
         with replica(place, address) as copy:
             until(lambda: copy.flushed_offset == parted)
     port = int(address.rpartition(":")[2])
-    shutil.copytree(path, tmp_path / "backup")
+    copy_store(path, tmp_path / "backup")
     with leading(path, port) as (store, _), replica(place, address, **vouch) as copy:
         for number in range(300, 360):
             store.put(message(number))
@@ -193,7 +205,7 @@ def test_a_master_that_was_set_back_is_found_out(
         until(lambda: copy.flushed_offset == (store.max_offset if durable else parted))
         end = store.max_offset
     shutil.rmtree(path)
-    shutil.copytree(tmp_path / "backup", path)
+    copy_store(tmp_path / "backup", path)
     with leading(path, port) as (store, _):
         for number in range(9000, 9000 + regrown):
             store.put(message(number))

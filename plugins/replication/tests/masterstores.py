@@ -1,0 +1,33 @@
+"""Stores that send their logs; processes of tests import this, so it imports no pytest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lakelog
+import lakelog_flush.plugin
+import lakelog_hash_index.plugin
+import lakelog_replication.plugin
+from lakelog import Message, Store
+
+PLUGINS = [lakelog_replication.plugin, lakelog_flush.plugin, lakelog_hash_index.plugin]
+SEGMENT = 1 << 16
+SLOW_MS = 60_000
+BEATLESS = {"heartbeat_interval_ms": 600_000, "silence_timeout_ms": 3_600_000}
+"""Heartbeats would send the log too."""
+
+
+def open_master(path: Path, *, flush: str = "none", **section: Any) -> Store:
+    return lakelog.open(
+        path,
+        plugins=PLUGINS,
+        segment_size_bytes=SEGMENT,
+        flush=flush,
+        replicator="rocketmq-ha",
+        rocketmq_ha={"port": 0, "close_timeout_ms": 500, "slave_timeout_ms": SLOW_MS, **section},
+    )
+
+
+def message(body: bytes = b"b" * 500) -> Message:
+    return Message("t", body, keys="k", queue_id=0)
