@@ -25,6 +25,7 @@ from lakelog_hash_index.plugin import make
 from lakelog_hash_index.settings import HashIndexSettings
 from lakelog_interfaces.checkpoint import CheckpointKeeper
 from tests.support.fixtures import DAMAGED, EXACT
+from tests.support.sampling import chance
 
 if TYPE_CHECKING:
     from tests.support.fixtures import StoreFixture, StoreFixtures
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 FOREVER_MS = (1 << 63) - 1
 MOST_FOUND = 64
 BATCHES = [1, 7, 1 << 16]
+SHARES = [0.0, 0.3, 0.6, 0.99]
 
 
 def settings_of(fixture: StoreFixture) -> HashIndexSettings:
@@ -86,8 +88,20 @@ def fixture(request: pytest.FixtureRequest, store_fixtures: StoreFixtures) -> St
     return store_fixtures.get(request.param)
 
 
+def test_files_are_equal_byte_for_byte(fixture: StoreFixture, tmp_path: Path) -> None:
+    check_files(fixture, tmp_path, chance().choice(BATCHES))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("most", BATCHES)
-def test_files_are_equal_byte_for_byte(fixture: StoreFixture, tmp_path: Path, most: int) -> None:
+def test_files_are_equal_whatever_comes_at_once(
+    fixture: StoreFixture, tmp_path: Path, most: int
+) -> None:
+    check_files(fixture, tmp_path, most)
+
+
+def check_files(fixture: StoreFixture, tmp_path: Path, most: int) -> None:
+    """:param most: how many records are dispatched at once"""
     index = index_of(tmp_path, fixture, read_only=False)
     runs = batches(fixture)
     assert index.resume(0, runs[-1].end_offset) == 0
@@ -125,10 +139,24 @@ def test_an_owner_goes_on_where_rocketmq_stopped(
     assert contents(copy.store / "index") == before
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.99])
 def test_a_cut_and_the_rest_again_give_the_same_files(
+    fixture: StoreFixture, store_fixtures: StoreFixtures, tmp_path: Path
+) -> None:
+    check_a_cut(fixture, store_fixtures, tmp_path, chance().choice(SHARES))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", SHARES)
+def test_any_cut_and_the_rest_again_give_the_same_files(
     fixture: StoreFixture, store_fixtures: StoreFixtures, tmp_path: Path, share: float
 ) -> None:
+    check_a_cut(fixture, store_fixtures, tmp_path, share)
+
+
+def check_a_cut(
+    fixture: StoreFixture, store_fixtures: StoreFixtures, tmp_path: Path, share: float
+) -> None:
+    """:param share: how much of the log stays"""
     copy = store_fixtures.copy(fixture.name, tmp_path)
     before = contents(copy.store / "index")
     runs = batches(copy)

@@ -36,8 +36,14 @@ def dry(path: Path) -> RecoveryReport:
     return lakelog.recover(path, dry_run=True, **SETTINGS)
 
 
-@pytest.mark.parametrize("end", ["shutdown", "halt"])
-@pytest.mark.parametrize("count", [0, 3, 300])
+@pytest.mark.parametrize(
+    ("count", "end"),
+    [
+        *((0, "shutdown"), (3, "shutdown"), (300, "shutdown"), (3, "halt")),
+        pytest.param(0, "halt", marks=pytest.mark.slow),
+        pytest.param(300, "halt", marks=pytest.mark.slow),
+    ],
+)
 def test_what_the_real_store_opened_is_read(
     count: int, end: str, oracle: Oracle, tmp_path: Path
 ) -> None:
@@ -45,7 +51,7 @@ def test_what_the_real_store_opened_is_read(
     note = (tmp_path / "lakelog" / CLEAN_STOP_FILE).read_bytes()
     beside = lakelog.open(tmp_path, mode="read", **SETTINGS)
     assert beside.queue_bounds("t", 0) is None
-    put = oracle._run(
+    put = oracle.run(
         "PutSame", tmp_path, ["--count", str(count), "--mark", "a", "--exit", end], JAVA
     )
     assert (tmp_path / "lakelog" / CLEAN_STOP_FILE).read_bytes() == note
@@ -72,7 +78,7 @@ def test_a_kill_of_the_real_store_whose_traces_are_gone_is_noticed(
     a_closed_store(tmp_path)
     files = [tmp_path / "checkpoint", *(tmp_path / "commitlog").iterdir()]
     times = {each: each.stat() for each in files}
-    oracle._run("PutSame", tmp_path, ["--count", "3", "--mark", "a", "--exit", "halt"], JAVA)
+    oracle.run("PutSame", tmp_path, ["--count", "3", "--mark", "a", "--exit", "halt"], JAVA)
     (tmp_path / "abort").unlink()
     for each, before in times.items():
         os.utime(each, ns=(before.st_atime_ns, before.st_mtime_ns))

@@ -47,9 +47,9 @@ class Left:
         return [row["offset"] for row in (*self.old[:5], self.new[0])]
 
 
-def put(oracle: Oracle, path: Path, count: int, mark: str, end: str) -> list[Row]:
-    arguments = ["--count", str(count), "--mark", mark, "--exit", end]
-    return oracle._run("PutSame", path, arguments, JAVA)
+def put(oracle: Oracle, path: Path, count: int, mark: str, end: str, *more: str) -> list[Row]:
+    arguments = ["--count", str(count), "--mark", mark, "--exit", end, *more]
+    return oracle.run("PutSame", path, arguments, JAVA)
 
 
 def tear(path: Path, row: Row) -> None:
@@ -66,7 +66,7 @@ def a_cut_log(oracle: Oracle, path: Path, stops: tuple[str, ...]) -> Left:
     for stop in stops[1:]:
         put(oracle, path, 0, "", stop)
     tear(path, old[5])
-    new = put(oracle, path, 2, "n", "halt")
+    new = put(oracle, path, 2, "n", "halt", "--pause-ms", "0")  # before the checkpoint is written
     assert [row["offset"] for row in new] == [row["offset"] for row in old[5:7]]
     tear(path, new[1])
     return Left(path, old, new)

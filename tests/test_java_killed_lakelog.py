@@ -134,7 +134,7 @@ def test_the_real_store_reads_the_same_of_a_killed_store(
     check_round(oracle, tmp_path / "store", writer, flush, seed=1, seconds=0.3)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("writer", "flush"), PAIRS)
 def test_killed_at_many_instants(writer: str, flush: str, oracle: Oracle, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_killed_twice_while_retention_deletes(oracle: Oracle, tmp_path: Path) ->
     check_rounds_of_one_store(oracle, tmp_path / "store", "file", "group-commit", rounds=2)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("writer", "flush"), PAIRS)
 def test_killed_again_and_again_while_retention_deletes(

@@ -32,10 +32,10 @@ class Put:
 
 def kill_a_store(oracle: Oracle, path: Path, flush: str, seed: int, seconds: float) -> list[Put]:
     """Leave a store that was killed under load; what it had acknowledged."""
-    options = [f"{name}={value}" for name, value in {**JAVA, "flushDiskType": flush}.items()]
-    command = [*oracle._java(), "lakelog.oracle.PutOn", "--store", str(path), "--seed", str(seed)]
-    command += ["--pause-ms", str(1 + int(seconds))]  # long runs, but not too many messages
-    return [Put(*map(int, line.split())) for line in killed([*command, *options], seconds)]
+    arguments = ["--seed", str(seed)]
+    arguments += ["--pause-ms", str(1 + int(seconds))]  # long runs, but not too many messages
+    command = oracle.command("PutOn", path, arguments, {**JAVA, "flushDiskType": flush})
+    return [Put(*map(int, line.split())) for line in killed(command, seconds)]
 
 
 def check_round(oracle: Oracle, path: Path, flush: str, *, seed: int, seconds: float) -> None:
@@ -81,7 +81,7 @@ def test_lakelog_reads_the_same_of_a_killed_store(
     check_round(oracle, tmp_path / "store", flush, seed=1, seconds=0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("flush", FLUSHES)
 def test_killed_at_many_instants(flush: str, oracle: Oracle, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from tests.faults.checking import takes_direct
 from tests.support.dying import LOST, MADE, Death, message, settings
 from tests.support.killing import ROOT
 from tests.support.rows import by_kind
+from tests.support.sampling import below
 from tests.support.twostores import JAVA, SEGMENT
 
 if TYPE_CHECKING:
@@ -127,12 +128,19 @@ START: Final = PAGE // SIZE * SIZE - SIZE
 
 
 @pytest.mark.parametrize("writer", ["file", "mmap"])
-def test_a_copy_that_ends_at_any_border(writer: str, oracle: Oracle, tmp_path: Path) -> None:
-    """Of records and pages, and at the bytes beside them."""
-    _check_copies(deaths(tmp_path, writer, borders(START), filled=START), oracle, every=20)
+def test_a_copy_that_ends_at_a_border(writer: str, oracle: Oracle, tmp_path: Path) -> None:
+    """Of records and pages, or at a byte beside it; some of these."""
+    some = [*deaths(tmp_path, writer, borders(START), filled=START)]
+    _check_copies((some[at] for at in below(len(some), 5)), oracle, every=20)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("writer", ["file", "mmap"])
+def test_a_copy_that_ends_at_any_border(writer: str, oracle: Oracle, tmp_path: Path) -> None:
+    _check_copies(deaths(tmp_path, writer, borders(START), filled=START), oracle, every=20)
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("writer", ["file", "mmap"])
 def test_a_copy_that_ends_at_any_byte(writer: str, oracle: Oracle, tmp_path: Path) -> None:
@@ -176,11 +184,13 @@ def test_the_first_copy_into_a_segment(oracle: Oracle, tmp_path: Path) -> None:
     check_real(oracle, death, found)
 
 
-def test_a_commit_that_ends_anywhere(oracle: Oracle, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_commit_that_ends_anywhere(stride: int, oracle: Oracle, tmp_path: Path) -> None:
     """The writer ``staged`` writes in order."""
+    ends = borders(START)
     each = [
-        Death(str(tmp_path / f"{at}"), "staged", "forward", at, filled=START)
-        for at in borders(START)
+        Death(str(tmp_path / f"{at}"), "staged", "forward", ends[at], filled=START)
+        for at in below(len(ends), stride)
     ]
     found: list[int] = []
     for death, acknowledged, ended in died(each):
@@ -231,11 +241,13 @@ def test_damage_before_it_is_damage(tmp_path: Path) -> None:
     assert report.end_offset == acknowledged[-1] + SIZE
 
 
-def test_a_recovery_that_stops_anywhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stride", [12, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_recovery_that_stops_anywhere(stride: int, tmp_path: Path) -> None:
     """The next one finds the same end: the page proves it until the tail is gone."""
-    each = [Death(str(tmp_path / str(at)), "file", "backward", LATE) for at in range(0, 48, 6)]
+    steps = [*below(48, stride)]
+    each = [Death(str(tmp_path / str(at)), "file", "backward", LATE) for at in steps]
     stopped = 0
-    for number, (death, acknowledged, _) in zip(range(0, 48, 6), died(each), strict=True):
+    for number, (death, acknowledged, _) in zip(steps, died(each), strict=True):
         files = StoppingFiles(number)
         with suppress(Exception):  # whatever it turns into: the machine is down
             lakelog.recover(death.path, files=files, **settings("file"))
@@ -244,7 +256,7 @@ def test_a_recovery_that_stops_anywhere(tmp_path: Path) -> None:
             *acknowledged,
             acknowledged[-1] + SIZE,
         ]
-    assert stopped > 3
+    assert stopped > 1
 
 
 def _flip(death: Death, at: int) -> None:

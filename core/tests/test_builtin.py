@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lakelog.codec import RocketmqAppendCallback
+from lakelog.errors import ThreadNotStarted
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import Factory, SegmentWriter
 from lakelog.message import Body
@@ -55,6 +56,22 @@ class TestInlineFlush(DurableFlushStrategyContract):
             inline.submit(log.append(), wait=False)
             self.await_flushed(log)
         assert len(threads) == 1
+
+    def test_a_thread_that_could_not_be_started_is_started_by_the_next_put(
+        self, log: FakeLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(_: Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        flush = self.make()
+        flush.start(log)
+        with monkeypatch.context() as patched:
+            patched.setattr(Thread, "start", refuse)
+            with pytest.raises(ThreadNotStarted):
+                flush.submit(log.append(), wait=False)
+        flush.submit(log.append(), wait=False)
+        self.await_flushed(log)
+        flush.close()
 
     def test_a_close_while_the_thread_looks_is_seen(self) -> None:
         """What the close sets comes before the thread clears it, behind a wake."""

@@ -129,6 +129,19 @@ def test_to_cancel_who_awaits_leaves_the_put_alone() -> None:
     asyncio.run(cancelling())
 
 
+def test_a_callback_that_is_added_while_the_put_is_settled_is_called() -> None:
+    (future,), called = begun(1), list[int]()
+
+    class Late(list[Any]):
+        def append(self, callback: Any) -> None:
+            settle_with([future], results(1))  # by another thread, behind the look at the state
+            super().append(callback)
+
+    future._done_callbacks = Late()
+    future.add_done_callback(lambda each: called.append(each.result().queue_offset))
+    assert called == [0]
+
+
 def test_a_status_that_is_not_ok_and_the_error_of_a_strategy_have_the_results() -> None:
     futures, given = begun(4), results(4)
     for future, result in zip(futures, given, strict=True):

@@ -158,17 +158,21 @@ def test_the_real_store_opens_the_same(oracle: Oracle, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "segments"),
+    ("way", "segments", "size"),
     [
-        ("own", 2),
-        pytest.param("unnoted", 1, marks=pytest.mark.slow),
-        pytest.param("read", 1, marks=pytest.mark.slow),
+        ("own", 2, 64 << 20),
+        pytest.param("own", 2, opening.SEGMENT_BYTES, marks=pytest.mark.slow),
+        pytest.param("unnoted", 1, opening.SEGMENT_BYTES, marks=pytest.mark.slow),
+        pytest.param("read", 1, opening.SEGMENT_BYTES, marks=pytest.mark.slow),
     ],
 )
-def test_what_an_opening_costs_is_counted(way: str, segments: int, tmp_path: Path) -> None:
+def test_what_an_opening_costs_is_counted(
+    way: str, segments: int, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "SEGMENT_BYTES", size)
     sample = opening.ours(segments, way, tmp_path)
     assert min(sample.values()) > 0
-    assert sample["read_kib"] < opening.SEGMENT_BYTES / 1024 / 64  # its tail has no blocks
+    assert sample["read_kib"] < size / 1024 / 64  # its tail has no blocks
 
 
 @pytest.mark.slow

@@ -6,15 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from lakelog_cli.app import make_app
+from tests.support.commands import invoke
 from tests.support.fixtures import NAMES, StoreFixture, StoreFixtures
 
 
 def _doctor(fixture: StoreFixture) -> dict[str, Any]:
-    words = ["doctor", str(fixture.store), "--broker-conf", str(fixture.folder / "options")]
-    done = CliRunner().invoke(make_app(), [*words, "--json"])
+    conf = fixture.folder / "options"
+    done = invoke("doctor", fixture.store, "--broker-conf", conf, "--json")
     document: dict[str, Any] = json.loads(done.stdout)
     assert done.exit_code == (1 if document["findings"] else 0)
     return document

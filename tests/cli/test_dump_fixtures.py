@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from lakelog_cli.app import make_app
+from tests.support.commands import invoke
 from tests.support.fixtures import DAMAGED, EXACT, StoreFixture, StoreFixtures
 from tests.support.rows import Row, by_kind, difference, parse
 
@@ -29,14 +29,24 @@ _KEPT: Final = [name for name in DAMAGED if name != CUT]
 
 
 def _lakelog(command: list[str], fixture: StoreFixture) -> Result:
-    args = [*command, str(fixture.store), "--broker-conf", str(fixture.folder / "options")]
-    return CliRunner().invoke(make_app(), args)
+    return invoke(*command, fixture.store, "--broker-conf", fixture.folder / "options")
 
 
 def _dumped(fixture: StoreFixture, *options: str) -> tuple[list[Row], str]:
     done = _lakelog(["dump", *options], fixture)
     assert done.exit_code == int("damaged:" in done.stderr), done.stderr
     return parse(done.stdout), done.stderr
+
+
+@pytest.fixture(scope="module")
+def kept(request: pytest.FixtureRequest, store_fixtures: StoreFixtures) -> list[Row]:
+    """What is printed of a store: once for all tests of it."""
+    return _dumped(store_fixtures.get(request.param))[0]
+
+
+each_kept = pytest.mark.parametrize(
+    ("name", "kept"), [(each, each) for each in _KEPT], indirect=["kept"], scope="module"
+)
 
 
 def _of_the_log(rows: list[Row]) -> list[Row]:
@@ -61,12 +71,13 @@ def test_exactly_what_the_real_store_read(store_fixtures: StoreFixtures, name: s
     assert log == _of_the_log(rows)
 
 
-@pytest.mark.parametrize("name", _KEPT)
-def test_everything_the_real_store_kept(store_fixtures: StoreFixtures, name: str) -> None:
-    fixture = store_fixtures.get(name)
-    rows, _ = _dumped(fixture)
-    expected = [row for row in fixture.expected_rows if name not in _TWINS or not _is_damaged(row)]
-    assert list(_missing(rows, expected, {DAMAGED_OFFSET} if name in _TWINS else set())) == []
+@each_kept
+def test_everything_the_real_store_kept(
+    store_fixtures: StoreFixtures, name: str, kept: list[Row]
+) -> None:
+    rows = store_fixtures.get(name).expected_rows
+    expected = [row for row in rows if name not in _TWINS or not _is_damaged(row)]
+    assert list(_missing(kept, expected, {DAMAGED_OFFSET} if name in _TWINS else set())) == []
 
 
 def _missing(ours: list[Row], expected: list[Row], damaged: set[int]) -> Iterator[Row]:
@@ -87,12 +98,9 @@ def _missing(ours: list[Row], expected: list[Row], damaged: set[int]) -> Iterato
             yield row
 
 
-@pytest.mark.parametrize("name", _KEPT)
-def test_whatever_more_is_found_is_whole_and_right(
-    store_fixtures: StoreFixtures, name: str
-) -> None:
-    rows, _ = _dumped(store_fixtures.get(name))
-    kinds = by_kind(rows)
+@each_kept
+def test_whatever_more_is_found_is_whole_and_right(name: str, kept: list[Row]) -> None:
+    kinds = by_kind(kept)
     records = {row["physOffset"]: row for row in kinds["rec"]}
     shared = records[next(iter(records))].keys() - {"kind", "pos"}
     for row in kinds["msg"]:
@@ -106,11 +114,9 @@ def test_whatever_more_is_found_is_whole_and_right(
         assert row["physOffsets"] == sorted(set(row["physOffsets"]))
 
 
-@pytest.mark.parametrize("name", _KEPT)
-def test_every_message_is_in_its_queue_and_under_its_keys(
-    store_fixtures: StoreFixtures, name: str
-) -> None:
-    kinds = by_kind(_dumped(store_fixtures.get(name))[0])
+@each_kept
+def test_every_message_is_in_its_queue_and_under_its_keys(name: str, kept: list[Row]) -> None:
+    kinds = by_kind(kept)
     queries = {(row["topic"], row["key"]): row["physOffsets"] for row in kinds["query"]}
     queued = [row["cqPos"] for row in kinds["msg"]]
     prepared_or_rolled_back = [row for row in kinds["rec"] if (row["sysFlag"] & 12) in (4, 12)]
@@ -154,6 +160,5 @@ def test_a_path_beats_the_paths_of_the_conf(store_fixtures: StoreFixtures, tmp_p
     conf = tmp_path / "broker.conf"
     options = (fixture.folder / "options").read_text(encoding="utf-8")
     conf.write_text(f"{options}storePathRootDir=/nowhere/at/all\n", encoding="utf-8")
-    args = ["dump", "--records", str(fixture.store), "--broker-conf", str(conf)]
-    done = CliRunner().invoke(make_app(), args)
+    done = invoke("dump", "--records", fixture.store, "--broker-conf", conf)
     assert not difference(parse(done.stdout), _of_the_log(fixture.expected_rows))

@@ -8,9 +8,9 @@ from itertools import groupby
 from typing import Any, Final
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from lakelog_cli.app import make_app
+from tests.support.commands import invoke
 from tests.support.fixtures import StoreFixture, StoreFixtures
 from tests.support.rows import Row
 
@@ -18,9 +18,7 @@ NAMES: Final = ("basic", "lmq", "batchcq", "real_broker")
 
 
 def _lakelog(fixture: StoreFixture, command: str, *args: object) -> Result:
-    options = ["--broker-conf", str(fixture.folder / "options")]
-    words = [command, str(fixture.store), *map(str, args), *options]
-    return CliRunner().invoke(make_app(), words)
+    return invoke(command, fixture.store, *args, "--broker-conf", fixture.folder / "options")
 
 
 def _rows(fixture: StoreFixture, command: str, *args: object) -> list[dict[str, Any]]:

@@ -16,18 +16,17 @@ from typing import Any, Final
 import pytest
 import typer
 from jsonschema import Draft202012Validator
-from typer.testing import CliRunner
 
 import lakelog
-from lakelog.registry import Registry
-from lakelog_cli.app import make_app
 from lakelog_cli.printed import Printed, kind_schema, schema_of
 from lakelog_cli.reference import Command, commands
 from lakelog_testing import FakeReplicatedLog, ScriptedSlave
+from lakelog_testing.copies import copy_store
 from lakelog_testing.scriptedmaster import ScriptedMaster
 from plugins.replication.tests import test_commands as adopting
 from plugins.replication.tests.masters import eventually, serving
 from plugins.replication.tests.replica import copies
+from tests.support.commands import app, invoke
 
 PROCESSES: Final = ("--engine", "processes")
 WITHOUT: Final = {"metrics", "replicate", "serve"}
@@ -37,19 +36,12 @@ COLUMNS: Final = "id bigint, name string not null", "id bigint, name string"
 
 
 @cache
-def app() -> typer.Typer:
-    made = make_app()
-    Registry.load(None, os.environ).events.cli_commands(made)
-    return made
-
-
-@cache
 def described() -> dict[str, Command]:
     return {each.path: each for each in commands(typer.main.get_command(app()))}
 
 
 def run(*words: object, code: int = 0) -> str:
-    done = CliRunner().invoke(app(), [str(each) for each in words])
+    done = invoke(*words)
     assert done.exit_code == code, (words, done.output, done.exception)
     return done.stdout
 
@@ -215,7 +207,7 @@ def test_tables(store: Path, tmp_path: Path) -> None:
     for file, text in zip(columns, COLUMNS, strict=True):
         file.write_text(text)
     body = ("--body", f"orders=json:{columns[0]}")
-    shutil.copytree(store, tmp_path / "copy")
+    copy_store(store, tmp_path / "copy")
     check("dispatch", store, *to, "--once", *PROCESSES, *body)
     check("pins list", store)
     check("lake status", store, *to)
@@ -238,7 +230,7 @@ def test_tables(store: Path, tmp_path: Path) -> None:
 
 def lose_the_end(store: Path, copy: Path) -> None:
     shutil.rmtree(store)
-    shutil.copytree(copy, store)
+    copy_store(copy, store)
 
 
 def test_replication(tmp_path: Path) -> None:

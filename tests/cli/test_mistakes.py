@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from typer.testing import CliRunner
 
 import lakelog
 from lakelog import Message
-from lakelog.registry import Registry
-from lakelog_cli.app import make_app
+from tests.support.commands import invoke
 
 SMALL: Final[dict[str, Any]] = {
     "segment_size_bytes": 65536,
@@ -118,9 +116,7 @@ def _log(store: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(("line", "code", "fragments"), COMMANDS, ids=[row[0] for row in COMMANDS])
 def test_a_command(store: Path, line: str, code: int, fragments: list[str]) -> None:
     before = _log(store)
-    app = make_app()
-    Registry.load(None, {}).events.cli_commands(app)
-    done = CliRunner().invoke(app, shlex.split(line))
+    done = invoke(*shlex.split(line))
     said = " ".join(done.output.replace("│", " ").split())
     assert done.exit_code == code, said
     assert [each for each in fragments if each not in said] == [], said

@@ -7,24 +7,24 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 import lakelog
-from lakelog_cli.app import make_app
-from lakelog_lake.plugin import lakelog_cli_commands
 from plugins.lake.tests.maintenance.planting import change, without
+from tests.bench.__main__ import main as measure
 from tests.bench.model import LAKELOG, CannotRunError, Contender, Contest, Sample
 from tests.bench.report import as_json
 from tests.bench.rounds import play
 from tests.bench.suites import SUITES
+from tests.support.commands import invoke
 from tests.support.required import missing
 
 SEGMENT: Final = 65536
@@ -33,8 +33,9 @@ HOSTILE: Final = "<b>bold"
 BROWSER: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--hide-scrollbars", "--window-size=1160,1200"),
+    "--hide-scrollbars",
 )
+WIDTH, HEIGHT = 1160, 1200
 SCHEMES: Final = {
     "light": ((255, 255, 255), (11, 122, 117)),
     "dark": ((13, 17, 23), (79, 209, 197)),
@@ -44,9 +45,7 @@ DAMAGE_COLOURS: Final = {"light": (198, 40, 40), "dark": (255, 123, 114)}
 
 
 def lakelog_command(*words: object) -> int:
-    app = make_app()
-    lakelog_cli_commands(app)
-    done = CliRunner().invoke(app, [str(each) for each in words])
+    done = invoke(*words)
     assert done.exit_code in (0, 1), done.output
     return done.exit_code
 
@@ -70,22 +69,30 @@ def store_in(folder: Path) -> Path:
     return path
 
 
-def report(folder: Path, page: Path, *, bad: bool) -> None:
-    store = store_in(folder)
+def store_to_show(folder: Path, *, bad: bool) -> Path:
+    """Give a copy, in ``folder``, of the store beside it, which the first call makes."""
+    source, path = folder.parent / "source", folder / HOSTILE
+    if not source.exists():
+        source.mkdir()
+        store_in(source)
+    shutil.copytree(source / HOSTILE, path)
     if bad:
-        spoil(store)
+        spoil(path)
+    return path
+
+
+def report(folder: Path, page: Path, *, bad: bool) -> None:
+    store = store_to_show(folder, bad=bad)
     assert lakelog_command("report", store, "-o", page) == bad
 
 
 def verify(folder: Path, page: Path, *, bad: bool) -> None:
-    store = store_in(folder)
-    if bad:
-        spoil(store)
+    store = store_to_show(folder, bad=bad)
     assert lakelog_command("verify", store, "--all", "--html", page) == bad
 
 
 def lake_verify(folder: Path, page: Path, *, bad: bool) -> None:
-    store, table = store_in(folder), f"parquet:{folder / 'table'}"
+    store, table = store_to_show(folder, bad=False), f"parquet:{folder / 'table'}"
     assert lakelog_command("dispatch", store, "--to", table, "--engine", "processes", "--once") == 0
     if bad:
         change(folder / "table", "visits", lambda table: without(table, 1, 2))
@@ -109,8 +116,9 @@ def bench(folder: Path, page: Path, *, bad: bool) -> None:
     rows = as_json(SUITES["put"], {"1 KiB": play(contest, 3, folder, lambda _: None)})
     file = folder / "figures.json"
     file.write_text(json.dumps({"machine": {"cpu": HOSTILE}, "rows": rows}))
-    command = [sys.executable, "-m", "tests.bench", "--from", str(file), "--html", str(page)]
-    subprocess.run(command, check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["bench", "--from", str(file), "--html", str(page)])
+        measure()
 
 
 Maker = Callable[..., None]
@@ -132,22 +140,40 @@ class Loaded(HTMLParser):
         self.found += [f"{name}={value}" for name, value in attrs if name in ("src", "href")]
 
 
+Pages = Mapping[tuple[str, bool], Path]
+"""Every page, by its kind and whether there is something bad to show."""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
+    parent = tmp_path_factory.mktemp("pages")
+    made = {}
+    for kind, bad in product(PAGES, (False, True)):
+        folder = parent / f"{kind}-{bad}"
+        folder.mkdir()
+        made[kind, bad] = folder / "page.html"
+        PAGES[kind](folder, made[kind, bad], bad=bad)
+    return made
+
+
+def test_a_page_loads_nothing_and_names_make_no_elements(pages: Pages) -> None:
+    for page in pages.values():
+        loaded = Loaded()
+        loaded.feed(page.read_text())
+        assert loaded.found == [], page
+        assert "&lt;b&gt;bold" in page.read_text()
+        assert HOSTILE not in page.read_text()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("bad", [False, True])
-@pytest.mark.parametrize("kind", PAGES)
-def test_a_browser_shows_it(tmp_path: Path, kind: str, bad: bool, scheme: str) -> None:
-    page = tmp_path / "page.html"
-    PAGES[kind](tmp_path, page, bad=bad)
-    loaded = Loaded()
-    loaded.feed(page.read_text())
-    assert loaded.found == []
-    assert "&lt;b&gt;bold" in page.read_text()
-    assert HOSTILE not in page.read_text()
-    picture = _screenshot(page, scheme)
+def test_a_browser_shows_every_page(pages: Pages, tmp_path: Path, scheme: str) -> None:
+    pictures = _screenshot(list(pages.values()), tmp_path, scheme)
     back, main = SCHEMES[scheme]
-    assert tuple(picture[2, 2]) == back
-    assert _count(picture, main) > 600  # bars, and filled cells: a third of a cell each
-    assert (_count(picture, DAMAGE_COLOURS[scheme]) > 100) == (bad and kind != "bench")
+    for (kind, bad), picture in zip(pages, pictures, strict=True):
+        assert tuple(picture[2, 2]) == back, kind
+        assert _count(picture, main) > 600, kind  # bars, and filled cells: a third of a cell each
+        is_shown = _count(picture, DAMAGE_COLOURS[scheme]) > 100
+        assert is_shown == (bad and kind != "bench"), (kind, bad)
 
 
 def test_bars_of_the_bench_are_medians_with_their_range_and_ratios(tmp_path: Path) -> None:
@@ -163,13 +189,20 @@ def _count(picture: Any, colour: tuple[int, int, int]) -> int:
     return int((picture == np.array(colour, np.uint8)).all(axis=2).sum())
 
 
-def _screenshot(page: Path, scheme: str) -> Any:
+def _screenshot(pages: Sequence[Path], folder: Path, scheme: str) -> Any:
+    """Show all pages, one below the other, in one start of the browser; a picture of each."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         missing("Chromium is not here (apt-get install chromium)")
-    picture, profile = page.with_suffix(".png"), page.parent / "profile"
+    style = f"display: block; border: 0; width: {WIDTH}px; height: {HEIGHT}px"
+    frames = "".join(f'<iframe style="{style}" src="{page.as_uri()}"></iframe>' for page in pages)
+    sheet, picture = folder / "sheet.html", folder / "sheet.png"
+    sheet.write_text(f'<!doctype html><body style="margin: 0">{frames}')
     chosen = json.dumps({"dark": 0, "light": 1}[scheme])
     command = [browser, *BROWSER, f"--blink-settings=preferredColorScheme={chosen}"]
-    command += [f"--user-data-dir={profile}", f"--screenshot={picture}", page.as_uri()]
+    command += [f"--window-size={WIDTH},{HEIGHT * len(pages)}"]
+    command += [f"--user-data-dir={folder / 'profile'}", f"--screenshot={picture}", sheet.as_uri()]
     subprocess.run(command, check=True, capture_output=True)
-    return np.asarray(Image.open(picture).convert("RGB"))
+    shown = np.asarray(Image.open(picture).convert("RGB"))
+    assert shown.shape == (HEIGHT * len(pages), WIDTH, 3)
+    return np.split(shown, len(pages))

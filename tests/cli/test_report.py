@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import lakelog
-from lakelog_cli.app import make_app
 from lakelog_cli.grouplags import GroupLag
 from lakelog_cli.report.content import BINS, Content, TrafficOverTime, read_content
+from tests.support.commands import invoke
 
 SEGMENT: Final = 65536
 MESSAGES: Final = 1500
@@ -46,7 +46,7 @@ def content_of(store: Path) -> Content:
 
 
 def report(store: Path, page: Path) -> Result:
-    return CliRunner().invoke(make_app(), ["report", str(store), "-o", str(page)])
+    return invoke("report", store, "-o", page)
 
 
 def spoil(store: Path) -> None:
@@ -90,12 +90,10 @@ def test_damage_has_its_place(store: Path, tmp_path: Path) -> None:
 
 
 def test_the_terminal_has_a_plot(store: Path) -> None:
-    done = CliRunner().invoke(make_app(), ["stats", str(store), "--plot"])
+    done = invoke("stats", store, "--plot")
     [messages] = [line for line in done.stdout.splitlines() if line.startswith("messages ")]
     assert len(messages.partition("[")[2].partition("]")[0]) == BINS // 2
-    document = json.loads(
-        CliRunner().invoke(make_app(), ["stats", str(store), "--plot", "--json"]).stdout
-    )
+    document = json.loads(invoke("stats", store, "--plot", "--json").stdout)
     assert sum(document["traffic"]["messages"]) == MESSAGES
 
 

@@ -28,6 +28,7 @@ SESSIONS: Final = 2
 PUTS: Final = 30
 MANY: Final = 200
 PAIRS: Final = [*product(WRITERS, FLUSHES)]
+SOME: Final = {*zip(WRITERS, FLUSHES, strict=True)}
 
 
 class Putting(Thread):
@@ -92,12 +93,15 @@ def opener_of(writer: str, flush: str) -> Opener:
     return Opener.of(CrashPlan(writer=writer, flush=flush))
 
 
-@pytest.mark.parametrize(("writer", "flush"), PAIRS)
+@pytest.mark.parametrize(
+    ("writer", "flush"),
+    [pytest.param(*pair, marks=() if pair in SOME else pytest.mark.slow) for pair in PAIRS],
+)
 def test_a_clean_close_loses_nothing(writer: str, flush: str, tmp_path: Path) -> None:
     assert lost(tmp_path / "store", opener_of(writer, flush), seed=1) == []
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("writer", "flush"), PAIRS)
 def test_no_clean_close_of_many_loses_anything(writer: str, flush: str, tmp_path: Path) -> None:
@@ -106,7 +110,7 @@ def test_no_clean_close_of_many_loses_anything(writer: str, flush: str, tmp_path
         assert lost(tmp_path / f"{seed}", opener, seed) == []
 
 
-@pytest.mark.slow  # a minute or more; the simulator finds it in each run
+@pytest.mark.soak  # a minute or more; the simulator finds it in each run
 @pytest.mark.timeout(7200)
 def test_a_sealed_segment_that_was_not_committed_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

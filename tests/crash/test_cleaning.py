@@ -11,7 +11,7 @@ from lakelog.interfaces import DeletionRate
 from lakelog_testing import SurplusCleaner
 from lakelog_testing.crash import CrashPlan, simulate
 
-SAMPLE = 150
+SAMPLE = 75
 LONG = 20_000
 
 
@@ -49,11 +49,11 @@ def test_a_directory_that_is_not_synced_between_two_files_is_found(
         maker.files.unlink(maker.path(start_offset))
 
     monkeypatch.setattr(SegmentMaker, "remove", remove)
-    outcome = simulate(plan("inline"), 3 * SAMPLE, seed=7, keep=tmp_path)
+    outcome = simulate(plan("inline"), 6 * SAMPLE, seed=7, keep=tmp_path)
     assert outcome.violations
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("flush", ["inline", "none", "timed", "group-commit"])
 def test_what_retention_left_is_whole_in_the_long_run(flush: str, tmp_path: Path) -> None:

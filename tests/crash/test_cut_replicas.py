@@ -117,13 +117,25 @@ def some_images(points: list[CrashPoint], rng: Random, most: int) -> Iterator[Im
 CASES = [(40, 20), (55, 58), (3, 50), (0, 0), (59, 59)]
 
 
+@pytest.mark.parametrize(("number", "durable_number"), CASES)
+def test_an_interrupted_cut_is_ended_by_the_next_open(
+    tmp_path: Path, number: int, durable_number: int
+) -> None:
+    killed = sampling.chance().random() < 0.5
+    check(tmp_path, number, durable_number, 8, killed=killed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize(("number", "durable_number"), CASES)
-@pytest.mark.parametrize("most", [8, pytest.param(150, marks=pytest.mark.slow)])
-@pytest.mark.timeout(1800)
-def test_an_interrupted_cut_is_ended_by_the_next_open(
-    tmp_path: Path, number: int, durable_number: int, most: int, *, killed: bool
+def test_a_cut_interrupted_anywhere_is_ended_by_the_next_open(
+    tmp_path: Path, number: int, durable_number: int, *, killed: bool
 ) -> None:
+    check(tmp_path, number, durable_number, 150, killed=killed)
+
+
+def check(tmp_path: Path, number: int, durable_number: int, most: int, *, killed: bool) -> None:
     rng = sampling.chance()
     root = tmp_path / "root"
     case = make(root / "store", number, durable_number, killed=killed)

@@ -13,7 +13,7 @@ from lakelog_hash_index.progress import IndexProgress
 from lakelog_testing.crash import CrashPlan, simulate
 from lakelog_testing.crash.longrun import FLUSHES
 
-SAMPLE: Final = 200
+SAMPLE: Final = 100
 LONG: Final = 20_000
 
 
@@ -48,11 +48,11 @@ def test_one_that_stands_for_keys_that_are_not_durable_is_found(
     monkeypatch.setattr(
         progress_recorder, "IndexProgress", lambda end, _, record: IndexProgress(end, -1, record)
     )
-    outcome = simulate(CrashPlan(flush="inline"), 5 * SAMPLE, seed=31, keep=tmp_path)
+    outcome = simulate(CrashPlan(flush="inline"), 10 * SAMPLE, seed=31, keep=tmp_path)
     assert any("key" in each.what for each in outcome.violations), outcome
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("flush", FLUSHES)
 def test_every_key_is_found_in_the_long_run(flush: str, tmp_path: Path) -> None:

@@ -224,11 +224,12 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
 
 
 RARE: Final = (
+    checkpoint_not_lowered,
     index_vouched_for_before_its_sync,
     end_in_the_page_of_a_dead_process_is_believed,
     queues_trusted_after_a_kill,
 )
-"""Found by a thousand images or more."""
+"""Found by many images."""
 
 
 @pytest.mark.parametrize(

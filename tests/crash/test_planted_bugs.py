@@ -276,18 +276,13 @@ BUGS: Final[dict[Plant, tuple[CrashPlan, str]]] = {
     nothing_is_set_aside: (planned(flush="none", settings=CUTS), "not in quarantine"),
 }
 RARE: Final = (
+    abort_removed_before_data_is_synced,
     flushed_read_after_the_sync,
-    recovery_syncs_nothing_that_it_read,
     quarantine_is_not_durable,
+    recovery_syncs_nothing_that_it_read,
+    retry_after_eio,
 )
-"""Found after five seconds or more."""
-MARKS: Final[dict[Plant, pytest.MarkDecorator]] = {
-    **dict.fromkeys(RARE, pytest.mark.slow),
-    # its commit thread may end by a descriptor that was closed
-    sealed_segment_not_committed: pytest.mark.filterwarnings(
-        "ignore::pytest.PytestUnhandledThreadExceptionWarning"
-    ),
-}
+"""Found after three seconds or more."""
 FOUND_BY_BOTH: Final = (
     acknowledge_before_sync,
     body_only_crc,
@@ -300,7 +295,14 @@ FOUND_BY_BOTH: Final = (
     tail_not_zeroed_after_recovery,
     topic_removed_without_tombstone,
 )
-"""Found by each of the two ways to check an image alone."""
+"""Found by each of the two ways to check an image alone, see :mod:`.test_two_ways`."""
+MARKS: Final[dict[Plant, pytest.MarkDecorator]] = {
+    **dict.fromkeys((*RARE, *FOUND_BY_BOTH), pytest.mark.slow),
+    # its commit thread may end by a descriptor that was closed
+    sealed_segment_not_committed: pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+    ),
+}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 import lakelog
 from lakelog.registry import Registry
 from lakelog_cli.schema import schema
+from tests.support.once import once
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -22,18 +23,20 @@ ROOT: Final = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it; a warning is an error there."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--config-file", "core/mkdocs.yml"]
-    done = subprocess.run(
-        [*command, "--site-dir", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
+
+    def build(folder: Path) -> None:
+        command = [sys.executable, "-m", "mkdocs", "build", "--config-file", "core/mkdocs.yml"]
+        done = subprocess.run(
+            [*command, "--site-dir", str(folder)],
+            cwd=ROOT,
+            env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+    return once("site", build, tmp_path_factory)
 
 
 def text_of(page: Path) -> str:

@@ -158,7 +158,7 @@ def test_a_sample_of_calls_fails(deleting: Deleting, strike: tuple[str, str]) ->
         deleting.run(strike, 1, "nothing", forever=True)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("follows", FOLLOWS)
 @pytest.mark.parametrize("strike", STRIKES, ids="-".join)

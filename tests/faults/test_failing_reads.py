@@ -59,12 +59,12 @@ def test_a_sample_of_calls_fails_under_a_reader(
     faulty: Workers, whole: tuple[Path, list[str]], fault: tuple[str, str]
 ) -> None:
     calls = _try(faulty, whole, fault, nth=0).calls
-    for nth in some(calls, 4):
+    for nth in some(calls, 2):
         _try(faulty, whole, fault, nth=nth)
     _try(faulty, whole, fault, nth=max(1, calls // 2), forever=True)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("forever", [False, True], ids=["once", "for-ever"])
 @pytest.mark.parametrize("fault", FAULTS, ids="-".join)

@@ -137,7 +137,7 @@ def test_a_sample_of_calls_fails_in_a_recovery(
     assert sum(bool(outcome.fired) for outcome in outcomes) >= len(chosen) - 2
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("forever", [False, True], ids=["once", "for-ever"])
 @pytest.mark.parametrize("strike", STRIKES, ids="-".join)

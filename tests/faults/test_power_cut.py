@@ -118,7 +118,7 @@ def test_what_was_acknowledged_is_there_after_a_power_cut(
         )
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("settings", ALL, ids=_id)
 @pytest.mark.parametrize("kind", sorted(FILE_SYSTEMS))
@@ -143,7 +143,7 @@ def test_the_real_store_opens_what_a_power_cut_left(
         )
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("settings", ALL, ids=_id)
 @pytest.mark.parametrize("kind", sorted(FILE_SYSTEMS))

@@ -84,7 +84,7 @@ def test_killed_at_random_instants(
     _rounds(workers, tmp_path, settings, ROUNDS, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("settings", ALL, ids=named)
 def test_killed_hundreds_of_times(

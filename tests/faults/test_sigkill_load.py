@@ -68,7 +68,7 @@ def test_killed_under_load(workers: Workers, tmp_path: Path) -> None:
     _rounds(workers, tmp_path / "store", SAMPLE, seed=0, rounds=2, events=FEW_EVENTS)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("settings", ALL, ids=named)
 def test_killed_under_load_again_and_again(

@@ -1,6 +1,6 @@
 """A process that forks while another thread makes the first put of the process; the child puts too.
 
-``python -m tests.liveness.first_put STORE``. Each first use of a thing in compiled code may wait
+Its argument is the store. Each first use of a thing in compiled code may wait
 for the interpreter lock, and a thread that waits does not exist in the child.
 """
 
@@ -25,8 +25,9 @@ def put(store: Store, begun: Event) -> None:
     store.put(Message("t", b"parent", queue_id=0))
 
 
-def main(path: str) -> None:
+def main() -> None:
     """One fork."""
+    path = sys.argv[1]
     begun = Event()
     with lakelog.open(path, attach={"on_fork": "attach"}, flush="none") as store:
         thread = Thread(target=put, args=(store, begun))
@@ -42,7 +43,3 @@ def main(path: str) -> None:
         ended = os.waitpid(pid, 0)[1]
         thread.join()
         assert ended == 0, f"the child ended with {ended}"
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

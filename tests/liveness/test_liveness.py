@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,25 +12,27 @@ from typing import Final
 import pytest
 
 import lakelog
+from tests.support import forked
 from tests.support.sampling import seed_of_this_run
 
 ROOT: Final = Path(__file__).parents[2]
 FLUSHES: Final = ("none", "timed", "inline", "group-commit")
 ROLES: Final = ("owner", "attach", "heir")
+TURNS: Final = pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.slow)])
 
 
 def seed_of(role: str, turn: int) -> int:
     """Another one in each run; those of two roles stand for all flush strategies."""
-    return int(seed_of_this_run()) + 2 * turn + ROLES.index(role)
+    return random.Random(seed_of_this_run()).randrange(1_000_000) + 2 * turn + ROLES.index(role)
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("turn", range(2))
+@TURNS
 def test_everything_ends(tmp_path: Path, role: str, turn: int) -> None:
     run(tmp_path / "store", seed_of(role, turn), role)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("role", ROLES)
 def test_everything_ends_again_and_again(tmp_path: Path, role: str) -> None:
@@ -38,12 +41,12 @@ def test_everything_ends_again_and_again(tmp_path: Path, role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["owner", "attach"])
-@pytest.mark.parametrize("turn", range(2))
+@TURNS
 def test_forked_children_end(tmp_path: Path, role: str, turn: int) -> None:
     run(tmp_path / "store", seed_of(role, turn), role, "forks")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("role", ["owner", "attach"])
 def test_forked_children_end_again_and_again(tmp_path: Path, role: str) -> None:
@@ -54,11 +57,11 @@ def test_forked_children_end_again_and_again(tmp_path: Path, role: str) -> None:
 @pytest.mark.parametrize("times", [12, pytest.param(300, marks=pytest.mark.slow)])
 def test_a_child_forked_within_the_first_put_of_a_thread_puts(tmp_path: Path, times: int) -> None:
     # A name that compiled code interned at its first use made every seventh child wait forever.
+    errors = tmp_path / "errors"
     for number in range(times):
         store = str(tmp_path / str(number))
-        command = [sys.executable, "-W", "ignore", "-m", "tests.liveness.first_put", store]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        with forked.start("tests.liveness.first_put", [store], errors=errors) as process:
+            assert process.wait() == 0, errors.read_text()
         with lakelog.open(store, mode="read") as found:
             assert sorted(bytes(each.body) for each in found.scan()) == [b"child", b"parent"]
 

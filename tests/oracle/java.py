@@ -1,4 +1,7 @@
-"""Runs the real RocketMQ store: dumps its content, fills a store, measures it."""
+"""Runs the real RocketMQ store: dumps its content, fills a store, measures it.
+
+One Java serves all programs that close their store; the others end as by a kill, each in its own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tests.oracle.dumping import Dumping
+from tests.oracle.serving import Serving
 from tests.support import maven
 from tests.support.rows import Row, parse
 
@@ -27,6 +30,7 @@ _MEASURED: Final = "Bench"
 _SHORT: Final = "-XX:TieredStopAtLevel=1"
 """Only the first compiler, for short runs: 1.1 s of CPU time instead of 1.7."""
 _REFUSED: Final = 3
+_SERVED: Final = frozenset({"Dump", "Fill", "PutSame"})
 _NEEDED: Final = ("java", "javac", "mvn")
 
 
@@ -74,19 +78,19 @@ class Oracle:
         store that fails to load gives one row, with ``loaded`` false. Raises ``RuntimeError``.
         """
         if in_place:
-            return self._run("Dump", store, ["--exit", "shutdown"], options)
+            return self.run("Dump", store, ["--exit", "shutdown"], options)
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:  # it is still open
             copy = Path(scratch) / "store"
             subprocess.run(["cp", "-a", "--sparse=always", store, copy], check=True)
-            return self._dumping.rows(["--store", str(copy), *_properties(options)])
+            return self._serving.rows("Dump", ["--store", str(copy), *_properties(options)])
 
     @cached_property
-    def _dumping(self) -> Dumping:
-        return Dumping([*self._java(_SHORT), "lakelog.oracle.Dump", "--serve", "true"])
+    def _serving(self) -> Serving:
+        return Serving([*self._java(_SHORT), "lakelog.oracle.Serve"])
 
     def close(self) -> None:
-        """Stop the program that makes dumps."""
-        self._dumping.close()
+        """Stop the Java that serves."""
+        self._serving.close()
 
     def fill(
         self,
@@ -98,7 +102,7 @@ class Oracle:
     ) -> Row:
         """Write messages; ``settings`` are options of Fill.java, with underscores for hyphens."""
         command = [*_arguments(settings), "--exit", "halt" if halt else "shutdown"]
-        return self._run("Fill", store, command, options)[0]
+        return self.run("Fill", store, command, options)[0]
 
     def bench(
         self,
@@ -109,15 +113,19 @@ class Oracle:
         **settings: int | str,
     ) -> Row:
         """Run a benchmark in an empty directory; ``settings`` are options of Bench.java."""
-        return self._run("Bench", store, ["--mode", mode, *_arguments(settings)], options)[0]
+        return self.run("Bench", store, ["--mode", mode, *_arguments(settings)], options)[0]
 
-    def _run(
+    def run(
         self,
         program: str,
         store: Path,
         arguments: list[str],
         options: Mapping[str, str] = NO_OPTIONS,
     ) -> list[Row]:
+        """Run one of the programs over a directory; raises ``RuntimeError``."""
+        if program in _SERVED and "halt" not in arguments:
+            given = ["--store", str(store), *arguments, *_properties(options)]
+            return self._serving.rows(program, given)
         command = self.command(program, store, arguments, options)
         done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
         if done.returncode not in (0, _REFUSED):

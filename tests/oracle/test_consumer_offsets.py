@@ -18,7 +18,7 @@ def test_offsets_go_both_ways(oracle: Oracle, tmp_path: Path) -> None:
     table = OffsetTable(files, tmp_path)
     table.commit("g", "Müll", {0: 1, 10: (1 << 62) + 1, 2: 3})
     table.commit("h", "%RETRY%g", {0: 0})
-    rows = oracle._run("ConsumerOffsets", tmp_path, ["--write", "true"])
+    rows = oracle.run("ConsumerOffsets", tmp_path, ["--write", "true"])
     assert [(row["name"], row["queue"], row["offset"], row["counter"]) for row in rows] == [
         ("%RETRY%g@h", 0, 0, 2),
         ("Müll@g", 0, 1, 2),

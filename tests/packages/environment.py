@@ -6,11 +6,13 @@ wheels that were built, and installed by pip into a folder, once for the whole r
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import venv
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from importlib.metadata import (
     Distribution,
     PackageNotFoundError,
@@ -89,6 +91,31 @@ class Environment:
         """Run its interpreter; what it printed."""
         return run([str(self.python), *arguments], cwd, environ)
 
+    def lakelog(self, *commands: Sequence[str], cwd: Path) -> list[tuple[int, str]]:
+        """Run ``lakelog`` with each of the commands, in one process.
+
+        :return: of each, its exit code and what it printed
+        """
+        said = self.run("-c", _COMMANDS, json.dumps(commands), cwd=cwd)
+        return [(code, text) for code, text in json.loads(said)]
+
+
+_COMMANDS: Final = """
+import contextlib, importlib, io, json, sys
+run = importlib.import_module("lakelog_cli.main").run
+done = []
+for command in json.loads(sys.argv[1]):
+    sys.argv, said, code = ["lakelog", *command], io.TextIOWrapper(io.BytesIO(), "utf-8"), 0
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            run()
+        except SystemExit as ended:
+            code = ended.code or 0
+    said.flush()
+    done.append((code, said.buffer.getvalue().decode()))
+print(json.dumps(done))
+"""
+
 
 def brought(requirement: str, *folders: Path) -> Iterator[Distribution]:
     """All that ``pip install`` of a requirement brings.
@@ -122,10 +149,28 @@ def declared(requirement: str) -> Iterator[Distribution]:
     """
 
     def find(name: str) -> tuple[Distribution, Sequence[str]]:
-        found, project = distribution(name), BY_NAME.get(normal(name))
+        found, project = _installed_here(name), BY_NAME.get(normal(name))
         return found, project.requires if project else found.requires or ()
 
     return _closure(requirement, find)
+
+
+def importable(requirement: str) -> set[str]:
+    """The top names that can be imported where a requirement is installed."""
+    names = {*sys.stdlib_module_names}
+    for found in declared(requirement):
+        project = BY_NAME.get(normal(found.name))
+        names |= project.packages if project else _imported_names(found.name)
+    return names
+
+
+_installed_here = cache(distribution)
+
+
+@cache
+def _imported_names(name: str) -> frozenset[str]:
+    """What an installed distribution brings to import."""
+    return frozenset(each.partition(".")[0] for each in _top_level(_installed_here(name)))
 
 
 def build_pure_wheels(folder: Path, *projects: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import random
 import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -10,7 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import pytest
+from _pytest.mark import ParameterSet
 from packaging.requirements import Requirement
+
+from tests.support.sampling import seed_of_this_run
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -47,10 +52,13 @@ class Project:
     @property
     def modules(self) -> list[str]:
         """All its modules, other than programs."""
-        source = self.folder / "src"
-        files = sorted(each for each in source.rglob("*.py") if each.stem != "__main__")
-        names = (each.relative_to(source).with_suffix("").parts for each in files)
-        return [".".join(each).removesuffix(".__init__") for each in names]
+        files = sorted((self.folder / "src").rglob("*.py"))
+        return [self.module(each) for each in files if each.stem != "__main__"]
+
+    def module(self, file: Path) -> str:
+        """The name of the module in a file of its sources."""
+        parts = file.relative_to(self.folder / "src").with_suffix("").parts
+        return ".".join(parts).removesuffix(".__init__")
 
     @property
     def requires(self) -> list[str]:
@@ -64,14 +72,42 @@ class Project:
         """Names of the distributions that it names itself: its dependencies, its extras."""
         return {Requirement(each).name for each in self.requires}
 
-    def imports(self, folder: str) -> Iterator[tuple[Path, str]]:
-        """What the files of a folder import, at the top and within functions."""
+    def imports(self, folder: str, *, at_once: bool = False) -> Iterator[tuple[Path, str]]:
+        """What the files of a folder import.
+
+        :param at_once: what an import of the file must find, and not also what its functions import
+        """
         for file in sorted((self.folder / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            for node in _run_at_once(tree) if at_once else ast.walk(tree):
                 if isinstance(node, ast.Import):
                     yield from ((file, each.name) for each in node.names)
                 elif isinstance(node, ast.ImportFrom):
                     yield file, str(node.module)
+
+
+def _run_at_once(node: ast.AST) -> Iterator[ast.AST]:
+    """What of a module its import runs: no function, nothing for type checkers, nothing tried."""
+    later = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Try)
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING":
+            yield from (inner for other in each.orelse for inner in _run_at_once(other))
+        elif not isinstance(each, later):
+            yield each
+            yield from _run_at_once(each)
+
+
+def sampled(what: str, count: int, *always: str) -> list[ParameterSet]:
+    """All projects as parameters; others than ``count`` of them, which the seed draws, are slow.
+
+    :param always: names of projects that are never slow
+    """
+    drawn = random.Random(f"{seed_of_this_run()} {what}").sample(PROJECTS, count)
+    quick = {each.name for each in drawn} | {*always}
+    return [
+        pytest.param(each, id=str(each), marks=() if each.name in quick else pytest.mark.slow)
+        for each in PROJECTS
+    ]
 
 
 def normal(name: str) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from tests.packages.environment import Environment
-from tests.packages.projects import PROJECTS, Project
+from tests.packages.environment import Environment, importable
+from tests.packages.projects import PROJECTS, Project, sampled
 
-PURE = [each for each in PROJECTS if each.name != "lakelog-native"]
 NEEDS_AN_EXTRA = {
     *("lakelog.aio", "lakelog.arrow", "lakelog_queues.arrow"),
     *("lakelog_broker.grpc", "lakelog_broker.pytest_plugin"),
@@ -50,14 +51,24 @@ with lakelog.open("store"):
 """
 
 MISSING = """
-import pathlib, lakelog
+import json, pathlib, sys, lakelog
 from lakelog.errors import MissingPlugin
-try:
-    lakelog.open("store", {key}={value})
-except MissingPlugin as error:
-    print(error)
-assert not pathlib.Path("store").exists()
+for setting in json.loads(sys.argv[1]):
+    try:
+        lakelog.open("store", **setting)
+    except MissingPlugin as error:
+        print(error)
+    assert not pathlib.Path("store").exists()
 """
+
+STRATEGIES: Final[tuple[tuple[str, str | list[str], str], ...]] = (
+    ("writer", "mmap", "lakelog-mmap"),
+    ("flush", "group-commit", "lakelog-flush"),
+    ("dispatchers", ["consume-queue"], "lakelog-queues"),
+    ("cleaner", "retention", "lakelog-retention"),
+    ("disk_watcher", "psutil", "lakelog-retention"),
+)
+"""Of the plugins that come with lakelog: the setting, its value, and the package."""
 
 ANOTHER_CLEANER = """
 import pathlib, types, lakelog
@@ -104,21 +115,13 @@ def test_put_and_read_work(environment: Environment, tmp_path: Path) -> None:
     assert said.count("pip install lakelog-queues") == 2
 
 
-@pytest.mark.parametrize(
-    ("key", "name", "package"),
-    [
-        ("writer", "mmap", "lakelog-mmap"),
-        ("flush", "group-commit", "lakelog-flush"),
-        ("dispatchers", ["consume-queue"], "lakelog-queues"),
-        ("cleaner", "retention", "lakelog-retention"),
-        ("disk_watcher", "psutil", "lakelog-retention"),
-    ],
-)
 def test_a_strategy_that_is_not_installed_names_its_package(
-    environment: Environment, tmp_path: Path, key: str, name: str | list[str], package: str
+    environment: Environment, tmp_path: Path
 ) -> None:
-    said = environment.run("-c", MISSING.format(key=key, value=repr(name)), cwd=tmp_path)
-    assert f"{''.join(name)!r} is installed: pip install {package}" in said
+    settings = json.dumps([{key: name} for key, name, _ in STRATEGIES])
+    said = environment.run("-c", MISSING, settings, cwd=tmp_path).splitlines()
+    for line, (_, name, package) in zip(said, STRATEGIES, strict=True):
+        assert f"{''.join(name)!r} is installed: pip install {package}" in line
 
 
 def test_a_cleaner_of_another_package_needs_the_maintenance_of_stores(
@@ -139,9 +142,9 @@ def test_a_file_of_rocketmqs_names_the_package_that_reads_it(
     environment: Environment, tmp_path: Path
 ) -> None:
     (tmp_path / "broker.conf").write_text("maxMessageSize=77")
-    for key in ("settings", "broker_conf"):
-        said = environment.run("-c", MISSING.format(key=key, value="'broker.conf'"), cwd=tmp_path)
-        assert "'broker-conf' is installed: pip install lakelog-rocketmq" in said
+    settings = json.dumps([{key: "broker.conf"} for key in ("settings", "broker_conf")])
+    said = environment.run("-c", MISSING, settings, cwd=tmp_path)
+    assert said.count("'broker-conf' is installed: pip install lakelog-rocketmq") == 2
 
 
 def test_without_the_command_line_one_line_says_what_to_install(
@@ -152,14 +155,27 @@ def test_without_the_command_line_one_line_says_what_to_install(
     assert "Traceback" not in str(failed.value)
 
 
-@pytest.mark.parametrize("project", PURE, ids=str)
+def without_extras(project: Project) -> list[str]:
+    named = ((each, {each, each.rpartition(".")[0]}) for each in project.modules)
+    return [each for each, names in named if not names & NEEDS_AN_EXTRA]
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=str)
+def test_it_declares_what_an_import_of_its_modules_needs(project: Project) -> None:
+    declares, checked = importable(project.name), without_extras(project)
+    wrong = [
+        (file, module)
+        for file, module in project.imports("src", at_once=True)
+        if project.module(file) in checked and module.partition(".")[0] not in declares
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("project", sampled("imports", 4, "lakelog-core"))
 def test_every_module_imports_with_the_declared_dependencies_alone(
     installed: Path, tmp_path_factory: pytest.TempPathFactory, project: Project
 ) -> None:
     made = Environment.make(tmp_path_factory.mktemp("alone"))
     made.bring(project.name, installed)
-    modules = [
-        each for each in project.modules if not {each, each.rpartition(".")[0]} & NEEDS_AN_EXTRA
-    ]
     program = "import sys, importlib; [importlib.import_module(each) for each in sys.argv[1:]]"
-    made.run("-c", program, *modules, cwd=tmp_path_factory.mktemp("cwd"))
+    made.run("-c", program, *without_extras(project), cwd=tmp_path_factory.mktemp("cwd"))

@@ -14,18 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.packages.environment import Environment, declared
-from tests.packages.projects import BY_NAME, PROJECTS, ROOT, Project, normal
+from tests.packages.environment import Environment, declared, importable
+from tests.packages.projects import BY_NAME, PROJECTS, ROOT, Project, normal, sampled
 
 SOME = 4
+OURS = ("contrib", "core", "examples", "plugins", "tests")
 
 
-@pytest.fixture(params=PROJECTS, ids=str)
-def project(request: pytest.FixtureRequest) -> Project:
-    """Each distribution."""
-    found = request.param
-    assert isinstance(found, Project)
-    return found
+every = pytest.mark.parametrize("project", PROJECTS, ids=str)
 
 
 def run_tests(project: Project, tmp_path: Path, *options: str) -> str:
@@ -40,17 +36,31 @@ def run_tests(project: Project, tmp_path: Path, *options: str) -> str:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("project", sampled("own tests", 6))
 def test_all_are_collected_and_some_pass(project: Project, tmp_path: Path) -> None:
     said = run_tests(project, tmp_path, f"--some={SOME}")
     assert re.search(r"\d+ (passed|skipped)", said), said
 
 
-@pytest.mark.slow
+@every
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_all_pass(project: Project, tmp_path: Path) -> None:
     assert re.search(r"\d+ passed", run_tests(project, tmp_path))
 
 
+@every
+def test_it_declares_what_its_tests_import(project: Project) -> None:
+    declares = importable(f"{project.name}[test]") | {*OURS}
+    wrong = [
+        (file, module)
+        for file, module in project.imports("tests", at_once=True)
+        if module.partition(".")[0] not in declares
+    ]
+    assert wrong == []
+
+
+@every
 def test_they_import_what_it_names(project: Project) -> None:
     named = {project.name, *project.named}
     ours = [BY_NAME[each] for each in named if each in BY_NAME]
@@ -59,7 +69,7 @@ def test_they_import_what_it_names(project: Project) -> None:
     for file, module in project.imports("tests"):
         top = module.partition(".")[0]
         assert top not in theirs, f"{project} does not name {top}, which {file} imports"
-        if top in ("contrib", "core", "examples", "plugins", "tests"):
+        if top in OURS:
             path = module.replace(".", "/") + "/"
             assert any(path.startswith(f"{each}/") for each in folders), f"{file}: {module}"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from lakelog_cli.newplugin.kinds import TEMPLATES
 from tests.packages.environment import Environment, run
+from tests.support import maven
 from tests.support.once import once
 from tests.support.required import missing
 
@@ -27,6 +30,9 @@ for kind, _, name in (each.partition("=") for each in sys.argv[1:]):
 """Writes packages with what is installed, so that the texts come from the wheel."""
 
 pytestmark = pytest.mark.timeout(300)
+both = pytest.mark.parametrize("name", ["environment", "replacing"])
+MYPY_CACHE = maven.CACHE / "mypy-of-packages"
+"""It stays: types of NumPy and of lakelog are checked anew where these have changed."""
 WITHOUT_CACHE = ("-p", "no:cacheprovider")
 REPLACING = [kind for kind, template in TEMPLATES.items() if template.replaces]
 """Kinds of which a process uses one strategy: theirs are in an environment of their own."""
@@ -113,14 +119,13 @@ def _replacing_here() -> list[str]:
     return [kind for kind in REPLACING if is_compiled or kind != "accelerator"]
 
 
-def _of(kind: str, request: pytest.FixtureRequest) -> Environment:
-    """The environment with the package of a kind."""
-    if kind in REPLACING and kind not in _replacing_here():
+def _here(name: str, request: pytest.FixtureRequest) -> tuple[Environment, list[str]]:
+    """An environment, and the kinds of the packages in it."""
+    kinds = BESIDE if name == "environment" else _replacing_here()
+    if name == "replacing" and kinds != REPLACING:
         missing("lakelog-native is not installed: run make setup with Rust (cargo)")
-    found: Environment = request.getfixturevalue(
-        "replacing" if kind in REPLACING else "environment"
-    )
-    return found
+    found: Environment = request.getfixturevalue(name)
+    return found, kinds
 
 
 def named(kind: str) -> str:
@@ -133,26 +138,42 @@ def project(environment: Environment, kind: str) -> Path:
     return environment.folder.parent / named(kind)
 
 
-@pytest.mark.parametrize("kind", TEMPLATES)
-def test_the_contract_kit_passes_there(kind: str, request: pytest.FixtureRequest) -> None:
-    environment = _of(kind, request)
-    folder = project(environment, kind)
-    said = environment.run("-m", "pytest", "-q", "-rs", *WITHOUT_CACHE, cwd=folder)
-    passed = re.search(r"(\d+) passed", said)
-    assert passed is not None
-    assert int(passed[1]) >= 8
-    expected = ["each process copies its own appends"] if kind == "replicator" else []
-    assert re.findall(r"SKIPPED .*: (.*)", said) == expected
+def test_a_stranger_tests_and_checks_a_package_in_its_folder(environment: Environment) -> None:
+    folder = project(environment, "flush-strategy")
+    said = environment.run("-m", "pytest", "-q", *WITHOUT_CACHE, cwd=folder)
+    assert re.search(r"\d+ passed", said) is not None
+    run([sys.executable, "-m", "mypy", "--cache-dir", str(MYPY_CACHE)], folder)
 
 
-@pytest.mark.parametrize("kind", TEMPLATES)
-def test_types_are_right_and_every_text_is_clean(kind: str, request: pytest.FixtureRequest) -> None:
-    environment = _of(kind, request)
-    folder = project(environment, kind)
-    run([sys.executable, "-m", "ruff", "check", "--no-cache", "."], folder)
-    run([sys.executable, "-m", "ruff", "format", "--no-cache", "--check", "."], folder)
-    cache = environment.folder.parent / "mypy"
-    run([sys.executable, "-m", "mypy", "--cache-dir", str(cache)], folder)
+@both
+def test_the_contract_kits_pass_there(name: str, request: pytest.FixtureRequest) -> None:
+    """All in one process: a program that starts takes longer than the kits."""
+    there, kinds = _here(name, request)
+    folders = [f"{named(kind)}/tests" for kind in kinds]
+    own = ("-c", os.devnull, "--rootdir=.")  # not the configuration of the first one
+    options = ("-q", "-rsp", "--import-mode=importlib", *own, *WITHOUT_CACHE)
+    said = there.run("-m", "pytest", *options, *folders, cwd=there.folder.parent, COLUMNS="300")
+    for kind in kinds:
+        passed = re.findall(rf"^PASSED {named(kind)}/tests/", said, re.MULTILINE)
+        assert len(passed) >= 8, (kind, said)
+    expected = ["each process copies its own appends"] if "replicator" in kinds else []
+    assert re.findall(r"^SKIPPED .*: (.*)", said, re.MULTILINE) == expected
+
+
+@both
+def test_types_are_right_and_every_text_is_clean(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Types of all packages at once: each has a test module of the same name, so in a copy."""
+    there, kinds = _here(name, request)
+    folders = [str(project(there, kind)) for kind in kinds]
+    run([sys.executable, "-m", "ruff", "check", "--no-cache", *folders])
+    run([sys.executable, "-m", "ruff", "format", "--no-cache", "--check", *folders])
+    for kind, folder in zip(kinds, folders, strict=True):
+        shutil.copytree(Path(folder) / "src", tmp_path, dirs_exist_ok=True)
+        shutil.copytree(Path(folder) / "tests", tmp_path / f"tests_{kind.replace('-', '_')}")
+    options = ("--strict", "--config-file=", "--explicit-package-bases")
+    run([sys.executable, "-m", "mypy", *options, "--cache-dir", str(MYPY_CACHE), "."], tmp_path)
 
 
 def test_every_kind_is_listed_with_its_distribution(

@@ -22,8 +22,9 @@ from tests.support.once import once
 pytestmark = pytest.mark.timeout(300)
 CONSUMER: Final = Path(__file__).parent / "consumer"
 PROGRAM: Final = CONSUMER / "program.py"
-Check = Callable[[Environment, Path], dict[int, list[str]]]
-"""Gives what a type checker says of a file, by its line."""
+Found = dict[str, dict[int, list[str]]]
+Check = Callable[[Environment, Path], Found]
+"""Gives what a type checker says of the files in a folder, by their names and lines."""
 
 BEGIN: Final = """\
 import lakelog
@@ -75,32 +76,34 @@ def environment(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> En
     return Environment(once("consumer", make, tmp_path_factory) / "environment")
 
 
-def mypy(environment: Environment, file: Path) -> dict[int, list[str]]:
+def mypy(environment: Environment, folder: Path) -> Found:
     """Run mypy with everything on, and with the packages of the environment."""
     options = [
         *("--strict", "--config-file=", "--no-error-summary"),
-        *("--cache-dir", str(environment.folder / "mypy")),
+        *("--cache-dir", str(maven.CACHE / "mypy-of-a-consumer")),
         *("--python-executable", str(environment.python)),
     ]
-    said = run([sys.executable, "-m", "mypy", *options, str(file)], file.parent, may_fail=True)
-    return _by_line((int(line), text) for line, text in re.findall(r":(\d+): error: (.*)", said))
+    said = run([sys.executable, "-m", "mypy", *options, "."], folder, may_fail=True)
+    found = re.findall(r"^(\w+\.py):(\d+): error: (.*)", said, re.MULTILINE)
+    return _by_line((name, int(line), text) for name, line, text in found)
 
 
-def pyright(environment: Environment, file: Path) -> dict[int, list[str]]:
+def pyright(environment: Environment, folder: Path) -> Found:
     """Run pyright in its strict mode with the packages of the environment."""
     absent = [each for each in ("node", "npm") if shutil.which(each) is None]
     if absent:
         required.missing(f"pyright needs {' and '.join(absent)}")
-    settings: dict[str, object] = {"typeCheckingMode": "strict", "include": [file.name]}
+    settings: dict[str, object] = {"typeCheckingMode": "strict", "include": ["*.py"]}
     settings["reportUnusedExpression"] = False  # MISTAKES are such
-    (file.parent / "pyrightconfig.json").write_text(json.dumps(settings))
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     program = _pyright() / "node_modules" / "pyright" / "index.js"
     options = ["--outputjson", "--pythonpath", str(environment.python), "--project", "."]
-    report = json.loads(run(["node", str(program), *options], file.parent, may_fail=True))
+    report = json.loads(run(["node", str(program), *options], folder, may_fail=True))
     found = report["generalDiagnostics"]
+    lines = ((each, each["range"]["start"]["line"] + 1) for each in found)
     return _by_line(
-        (each["range"]["start"]["line"] + 1, f"{each['message']} ({each.get('rule')})")
-        for each in found
+        (Path(each["file"]).name, line, f"{each['message']} ({each.get('rule')})")
+        for each, line in lines
     )
 
 
@@ -122,11 +125,11 @@ def _pyright() -> Path:
     return maven.once(maven.CACHE / f"pyright-{maven.digest([source])}", install_into)
 
 
-def _by_line(found: Iterable[tuple[int, str]]) -> dict[int, list[str]]:
-    lines: dict[int, list[str]] = {}
-    for line, text in found:
-        lines.setdefault(line, []).append(text)
-    return lines
+def _by_line(found: Iterable[tuple[str, int, str]]) -> Found:
+    files: Found = {}
+    for file, line, text in found:
+        files.setdefault(file, {}).setdefault(line, []).append(text)
+    return files
 
 
 def test_the_program_works(environment: Environment, tmp_path: Path) -> None:
@@ -134,16 +137,13 @@ def test_the_program_works(environment: Environment, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("check", [mypy, pyright])
-def test_the_program_is_right(environment: Environment, tmp_path: Path, check: Check) -> None:
-    file = tmp_path / PROGRAM.name
-    shutil.copy(PROGRAM, file)
-    assert check(environment, file) == {}
-
-
-@pytest.mark.parametrize("check", [mypy, pyright])
-def test_mistakes_are_found(environment: Environment, tmp_path: Path, check: Check) -> None:
-    file = tmp_path / "mistakes.py"
-    file.write_text(BEGIN + "".join(f"    {each}\n" for each in MISTAKES))
+def test_the_program_is_right_and_mistakes_are_found(
+    environment: Environment, tmp_path: Path, check: Check
+) -> None:
+    shutil.copy(PROGRAM, tmp_path / PROGRAM.name)
+    (tmp_path / "mistakes.py").write_text(BEGIN + "".join(f"    {each}\n" for each in MISTAKES))
     first = BEGIN.count("\n") + 1
-    found = check(environment, file)
-    assert [each for at, each in enumerate(MISTAKES, first) if at not in found] == []
+    found = check(environment, tmp_path)
+    assert found.get(PROGRAM.name, {}) == {}
+    wrong = found["mistakes.py"]
+    assert [each for at, each in enumerate(MISTAKES, first) if at not in wrong] == []

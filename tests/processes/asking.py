@@ -1,4 +1,4 @@
-"""Asks the key index in a process of its own: ``python -m tests.processes.asking FOLDER NAME``.
+"""Asks the key index in a process of its own; its arguments are ``FOLDER NAME``.
 
 It takes keys that producers have told as acknowledged, and once queues and index are said to know
 the message, a query must find it where it is, and nothing else. An owner that completes its index
@@ -97,7 +97,3 @@ def main() -> None:
         journal.tell("closed")
 
     guarded(journal, work)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,6 +5,11 @@ from __future__ import annotations
 from lakelog_cli.main import run
 from tests.processes.program import end_with_parent
 
-if __name__ == "__main__":
+
+def main() -> None:
     end_with_parent()
     run()
+
+
+if __name__ == "__main__":
+    main()

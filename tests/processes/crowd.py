@@ -8,7 +8,6 @@ journal where it is started again: ``saw QUEUE-OFFSET PLACE``.
 from __future__ import annotations
 
 import faulthandler
-import multiprocessing
 import os
 import random
 import signal
@@ -24,6 +23,7 @@ import attrs
 import lakelog
 from tests.processes.program import end_with_parent, guarded
 from tests.processes.words import JOURNALS, STORE, Journal
+from tests.support.forked import FORKS
 from tests.support.waiting import until
 
 TOPIC: Final = "t"
@@ -37,8 +37,6 @@ LONGEST_PAUSE_SECONDS: Final = 0.2
 KEY_EVERY: Final = 50
 ERRORS: Final = "errors"
 _LAST_CHARACTERS: Final = 8000
-_FORKS: Final = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["lakelog", __name__])
 
 
 def write(folder: Path, name: str, how: Mapping[str, Any]) -> None:
@@ -140,7 +138,7 @@ class Crowd:
         self.see_all_get_on()
 
     def _forked(self, work: Callable[..., None], name: str, how: Mapping[str, Any]) -> One:
-        process = _FORKS.Process(target=work, args=(self.folder, name, how), daemon=True)
+        process = FORKS.Process(target=work, args=(self.folder, name, how), daemon=True)
         process.start()
         return One(name, process, self.folder / JOURNALS / name)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages.page_view import PageView
 from lakelog.files.shared.ownership import is_served
 from tests.processes.words import JOURNALS, STORE
-from tests.support.killing import ROOT
+from tests.support import forked
 
 ERRORS: Final = "errors"
 PATIENCE_SECONDS: Final = 60
@@ -27,14 +26,14 @@ _LAST_CHARACTERS: Final = 4000
 class Member:
     """One of the programs; it has a new name whenever it is started, if it is a producer.
 
-    :ivar arguments: of ``python -m``, by the name it goes by this time
+    :ivar arguments: the program and its arguments, by the name it goes by this time
     """
 
     folder: Path
     name: str
     arguments: Callable[[str], Sequence[str]]
     renamed: bool = False
-    process: subprocess.Popen[bytes] | None = None
+    process: forked.Forked | None = None
     started: int = 0
 
     @property
@@ -62,17 +61,10 @@ class Member:
         return path.read_text(errors="replace")[-_LAST_CHARACTERS:] if path.exists() else ""
 
     def start(self) -> None:
-        """In an interpreter of its own."""
+        """In a process of its own."""
         self.started += 1
-        with (self.folder / ERRORS / self.name).open("ab") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *self.arguments(self.alias)],
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=errors,
-                stderr=errors,
-                env={**os.environ, "PYTHONFAULTHANDLER": "1"},
-            )
+        program, *arguments = self.arguments(self.alias)
+        self.process = forked.start(program, arguments, errors=self.folder / ERRORS / self.name)
 
     def send(self, number: signal.Signals) -> None:
         """A signal, if it is there."""

@@ -1,6 +1,6 @@
 """A producer in a process of its own.
 
-``python -m tests.processes.producing FOLDER NAME WAY ORDERS``: ``WAY`` is how it puts, ``put``,
+Its arguments are ``FOLDER NAME WAY ORDERS``: ``WAY`` is how it puts, ``put``,
 ``put_batch``, ``put_async`` or ``put_columns``; ``ORDERS`` are JSON, the arguments of
 :func:`lakelog.open`. It puts until SIGTERM, and tells in its journal, by numbers of messages, first
 and last:
@@ -154,7 +154,3 @@ def main() -> None:
         journal.tell("closed")
 
     guarded(journal, work)
-
-
-if __name__ == "__main__":
-    main()

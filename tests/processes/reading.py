@@ -1,4 +1,4 @@
-"""A reader in a process of its own: ``python -m tests.processes.reading FOLDER NAME WAY``.
+"""A reader in a process of its own; its arguments are ``FOLDER NAME WAY``.
 
 ``WAY`` is how it follows: ``follow`` (an iterator that goes on) or ``poll`` (long polling). Each
 message it sees is a line ``saw QUEUE QUEUE-OFFSET PHYSICAL-OFFSET KEY`` of its journal, which it
@@ -126,7 +126,3 @@ def main() -> None:
             thread.join()
 
     guarded(journal, work)
-
-
-if __name__ == "__main__":
-    main()

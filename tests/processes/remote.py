@@ -1,4 +1,4 @@
-"""A store in another process that does what it is told: ``python -m tests.processes.remote STORE``.
+"""A store in another process that does what it is told; the argument is its path.
 
 Each line it reads is a JSON list: a verb of :class:`_Worker` and its arguments. The answer is a
 JSON list: ``["ok", VALUE]``, or the name and the text of the error that came of it.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from lakelog import PutResult, Store
 from lakelog_testing.signals import hold
 from tests.processes.program import end_with_parent
 from tests.processes.words import message_of
-from tests.support.killing import ROOT
+from tests.support import forked
 
 PATIENCE_SECONDS = 40.0
 
@@ -42,7 +41,7 @@ class RemoteError(Exception):
 class Remote:
     """The process, as the test sees it."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: forked.Forked) -> None:
         self.process = process
 
     @property
@@ -89,10 +88,7 @@ class Remote:
 @contextmanager
 def remote(path: Path) -> Iterator[Remote]:
     """A process for the store in ``path``, which it has not opened yet."""
-    command = [sys.executable, "-m", __name__, str(path)]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with forked.start(__name__, [str(path)]) as process:
         try:
             yield Remote(process)
         finally:
@@ -174,7 +170,3 @@ def main() -> None:
             answer = type(error).__name__, str(error)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()

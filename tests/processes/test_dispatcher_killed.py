@@ -27,7 +27,7 @@ def _command(folder: Path, *more: str) -> list[str]:
     return ["dispatch", str(folder / STORE), "--engine", "processes", *to, *more]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_a_dispatcher_is_killed_among_the_others(tmp_path: Path) -> None:
     folder = prepared(tmp_path / "g")

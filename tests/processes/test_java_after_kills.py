@@ -55,7 +55,7 @@ def test_the_real_store_opens_what_was_killed(oracle: Oracle, tmp_path: Path) ->
     _check_closed(oracle, copy)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_the_real_store_opens_what_was_killed_often(oracle: Oracle, tmp_path: Path) -> None:
     _check_closed(oracle, _left(tmp_path / "g", stop=True, rounds=20))

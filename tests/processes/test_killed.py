@@ -73,7 +73,7 @@ def test_members_are_killed(tmp_path: Path) -> None:
     play(Group.of(prepared(tmp_path / "g"), producers=5, heirs=1), rounds_of(FEW), seed_of(1))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("heirs", [0, 4])
 def test_members_are_killed_again_and_again(tmp_path: Path, heirs: int) -> None:
@@ -85,7 +85,7 @@ def test_members_are_killed_again_and_again(tmp_path: Path, heirs: int) -> None:
     assert counts["owner"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("settings", OTHERS, ids=lambda one: "-".join(one.values()))
 def test_with_other_writers_and_flushes(tmp_path: Path, settings: dict[str, Any]) -> None:

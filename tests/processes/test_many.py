@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any, Final
 import pytest
 
 import lakelog
+from tests.support.forked import FORKS
 from tests.support.waiting import until
 
 PATIENCE_S: Final = 200
@@ -25,8 +25,6 @@ SETTINGS: Final[dict[str, Any]] = {
     "attach": {"reconnect_timeout_ms": PATIENCE_S * 1000},
 }
 PUTS: Final = 5
-_FORKS: Final = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["lakelog", __name__])
 BESIDE: Final = """
 import json, os, sys
 import lakelog
@@ -52,9 +50,9 @@ def put_together(path: Path, name: int, all_there: Barrier) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_very_many_have_it_open_at_once(count: int, tmp_path: Path) -> None:
-    all_there = _FORKS.Barrier(count)
+    all_there = FORKS.Barrier(count)
     processes = [
-        _FORKS.Process(target=put_together, args=(tmp_path, name, all_there), daemon=True)
+        FORKS.Process(target=put_together, args=(tmp_path, name, all_there), daemon=True)
         for name in range(count)
     ]
     for each in processes:

@@ -71,7 +71,7 @@ def check_next(path: Path, keys: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "stride",
-    [997, pytest.param(61, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
+    [997, pytest.param(61, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
 )
 @pytest.mark.parametrize("modules", [TAKING, COMPLETING], ids=["taking", "completing"])
 def test_a_death_at_any_step_of_taking_over(

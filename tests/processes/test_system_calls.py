@@ -15,7 +15,7 @@ from tests.bench.processes.calls import calls
 from tests.bench.processes.owner import ATTACHED
 
 MOST: Final = 0.1
-SECONDS: Final = 0.4
+SECONDS: Final = 0.25
 SETTINGS: Final = 'flush = "timed"\nsegment_size_bytes = "128MiB"\n'
 LOADS: Final[Mapping[str, list[Work]]] = {
     "batches of two": [Work(6 * SECONDS, batch_size=256, columns=True, options=ATTACHED)] * 2,

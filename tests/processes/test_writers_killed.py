@@ -160,7 +160,7 @@ def test_writers_are_killed(tmp_path: Path, flush: str) -> None:
     check(tmp_path, flush, 2, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("flush", FLUSHES)
 def test_writers_are_killed_often(oracle: Oracle, tmp_path: Path, flush: str) -> None:

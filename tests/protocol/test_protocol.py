@@ -24,6 +24,7 @@ SMALLEST = {
     "no second look": Appending(3, 1, 0),
     "flag not raised again": Appending(3, 1, 0),
 }
+OF_THREE = [bug for bug, model in SMALLEST.items() if model.processes == 3]
 
 
 @pytest.mark.timeout(1800)
@@ -36,7 +37,13 @@ def test_no_order_of_appends_syncs_and_deaths_is_wrong(model: Appending) -> None
     assert walked.states > 10_000
 
 
-@pytest.mark.parametrize("bug", append_steps.BUGS)
+@pytest.mark.parametrize(
+    "bug",
+    [
+        pytest.param(bug, marks=pytest.mark.slow if bug in OF_THREE else ())
+        for bug in append_steps.BUGS
+    ],
+)
 def test_a_bug_in_the_append_section_is_found(bug: str) -> None:
     small = SMALLEST.get(bug, Appending(2, 1, 1))
     with pytest.raises(Broken, match="\n  0 join\n"):

@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 
 from lakelog_replication.address import Address
-from tests.replication.masterbroker import jars
+from tests.replication.masterbroker import jars, quick
 from tests.support.javaprogram import java_program
 
 PATIENCE_SECONDS: Final = 120.0
@@ -24,7 +24,8 @@ _HERE: Final = Path(__file__).parent
 def java(program: str, *arguments: str, home: Path) -> list[str]:
     """The words that run a program of ``java/``; skips the test without a JDK or Maven."""
     sources = sorted((_HERE / "java").glob("*.java"))
-    return java_program(jars(), sources, f"lakelog.takeover.{program}", *arguments, home=home)
+    main = f"lakelog.takeover.{program}"
+    return java_program(jars(), sources, main, *arguments, home=home, flags=quick())
 
 
 @attrs.frozen

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import pytest
+from typer.testing import CliRunner
 
 from lakelog import Delivery, Message
 from lakelog.files.filesystem import RealFileSystem
+from lakelog_cli.app import make_app
 from lakelog_queues.groups.set_aside import resent
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import GET_ALL_SUBSCRIPTION_GROUPS, call
@@ -50,12 +50,12 @@ Messages: TypeAlias = dict[tuple[str, int], list[int]]
 def fill(path: Path) -> None:
     with open_store(path) as store:
         store.put_batch([Message(TOPIC, b"%d" % n, queue_id=n % QUEUES) for n in range(COUNT)])
-    lakelog = sys.executable, "-m", "lakelog_cli.main"
     for command in (
         ("topic", "create", str(path), TOPIC),
         ("groups", "create", str(path), GROUP, "--max-retries", str(MAX_RETRIES)),
     ):
-        subprocess.run([*lakelog, *command], check=True)
+        done = CliRunner().invoke(make_app(), command)
+        assert done.exit_code == 0, done.output
 
 
 def messages_in(path: Path) -> Messages:

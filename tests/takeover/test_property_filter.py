@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -17,7 +16,6 @@ from plugins.queues.tests.groups.expressions import EXPRESSIONS, PROPERTIES
 from tests.takeover.clients import java
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
-_COUNT: Final = 4000
 
 
 def result(text: str, properties: dict[str, str]) -> str:
@@ -32,11 +30,12 @@ def result(text: str, properties: dict[str, str]) -> str:
     return "null" if found is None else str(found).lower()
 
 
-def test_results_are_those_of_rocketmq(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_results_are_those_of_rocketmq(tmp_path: Path, count: int) -> None:
     asked: list[tuple[str, dict[str, str]]] = []
 
     @settings(
-        max_examples=_COUNT,
+        max_examples=count,
         phases=[Phase.generate],
         deadline=None,
         database=None,
@@ -57,7 +56,7 @@ def test_results_are_those_of_rocketmq(tmp_path: Path) -> None:
     )
     theirs = done.stdout.split()
     ours = [result(*each) for each in asked]
-    assert len(theirs) == len(ours) >= _COUNT / 2
+    assert len(theirs) == len(ours) >= count / 2
     assert ours.count("more text") < len(ours) / 20
     different = [
         (*each, one, other)

@@ -33,6 +33,7 @@ from lakelog.recovery.clean_stop import UNCHANGED
 from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
 from lakelog_interfaces.files import FileIdentity
 from lakelog_testing import FaultyFile
+from lakelog_testing.copies import copy_store
 
 OLD: Final = b"left behind by somebody"
 
@@ -257,6 +258,20 @@ def test_a_unit_behind_the_end_is_looked_into(tmp_path: Path) -> None:
     assert [each.end_offset for each in report.missing] == [end + 100]
 
 
+def test_queues_of_an_older_backup_are_completed(tmp_path: Path) -> None:
+    """They agree with their list, but lack the last messages of the log."""
+    a_store(tmp_path, 10)
+    (queue,) = (tmp_path / "consumequeue" / "t" / "0").iterdir()
+    files = {each: each.read_bytes() for each in (queue, tmp_path / "lakelog" / "queues.json")}
+    with open_small(tmp_path) as store:
+        fill(store, 5)
+    for file, before in files.items():
+        file.write_bytes(before)
+    assert recover_small(tmp_path, dry_run=True).start_reason != UNCHANGED
+    with open_small(tmp_path) as store:
+        assert len(store.get("t", 0, 0, 100).messages) == 15
+
+
 def test_any_torn_or_flipped_note_is_read_over(tmp_path: Path) -> None:
     put = a_store(tmp_path, 3)
     whole = note(tmp_path).read_bytes()
@@ -270,7 +285,7 @@ def test_any_torn_or_flipped_note_is_read_over(tmp_path: Path) -> None:
 
 def test_a_copy_of_a_store_is_read_once(tmp_path: Path) -> None:
     a_store(tmp_path / "store", 110)
-    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    copy_store(tmp_path / "store", tmp_path / "copy")
     assert opened(tmp_path / "copy").start_reason != UNCHANGED
     assert opened(tmp_path / "copy").start_reason == UNCHANGED
     assert opened(tmp_path / "store").start_reason == UNCHANGED
@@ -282,7 +297,7 @@ def test_a_copy_of_a_store_is_read_once(tmp_path: Path) -> None:
 def test_other_settings_read_the_log(more: dict[str, Any], tmp_path: Path) -> None:
     a_store(tmp_path / "store", 110, record_crc=True)
     if "commitlog_path" in more:
-        shutil.copytree(tmp_path / "store" / "commitlog", tmp_path / "elsewhere")
+        copy_store(tmp_path / "store" / "commitlog", tmp_path / "elsewhere")
         more = {"commitlog_path": str(tmp_path / "elsewhere")}
     assert opened(tmp_path / "store", **more).start_reason != UNCHANGED
     assert opened(tmp_path / "store", **more).start_reason == UNCHANGED

@@ -48,6 +48,8 @@ from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
 from lakelog_testing.copies import copy_store
 from plugins.tools.tests.doctor.repair_support import sound
 
+pytestmark = pytest.mark.both_ways
+
 FILES = RealFileSystem()
 
 
@@ -105,6 +107,38 @@ def test_what_is_left_keeps_its_place_in_the_queue(tmp_path: Path, puts: list[Pu
     assert sound(path)
 
 
+def test_a_hole_before_an_earlier_filler_gets_one_of_another_queue(
+    tmp_path: Path, puts: list[PutResult]
+) -> None:
+    """Queue offsets must not decrease in the order of the log."""
+    path = tmp_path / "store"
+    checkpoint = read_checkpoint(FILES, path)
+    recover_small(path)
+    write_checkpoint(FILES, path, checkpoint)
+    crash(path)
+    zero(path, puts[5].physical_offset, puts[5].end_offset)
+    assert recover_small(path).damage == ()
+    with open_small(path) as store:
+        fillers = [store.get(FILLER_TOPIC, queue_id, 0).messages for queue_id in (0, 1)]
+        places = [[each.physical_offset for each in found] for found in fillers]
+    assert places == [[puts[6].physical_offset], [puts[5].physical_offset]]
+    assert sound(path)
+
+
+def test_it_has_a_record_checksum_where_its_neighbours_have_one(tmp_path: Path) -> None:
+    """Whatever the settings of the recovery say."""
+    with open_small(tmp_path, record_crc=True) as store:
+        results = fill(store, 20)
+    (tmp_path / "checkpoint").unlink()
+    crash(tmp_path)
+    zero(tmp_path, results[10].physical_offset, results[10].end_offset)
+    recover_small(tmp_path, record_crc=False)
+    with open_small(tmp_path, require_record_crc=True) as store:
+        assert len(list(store.scan())) == 20
+        (filler,) = store.get(FILLER_TOPIC, 0, 0).messages
+        assert is_sealed(filler.properties_bytes)
+
+
 @pytest.mark.parametrize("vouched", ["confirm_offset", "physic_timestamp_ms"])
 def test_what_was_durable_is_not_touched(
     vouched: str, tmp_path: Path, puts: list[PutResult]
@@ -153,7 +187,7 @@ def test_one_that_goes_over_segments(tmp_path: Path, wide: list[PutResult]) -> N
 
 
 SOME = range(2, 200, 23)
-ALL = pytest.param(range(200), marks=[pytest.mark.slow, pytest.mark.timeout(1800)])
+ALL = pytest.param(range(200), marks=[pytest.mark.soak, pytest.mark.timeout(1800)])
 
 
 @pytest.mark.parametrize("numbers", [SOME, ALL])

@@ -43,6 +43,8 @@ from lakelog.format.layout import RECORD_CRC_BYTES
 from lakelog_format.codec.frame import Frame, read_frame
 from lakelog_interfaces.checkpoint import read_checkpoint
 
+pytestmark = pytest.mark.both_ways
+
 SECTOR_BYTES = 512
 
 

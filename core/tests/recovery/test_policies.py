@@ -32,6 +32,8 @@ from core.tests.store.support import (
 from lakelog import PutResult
 from lakelog.errors import BadSegment, LakelogError, NotAStore, StoreLocked
 
+pytestmark = pytest.mark.both_ways
+
 # --- on_damage ---------------------------------------------------------------------------------
 
 

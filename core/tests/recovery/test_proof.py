@@ -37,6 +37,8 @@ from lakelog.settings.model import StoreSettings
 from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog_testing.copies import copy_store
 
+pytestmark = pytest.mark.both_ways
+
 LATER_MS = 9_000_000_000_000
 
 

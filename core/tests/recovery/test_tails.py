@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import lakelog
 from core.tests.recovery.support import (
+    StoppingFiles,
     a_crashed_store,
     crash,
     kept_lines,
@@ -27,21 +29,27 @@ from core.tests.store.faults import SeenFiles
 from core.tests.store.support import (
     SEGMENT,
     FaultyFiles,
+    a_store,
     fill,
     open_small,
     overwrite,
+    read_small,
     segments,
     tree,
 )
-from lakelog import Message
+from lakelog import Message, PutResult
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.state.replica import ReplicaState, write_replica
 from lakelog.format.layout import ABORT_FILE
 from lakelog.log.store_directory import StoreDirectory
 from lakelog.recovery.apply import BackgroundSync
 from lakelog.settings.model import StoreSettings
 from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from lakelog_testing import FaultyFile
+from lakelog_testing.copies import copy_store
+
+pytestmark = pytest.mark.both_ways
 
 
 def test_a_torn_tail_is_cut_and_kept(tmp_path: Path) -> None:
@@ -76,6 +84,21 @@ def test_the_tail_is_zero_and_durable_before_the_first_append(tmp_path: Path) ->
     assert len(synced) == SEGMENT
     assert synced[end % SEGMENT :].strip(b"\x00") == b""
     store.close()
+
+
+def test_a_tail_of_a_whole_segment_is_zero_and_durable_too(tmp_path: Path) -> None:
+    """The log ends with the segment before, and no record of this one is synced otherwise."""
+    results = a_crashed_store(tmp_path)
+    last = segments(tmp_path)[-1]
+    first = next(each for each in results if each.physical_offset == int(last.name))
+    behind = [each for each in results if each.physical_offset >= first.physical_offset]
+    for each in behind:
+        tear(tmp_path, each)
+    files = _SyncedFiles()
+    with open_small(tmp_path, files=files) as store:
+        assert store.max_offset == first.physical_offset
+        assert files.synced[last] == bytes(SEGMENT)
+        assert log_bytes(tmp_path)[first.physical_offset :].strip(b"\x00") == b""
 
 
 def test_what_was_read_after_an_unclean_stop_is_durable(tmp_path: Path) -> None:
@@ -137,6 +160,25 @@ def test_segments_behind_the_end_go_if_they_hold_anything(tmp_path: Path) -> Non
     assert not behind[1].exists()
     assert not behind[2].exists()
     assert list(quarantine(tmp_path).values()) == [b"old".rjust(100, b"\x00")]
+
+
+def test_segments_behind_the_end_go_the_last_one_first(tmp_path: Path) -> None:
+    """A gap between segments would prevent the next open, if the machine stops meanwhile."""
+    results = a_crashed_store(tmp_path)
+    last = segments(tmp_path)[-1]
+    behind = [last.with_name(f"{int(last.name) + SEGMENT * n:020d}") for n in (1, 2, 3)]
+    for each in behind:
+        each.write_bytes(b"old".ljust(SEGMENT, b"\x00"))
+    files = SeenFiles()
+    assert recover_small(tmp_path, files=files).end_offset == results[-1].end_offset
+    names = {each.name for each in behind}
+    done = [each for each in files.named("unlink", "sync_dir") if each[1] in {*names, "commitlog"}]
+    first = done.index(("unlink", behind[-1].name))
+    assert done[first : first + 6] == [
+        step
+        for each in reversed(behind)
+        for step in (("unlink", each.name), ("sync_dir", "commitlog"))
+    ]
 
 
 def test_a_second_recovery_finds_nothing_to_do(tmp_path: Path) -> None:
@@ -243,6 +285,39 @@ def test_a_log_that_holds_nothing_whole_keeps_its_place(tmp_path: Path) -> None:
         assert store.recovery.end_offset == SEGMENT * 7
         assert fill(store, 1)[0].physical_offset == SEGMENT * 7
     assert list(quarantine(tmp_path).values()) == [b"nothing"]
+
+
+# --- a replica is cut where it differs from its master ---
+
+
+def _replica(path: Path) -> list[PutResult]:
+    results = a_store(path, 110)
+    write_replica(RealFileSystem(), path, ReplicaState("127.0.0.1:1"))
+    return results
+
+
+def test_a_replica_is_cut_at_the_offset(tmp_path: Path) -> None:
+    results = _replica(tmp_path)
+    end, before = results[59].end_offset, log_bytes(tmp_path)
+    report = lakelog.cut_replica(tmp_path, end, plugins=[], segment_size_bytes=SEGMENT)
+    assert report.end_offset == end
+    assert log_bytes(tmp_path).rstrip(b"\x00") == before[:end].rstrip(b"\x00")
+    assert any(each.startswith(before[end : end + 100]) for each in quarantine(tmp_path).values())
+    with read_small(tmp_path) as store:
+        assert offsets(store) == starts(results[:60])
+        assert len(store.get("t", 0, 0, 200).messages) == 60
+
+
+def test_a_cut_that_stops_anywhere_is_continued(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    results = _replica(model)
+    end = results[59].end_offset
+    write_replica(RealFileSystem(), model, ReplicaState("127.0.0.1:1", end))
+    for number in range(5, 60, 9):
+        path = copy_store(model, tmp_path / str(number))
+        with suppress(Exception):  # any error: the machine is down
+            recover_small(path, files=StoppingFiles(number))
+        assert recover_small(path).end_offset == end, number
 
 
 # --- what is read is synced meanwhile, and a sync that fails then is not forgotten ---

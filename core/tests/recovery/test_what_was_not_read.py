@@ -14,6 +14,8 @@ from lakelog.errors import BadSegment, StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_interfaces.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 
+pytestmark = pytest.mark.both_ways
+
 FILES = RealFileSystem()
 
 
@@ -146,3 +148,16 @@ def test_a_list_of_another_log_proves_nothing(tmp_path: Path, clean: bool) -> No
     report = recover_small(tmp_path / "store")
     assert report.start_offset == report.dispatched_from == 0
     assert report.start_reason == "the log is not the one whose queues were synced"
+
+
+@pytest.mark.parametrize("early", ["physic_timestamp_ms", "logics_timestamp_ms"])
+def test_the_earlier_time_of_a_foreign_checkpoint_counts(tmp_path: Path, early: str) -> None:
+    """RocketMQ syncs log and queues apart, and has no list of queues."""
+    a_store(tmp_path, 130)
+    (tmp_path / "lakelog" / "queues.json").unlink()
+    times = {"physic_timestamp_ms": LATE_MS, "logics_timestamp_ms": LATE_MS, early: 1}
+    write_checkpoint(FILES, tmp_path, StoreCheckpoint(**times))
+    crash(tmp_path)
+    assert recover_small(tmp_path, dry_run=True).start_offset == 0
+    write_checkpoint(FILES, tmp_path, StoreCheckpoint(LATE_MS, LATE_MS))
+    assert recover_small(tmp_path, dry_run=True).start_offset > 2 * SEGMENT

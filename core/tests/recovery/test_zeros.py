@@ -18,6 +18,8 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.log.reading.pieces import Damage
 from lakelog_interfaces.checkpoint import StoreCheckpoint, write_checkpoint
 
+pytestmark = pytest.mark.both_ways
+
 COUNT = 130
 LATE_MS = 9_000_000_000_000
 STOPS = pytest.mark.parametrize("clean", [True, False])

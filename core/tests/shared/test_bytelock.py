@@ -22,6 +22,7 @@ from lakelog.files.shared import byte_lock as bytelock
 from lakelog.files.shared.byte_lock import ByteLock
 from lakelog.files.shared.membership import Membership
 from lakelog.files.shared.ofd_lock import is_locked, set_lock
+from lakelog.files.shared.ownership import OPEN
 from lakelog.format.layout import LOCK_CONTENT
 
 AT = 8
@@ -240,6 +241,26 @@ def test_the_living_and_the_killed(tmp_path: Path) -> None:
         fourth = join(tmp_path)
         assert fourth.is_alone
         fourth.leave()
+
+
+def test_the_last_other_process_dies_while_one_joins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else can vouch for the shared page then: the one that joins has to recover."""
+    other = join(tmp_path)
+    other.let_in()
+    take = Membership._set
+
+    def taken(self: Membership, at: int, kind: int) -> bool:
+        done = take(self, at, kind)
+        if at == OPEN:
+            other.forked()  # its locks end with its file
+        return done
+
+    monkeypatch.setattr(Membership, "_set", taken)
+    member = join(tmp_path)
+    assert member.is_alone
+    member.leave()
 
 
 def test_a_process_that_dies_while_it_recovers_or_closes(tmp_path: Path) -> None:

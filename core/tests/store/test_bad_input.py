@@ -43,6 +43,8 @@ from lakelog.files.shared.membership import alone
 from lakelog.files.state.identity import make_identity, read_identity
 from lakelog.log.reading.pieces import Damage
 
+pytestmark = pytest.mark.both_ways
+
 NOBODY = 65534
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import lakelog
@@ -16,6 +19,7 @@ from core.tests.store.support import a_record_of, fill, open_small, segments
 from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import File, RealFile, RealFileSystem
+from lakelog.files.preallocation import SegmentMaker
 from lakelog_testing.crash.opener import owned_by
 from tests.support.waiting import until
 
@@ -209,3 +213,20 @@ def test_what_was_a_hole_stays_one_through_a_recovery(tmp_path: Path) -> None:
         assert not any(first.read_bytes()[store.max_offset :])
         fill(store, 1)
         assert blocks_bytes(first) <= before + STEP
+
+
+def test_a_segment_that_another_process_makes_meanwhile_is_used(tmp_path: Path) -> None:
+    """It may hold messages by the time that this process may make segments."""
+    (tmp_path / "log").mkdir()
+    other = SegmentMaker(RealFileSystem(), tmp_path / "log", tmp_path, SIZE)
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        made = other.make(0)
+        made.file.write_at(0, b"message")
+        made.file.close()
+        yield
+
+    blocks = attrs.evolve(other, turn=turn()).make(0)
+    assert blocks.file.read_at(0, 7) == b"message"
+    blocks.file.close()

@@ -31,6 +31,8 @@ from lakelog.format.sysflag import COMMIT, PREPARED, ROLLBACK
 from lakelog.log.reading.pieces import Blank
 from lakelog_testing.descriptors import open_in
 
+pytestmark = pytest.mark.both_ways
+
 
 def owned(store: Store) -> Any:
     """The inner side of an open store."""

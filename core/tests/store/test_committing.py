@@ -17,6 +17,8 @@ from lakelog.registry.builtin.flush import InlineFlush, NoFlush
 from lakelog_testing import FakeLog
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.both_ways
+
 
 class Heedful(NoFlush):
     """Counts how often it is woken."""

@@ -36,6 +36,8 @@ from lakelog_testing.descriptors import open_in
 from tests.support.sampling import every
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.both_ways
+
 LARGE = bytes(4000)
 MAPS_OF_A_SEGMENT = 2
 """Of the writer ``file``; each holds a descriptor while frames of a failure refer to it."""
@@ -103,6 +105,24 @@ def test_a_store_that_failed(fault: str, way: str, tmp_path: Path) -> None:
     with open_small(tmp_path) as recovered:
         assert [each.physical_offset for each in recovered.scan()][:5] == good
         recovered.put(Message("t", b""))
+
+
+def test_a_write_that_fails_fails_the_other_processes_too(tmp_path: Path) -> None:
+    """They would append behind bytes that may be missing."""
+    files, through = FaultyFiles(), {"map_below_bytes": 0}
+    store = open_small(tmp_path, files=files, file=through)
+    other = open_small(tmp_path, file=through)
+    assert other.put(Message("t", b"")).status is PutStatus.PUT_OK
+    files.failing.add("write_at")
+    with pytest.raises(StoreFailed):
+        store.put(Message("t", LARGE))
+    with pytest.raises(StoreFailed):
+        other.put(Message("t", b""))
+    for each in (other, store):
+        with pytest.raises(StoreFailed):
+            each.close()
+    with open_small(tmp_path) as recovered:
+        assert len(list(recovered.scan())) == 1
 
 
 def test_the_end_of_a_segment_cannot_be_written(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from lakelog.errors import StoreFailed, StrategyFailed
 from lakelog.interfaces import Factory, Kind, NoSettings
 from lakelog_testing.crash.opener import owned_by
 
+pytestmark = pytest.mark.both_ways
+
 
 class Fault(Exception):
     """Of somebody's strategy."""

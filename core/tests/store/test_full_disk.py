@@ -15,7 +15,7 @@ from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import StoreError
 from tests.support.smalldisk import tmpfs
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.both_ways]
 PAGE = 4096
 
 

@@ -32,6 +32,8 @@ from plugins.testing.tests.stagedwriters import SoundlyStaged
 from tests.support.sampling import every
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.both_ways
+
 SOURCES = frozenset(
     each.__file__
     for each in (appender, commit_log, positions, segments, append_section, queue_table, yieldlock)

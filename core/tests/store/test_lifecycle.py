@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from core.tests.store.support import a_store, fill, open_small, tree
+from core.tests.store.support import a_store, bodies, fill, open_small, read_small, tree
 from lakelog import Message, Store
 from lakelog.errors import StoreClosed
 from lakelog_testing import StoreMachine
@@ -100,6 +100,21 @@ def test_a_topic_is_removed_beside_a_busy_producer(tmp_path: Path) -> None:
         finally:
             ended.set()
             producer.join()
+
+
+def test_a_reader_misses_nothing_when_a_topic_is_removed(tmp_path: Path) -> None:
+    with open_small(tmp_path) as store, read_small(tmp_path) as reader:
+        for topic in ("gone", "other"):
+            store.put(Message(topic, b"before", queue_id=0))
+            assert store.wait_dispatched()
+            assert bodies(reader.get(topic, 0, 0).messages) == [b"before"]
+        store.put(Message("other", b"meanwhile", queue_id=0))
+        store.delete_topic("gone")
+        end = store.put(Message("gone", b"after", queue_id=0)).end_offset
+        assert reader.wait_dispatched(end)
+        assert bodies(reader.get("other", 0, 0).messages) == [b"before", b"meanwhile"]
+        assert bodies(reader.get("gone", 0, 1).messages) == [b"after"]
+        assert reader.queue_bounds("gone", 0) == (1, 2)
 
 
 def test_the_lag_begins_with_the_store(tmp_path: Path) -> None:

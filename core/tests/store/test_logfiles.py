@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from core.tests.store.test_interrupted import STRIDES, interrupted
 from lakelog import Message, Store
 from lakelog.errors import StoreFailed
 from lakelog.files.pages.shared_page import APPENDED, INTENT_END, INTENT_START, MARKED
+from lakelog.files.shared.queue_table import FIRST_SLOTS
 from lakelog_testing.crash.opener import owned_by
 from tests.support.sampling import every
 
@@ -77,6 +79,72 @@ def test_committed_records_that_are_damaged_fail_the_store(tmp_path: Path) -> No
         store.put(NEXT)
     with pytest.raises(StoreFailed):
         store.close()
+
+
+def test_a_copy_that_was_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A shorter record comes in its place; the rest of it would stand behind the log."""
+    with open_small(tmp_path, accelerator="none") as store:
+        store.put(NEXT)
+        with write_interrupted(store, 0), pytest.raises(KeyboardInterrupt):
+            store.put(Message("t", b"x" * 4000, queue_id=0))
+        end = store.put(NEXT).end_offset
+        assert not any(segments(tmp_path)[0].read_bytes()[end:])
+
+
+def test_another_process_goes_on_behind_a_roll_that_nothing_followed(tmp_path: Path) -> None:
+    """The log ends with a segment then, and not within the next one."""
+    with (
+        open_small(tmp_path, accelerator="none") as store,
+        open_small(tmp_path, accelerator="none") as other,
+    ):
+        other.put(a_record_of(1000))
+        store.put(a_record_of(SEGMENT - 2000))
+        with write_interrupted(store, SEGMENT), pytest.raises(KeyboardInterrupt):
+            store.put(a_record_of(2000))
+        assert owned_by(store).log.appended == SEGMENT
+        assert other.put(a_record_of(2000)).physical_offset == SEGMENT
+        assert len(list(store.scan())) == 3
+        assert [each.stat().st_size for each in segments(tmp_path)] == [SEGMENT] * 2
+
+
+@contextmanager
+def write_interrupted(store: Store, least_offset: int) -> Iterator[None]:
+    """Interrupt the next write at this offset of the log or behind it, after its copy."""
+    log = owned_by(store).log
+    write = log._write
+
+    def interrupted_write(position: int, data: Any) -> None:
+        write(position, data)
+        if position >= least_offset:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(log, "_write", interrupted_write)
+        yield
+
+
+def test_queues_that_are_new_to_a_process_end_behind_what_was_committed(tmp_path: Path) -> None:
+    """A dead process had added so many that the table of queues was replaced by a larger one."""
+    given: dict[str, Any] = {"dispatchers": []}  # without files per queue
+    with open_small(tmp_path, **given) as store, open_small(tmp_path, **given) as other:
+        other.put(NEXT)
+        store.put_batch([Message(f"topic {number}", b"") for number in range(FIRST_SLOTS)])
+        last = store.put(Message("new", b"", queue_id=0))
+        table = owned_by(store).log.table
+        table._words[table._known["new", 0]] = 0  # it died before it raised the end
+        begun(store, last.physical_offset, last.end_offset)
+        assert other.put(Message("new", b"", queue_id=0)).queue_offset == 1
+
+
+def test_the_repair_of_a_roll_takes_no_disk_space(tmp_path: Path) -> None:
+    """Only the blank record was written; blocks up to the end of the segment may be missing."""
+    size = 1 << 20
+    with open_small(tmp_path, segment_size_bytes=size, allocation_step_bytes=SEGMENT) as store:
+        end = fill(store, 2)[-1].end_offset
+        before = segments(tmp_path)[0].stat().st_blocks
+        begun(store, end, size)
+        assert store.put(NEXT).physical_offset == end
+        assert segments(tmp_path)[0].stat().st_blocks == before
 
 
 @STRIDES

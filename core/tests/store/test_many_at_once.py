@@ -32,6 +32,8 @@ from lakelog.registry import Registry
 from lakelog.registry.builtin.flush import InlineFlush
 from lakelog_testing import count_hook_calls
 
+pytestmark = pytest.mark.both_ways
+
 
 def owned(store: Store) -> Any:
     """The inner side of an open store."""
@@ -216,6 +218,29 @@ def test_whoever_has_the_result_at_once_may_close_it(tmp_path: Path) -> None:
     store.put_async(Message("t", b"x")).add_done_callback(lambda _: store.close())
     with open_small(tmp_path) as again:
         assert bodies(again.scan()) == [b"x"]
+
+
+def test_puts_that_are_submitted_together_end_with_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync that covers the first of them may have begun before the last was appended."""
+    begun, go_on, submitted = Event(), Event(), list[int]()
+
+    def submit(_self: InlineFlush, end_offset: int, wait: bool) -> Outcome:
+        assert wait
+        submitted.append(end_offset)
+        begun.set()
+        go_on.wait(20)
+        return PutStatus.PUT_OK
+
+    monkeypatch.setattr(InlineFlush, "submit", submit)
+    with open_small(tmp_path, flush="inline") as store:
+        first = store.put_async(Message("t", b"first"))
+        assert begun.wait(20)
+        rest = [store.put_async(Message("t", b"rest")) for _ in range(5)]
+        go_on.set()
+        ends = [each.result(20).end_offset for each in (first, *rest)]
+    assert submitted == [ends[0], ends[-1]]
 
 
 @pytest.mark.parametrize("flush", ["none", "inline"])

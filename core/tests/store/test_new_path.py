@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from core.tests.registry.samples import plugin
+from core.tests.store.faults import SeenFiles
 from core.tests.store.support import open_small, read_small
 from lakelog import Message
 from lakelog.errors import NotAStore, PluginError
@@ -66,6 +67,15 @@ def is_usable(path: Path, **more: Any) -> bool:
         store.put(Message("t", b"1", queue_id=0))
     with open_small(path, **more) as store:
         return len(list(store.scan())) == 1
+
+
+def test_new_folders_are_named_durably(tmp_path: Path) -> None:
+    """Each by a sync of the folder that it is in, before the first message."""
+    files, path = SeenFiles(), tmp_path / "new" / "store"
+    with open_small(path, files=files) as store:
+        synced = {each for call, each in files.seen if call == "sync_dir"}
+        assert {tmp_path, path.parent, path} <= synced
+        store.put(Message("t", b"1", queue_id=0))
 
 
 def test_a_folder_that_a_constructor_makes(tmp_path: Path) -> None:

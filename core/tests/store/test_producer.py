@@ -16,6 +16,8 @@ from core.tests.store.support import SEGMENT, open_small, read_small
 from lakelog.errors import IllegalMessage
 from lakelog.message import MessageColumns
 
+pytestmark = pytest.mark.both_ways
+
 
 @pytest.fixture(params=["none", "auto"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lakelog.Store]:

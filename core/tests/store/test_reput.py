@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from core.tests.registry.samples import plugin
-from core.tests.store.support import fill, open_small
+from core.tests.store.support import SEGMENT, fill, open_small, overwrite
 from lakelog import Message
 from lakelog.dispatch import runner as reput
+from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
 from lakelog.errors import DispatchStopped
 from lakelog.interfaces import Factory, Kind, NoSettings
+from plugins.format.tests.codec.handmade import record, run
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from lakelog.codec import RecordBatch
+
+pytestmark = pytest.mark.both_ways
 
 
 class Recorder:
@@ -176,3 +180,76 @@ def test_puts_from_many_threads_all_arrive(tmp_path: Path, two: Two) -> None:
         assert store.wait_dispatched()
         assert len(two.calls) == 2 * 1200
     assert {len(set(each.seen)) for each in (two.a, two.b)} == {1200}
+
+
+def test_a_close_waits_for_the_last_records(
+    tmp_path: Path, two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, go_on = threading.Event(), threading.Event()
+    plain = two.a.dispatch
+
+    def slowly(batch: RecordBatch) -> None:
+        began.set()
+        assert go_on.wait(60)
+        assert not two.a.closed
+        plain(batch)
+
+    monkeypatch.setattr(two.a, "dispatch", slowly)
+    store = two.open(tmp_path / "s")
+    store.put(Message("t", b"one"))
+    assert began.wait(60)
+    store.put(Message("t", b"two"))
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(store.close)
+        time.sleep(0.2)
+        go_on.set()
+        closing.result(60)
+    assert two.a.seen == two.b.seen == [b"one", b"two"]
+    assert two.a.closed == two.b.closed == 1
+
+
+def test_a_log_that_ends_with_a_blank_is_dispatched_to_its_end(tmp_path: Path, two: Two) -> None:
+    """The record behind the blank was lost."""
+    with open_small(tmp_path / "s") as store:
+        while store.put(Message("t", bytes(400))).physical_offset < SEGMENT:
+            pass
+    overwrite(tmp_path / "s", SEGMENT, bytes(600))
+    with two.open(tmp_path / "s") as store:
+        assert store.max_offset == SEGMENT
+        assert store.dispatched_offset == SEGMENT
+        assert store.wait_dispatched(SEGMENT, timeout_ms=1_000)
+
+
+class Told:
+    """Positions that remember each published end of queues and index."""
+
+    def __init__(self, dispatched: int, end: int) -> None:
+        self.readable_elsewhere = end
+        self.told = [dispatched]
+
+    @property
+    def dispatched(self) -> int:
+        return self.told[-1]
+
+    @dispatched.setter
+    def dispatched(self, offset: int) -> None:
+        self.told.append(offset)
+
+    def count_records(self, count: int) -> None:
+        """Nothing is shown."""
+
+
+def test_the_published_end_does_not_go_back_at_a_takeover(tmp_path: Path, two: Two) -> None:
+    """A new owner dispatches again what the former one had dispatched."""
+    at, pieces = 0, []
+    for number in range(10):
+        pieces.append(run(record("t", b"", b"%d" % number, number, at), start=at))
+        at = pieces[-1].end_offset
+    told: Any = Told(pieces[6].end_offset, at)
+    recorder: Any = two.a
+    nobody: Any = None
+    cursor = DispatchCursor(tmp_path, [NamedDispatcher("a", recorder)], 0)
+    reput.DispatchRunner(lambda _first, _end: iter(pieces), cursor, told, nobody).complete()
+    assert len(two.a.seen) == 10
+    assert told.told == sorted(told.told)
+    assert told.dispatched == at

@@ -21,11 +21,14 @@ from lakelog import Message, PutRefused, Store, aio
 from lakelog.errors import SettingsError, StoreError, StoreLocked, StoreReadOnly
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_owned
+from lakelog.files.shared.queue_table import FIRST_SLOTS, table_path
 from lakelog.format.layout import segment_name
 from lakelog.interfaces import DiskState
 from lakelog_testing.descriptors import open_in
 from plugins.retention.tests.maintenance.support import MaintenancePlugin
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.both_ways
 
 FILES = RealFileSystem()
 
@@ -131,6 +134,19 @@ def test_a_segment_that_one_has_made_ahead_another_one_fills(tmp_path: Path, ahe
         assert store.recovery is not None
         assert store.recovery.clean
         assert len(bodies(store.scan())) == 1 + 3 * SEGMENT // 1000
+
+
+def test_queues_that_another_process_has_added_are_counted_on(tmp_path: Path) -> None:
+    """So many that a larger table of queues replaced the first: half of its slots stay free."""
+    given: dict[str, Any] = {"dispatchers": []}  # without files per queue
+    with open_small(tmp_path, **given) as store, open_small(tmp_path, **given) as other:
+        other.put(Message("t", b"", queue_id=0))
+        assert table_path(tmp_path, 1).exists()
+        store.put_batch([Message(f"t{number}", b"") for number in range(FIRST_SLOTS // 2)])
+        assert not table_path(tmp_path, 1).exists()
+        store.put(Message("new", b"", queue_id=0))
+        assert other.put(Message("new", b"", queue_id=0)).queue_offset == 1
+        assert store.put(Message("new", b"", queue_id=0)).queue_offset == 2
 
 
 def test_nonsense_in_the_settings_of_the_page_lets_nobody_in(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,20 +13,26 @@ import pytest
 import lakelog
 from core.tests.store.support import (
     SEGMENT,
+    FaultyFiles,
+    a_record_of,
     a_store,
     fill,
+    is_eio,
     open_small,
     overwrite,
     read_small,
     segments,
     tree,
 )
-from lakelog import PutResult
-from lakelog.errors import OffsetOutOfRange
+from lakelog import Message, PutResult, Store
+from lakelog.errors import BadSegment, OffsetOutOfRange, ReadFailed
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.format.layout import AT_MAGIC
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.pieces import Damage
 from lakelog.log.reading.sources import Extent, FileExtent, FileSource, NoGapSource
+
+pytestmark = pytest.mark.both_ways
 
 
 def read(path: Path) -> tuple[list[int], list[Damage]]:
@@ -186,6 +193,102 @@ def test_the_tail_of_a_living_owner_is_not_reported(tmp_path: Path) -> None:
         assert [each.offset for each in damage] == [results[4].physical_offset]
         overwrite(tmp_path, results[-1].end_offset, bytes(12))
     assert len(read(tmp_path)[1]) == 1
+
+
+def test_a_record_across_the_border_of_two_searches_is_found(tmp_path: Path) -> None:
+    """A search reads 1 MiB at once; the magic number of the next record begins 2 bytes before."""
+    with open_small(tmp_path, segment_size_bytes=4 << 20) as store:
+        long = store.put(a_record_of((1 << 20) - 2 - AT_MAGIC))
+        behind = fill(store, 3)
+    with segments(tmp_path)[0].open("r+b") as file:
+        file.seek(long.physical_offset + 500)
+        file.write(b"\x00")
+    with read_small(tmp_path, segment_size_bytes=4 << 20) as store:
+        assert [each.physical_offset for each in store.scan()] == places(behind)
+
+
+def test_a_record_in_the_body_of_a_damaged_one_is_no_message(tmp_path: Path) -> None:
+    """Somebody sent a copy of a record; it is whole, but states another place."""
+    results = a_store(tmp_path, 3)
+    copy = bytearray(segments(tmp_path)[0].read_bytes()[: results[0].size])
+    copy[56:64] = (results[-1].store_timestamp_ms + 1_000).to_bytes(8, "big")
+    with open_small(tmp_path) as store:
+        carrier = store.put(Message("t", bytes(copy) + b"more", queue_id=0))
+        behind = fill(store, 2)
+    flip(tmp_path, carrier.physical_offset + carrier.size - 6, 0)
+    found, damage = read(tmp_path)
+    assert found == places(results + behind)
+    assert [(each.offset, each.end_offset) for each in damage] == [
+        (carrier.physical_offset, carrier.end_offset)
+    ]
+
+
+def test_noted_damage_counts_only_while_its_bytes_are_unchanged(tmp_path: Path) -> None:
+    """The second of two damaged records was restored, and the first one is damaged otherwise."""
+    results = a_store(tmp_path, 10)
+    first, second = results[3], results[4]
+    before = segments(tmp_path)[0].read_bytes()[second.physical_offset : second.end_offset]
+    for each in (first, second):
+        overwrite(tmp_path, each.physical_offset, b"\xff" * 20)
+    with pytest.raises(BadSegment):
+        open_small(tmp_path, on_damage="refuse").close()
+    lakelog.recover(tmp_path, plugins=[], segment_size_bytes=SEGMENT, full=True)
+    assert len(read(tmp_path)[1]) == 1
+    overwrite(tmp_path, first.physical_offset, b"\xee" * 20)
+    overwrite(tmp_path, second.physical_offset, before)
+    found, damage = read(tmp_path)
+    assert found == [each for each in places(results) if each != first.physical_offset]
+    assert [(each.offset, each.end_offset) for each in damage] == [
+        (first.physical_offset, first.end_offset)
+    ]
+
+
+# --- a failing disk ---
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: list(store.scan()),
+        lambda store: list(store.scan_pieces()),
+        lambda store: store.look_up(0),
+    ],
+    ids=["scan", "scan_pieces", "look_up"],
+)
+def test_a_failed_read_of_a_segment_raises_read_failed(
+    call: Callable[[Store], object], tmp_path: Path
+) -> None:
+    a_store(tmp_path, 40)
+    files = FaultyFiles()
+    with read_small(tmp_path, files=files, segment_size_bytes=SEGMENT) as store:
+        files.failing.add("read_at")
+        with pytest.raises(ReadFailed) as caught:
+            call(store)
+    assert is_eio(caught.value.__cause__)
+
+
+class UnlistedFiles(RealFileSystem):
+    """Folders cannot be listed any more, for lack of descriptors."""
+
+    fails = False
+
+    def list(self, path: Path) -> list[tuple[str, int]]:
+        if self.fails:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+        return super().list(path)
+
+
+def test_a_failed_step_of_a_scan_raises_read_failed(tmp_path: Path) -> None:
+    """A scan that does not know the end of the log looks for further segments at last."""
+    results = a_store(tmp_path, 40)
+    (tmp_path / "lakelog" / "clean-stop.json").unlink()
+    files = UnlistedFiles()
+    with read_small(tmp_path, files=files, segment_size_bytes=SEGMENT) as store:
+        found = store.scan()
+        assert next(found).physical_offset == results[0].physical_offset
+        files.fails = True
+        with pytest.raises(ReadFailed, match="limit of open files"):
+            list(found)
 
 
 def test_without_a_listener_damage_is_logged(

@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from core.tests.store.faults import SeenFiles
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog.files.pages.positions import Positions
 from lakelog.files.preallocation import Preallocator, SegmentMaker
@@ -20,6 +21,8 @@ from lakelog.log import segments as module
 from lakelog.log.open_segment import SealedSegment
 from lakelog.log.segments import MOST_MAPS, Segments
 from lakelog.message import Body
+
+pytestmark = pytest.mark.both_ways
 
 SIZE: Final = 4096
 
@@ -156,6 +159,22 @@ def test_a_sync_closes_what_is_full_once_all_is_durable(
     assert writer.told[len(begun) + len(durable) + 2 :] == ["sync 2"]
 
 
+def test_a_sync_covers_segments_that_another_process_has_made(
+    tmp_path: Path, writer: Keeping
+) -> None:
+    """That one may have died before it synced the file, and the folder that names it."""
+    files = SeenFiles()
+    maker = SegmentMaker(files, tmp_path / "log", tmp_path, SIZE)
+    maker.directory.mkdir()
+    maker.make(0).file.close()
+    preallocator = Preallocator(maker, ahead=False, fail=_raised)
+    segments = Segments(maker, preallocator, writer, 0, SIZE, 0, Positions())
+    files.seen.clear()
+    synced(segments)
+    assert files.named("sync", "sync_dir") == [("sync", f"{0:020}"), ("sync_dir", "log")]
+    assert writer.told == ["sync 0"]
+
+
 def test_a_view_of_a_file_that_is_closed_meanwhile_is_looked_up_again(
     segments: Segments, writer: Keeping
 ) -> None:
@@ -163,6 +182,16 @@ def test_a_view_of_a_file_that_is_closed_meanwhile_is_looked_up_again(
     writer.made[0].on_view = partial(synced, segments)
     assert bytes(segments.view(5, 3)) == b"000"
     assert "close 0" in writer.told
+
+
+def test_a_new_segment_is_durable_before_it_is_used(tmp_path: Path) -> None:
+    """At its full length, with blocks; then it gets its name, by a sync of the log's folder."""
+    files = SeenFiles()
+    (tmp_path / "log").mkdir()
+    SegmentMaker(files, tmp_path / "log", tmp_path, SIZE).make(0).file.close()
+    steps = [call for call, _ in files.seen]
+    assert steps == ["create", "open", "truncate", "allocate", "sync", "rename", "sync_dir"]
+    assert files.seen[-1] == ("sync_dir", tmp_path / "log")
 
 
 def test_a_segment_whose_writer_could_not_be_opened_is_used_later(

@@ -35,6 +35,8 @@ from lakelog.format.layout import OWN_DIR
 from lakelog.log.reading import flush_wait as flushwait
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.both_ways
+
 FILES = RealFileSystem()
 HAS_FUTEX = platform.machine() in futex._NUMBERS
 LONG_S = 30.0

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,10 @@ from hypothesis.stateful import rule
 import lakelog
 from lakelog import Message, Store
 from lakelog.errors import PutRefused, SettingsError
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.status import PutStatus
+from lakelog_direct.buffers import BufferPool
+from lakelog_direct.staged import StagedSegmentWriter
 from lakelog_testing import StoreMachine
 from lakelog_testing.descriptors import open_files
 from lakelog_testing.machine import queues
@@ -131,6 +134,43 @@ def test_commits_come_by_themselves(tmp_path: Path, writer: str) -> None:
         store.put(Message("orders", b"alone"))
         while seen_elsewhere(tmp_path) == 0:
             assert time.monotonic() < deadline
+
+
+class LookedAt(StagedSegmentWriter):
+    """Calls ``then``, once, after its end was read.
+
+    :ivar then: what another thread does
+    """
+
+    then: Callable[[], None] | None = None
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name == "_end" and self.then is not None:
+            then, self.then = self.then, None
+            then()
+        return found
+
+
+def test_a_segment_that_is_sealed_within_a_commit_keeps_its_last_bytes(tmp_path: Path) -> None:
+    """They came after the commit had read the end, and are covered by the next one."""
+    file = RealFileSystem().open(tmp_path / "segment", write=True, create=True)
+    file.allocate(SEGMENT_BYTES)
+    pool = BufferPool(SEGMENT_BYTES, limit=2)
+    segment = LookedAt(file, SEGMENT_BYTES, 0, pool)
+    segment.begin(pool.take(0))
+    segment.write(0, b"first")
+
+    def fill() -> None:
+        segment.write(5, b"last")
+        segment.seal()
+
+    segment.then = fill
+    assert segment.commit() == 5
+    assert bytes(segment.view(0, 9)) == b"firstlast"
+    assert segment.commit() == 9
+    assert file.read_at(0, 9) == b"firstlast"
+    segment.close()
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -287,3 +327,15 @@ def test_a_commit_by_the_clock_lets_it_be_dispatched(tmp_path: Path, writer: str
     with opened(tmp_path, writer, **LATE) as store:
         end = store.put(Message("orders", b"soon", queue_id=0)).end_offset
         until(lambda: store.dispatched_offset >= end)
+
+
+@pytest.mark.parametrize("writer", KEEPING)
+def test_a_close_commits_before_it_completes_the_queues(tmp_path: Path, writer: str) -> None:
+    with opened(tmp_path, writer, NEVER, **LATE) as store:
+        for _ in range(10):
+            store.put(Message("orders", b"kept in the process", queue_id=0))
+        assert store.dispatched_offset == 0
+    (units,) = (tmp_path / "consumequeue" / "orders" / "0").iterdir()
+    data = units.read_bytes()[: 11 * 20]
+    sizes = [int.from_bytes(data[at + 8 : at + 12], "big") for at in range(0, len(data), 20)]
+    assert [size > 0 for size in sizes[:11]] == [True] * 10 + [False] * (len(sizes) - 10)

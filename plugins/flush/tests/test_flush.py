@@ -19,6 +19,8 @@ from lakelog_testing import (
 )
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.both_ways
+
 
 class TestGroupCommit(GroupFlushStrategyContract):
     def make(self) -> GroupCommit:

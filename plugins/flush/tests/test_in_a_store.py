@@ -24,6 +24,8 @@ from lakelog_testing.crash.opener import owned_by
 from plugins.flush.tests.seam import Disk
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.both_ways
+
 PATIENCE_SECONDS = 20.0
 SEGMENT = 64 << 10
 

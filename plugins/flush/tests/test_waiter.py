@@ -13,12 +13,14 @@ from threading import Thread, get_ident
 
 import pytest
 
+from lakelog.log.put_future import PutFuture
 from lakelog.status import PutStatus
 from lakelog_flush.gathering import MOST_SECONDS, MOST_SKIPPED, Gathering
 from lakelog_flush.groupcommit import GroupCommit
 from lakelog_flush.settings import GroupCommitSettings
 from lakelog_flush.timeouts import TimeoutLog
 from lakelog_flush.waiter import Waiter, WakeChain
+from lakelog_flush.wakeup import Wakeup
 from lakelog_testing import FakeLog
 from tests.support.waiting import until
 
@@ -119,6 +121,27 @@ def test_whoever_likes_goes_on_where_a_thread_is_held_up() -> None:
 
 
 # --- late puts ---
+
+
+def test_work_that_comes_before_the_sleep_ends_it() -> None:
+    wakeup = Wakeup()
+
+    def has_work() -> bool:
+        wakeup.notify()  # by another thread, right behind the look
+        return False
+
+    begun = time.monotonic()
+    wakeup.sleep(PATIENCE_SECONDS, has_work)
+    assert time.monotonic() - begun < PATIENCE_SECONDS / 2
+
+
+def test_the_next_look_for_late_puts_is_at_the_first_deadline() -> None:
+    """Of the puts that are settled later, too."""
+    flush, put = GroupCommit(GroupCommitSettings(60_000)), PutFuture()
+    put.end_offset = 1
+    flush.submit_later(put, lambda *_: None)
+    time.sleep(0.01)
+    assert flush._seconds_left() <= put.deadline - time.monotonic() + 0.005
 
 
 def test_one_line_per_second_and_the_rest_at_the_end(

@@ -13,6 +13,8 @@ from lakelog_format.fields.sysflag import PREPARED
 from lakelog_format.queue_survey import QueueOffsetSurvey
 from plugins.format.tests.codec.handmade import record, run
 
+pytestmark = pytest.mark.both_ways
+
 DISPATCHED = b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02INNER_MULTI_QUEUE_OFFSET\x016,8\x02"
 BODY_BYTES = 1_000
 WINDOW_BYTES = 1 << 16

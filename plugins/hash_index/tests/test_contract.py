@@ -13,6 +13,8 @@ from lakelog_hash_index.settings import HashIndexSettings, from_index, index_siz
 from lakelog_testing import DispatcherContract, PluginContract
 from plugins.hash_index.tests.support import FOREVER, find, owner, reader
 
+pytestmark = pytest.mark.both_ways
+
 
 class TestOwnerIndex(DispatcherContract):
     """With files so small that forty records need seven of them."""

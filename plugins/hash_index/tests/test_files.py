@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import lakelog
 import lakelog_hash_index.plugin as hash_index
+from core.tests.store.faults import NthFails, SeenFiles
 from lakelog import Message
 from lakelog.errors import CorruptIndex
 from lakelog.files.filesystem import File, RealFile, RealFileSystem
@@ -43,6 +45,8 @@ from plugins.hash_index.tests.support import (
     vouch,
     write_log,
 )
+
+pytestmark = pytest.mark.both_ways
 
 ONE_SLOT = HashIndexSettings(slots=1, entries=6)
 RECS = [Rec.keyed(f"k{at} all", time_ms=NOW_MS + 1000 * at) for at in range(8)]
@@ -480,3 +484,90 @@ def test_a_reader_looks_again_when_a_file_goes_while_it_opens(tmp_path: Path) ->
     with lakelog.open(tmp_path, mode="read", files=Late(), **IN_A_STORE) as store:
         assert len(store.query("t", "k63")) == 1
         assert len(index_files(tmp_path)) == 3
+
+
+# --- what is durable, and when ---
+
+
+def test_a_full_file_is_synced_before_the_checkpoint_moves(tmp_path: Path) -> None:
+    files = SeenFiles()
+    index = owner(tmp_path, SMALL, files)
+    index.resume(0, 0)
+    index.dispatch(batch_of(RECS[:3]))
+    index.flush()
+    seen, name = files.named(), index_paths(tmp_path)[0].name
+    assert ("sync", name) in seen
+    at = seen.index(("sync", name))
+    assert not [path for _, path in seen[:at] if "checkpoint" in path]
+    assert [path for _, path in seen[at:] if "checkpoint" in path]
+    index.close()
+
+
+def test_no_file_is_covered_behind_one_whose_sync_failed(tmp_path: Path) -> None:
+    files = NthFails()
+    index = owner(tmp_path, SMALL, files)
+    index.resume(0, 0)
+    files.arm(1, errno.EIO, lambda call, path: call == "sync" and path.name.isdigit())
+    index.dispatch(batch_of(RECS))
+    with pytest.raises(OSError, match="EIO"):
+        index.flush()
+    assert files.fired.is_set()
+    assert index_timestamp(tmp_path) == 0
+    with pytest.raises(OSError, match="EIO"):
+        index.close()
+
+
+def test_slots_ahead_of_the_header_of_the_only_file_are_set_back(tmp_path: Path) -> None:
+    built(tmp_path, RECS[:1], ONE_SLOT)
+    (path,) = index_paths(tmp_path)
+    header = path.read_bytes()[: HEADER.size]
+    batch = built(tmp_path, RECS[:2], ONE_SLOT)
+    poke(path, 0, header)
+    (tmp_path / "abort").touch()
+    index = resumed(owner(tmp_path, ONE_SLOT), batch)
+    assert find(index, "all") == batch.physical_offsets.tolist()[::-1]
+    index.close()
+    assert verify(tmp_path / "index", ONE_SLOT.slots, ONE_SLOT.entries) == []
+
+
+def test_the_file_of_the_oldest_message_stays(tmp_path: Path) -> None:
+    batch = built(tmp_path, RECS)
+    offsets = batch.physical_offsets.tolist()
+    index = resumed(owner(tmp_path), batch)
+    first = IndexFile(RealFileSystem(), index_paths(tmp_path)[0], SMALL.shape)
+    assert first.header().end_offset == offsets[2]
+    assert index.remove_before(offsets[2]) == 0
+    assert find(index, "k2") == [offsets[2]]
+    assert index.remove_before(offsets[2] + 1) == 1
+    index.close()
+
+
+def test_a_full_disk_amid_a_record_of_many_files_enters_no_key_twice(tmp_path: Path) -> None:
+    batch = batch_of([Rec.keyed(" ".join(f"k{at}" for at in range(17)))])
+    for left in range(1, 16):
+        files, path = FullDisk([left]), tmp_path / f"{left}"
+        index = owner(path, SMALL, files)
+        index.resume(0, batch.end_offset)
+        with pytest.raises(OSError, match="no space"):
+            index.dispatch(batch)
+        files.left[0] = 100
+        index.dispatch(batch)
+        index.close()
+        made = [IndexFile(RealFileSystem(), each, SMALL.shape) for each in index_paths(path)]
+        assert sum(each.header().count - 1 for each in made) == 17
+
+
+def test_no_key_is_counted_that_a_full_disk_left_out(tmp_path: Path) -> None:
+    batch = batch_of(RECS[:2])
+    for left in range(1, 5):
+        files, path = FullDisk([left]), tmp_path / f"{left}"
+        index = owner(path, SMALL, files)
+        index.resume(0, batch.end_offset)
+        with suppress(OSError):
+            index.dispatch(batch)
+        if (path / "index").exists():
+            assert verify(path / "index", SMALL.slots, SMALL.entries) == []
+        files.left[0] = 100
+        index.dispatch(batch)
+        assert find(index, "all") == batch.physical_offsets.tolist()[::-1]
+        index.close()

@@ -20,6 +20,8 @@ from lakelog_doctor.check import check
 from lakelog_hash_index import plugin, verify
 from lakelog_interfaces.checkpoint import StoreCheckpoint, write_checkpoint
 
+pytestmark = pytest.mark.both_ways
+
 SLOTS, ENTRIES = 50, 40
 SIZES = {"slots": SLOTS, "entries": ENTRIES}
 COUNT = 150

@@ -23,6 +23,8 @@ from plugins.hash_index.tests.support import (
     write_log,
 )
 
+pytestmark = pytest.mark.both_ways
+
 KEYLESS = [Rec()] * 100
 
 

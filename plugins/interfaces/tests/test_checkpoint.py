@@ -39,3 +39,12 @@ def test_a_keeper_syncs_the_folder_of_a_file_that_another_one_made(tmp_path: Pat
     files = CountedFolders()
     CheckpointKeeper(files, tmp_path).advance(StoreCheckpoint(confirm_offset=2))
     assert files.synced == [tmp_path]
+
+
+def test_no_number_ever_decreases(tmp_path: Path) -> None:
+    """Also if only one of them is raised; RocketMQ may have written the others."""
+    files = RealFileSystem()
+    keeper = CheckpointKeeper(files, tmp_path)
+    keeper.advance(StoreCheckpoint(10, 20, 30, 40, 50))
+    keeper.advance(StoreCheckpoint(index_timestamp_ms=5, confirm_offset=60))
+    assert read_checkpoint(files, tmp_path) == StoreCheckpoint(10, 20, 30, 40, 60)

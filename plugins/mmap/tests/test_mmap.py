@@ -5,10 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from lakelog_mmap import plugin
 from lakelog_mmap.settings import MmapSettings
 from lakelog_mmap.writer import MmapWriter
 from lakelog_testing import PluginContract, WriterContract
+
+pytestmark = pytest.mark.both_ways
 
 
 class TestMmapWriter(WriterContract):

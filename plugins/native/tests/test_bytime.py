@@ -33,7 +33,7 @@ TIMES = st.integers(BASE_MS, BASE_MS + 12)
 
 
 def filled(path: Path, **more: Any) -> Store:
-    """Queue 0 has several files and segments; its born hosts are short and long."""
+    """Queue 0 has several files and segments; its hosts are short and long."""
     store = lakelog.open(path, **SETTINGS, **more)
     fill(store)
     return store
@@ -42,8 +42,8 @@ def filled(path: Path, **more: Any) -> Store:
 def fill(store: Store) -> None:
     """See :func:`filled`."""
     for at in range(PUTS):
-        host = "[::1]:5" if at % 3 else None
-        store.put(Message("t", bytes(300), born_host=host, store_host=host, queue_id=0))
+        born, other = ("[::1]:5" if at % each else None for each in (3, 2))
+        store.put(Message("t", bytes(300), born_host=born, store_host=other, queue_id=0))
         store.put(Message("t", b"", queue_id=1))
     assert store.wait_dispatched()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from functools import partial
@@ -16,6 +17,7 @@ import pytest
 from lakelog import PutResult, PutStatus
 from lakelog.log.put_future import PutFuture, settle_appended
 from plugins.native.tests.support import both, with_native
+from tests.support.waiting import until
 
 PATIENCE_SECONDS = 60.0
 ROUNDS = 200
@@ -47,6 +49,24 @@ def test_results_and_callbacks_are_those_of_python(status: PutStatus) -> None:
     assert ours == theirs
     assert [result.status for result in ours[0]] == [status] * 4
     assert ours[1] == [(number, True, True) for number in (1, 1, 2)]
+
+
+def test_a_thread_that_waits_is_woken() -> None:
+    def seconds() -> float:
+        (future,) = begun(1)
+        with ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(_took, lambda: future.result(20))
+            until(lambda: future._gate is not None)
+            settle_appended([future], PutStatus.PUT_OK)
+            return waits.result(PATIENCE_SECONDS)
+
+    assert max(both(seconds)) < 10
+
+
+def _took(call: Callable[[], Any]) -> float:
+    begun_at = time.monotonic()
+    call()
+    return time.monotonic() - begun_at
 
 
 def test_a_callback_that_raises_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:

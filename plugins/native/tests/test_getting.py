@@ -297,9 +297,11 @@ def test_units_of_other_records_lead_to_them_as_in_python(ways: Ways) -> None:
             ways.both("t", 0, 0, 10)
 
 
-def test_a_file_of_units_that_was_cut_short(ways: Ways) -> None:
+@pytest.mark.parametrize("length", [10 * UNIT_BYTES + 7, 0])
+def test_a_file_of_units_that_was_cut_short(ways: Ways, length: int) -> None:
     known(ways)
-    os.truncate(ways.store.path / "consumequeue" / "t" / "0" / f"{0:020d}", 10 * UNIT_BYTES + 7)
+    assert ways.way("t", 0, 0, 10) is not None  # it is mapped now
+    os.truncate(ways.store.path / "consumequeue" / "t" / "0" / f"{0:020d}", length)
     ways.both("t", 0, 0, 10)
     ways.both("t", 0, 5, 10)
     ways.both("t", 0, 10, 10)

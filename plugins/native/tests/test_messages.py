@@ -131,3 +131,17 @@ def test_no_object_is_kept_or_let_go_once_too_often() -> None:
         native.message(record, 0, None, verify=True)
     after = [sys.getrefcount(getattr(first, name)) for name in ("topic", "born_host", "body")]
     assert before == after
+
+
+def test_values_that_repeat_are_let_go_with_their_messages() -> None:
+    message = Message("orders", b"body" * 500, born_timestamp_ms=1_700_000_000_000)
+    record, starts = record_of(message), np.arange(3, dtype=np.int64)
+    sizes = np.full(3, len(record), np.int32)
+    view = memoryview(record * 3)
+    found = Native().messages(view, starts * len(record), sizes, None, verify=True)
+    assert found is not None
+    values = [found[0].size, found[0].born_timestamp_ms]
+    assert all(each.size is values[0] for each in found)
+    del found
+    alone = [object(), object()]
+    assert list(map(sys.getrefcount, values)) == list(map(sys.getrefcount, alone))

@@ -14,12 +14,20 @@ import attrs
 import pytest
 
 import lakelog
+from core.tests.store.support import NEVER, open_small
+from core.tests.store.workers import SERVE, a_worker
 from lakelog.errors import StoreFailed, StrategyFailed
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages.shared_page import INTENT_END, INTENT_START, LAST_TIMESTAMP, SharedPage
+from lakelog.files.pages.wake_page import FLAG, WakePage
+from lakelog.files.shared import queue_table
 from lakelog.interfaces import Outcome
-from lakelog.message import Message
+from lakelog.message import Message, MessageColumns
 from lakelog.registry.builtin.flush import NoFlush
+from lakelog_native import plugin
 from lakelog_testing.crash.opener import owned_by
 
+FILES = RealFileSystem()
 PUT_OK = lakelog.PutStatus.PUT_OK
 SEGMENT = 1 << 16
 PUTS = 400
@@ -156,6 +164,7 @@ def test_what_cannot_be_put_is_left_to_python(tmp_path: Path) -> None:
         for message in (
             Message("t", b"x", properties={"a": "\x01"}, queue_id=0),
             Message("t", b"x", tags="a||b", queue_id=0),
+            Message("t", b"x", properties=b"a\x01\x00", queue_id=0),
             Message("t", "text", queue_id=0),  # type: ignore[arg-type]  # the subject of the test
             Message("t", b"x", queue_id=-1),
             Message("a/b", b"x", queue_id=0),
@@ -187,6 +196,20 @@ def test_unusual_messages_are_put(tmp_path: Path) -> None:
             {},
         ]
         assert (found[3].born_host, found[3].store_host) == ("[::1]:5", "10.0.0.1:7")
+
+
+@pytest.mark.parametrize("accelerator", ["native", "none"])
+def test_columns_have_their_properties_beside_tags_and_keys(
+    tmp_path: Path, accelerator: str
+) -> None:
+    with lakelog.open(tmp_path, accelerator=accelerator, flush="none") as store:
+        for tags, keys in ((["a", "b"], ["k", "l"]), ("a", ["k", "l"]), (["a", "b"], None)):
+            columns = MessageColumns(
+                "t", [b"x"] * 2, queue_ids=0, tags=tags, keys=keys, properties={"more": "m"}
+            )
+            assert [each.status for each in store.put_batch(columns)] == [PUT_OK] * 2
+        assert store.wait_dispatched()
+        assert [each.properties["more"] for each in store.read("t", 0)] == ["m"] * 6
 
 
 def write_calls() -> int:
@@ -229,6 +252,124 @@ def test_pages_touched_ahead_stay_zero(tmp_path: Path) -> None:
         (file,) = (tmp_path / "s" / "commitlog").glob("0" * 20)
         assert touched_bytes(file) > 10 * store.max_offset
         assert not any(file.read_bytes()[store.max_offset :])
+
+
+@pytest.mark.parametrize("accelerator", ["native", "none"])
+def test_a_batch_waits_if_one_of_its_messages_does(tmp_path: Path, accelerator: str) -> None:
+    with lakelog.open(tmp_path, accelerator=accelerator, flush="inline") as store:
+        for waits, is_durable in (([False, False], False), ([False, True, False], True)):
+            batch = [Message("t", b"", queue_id=0, wait_store_ok=each) for each in waits]
+            end = store.put_batch(batch)[-1].end_offset
+            assert (store.flushed_offset >= end) == is_durable
+
+
+BLANK_BYTES = 8
+
+
+@pytest.mark.parametrize("accelerator", ["native", "none"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_record_leaves_room_for_a_blank_one_at_the_end_of_its_segment(
+    tmp_path: Path, count: int, accelerator: str
+) -> None:
+    for rest in range(BLANK_BYTES + 2):
+        how: dict[str, Any] = {"accelerator": accelerator, "segment_size_bytes": 1 << 14}
+        with lakelog.open(tmp_path / f"{rest}", flush="none", **how) as store:
+            small = store.put(Message("t", b"", queue_id=0)).size
+            end = store.put(Message("t", bytes(12_000), queue_id=0)).end_offset
+            length, bodies = (1 << 14) - rest - end - count * small, (b"",) * (count - 1)
+            batch = [Message("t", body, queue_id=0) for body in (bytes(length), *bodies)]
+            results = store.put_batch(batch) if count > 1 else [store.put(batch[0])]
+            fits = rest >= BLANK_BYTES
+            assert results[0].physical_offset == (end if fits else 1 << 14)
+            last = store.put(Message("t", b"", queue_id=0))
+            assert last.queue_offset == count + 2
+            assert len(list(store.scan())) == count + 3
+
+
+# --- what other processes write to the shared memory ---
+
+
+def test_a_pause_of_the_process_with_the_services_is_seen(tmp_path: Path) -> None:
+    message = Message("t", b"x", queue_id=0)
+    with (
+        a_worker(tmp_path, SERVE) as owner,
+        open_small(tmp_path, plugins=[plugin], accelerator="native", **NEVER) as store,
+    ):
+        owner.hear()
+        assert [store.put(message).queue_offset for _ in range(2)] == [0, 1]
+        assert native_puts(store) is not None
+        owner.ask("store._current.parts.owned.page.set_pause('the disk is full')")
+        with pytest.raises(lakelog.PutRefused, match="the disk is full"):
+            store.put(message)
+        with pytest.raises(lakelog.PutRefused, match="the disk is full"):
+            store.put_batch([message] * 2)
+        owner.ask("store._current.parts.owned.page.set_pause(None)")
+        assert store.put(message).queue_offset == 2
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_failure_of_another_process_is_seen(tmp_path: Path, size: int) -> None:
+    store = lakelog.open(tmp_path, accelerator="native", flush="none")
+    end = store.put(Message("t", b"", queue_id=0)).end_offset
+    SharedPage.join(FILES, tmp_path).fail("the disk is gone")
+    with pytest.raises(StoreFailed, match="the disk is gone"):
+        store.put_batch([Message("t", b"", queue_id=0)] * size)
+    assert store.max_offset == end
+    with pytest.raises(StoreFailed):
+        store.close()
+
+
+def test_an_append_that_a_process_did_not_complete_is_repaired_first(tmp_path: Path) -> None:
+    """It died after its bytes were in the log, and before the end of their queue was raised."""
+    message = Message("t", b"x", queue_id=0)
+    with lakelog.open(tmp_path, accelerator="native", flush="none") as store:
+        first, last = store.put(message), store.put(message)
+        words, table = SharedPage.join(FILES, tmp_path).words, owned_by(store).log.table
+        table.memory.cast("Q")[table.word_of(("t", 0))] = first.queue_offset + 1
+        words[INTENT_START], words[INTENT_END] = last.physical_offset, last.end_offset
+        assert store.put(message).queue_offset == last.queue_offset + 1
+        assert not words[INTENT_END]
+        assert store.wait_dispatched()
+        assert [each.queue_offset for each in store.read("t", 0)] == [0, 1, 2]
+
+
+def test_store_times_never_go_back(tmp_path: Path) -> None:
+    """The clock was set back after the last append."""
+    message = Message("t", b"x", queue_id=0)
+    with lakelog.open(tmp_path, accelerator="native", flush="none") as store:
+        store.put(message)
+        SharedPage.join(FILES, tmp_path).words[LAST_TIMESTAMP] += 3_600_000
+        time_ms = SharedPage.join(FILES, tmp_path).words[LAST_TIMESTAMP]
+        assert native_puts(store).put(message).store_timestamp_ms == time_ms
+        assert {each.store_timestamp_ms for each in store.put_batch([message] * 2)} == {time_ms}
+
+
+def test_a_larger_table_of_queue_ends_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_table, "FIRST_SLOTS", 4)
+    with lakelog.open(tmp_path, accelerator="native", flush="none", dispatchers=()) as store:
+        generation = owned_by(store).log.table.generation
+        for turn in range(20):
+            for queue_id in range(turn + 1):
+                put = store.put(Message(f"t{queue_id % 3}", b"", queue_id=queue_id))
+                assert put.queue_offset == turn - queue_id
+        assert owned_by(store).log.table.generation > generation
+
+
+def test_a_put_wakes_readers_that_wait(tmp_path: Path) -> None:
+    message = Message("t", b"x", queue_id=0)
+    with lakelog.open(tmp_path, accelerator="native", flush="none", dispatchers=()) as store:
+        store.put(message)
+        page = WakePage.open(FILES, tmp_path)
+        assert page is not None
+        for put in (store.put, lambda each: store.put_batch([each] * 2)):
+            page.ask()
+            put(message)
+            assert page.asked[FLAG] == 0
+
+
+# --- closed stores, forks, and several processes ---
 
 
 def test_a_closed_store_refuses(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 import lakelog
 from lakelog import Message, Store, accelerate
 from lakelog.errors import StoreClosed
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages.shared_page import LAST_TIMESTAMP, SharedPage
 from lakelog_hash_index.shape import IndexShape
 from lakelog_queues.finding.query import DEFAULT_MESSAGES
 from lakelog_testing.crash.opener import owned_by
@@ -252,6 +254,24 @@ def test_segments_that_were_deleted_or_are_not_mapped(tmp_path: Path) -> None:
                 ]
                 check(store, "t", key, *FOUND)
             positions.minimum = log.segments.exclude_first()
+
+
+def test_a_window_that_begins_and_ends_within_a_second(tmp_path: Path) -> None:
+    """An index file has the time of all but its first record in whole seconds."""
+    with lakelog.open(tmp_path, **SETTINGS) as store:
+        message = Message("t", b"", keys="k", queue_id=0)
+        first = store.put(message).store_timestamp_ms
+        page = SharedPage.join(RealFileSystem(), tmp_path)
+        for after_ms in (3_600_700, 7_200_000, 7_200_999):
+            page.words[LAST_TIMESTAMP] = first + after_ms
+            last = store.put(message)
+            assert last.store_timestamp_ms == first + after_ms
+            assert store.wait_dispatched()
+            for since, until, count in ((0, 0, 1), (-1, 1, 1), (-2, -1, 0), (1, 2, 0)):
+                window = (first + after_ms + since, first + after_ms + until)
+                found = natively(store)("t", "k", *window, 64)
+                assert found is not None
+                assert [each.physical_offset for each in found] == [last.physical_offset] * count
 
 
 def test_a_longer_chain_than_is_walked_at_once(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from lakelog import Message, PutStatus
 from lakelog_flush import plugin as flush_plugin
 from lakelog_flush.groupcommit import GroupCommit
 from lakelog_flush.settings import GroupCommitSettings
+from lakelog_flush.waiter import Waiter
 from lakelog_native import plugin
 from lakelog_native.accelerator import Native
 from lakelog_testing import FakeLog, GroupFlushStrategyContract
@@ -129,6 +131,17 @@ def test_a_signal_ends_a_wait_and_the_others_go_on() -> None:
                 assert last.result(PATIENCE_SECONDS) is PutStatus.PUT_OK
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_thread_that_answers_does_not_wait_there_itself() -> None:
+    """Else nobody would answer its put before its time is over."""
+    log, found = FakeLog(), Queue[PutStatus | None]()
+    with running(crowded(2_000), log) as flush:
+        with log.stalled():
+            first = flush.submit(log.append(), True)
+            assert isinstance(first, Waiter)
+            first.add_done_callback(lambda _: found.put(flush.wait(log.append())))
+        assert found.get(timeout=PATIENCE_SECONDS) is None
 
 
 def test_a_callback_puts_and_waits_beside_many_threads(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from core.tests.store.support import NEVER, fill, open_small, read_small
+from core.tests.store.support import NEVER, SEGMENT, fill, open_small, read_small
 from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message
 from lakelog.errors import (
@@ -115,6 +115,22 @@ def test_segments_and_topics_of_which_nothing_is_left(tmp_path: Path) -> None:
             assert owner.min_offset == store.min_offset == done.min_offset > 0
             assert asker.ask("store.delete_expired().deleted") == {"is_": []}
             assert store.delete_unused_topics() == []
+
+
+def test_what_another_process_wrote_is_synced_before_it_is_deleted(tmp_path: Path) -> None:
+    """Otherwise the next sync does not find the file, and the store fails."""
+    puts = "len([store.put(lakelog.Message('t', bytes(400), queue_id=0)) for _ in range({})])"
+    with MaintenancePlugin().open(tmp_path, **FEW) as owner, attached(tmp_path) as other:
+        other.ask(puts.format(50))
+        other.ask("store.flush()")
+        other.ask(puts.format(100))
+        last = owner.put(Message("t", b"", queue_id=0))
+        assert owner.wait_dispatched()
+        assert owner.flushed_offset < last.physical_offset - 2 * SEGMENT
+        assert owner.delete_expired().min_offset == last.physical_offset // SEGMENT * SEGMENT
+        assert owner.flushed_offset >= owner.min_offset
+        owner.flush()
+        assert owner.put(Message("t", b"", queue_id=0)).queue_offset == 151
 
 
 def test_unused_topics_are_named(tmp_path: Path) -> None:

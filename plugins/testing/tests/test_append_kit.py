@@ -17,6 +17,8 @@ from lakelog_format.codec.encoder import Encoder, RoundRobin
 from lakelog_format.codec.limits import Limits
 from lakelog_testing import AppendCallbackContract
 
+pytestmark = pytest.mark.both_ways
+
 
 class Plain:
     """The core's encoder."""

@@ -12,6 +12,8 @@ from lakelog_testing import FaultyFile, WriterContract
 from lakelog_testing.contracts.writer import SIZE
 from plugins.testing.tests import stagedwriters, writers
 
+pytestmark = pytest.mark.both_ways
+
 
 class TestSound(WriterContract):
     def make(self) -> Writer:

@@ -44,7 +44,7 @@ def a_store(directory: Path, segments: int) -> Path:
     An open reads the same as for any other store, but the disk need not hold 64 GiB.
     """
     store = directory / f"store-{segments}"
-    with lakelog.open(store) as opened:
+    with lakelog.open(store, segment_size_bytes=SEGMENT_BYTES) as opened:
         put = opened.put(Message(TOPIC, os.urandom(1024), queue_id=0, keys=_KEY))
     if segments > 1:
         _lengthen(store, put.end_offset, segments)

@@ -15,6 +15,7 @@ import psutil
 import lakelog
 from tests.bench.model import Column, Contender, Contest, Sample
 from tests.broker.later import java, lakelogs_broker, rocketmqs_broker
+from tests.support.javaprogram import QUICK
 
 _REAL: Final = "rocketmq"
 _OURS: Final = "lakelog"
@@ -30,7 +31,6 @@ _WAYS: Final = {
     "push": "push consumption",
     "pop": "pop consumption",
 }
-_C1: Final = "-XX:TieredStopAtLevel=1"
 _HEAP: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m")
 _MEMORY: Final = {"VmRSS": "rss_mb", "RssAnon": "anon_mb", "RssFile": "file_mb"}
 _KIB_PER_MIB: Final = 1024
@@ -56,7 +56,7 @@ class _Server:
 
 @contextmanager
 def _client(server: str, count: int, home: Path) -> Iterator[subprocess.Popen[str]]:
-    words = [word for word in java("Speed", server, str(count), home=home) if word != _C1]
+    words = [word for word in java("Speed", server, str(count), home=home) if word not in QUICK]
     words[words.index("-Xmx128m")] = "-Xmx512m"
     with (
         (home / "client.out").open("ab") as errors,

@@ -1,10 +1,5 @@
 package lakelog.oracle;
 
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.io.PrintWriter;
-import java.io.StringWriter;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -21,9 +16,7 @@ import org.apache.rocketmq.store.SelectMappedBufferResult;
  * prints what it then sees: store, queue, msg, rec, blank and query lines. Exit 3: load() refused.
  *
  * <p>{@code --store DIR [--exit halt|shutdown] [property=value ...]}; shutdown leaves the directory
- * as a stopped broker would, halt is quicker and for copies. {@code --serve true} does so for each
- * line of standard input, whose words are separated by tabs: a Java that runs costs no start. A line
- * of the kind {@code end} follows the others, with the trace of what was thrown.
+ * as a stopped broker would, halt is quicker and for copies.
  */
 public final class Dump {
     private static final int REFUSED = 3;
@@ -33,27 +26,10 @@ public final class Dump {
     }
 
     public static void main(String[] args) {
-        Options options = new Options(args);
-        Exit.with(() -> options.has("serve") ? serve() : run(options));
+        Exit.with(() -> run(new Options(args)));
     }
 
-    private static int serve() throws Exception {
-        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        JsonLines out = new JsonLines();
-        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            StringWriter trace = new StringWriter();
-            try {
-                run(new Options(line.split("\t")));
-            } catch (Throwable problem) {
-                problem.printStackTrace(new PrintWriter(trace));
-            }
-            out.print(JsonLines.object("kind", "end", "thrown", trace.toString()));
-            out.flush();
-        }
-        return 0;
-    }
-
-    private static int run(Options options) throws Exception {
+    static int run(Options options) throws Exception {
         Path directory = Path.of(options.required("store")).toAbsolutePath();
         boolean abort = Files.exists(directory.resolve("abort"));
         DefaultMessageStore store = Stores.make(directory, options.store(), new SystemClock());

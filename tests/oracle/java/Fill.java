@@ -29,7 +29,11 @@ public final class Fill {
     }
 
     public static void main(String[] args) {
-        Exit.with(() -> new Fill(new Options(args)).run());
+        Exit.with(() -> run(new Options(args)));
+    }
+
+    static int run(Options options) throws Exception {
+        return new Fill(options).run();
     }
 
     private int run() throws Exception {

@@ -27,7 +27,7 @@ public final class PutSame {
         Exit.with(() -> run(new Options(args)));
     }
 
-    private static int run(Options options) throws Exception {
+    static int run(Options options) throws Exception {
         Path directory = Path.of(options.required("store")).toAbsolutePath();
         DefaultMessageStore store = Stores.open(directory, options.store(), new SystemClock());
         JsonLines out = new JsonLines();

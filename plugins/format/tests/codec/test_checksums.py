@@ -15,6 +15,8 @@ from lakelog_format.fields.checksum import body_crc, crc32, named_crc
 from lakelog_format.message import Message, PropertiesLike
 from plugins.format.tests.codec.support import crc31, log_of, record_of
 
+pytestmark = pytest.mark.both_ways
+
 _CRCMOD = crcmod.predefined.mkPredefinedCrcFun("crc-32")
 
 

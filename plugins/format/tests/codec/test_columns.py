@@ -22,6 +22,8 @@ from lakelog_format.status import PutStatus
 from plugins.format.tests.codec.examples import HOSTS, PROPERTIES, TOPICS
 from plugins.format.tests.codec.support import an_encoder, placed, record_of
 
+pytestmark = pytest.mark.both_ways
+
 _COUNT = 50
 _WORDS = st.none() | st.sampled_from(["", "a", "äb", "INNER_MULTI_DISPATCH"]) | st.text("ab\x7f")
 _KEYS = _WORDS | st.lists(st.sampled_from(["k", "l"]), max_size=3)

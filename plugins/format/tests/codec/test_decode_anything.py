@@ -14,6 +14,8 @@ from lakelog_format.message import Message
 from plugins.format.tests.codec.examples import BASES, damaged_logs, hostile_lengths
 from plugins.format.tests.codec.support import log_of, record_of, whole_prefix, whole_record
 
+pytestmark = pytest.mark.both_ways
+
 _COLUMNS = [
     name
     for name in dir(RecordBatch)
@@ -201,6 +203,16 @@ def test_a_lost_end_of_the_properties(tail: int, record_crc: bool) -> None:
     record = record_of(message, record_crc=record_crc, position=position)
     assert _is_whole(record, position)
     assert not _is_whole(_without(record, length - tail, length), position)
+
+
+@pytest.mark.parametrize("tail", [1, 5, 19, 20, 21, 40])
+@pytest.mark.parametrize("record_crc", [False, True])
+def test_an_end_of_the_properties_that_was_never_copied(tail: int, record_crc: bool) -> None:
+    """A process was killed while it copied the record: the end is no end of a sector."""
+    message = Message("orders", b"body", tags="a", keys=["some", "key"] * 5)
+    record = record_of(message, record_crc=record_crc, position=SECTOR_BYTES)
+    assert len(record) < SECTOR_BYTES
+    assert not _is_whole(_without(record, len(record) - tail, len(record)), SECTOR_BYTES)
 
 
 def test_a_lost_sector_inside_of_long_properties() -> None:

@@ -26,6 +26,8 @@ from plugins.format.tests.codec.support import (
     record_of,
 )
 
+pytestmark = pytest.mark.both_ways
+
 _BORN_MS = 1_699_999_999_000
 _PROPERTIES = (
     b"UNIQ_KEY\x017F00000100002A9F0000000000000001\x02WAIT\x01true\x02"

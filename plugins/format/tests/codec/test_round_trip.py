@@ -27,6 +27,8 @@ from plugins.format.tests.codec.support import (
     record_of,
 )
 
+pytestmark = pytest.mark.both_ways
+
 _AS_GIVEN = (
     "topic",
     "body",

@@ -21,6 +21,7 @@ from lakelog.aio import AsyncGroupConsumer, AsyncStore
 from lakelog.aio import open as open_async
 from lakelog.errors import StoreClosed
 from lakelog_format.codec.record_batch import RecordBatch
+from lakelog_queues.aio.put_thread import PutThread
 from plugins.queues.tests.groups.support import bodies as numbers_of
 from plugins.queues.tests.groups.support import fill, open_store
 
@@ -298,6 +299,28 @@ def test_what_was_given_is_put_before_a_close(tmp_path: Path) -> None:
     assert not [each for each in threading.enumerate() if each.name == "lakelog-aio"]
 
 
+@in_a_loop
+async def test_puts_that_wait_for_their_turn_are_put_before_a_close(tmp_path: Path) -> None:
+    store, busy, go_on = await small(tmp_path), threading.Event(), threading.Event()
+
+    def begin(message: Message) -> Any:
+        busy.set()
+        assert go_on.wait(60)
+        return store._store.put_async(message)
+
+    first = asyncio.ensure_future(store._put_thread.put(begin, Message("t", b"first")))
+    await asyncio.to_thread(busy.wait, 60)
+    puts = [asyncio.ensure_future(store.put(Message("t", b"%d" % n))) for n in range(5)]
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(store.close())
+    while not store._put_thread._closed:
+        await asyncio.sleep(0.001)
+    go_on.set()
+    await closing
+    done = await asyncio.wait_for(asyncio.gather(first, *puts), 10)
+    assert {each.status for each in done} == {PutStatus.PUT_OK}
+
+
 # --- members of groups, and the queues that have new messages ---
 
 
@@ -391,3 +414,27 @@ def test_being_told_which_queues_have_new_messages(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         fill(store, 5, queues=2)
     asyncio.run(opened())
+
+
+@in_a_loop
+async def test_a_put_that_is_cancelled_while_others_begin_is_withdrawn(tmp_path: Path) -> None:
+    busy, go_on, begun = threading.Event(), threading.Event(), list[str]()
+
+    def begin(what: str) -> Any:
+        begun.append(what)
+        busy.set()
+        go_on.wait(60)
+        raise ValueError(what)
+
+    thread = PutThread()
+    first = asyncio.ensure_future(thread.put(begin, "first"))
+    await asyncio.to_thread(busy.wait, 60)
+    second = asyncio.ensure_future(thread.put(begin, "second"))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(ValueError, match="first"):
+        await first
+    await asyncio.to_thread(thread.close)
+    assert begun == ["first"]

@@ -16,6 +16,7 @@ from lakelog.format.properties import decode_properties
 from lakelog.message import Message, StoredMessage
 from lakelog_queues.arrow import COLUMNS, empty, schema, to_arrow
 from lakelog_queues.arrow.alikeproperties import alike_properties
+from plugins.format.tests.codec.handmade import record, run
 from plugins.format.tests.codec.support import log_of
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -209,3 +210,17 @@ def test_columns_of_messages_that_are_alike(tags: list[str | None], alike: bool)
 def test_other_names_in_the_same_places_are_not_alike() -> None:
     table = np.frombuffer(b"TAGS\x01a\x02KEYS\x01a\x02", np.uint8).reshape(2, 7)
     assert alike_properties(table) is None
+
+
+def test_of_a_repeated_property_the_last_one_counts() -> None:
+    first = record("t", b"TAGS\x01a\x02TAGS\x01b\x02", b"", 0, 0)
+    batch = run(first, record("t", b"TAGS\x01c\x02", b"", 1, len(first)))
+    assert to_arrow(batch, ["tags"])["tags"].to_pylist() == ["b", "c"]
+    assert [batch.message(at).tags for at in range(2)] == ["b", "c"]
+
+
+def test_ids_of_both_kinds_of_hosts_are_in_the_order_of_the_records() -> None:
+    hosts = ["[::1]:10911", "10.0.0.2:6", "[::1]:10912"]
+    batch = decode_run(log_of([Message("t", b"x", store_host=each) for each in hosts]))
+    found = to_arrow(batch, ["message_id"])["message_id"].to_pylist()
+    assert found == [batch.message(at).message_id for at in range(3)]

@@ -226,3 +226,16 @@ def test_readers_in_other_threads_see_whole_units_only(tmp_path: Path) -> None:
         done.set()
         assert all(each.result() for each in looking)
     queue.close()
+
+
+def test_a_file_goes_once_its_last_record_is_gone(tmp_path: Path) -> None:
+    queue, rows = opened(tmp_path), more([], [(5, 2)] * 10)
+    append(queue, rows)
+    assert not queue.exclude_before(rows[2][0])
+    assert queue.remove_front() == 0
+    check(queue, rows)
+    assert queue.exclude_before(rows[4][0])
+    assert queue.remove_front() == 1
+    assert rows_of(queue.read(0, 9)) == []
+    assert rows_of(queue.read(8, 9)) == without_times(rows[4:])
+    queue.close()

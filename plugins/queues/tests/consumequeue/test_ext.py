@@ -15,6 +15,7 @@ from lakelog.errors import CorruptQueue, StoreReadOnly
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.files.ext import ExtFiles
 from lakelog_queues.units.extunits import LOWEST, MAX_OFFSET
+from plugins.queues.tests.consumequeue.support import SMALL, batch_of, queues
 
 HEAD = Struct(">hqqh")
 FILE_BYTES = 110  # five units, six bytes left
@@ -172,3 +173,25 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path, names: dict[int, int]
 def test_a_file_without_room_for_a_unit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="below 24"):
         opened(tmp_path, size=23)
+
+
+def test_a_file_that_units_fill_exactly_keeps_room_for_its_end(tmp_path: Path) -> None:
+    made = opened(tmp_path, size=80)
+    addresses = made.append(longs(range(9)), longs(range(9)))
+    made.close()
+    assert [len(data) for data in on_disk(tmp_path).values()] == [80] * 3
+    again = opened(tmp_path, size=80)
+    assert again.resolve(addresses)[0].tolist() == list(range(9))
+    again.close()
+
+
+def test_codes_of_the_units_that_are_left_stay(tmp_path: Path) -> None:
+    """Three units fill an extension file, and ten a file of the queue."""
+    settings = type(SMALL)(file_entries=10, ext_enabled=True, ext_file_size_bytes=64)
+    batch = batch_of([("t", f"TAGS\x01tag{at}\x02", b"") for at in range(25)])
+    made = queues(tmp_path, settings)
+    made.dispatch(batch)
+    expected = made.units(("t", 0), 20, 5).tags_codes.tolist()
+    assert made.remove_before(int(batch.physical_offsets[20])) == 2 + 6
+    assert made.units(("t", 0), 20, 5).tags_codes.tolist() == expected
+    made.close()

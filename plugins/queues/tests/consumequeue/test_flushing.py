@@ -14,7 +14,8 @@ from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.durable_queue_ends import read_kept
 from lakelog.format.layout import OWN_DIR
-from lakelog_interfaces.checkpoint import read_checkpoint
+from lakelog_interfaces.checkpoint import CheckpointKeeper, StoreCheckpoint, read_checkpoint
+from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.dispatching.dirty import DirtyFiles
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_testing.records import STORED_AT_MS
@@ -212,3 +213,50 @@ def test_what_is_dispatched_during_a_sync_is_not_taken_for_durable(
     made.flush()
     assert read_kept(files, tmp_path).ends == {("t", 0): 15}
     made.close()
+
+
+def test_units_that_are_cut_off_are_zeroed_and_synced(tmp_path: Path, files: Watched) -> None:
+    """Their file stays, with the units before them."""
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(25)))
+    made.flush()
+    files.seen.clear()
+    made.truncate(4200)
+    assert [call for call, _ in files.named("write_at", "sync")] == ["write_at", "sync"]
+    made.close()
+
+
+def test_each_file_is_durably_removed_before_the_next_one(tmp_path: Path, files: Watched) -> None:
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(35)))
+    made.flush()
+    files.seen.clear()
+    assert made.remove_before(6000) == 3
+    calls = [call for call, _ in files.named("unlink", "sync_dir")]
+    assert calls[-6:] == ["unlink", "sync_dir"] * 3
+    made.close()
+
+
+def test_the_ends_of_queues_are_written_after_the_sync(tmp_path: Path, files: Watched) -> None:
+    (tmp_path / OWN_DIR).mkdir()
+    made = queues(tmp_path, files=files)
+    made.dispatch(plain("t", range(25)))
+    made.flush()
+    synced = [at for at, (call, path) in enumerate(files.seen) if path.parent.name == "0"]
+    written = [at for at, (call, path) in enumerate(files.seen) if path.parent.name == OWN_DIR]
+    assert max(synced) < min(written)
+    made.close()
+
+
+def test_a_failed_sync_of_a_queue_stops_the_checkpoint(tmp_path: Path, files: Watched) -> None:
+    keeper = CheckpointKeeper(RealFileSystem(), tmp_path)
+    made = ConsumeQueues(files, tmp_path, SMALL, keeper, clean=True)
+    made.dispatch(plain("t", range(5)))
+    files.failing = True
+    with pytest.raises(StoreFailed):
+        made.flush()
+    files.failing = False
+    keeper.advance(StoreCheckpoint(physic_timestamp_ms=STORED_AT_MS))
+    assert read_checkpoint(RealFileSystem(), tmp_path).physic_timestamp_ms == 0
+    with pytest.raises(StoreFailed):
+        made.close()

@@ -286,3 +286,34 @@ def test_all_queues_share_the_files_they_keep_open(
     assert 0 < held(tmp_path) <= most
     again.close()
     assert held(tmp_path) == 0
+
+
+def test_a_topic_that_is_forgotten_twice_does_not_come_back(tmp_path: Path) -> None:
+    made = dispatched(tmp_path)
+    made.forget_topic("t", 5000)
+    more = plain("t", [25, 26], 5000)
+    made.dispatch(more)
+    made.forget_topic("t", more.end_offset)
+    made.dispatch(more)
+    assert made.queues() == []
+    made.close()
+
+
+def test_a_tombstone_beyond_the_log_hides_no_later_record(tmp_path: Path) -> None:
+    """The end of the log was lost after the topic was removed."""
+    made = queues(tmp_path, tombstones={"t": 9000})
+    made.resume(0, 400)
+    made.dispatch(plain("t", [2, 3], 400))
+    assert contents(made)[QUEUE][0] == (2, 4)
+    made.close()
+
+
+def test_files_that_were_removed_are_not_taken_for_lost_after_a_crash(tmp_path: Path) -> None:
+    made = dispatched(tmp_path)
+    made.flush()
+    assert made.remove_before(4000) == 2
+    again = queues(tmp_path, clean=False)
+    assert again.resume(4000, 5000) == 5000
+    assert again.bounds(QUEUE, 4000) == (20, 25)
+    again.close()
+    made.close()

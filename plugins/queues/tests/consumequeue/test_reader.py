@@ -169,3 +169,23 @@ def test_codes_that_a_crash_took_away_are_built_again(tmp_path: Path) -> None:
     again.close()
     after = {path: content for path, (content, _) in files_of(tmp_path).items()}
     assert after == before
+
+
+def test_batches_behind_the_end_of_the_log_are_not_seen(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text(
+        '{topicConfigTable:{"b":{attributes:{"queue.type":"BatchCQ"}}}}'
+    )
+    texts = [f"INNER_NUM\x01{size}\x02INNER_BASE\x01{base}\x02" for size, base in ((3, 0), (2, 3))]
+    batch = batch_of([("b", text, b"x") for text in texts])
+    made = queues(tmp_path)
+    made.resume(0, batch.end_offset)
+    made.dispatch(batch)
+    made.close()
+    reader = queues(tmp_path, read_only=True)
+    reader.resume(0, int(batch.physical_offsets[1]))
+    assert reader.bounds(("b", 0), 0) == (0, 3)
+    assert reader.units(("b", 0), 0, 9).counts.tolist() == [3]
+    reader.dispatch(batch[1:])
+    assert reader.units(("b", 0), 0, 9).counts.tolist() == [3, 2]
+    reader.close()

@@ -107,3 +107,9 @@ def test_a_tombstone_that_is_not_durable_is_taken_back(
     with pytest.raises(OSError, match="EIO"):
         add_tombstone(files, tmp_path, "t", 100)
     assert read_tombstones(FILES, tmp_path) == before
+
+
+def test_an_older_end_leaves_a_tombstone_as_it_is(tmp_path: Path) -> None:
+    add_tombstone(FILES, tmp_path, "t", 100)
+    add_tombstone(FILES, tmp_path, "t", 50)
+    assert read_tombstones(FILES, tmp_path) == {"t": 100}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from lakelog.errors import CorruptConfig, SettingsError, StoreClosed
+from lakelog.errors import CorruptConfig, SettingsError, StoreClosed, StoreError
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.consumers.names import check_group
+from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_rocketmq.config.configfile import backup_of
 from plugins.queues.tests.consumers.support import a_table
 
@@ -36,6 +39,67 @@ def test_threads_share_writes_and_lose_nothing(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert a_table(tmp_path).groups() == {f"g{n}": {"t": {n: 20}} for n in range(8)}
+
+
+class Meanwhile(RealFileSystem):
+    """Commits offsets of group ``h`` from another thread while the file is replaced.
+
+    :ivar table: commits them; set by the test
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.file = file_of(path)
+        self.table = OffsetTable(self, path)
+        self.thread = threading.Thread(target=self.commit)
+
+    def commit(self) -> None:
+        self.table.commit("h", "t", {0: 5})
+
+    def rename(self, source: Path, target: Path) -> None:
+        if target == self.file and self.thread.ident is None:
+            self.thread.start()
+            self.thread.join(0.3)  # it waits for the end of this write
+        super().rename(source, target)
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_what_is_committed_during_a_write_is_in_the_next_one(tmp_path: Path, other: bool) -> None:
+    """In the same process, or in another one."""
+    files = Meanwhile(tmp_path)
+    table = files.table
+    if other:
+        files.table = a_table(tmp_path)
+    table.commit("g", "t", {0: 1})
+    files.thread.join(60)
+    assert a_table(tmp_path).groups() == {"g": {"t": {0: 1}}, "h": {"t": {0: 5}}}
+
+
+def test_a_commit_that_failed_is_in_the_next_write(tmp_path: Path) -> None:
+    class Full(RealFileSystem):
+        is_full = True
+
+        def rename(self, source: Path, target: Path) -> None:
+            if self.is_full:
+                raise OSError(28, "No space left on device", str(target))
+            super().rename(source, target)
+
+    files = Full()
+    table = OffsetTable(files, tmp_path)
+    with pytest.raises(StoreError, match="No space left"):
+        table.commit("g", "t", {0: 1})
+    files.is_full = False
+    assert table.committed("g", "t") == {0: 1}
+    table.commit("h", "t", {0: 5})
+    assert a_table(tmp_path).groups() == {"g": {"t": {0: 1}}, "h": {"t": {0: 5}}}
+
+
+def test_a_commit_keeps_what_others_committed_since(tmp_path: Path) -> None:
+    one, other = a_table(tmp_path), a_table(tmp_path)
+    one.commit("g", "t", {0: 1})
+    other.commit("h", "t", {0: 5})
+    other.commit("g", "t", {1: 6})
+    one.commit("g", "t", {0: 2})
+    assert a_table(tmp_path).groups() == {"g": {"t": {0: 2, 1: 6}}, "h": {"t": {0: 5}}}
 
 
 def test_the_backup_stands_in_for_a_torn_file(tmp_path: Path) -> None:
@@ -79,3 +143,12 @@ def test_groups_that_rocketmq_allows() -> None:
 def test_topics_that_no_offsets_can_be_kept_for(topic: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="topic"):
         a_table(tmp_path).commit("g", topic, {0: 1})
+
+
+def test_a_commit_sets_back_no_offset_of_another_process(tmp_path: Path) -> None:
+    one, other = a_table(tmp_path), a_table(tmp_path)
+    one.commit("g", "t", {0: 1})
+    other.commit("g", "t", {0: 2})
+    assert one.committed("g", "t") == {0: 2}
+    one.commit("g", "u", {0: 5})
+    assert a_table(tmp_path).groups() == {"g": {"t": {0: 2}, "u": {0: 5}}}

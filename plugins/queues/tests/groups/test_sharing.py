@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import lakelog
 from lakelog import GroupConsumer, Message, PutRefused, PutStatus, Store
 from lakelog.errors import SettingsError, StoreClosed, StoreError, StoreReadOnly
 from lakelog_format.arguments import WrongType, WrongValue
+from lakelog_testing.copies import copy_store
 from plugins.queues.tests.groups.support import Clock, bodies, drain, fill, open_store
 from tests.support.waiting import until
 
@@ -126,6 +126,20 @@ def test_what_failed_goes_through_the_retry_topic_and_ends_as_a_dead_letter(stor
     assert dead.properties["DLQ_ORIGIN_TOPIC"] == dead.properties["RETRY_TOPIC"] == "t"
     assert dead.properties["DLQ_ORIGIN_MESSAGE_ID"] == origin.message_id
     assert store.groups() == {"g": {"t": {0: 1}, "%RETRY%g": {0: 2}}}
+
+
+def test_no_retry_is_put_before_its_delay_is_over(store: Store) -> None:
+    fill(store, 1)
+    clock = Clock()
+    with joined(store) as member:
+        clock.set_for(member)
+        (found,) = drain(member, count=1)
+        assert member.nack(found)
+        for ms, there in ((9_999, False), (1, True)):
+            clock.ms += ms
+            member.poll()
+            assert store.wait_dispatched()
+            assert ("%RETRY%g" in store.topics()) is there
 
 
 @pytest.mark.parametrize("most", [1, 9])
@@ -343,7 +357,7 @@ def test_the_state_in_a_copy_of_a_store_does_not_count(
         with joined(store) as member:
             first, *_ = member.poll()
             member.ack(first)
-    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    copy_store(tmp_path / "store", tmp_path / "copy")
     for place, attempts in (("store", [2, 2, 2]), ("copy", [1, 1, 1]), ("copy", [2, 2, 2])):
         with open_store(tmp_path / place) as store, joined(store) as member:
             found = member.poll()

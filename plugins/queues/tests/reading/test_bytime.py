@@ -13,6 +13,8 @@ from core.tests.store.support import open_small, read_small
 from lakelog_queues.finding.bytime import TimeSearch
 from plugins.queues.tests.reading.support import QueuesInMemory, put_numbered, times_of
 
+pytestmark = pytest.mark.both_ways
+
 QUEUE = ("t", 0)
 
 

@@ -28,6 +28,8 @@ from lakelog.format.sysflag import COMPRESSED
 from lakelog.interfaces import Factory, Kind
 from lakelog.message import StoredMessage
 
+pytestmark = pytest.mark.both_ways
+
 COUNT: Final = 700
 """More messages than are read one by one."""
 BODIES: Final = [b"%04d " % at * 100 if at % 3 else b"%04d" % at for at in range(COUNT)]

@@ -19,6 +19,8 @@ from lakelog_queues.finding.results import GetStatus
 from lakelog_queues.readers.arrivals import PolledArrivals
 from plugins.queues.tests.reading.support import QueuesInMemory, getter_of
 
+pytestmark = pytest.mark.both_ways
+
 
 class Live:
     """A store whose queues are dispatched on request of a test."""

@@ -21,6 +21,8 @@ from lakelog_queues.finding.selection import MOST_BYTES, wanted
 from plugins.queues.tests.arrow.test_columns import row_of, rows_of
 from plugins.queues.tests.reading.support import QueuesInMemory, getter_of, put_numbered, times_of
 
+pytestmark = pytest.mark.both_ways
+
 COUNT = 200
 S = GetStatus
 

@@ -11,6 +11,8 @@ from lakelog_format.codec.frame import SECTOR_BYTES
 from lakelog_queues.finding.gather import sound_records
 from plugins.format.tests.codec.support import record_of
 
+pytestmark = pytest.mark.both_ways
+
 
 def _is_sound(record: bytes, position: int) -> bool:
     batch = RecordBatch(memoryview(bytes(77) + record), 0, np.array([77], np.int64))

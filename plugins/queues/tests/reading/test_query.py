@@ -17,6 +17,8 @@ from lakelog_queues.finding.results import QueueInfo
 from lakelog_testing.crash.opener import owned_by
 from plugins.queues.tests.reading.support import QueuesInMemory, log_of_store
 
+pytestmark = pytest.mark.both_ways
+
 
 class Index:
     """Yields given offsets for every key; then fails if it is broken."""

@@ -24,6 +24,8 @@ from lakelog_queues.units.javahash import java_hash
 from plugins.queues.tests.groups.support import open_store
 from plugins.queues.tests.reading.support import log_of_store, put_numbered
 
+pytestmark = pytest.mark.both_ways
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:

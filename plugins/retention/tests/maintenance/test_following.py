@@ -198,6 +198,32 @@ def test_topics_of_which_nothing_is_left_go_if_that_is_set(tmp_path: Path, wante
         assert len(store.get("old", 0, 20, 10).messages) == 1
 
 
+def test_a_topic_with_messages_in_one_queue_stays(tmp_path: Path) -> None:
+    plugin = MaintenancePlugin(Keeping(remove_empty_queues=True))
+    with plugin.open(tmp_path, **FEW) as store:
+        for queue_id in range(3):
+            store.put(Message("half", b"old", queue_id=queue_id))
+        put(store, 100)
+        store.put(Message("half", b"new", queue_id=1))
+        assert store.wait_dispatched()
+        report = store.delete_expired()
+        assert (bool(report.deleted), report.topics) == (True, ())
+        assert [bytes(each.body) for each in store.get("half", 1, 1).messages] == [b"new"]
+
+
+def test_what_a_tombstone_covers_is_durable(tmp_path: Path) -> None:
+    """Otherwise it covers messages that are put in the same place after a power cut."""
+    plugin = MaintenancePlugin()
+    with plugin.open(tmp_path, **FEW) as store:
+        put(store, 20, ("old",))
+        put(store, 100)
+        store.delete_expired()
+        put(store, 1)
+        assert store.flushed_offset < store.max_offset
+        assert store.delete_unused_topics() == ["old"]
+        assert store.flushed_offset == store.max_offset
+
+
 def test_a_topic_that_is_put_to_meanwhile_is_not_buried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 import pytest
 
@@ -43,12 +43,14 @@ def lakelog(tmp_path: Path) -> Run:
     An interpreter with all imports takes half a second of a core; the program is the same.
     """
 
-    def run(*args: object, text: str = "") -> subprocess.CompletedProcess[str]:
+    def run(
+        *args: object, text: str = "", stdin: TextIO | None = None
+    ) -> subprocess.CompletedProcess[str]:
         with pytest.MonkeyPatch.context() as patch:
             out, err = _stream(), _stream()
             patch.chdir(tmp_path)
             patch.setattr(sys, "argv", ["lakelog", *map(str, args)])
-            patch.setattr(sys, "stdin", _stream(text))
+            patch.setattr(sys, "stdin", stdin or _stream(text))
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
             code: object = 0

@@ -34,10 +34,10 @@ def test_a_put_goes_through_the_owner(program: Run, owner: library.Store) -> Non
 
 @pytest.mark.parametrize("command", [["get", "s", "t", "0"], ["tail", "s", "t"], ["scan", "s"]])
 def test_what_reads_needs_no_owner_and_minds_none(
-    program: Run, owner: library.Store, command: list[str]
+    lakelog: Run, owner: library.Store, command: list[str]
 ) -> None:
     owner.wait_dispatched()
-    done = program(*command)
+    done = lakelog(*command)
     assert (done.returncode, done.stderr) == (0, "")
     assert "the owner's" in done.stdout
 
@@ -50,18 +50,18 @@ def test_what_reads_needs_no_owner_and_minds_none(
     ],
 )
 def test_what_an_owner_alone_can_do_says_who_owns(
-    program: Run, owner: library.Store, command: list[str]
+    lakelog: Run, owner: library.Store, command: list[str]
 ) -> None:
     assert owner.role == "owner"
-    done = program(*command)
+    done = lakelog(*command)
     assert (done.returncode, done.stdout) == (3, "")
     assert "has this store open" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_less_than_was_asked_for_is_refused(program: Run, tmp_path: Path) -> None:
+def test_less_than_was_asked_for_is_refused(lakelog: Run, tmp_path: Path) -> None:
     with library.open(tmp_path / "s", flush="none") as store:
-        done = program("put", "s", "t", "x", "--set", "flush=inline")
+        done = lakelog("put", "s", "t", "x", "--set", "flush=inline")
         assert (done.returncode, store.max_offset) == (2, 0)
     assert "flush" in done.stderr
     assert "'none'" in done.stderr

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -49,22 +47,13 @@ def test_where_nobody_can_be_asked_it_changes_nothing(lakelog: Run, damaged: Pat
 
 
 @pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"n\n", 1)])
-def test_on_a_terminal_it_asks(damaged: Path, answer: bytes, code: int) -> None:
+def test_on_a_terminal_it_asks(lakelog: Run, damaged: Path, answer: bytes, code: int) -> None:
     before = _segment(damaged).read_bytes()
     master, slave = pty.openpty()
-    try:
+    with os.fdopen(slave) as terminal:
         os.write(master, answer)
-        done = subprocess.run(
-            [sys.executable, "-m", "lakelog_cli.main", "repair", str(damaged)],
-            stdin=slave,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    finally:
-        os.close(master)
-        os.close(slave)
+        done = lakelog("repair", damaged, stdin=terminal)
+    os.close(master)
     assert "Do it?" in done.stderr
     assert done.returncode == code
     assert (_segment(damaged).read_bytes() == before) is (code == 1)

@@ -34,8 +34,10 @@ def test_control_characters_are_escaped(lakelog: Run, command: list[str]) -> Non
     assert done.stdout.replace("\t", "").replace("\n", "").isprintable()
 
 
-def test_letters_that_the_terminal_lacks(program: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert program("put", "s", "标签", "b").returncode == 0
+def test_letters_that_the_terminal_lacks(
+    lakelog: Run, program: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lakelog("put", "s", "标签", "b").returncode == 0
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
     done = program("topics", "s")
     assert (done.returncode, done.stdout) == (0, "\\u6807\\u7b7e\t1\t1\n")

@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lakelog_cli.app import make_app
+from lakelog_testing.copies import copy_store
 from plugins.tools.tests.cli.conftest import ENVIRON, HAS_INDEX, Run
 
 UNIT = struct.Struct(">qiq")
@@ -180,7 +181,7 @@ def _behind(store: Path) -> bool:
 @pytest.fixture
 def crashed(killed_store: Path, tmp_path: Path) -> Path:
     """A copy of the killed store."""
-    return shutil.copytree(killed_store, tmp_path / "crashed")
+    return copy_store(killed_store, tmp_path / "crashed")
 
 
 def test_a_store_that_merely_crashed_is_whole_and_recover_mends_it(

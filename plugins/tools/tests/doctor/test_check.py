@@ -202,6 +202,17 @@ def test_a_living_owner_is_no_problem(tmp_path: Path) -> None:
             thread.join()
 
 
+def test_units_of_damaged_records_are_no_problem(store: Path) -> None:
+    """The damage is one of the log; the units are those that a rebuild could not make."""
+    first, second = (units_of(store, 1)[at][0] for at in (3, 4))
+    for offset in (first, second):
+        segment = store / "commitlog" / f"{offset - offset % SEGMENT:020d}"
+        data = bytearray(segment.read_bytes())
+        data[offset % SEGMENT + 120] ^= 1
+        segment.write_bytes(data)
+    assert found(store) == []
+
+
 def test_damage_is_found_beside_a_living_owner(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with open_small(path, consume_queue=SETTINGS["consume_queue"]) as owner:

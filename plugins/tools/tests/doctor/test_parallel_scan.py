@@ -16,6 +16,9 @@ import pytest
 
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small, segments
 from lakelog import Store, accelerate
+from lakelog.errors import CorruptRecord
+from lakelog.files.filesystem import RealFileSystem
+from lakelog.log.reading.damage import keep_damage
 from lakelog.log.reading.pieces import Blank, Damage
 from lakelog_doctor.parallel_scan import (
     Part,
@@ -99,6 +102,24 @@ def test_what_a_recovery_found_damaged_stays_damaged(whole: Path, tmp_path: Path
     open_small(path).close()
     with read_small(path) as store:
         assert found(store, in_one_process(store)) == found(store, store.scan_pieces())
+
+
+def test_a_whole_record_that_a_recovery_did_not_prove_stays_damaged(
+    whole: Path, tmp_path: Path
+) -> None:
+    """By itself its segment looks whole."""
+    path = tmp_path / "store"
+    copy_store(whole, path)
+    with read_small(path) as store:
+        record = list(store.scan())[50]
+    offset, end = record.physical_offset, record.physical_offset + record.size
+    head = b"".join(each.read_bytes() for each in segments(path))[offset : offset + 64]
+    error = CorruptRecord("no record starts here", offset=offset)
+    keep_damage(RealFileSystem(), path, 0, 0, [Damage(offset, end, error, None, True, head)])
+    with read_small(path) as store:
+        rows = found(store, in_one_process(store))
+        assert [each[:3] for each in rows if each[0] == "damage"] == [("damage", offset, end)]
+        assert rows == found(store, store.scan_pieces())
 
 
 def test_segments_of_a_whole_log_come_whole(whole: Path) -> None:

@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
+import lakelog
 from core.tests.store.support import SEGMENT, a_store, fill, open_small, tree
 from lakelog import Message
 from lakelog.codec import RecordBatch
-from lakelog.errors import NotAStore, StoreError, StoreLocked
+from lakelog.errors import DispatchStopped, NotAStore, StoreError, StoreLocked
 from lakelog.files.filesystem import RealFileSystem, remove_tree
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import Context, Factory, Kind, NoSettings
@@ -210,6 +211,16 @@ def test_a_failure_leaves_all_as_it_was(fails_in: str, store: Path) -> None:
         rebuild_small(store, plugins=[plugin], dispatchers=("consume-queue", "failing"))
     assert tree(store) == before
     assert plugin.made[0].closed
+
+
+def test_a_recovery_that_cannot_complete_a_dispatcher_fails(store: Path) -> None:
+    with pytest.raises(DispatchStopped, match="No space left"):
+        lakelog.recover(
+            store,
+            plugins=[Plugin("dispatch")],
+            dispatchers=("failing",),
+            segment_size_bytes=SEGMENT,
+        )
 
 
 def test_a_dispatcher_of_a_plugin_takes_part(store: Path) -> None:

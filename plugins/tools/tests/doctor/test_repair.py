@@ -141,6 +141,15 @@ def test_a_missing_segment_becomes_one_blank_record(path: Path, puts: list[PutRe
         assert store.put(Message("t", b"new", queue_id=0)).queue_offset == 100
 
 
+def test_two_missing_segments_become_a_blank_record_each(path: Path, puts: list[PutResult]) -> None:
+    for each in segments(path)[1:3]:
+        each.unlink()
+    assert len(repair_small(path).plan.steps) == 2
+    lost = {n for n, each in enumerate(puts) if each.physical_offset // SEGMENT in (1, 2)}
+    assert read(path) == (bodies(puts, without=lost), [])
+    assert sound(path)
+
+
 def test_strays_go_to_quarantine(path: Path, puts: list[PutResult]) -> None:
     (path / "commitlog" / "notes.txt").write_bytes(b"mine")
     (path / "commitlog" / "empty").touch()

@@ -1,4 +1,4 @@
-"""Keeps one Java program running that dumps copies of stores, to avoid a JVM start per dump."""
+"""Keeps one Java running that runs the programs of the oracle, to avoid a start for each."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 
 from tests.support.rows import Row
 
-_MOST: Final = 16
-"""Dumps per process; a store stays open, with its threads and maps, until the process ends."""
+_MOST: Final = 50
+"""Calls per process; copies that were dumped stay open in it, with their threads and maps."""
 
 
-class Dumping:
-    """The program, started at the first dump, and restarted after :data:`_MOST` dumps.
+class Serving:
+    """The program, started at the first call, and restarted after :data:`_MOST` calls.
 
     :param command: the program and its arguments
     """
@@ -26,11 +26,8 @@ class Dumping:
         self._done = 0
         self._turn = Lock()
 
-    def rows(self, words: Sequence[str]) -> list[Row]:
-        """Return the rows of one store; raises ``RuntimeError`` with an exception of the program.
-
-        :param words: the arguments of this dump
-        """
+    def rows(self, program: str, arguments: Sequence[str]) -> list[Row]:
+        """Return what a program prints; raises ``RuntimeError`` with an exception of it."""
         with self._turn:
             if self._done == _MOST or (self._process and self._process.poll() is not None):
                 self._end()
@@ -40,7 +37,7 @@ class Dumping:
                 )
                 self._done = 0
             self._done += 1
-            return self._answer(self._process, words)
+            return self._answer(self._process, [program, *arguments])
 
     @staticmethod
     def _answer(process: subprocess.Popen[str], words: Sequence[str]) -> list[Row]:
@@ -51,7 +48,7 @@ class Dumping:
         rows = list[Row]()
         for line in process.stdout:
             row = json.loads(line)
-            if row["kind"] != "end":
+            if row.get("kind") != "end":
                 rows.append(row)
             elif row["thrown"]:
                 raise RuntimeError(row["thrown"])

@@ -1,0 +1,98 @@
+"""What members of a group may not take from each other, or from other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from lakelog import Delivery, GroupConsumer, Message, Store
+from lakelog_queues.finding.results import PlacedResult
+from plugins.queues.tests.groups.support import bodies, drain, fill, open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path) as opened:
+        yield opened
+
+
+def joined(store: Store, **more: Any) -> GroupConsumer:
+    return store.subscribe("g", "t", **{"start": "earliest", **more})
+
+
+def test_what_others_hold_stays_theirs_when_a_member_leaves(store: Store) -> None:
+    fill(store, 8)
+    with joined(store) as one:
+        held = drain(one, count=8)
+        joined(store).close()
+        assert one.poll() == []
+        with joined(store) as two:
+            assert two.poll() == []
+        assert one.ack(*held)
+
+
+def test_members_that_read_a_queue_at_once_share_no_message(store: Store) -> None:
+    fill(store, 8)
+    found: list[Delivery] = []
+    with joined(store) as one, joined(store) as two:
+        one._turn_at = float("inf")  # it does not know the other yet
+        get = one._access.get
+
+        def get_late(*arguments: Any, **named: Any) -> PlacedResult:
+            result = get(*arguments, **named)
+            found.extend(two.poll())
+            return result
+
+        assert len(one.assigned()) == 4
+        one._access = attrs.evolve(one._access, get=get_late)
+        first = one.poll()
+        assert found
+        found += [*first, *drain(one, two, count=8 - len(first) - len(found))]
+        assert sorted(bodies(found)) == list(range(8))
+
+
+def test_who_joins_after_a_member_died_has_its_queues_at_once(store: Store) -> None:
+    fill(store, 8)
+    dropped = joined(store)
+    del dropped
+    with joined(store) as other:
+        assert len(other.assigned()) == 4
+
+
+def test_an_offset_that_others_set_ahead_drops_what_is_out(store: Store) -> None:
+    fill(store, 10, queues=1)
+    with joined(store) as member:
+        held = drain(member, count=10)
+        member.commit()
+        store.commit_offsets([("g", "t", {0: 7})])
+        again = drain(member, count=3)
+        assert bodies(again) == [7, 8, 9]
+        assert not member.ack(held[0])
+        member.commit()
+        assert store.groups()["g"]["t"] == {0: 7}
+
+
+def test_a_commit_does_not_undo_a_reset_by_others(store: Store) -> None:
+    fill(store, 10, queues=1)
+    with joined(store) as member:
+        held = drain(member, count=10)
+        member.ack(*held[:6])
+        member.commit()
+        store.commit_offsets([("g", "t", {0: 2})])
+        member.ack(*held[6:])
+        member.commit()
+        assert store.groups()["g"]["t"] == {0: 2}
+
+
+def test_a_queue_made_while_nobody_was_there_is_read_from_its_first_message(store: Store) -> None:
+    fill(store, 4)
+    with joined(store, start="latest") as member:
+        assert member.poll() == []
+    store.put(Message("t", b"101", queue_id=9))
+    assert store.wait_dispatched()
+    with joined(store, start="latest") as member:
+        assert bodies(member.poll()) == [101]
