@@ -18,8 +18,6 @@ import pytest
 import lakelog
 from lakelog import Message, MessageColumns, PutRefused, Store, aio
 
-pytestmark = pytest.mark.both_ways
-
 Call = Callable[[Any], Any]  # types are what is wrong here
 open_any: Any = lakelog.open
 SECONDS: Final = 1_700_000_000
