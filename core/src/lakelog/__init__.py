@@ -19,7 +19,6 @@ if sys.platform != "linux":
         "on Linux, in a container, or in WSL 2"
     )
 
-from lakelog.runtime import former_names
 from lakelog_format.message import Message, StoredMessage
 from lakelog_format.status import PutStatus
 from lakelog_interfaces.errors import LakelogError, PutRefused
@@ -89,8 +88,6 @@ _LAZY = {each: (module, each) for module, names in _MODULES.items() for each in 
 _LAZY["open"] = _LAZY.pop("open_store")
 
 _PACKAGES = {"lakelog_doctor": "lakelog-tools", "lakelog_queues": "lakelog-queues"}
-
-former_names.install()
 
 
 if not TYPE_CHECKING:  # with it, type checkers would accept any name

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _GROUP: Final = "lakelog"
-_CORE: Final = {
-    "lakelog-core": "lakelog",
-    "lakelog-format": "lakelog_format",
-    "lakelog-interfaces": "lakelog_interfaces",
+_OURS: Final = "lakelog-"
+_PACKAGES: Final = {
+    "lakelog-core": ("lakelog",),
+    "lakelog-testing": (),
+    "lakelog-tools": ("lakelog_cli", "lakelog_doctor"),
 }
-"""The core and the libraries below it, which have no entry points: package by distribution."""
+"""Packages of the distributions whose package has another name than they."""
 _NAME: Final = "lakelog.zip"
 _PATH: Final = "PYTHONPATH"
 _COMPILED: Final = (".so", ".pyd")
@@ -84,34 +85,37 @@ def write_zip(path: Path) -> Path:
     Plugins with compiled parts are left out: they must be installed. Raises ``OSError``.
     """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
-        for distribution, package in _shipped():
-            for file, name in _files(distribution, package):
+        for distribution, packages in _shipped().items():
+            for file, name in _files(distribution, packages):
                 target.writestr(name, file)
     return path
 
 
-def _shipped() -> Iterator[tuple[Distribution, str]]:
-    """Each distribution with its package: the core, its libraries and plugins."""
-    by_name = {each.name: each for each in distributions()}
-    yield from ((by_name[name], package) for name, package in _CORE.items())
-    seen = set()
+def _shipped() -> dict[Distribution, set[str]]:
+    """Return the packages by distribution: lakelog's own, and those of other plugins."""
+    ours = {each.name: each for each in distributions() if each.name.startswith(_OURS)}
+    shipped = {
+        each: set(_PACKAGES.get(name, (name.replace("-", "_"),))) for name, each in ours.items()
+    }
     for point in entry_points(group=_GROUP):
-        package = point.module.partition(".")[0]
-        if point.dist is not None and package not in seen:
-            seen.add(package)
-            yield by_name[point.dist.name], package
+        if point.dist is not None and point.dist.name not in ours:
+            shipped.setdefault(point.dist, set()).add(point.module.partition(".")[0])
+    return shipped
 
 
-def _files(distribution: Distribution, package: str) -> Iterator[tuple[bytes, str]]:
-    """Content and name in the zip of each file."""
-    spec = find_spec(package)
-    places = [] if spec is None else [*(spec.submodule_search_locations or [])]
-    found = [(place, path) for place in places for path in sorted(Path(place).rglob("*"))]
-    if not found or any(path.suffix in _COMPILED for _, path in found):
+def _files(distribution: Distribution, packages: set[str]) -> Iterator[tuple[bytes, str]]:
+    """Yield content and name in the zip of each file; nothing if a part is compiled."""
+    found = []
+    for package in sorted(packages):
+        spec = find_spec(package)
+        for place in [] if spec is None else [*(spec.submodule_search_locations or [])]:
+            paths = sorted(Path(place).rglob("*"))
+            found += [(path, f"{package}/{path.relative_to(place)}") for path in paths]
+    if not found or any(path.suffix in _COMPILED for path, _ in found):
         return
-    for place, path in found:
+    for path, name in found:
         if path.is_file() and path.suffix != ".pyc":
-            yield path.read_bytes(), f"{package}/{path.relative_to(place)}"
+            yield path.read_bytes(), name
     folder = f"{distribution.name.replace('-', '_')}-{distribution.version}.dist-info"
     for name in _METADATA:
         text = distribution.read_text(name)
