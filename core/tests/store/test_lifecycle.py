@@ -105,8 +105,8 @@ def test_a_topic_is_removed_beside_a_busy_producer(tmp_path: Path) -> None:
 def test_a_reader_misses_nothing_when_a_topic_is_removed(tmp_path: Path) -> None:
     with open_small(tmp_path) as store, read_small(tmp_path) as reader:
         for topic in ("gone", "other"):
-            store.put(Message(topic, b"before", queue_id=0))
-            assert store.wait_dispatched()
+            end = store.put(Message(topic, b"before", queue_id=0)).end_offset
+            assert reader.wait_dispatched(end)
             assert bodies(reader.get(topic, 0, 0).messages) == [b"before"]
         store.put(Message("other", b"meanwhile", queue_id=0))
         store.delete_topic("gone")
