@@ -37,7 +37,7 @@ def until(done: Callable[[], bool], timeout_s: float = 120.0) -> None:
     end = time.monotonic() + timeout_s
     while not done():
         assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def section(master: Broker, **more: Any) -> dict[str, Any]:
