@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.packages.environment import Environment, declared, importable
-from tests.packages.projects import BY_NAME, PROJECTS, ROOT, Project, normal, sampled
+from tests.packages.projects import BY_NAME, PROJECTS, ROOT, Project, normal
 
 SOME = 4
 OURS = ("contrib", "core", "examples", "plugins", "tests")
@@ -36,7 +36,7 @@ def run_tests(project: Project, tmp_path: Path, *options: str) -> str:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("project", sampled("own tests", 6))
+@every
 def test_all_are_collected_and_some_pass(project: Project, tmp_path: Path) -> None:
     said = run_tests(project, tmp_path, f"--some={SOME}")
     assert re.search(r"\d+ (passed|skipped)", said), said
