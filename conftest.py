@@ -32,7 +32,7 @@ settings.load_profile("unhurried")
 
 
 def pytest_configure() -> None:
-    """Draw the seed of the run, before it starts other processes; let these hear Ctrl-C.
+    """Draw the seed of the run, before it starts other processes; let Ctrl-C end these.
 
     A shell starts what is in its background with SIGINT ignored, which all children inherit.
     """

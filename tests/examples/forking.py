@@ -96,7 +96,7 @@ def _become(folder: str, output: str, command: Sequence[str]) -> None:
         else:
             sys.path.insert(0, str(Path(command[0]).parent))
             runpy.run_path(command[0], run_name="__main__")
-    except Exception:  # noqa: BLE001  # whatever it is, Python would print it
+    except Exception:  # noqa: BLE001  # any error is printed, as Python does
         traceback.print_exc()
         sys.exit(1)
     sys.exit()

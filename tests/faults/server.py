@@ -139,7 +139,7 @@ def _child(job: dict[str, Any], writing: int) -> None:
             tell({"left": left})
         tell({"ended": True, "calls": tell.seen()})
         code = 0
-    except BaseException as error:  # noqa: BLE001  # whatever it is, the test must hear of it
+    except BaseException as error:  # noqa: BLE001  # any error goes to the test
         tell({"broken" if job["tolerates_break"] else "crashed": _traceback(error)})
     finally:
         os._exit(code)

@@ -166,7 +166,7 @@ def main() -> None:
         verb, *arguments = json.loads(line)
         try:
             answer = "ok", getattr(worker, verb)(*arguments)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the test must hear of it
+        except Exception as error:  # noqa: BLE001  # any error goes to the test
             answer = type(error).__name__, str(error)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()

@@ -51,7 +51,7 @@ class Table:
 
         try:
             found = read(self.kind, self.path, _NAME).select(columns)
-        except Exception:  # noqa: BLE001  # whatever the reader's library says of a missing table
+        except Exception:  # noqa: BLE001  # each library has its own error for a missing table
             return []
         return list(zip(*(found[name].to_pylist() for name in columns), strict=True))
 

@@ -65,6 +65,6 @@ def main() -> None:
     for line in sys.stdin:
         try:
             obey(store, names, *json.loads(line))
-        except Exception as error:  # noqa: BLE001  # whatever it is, the test must hear of it
+        except Exception as error:  # noqa: BLE001  # any error goes to the test
             told(error=type(error).__name__, text=str(error))
     store.close()
