@@ -256,7 +256,7 @@ def test_a_recovery_that_stops_anywhere(stride: int, tmp_path: Path) -> None:
             *acknowledged,
             acknowledged[-1] + SIZE,
         ]
-    assert stopped > 1
+    assert 2 * stopped >= len(steps)
 
 
 def _flip(death: Death, at: int) -> None:
