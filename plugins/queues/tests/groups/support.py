@@ -26,6 +26,11 @@ def open_store(path: Path, **more: Any) -> Store:
     return lakelog.open(path, **given)
 
 
+def joined(store: Store, **more: Any) -> GroupConsumer:
+    """Return a new member of the group ``g`` of the topic ``t``, which begins with its start."""
+    return store.subscribe("g", "t", **{"start": "earliest", **more})
+
+
 def fill(store: Store, count: int, topic: str = "t", queues: int = QUEUES, **more: Any) -> None:
     """Put messages with the bodies ``b"0"``, ``b"1"`` and so on, in turn into the queues."""
     store.put_batch([Message(topic, b"%d" % n, queue_id=n % queues, **more) for n in range(count)])

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import attrs
-import pytest
 
-from lakelog import Delivery, GroupConsumer, Message, Store
+from lakelog import Delivery, Message, Store
 from lakelog_queues.finding.results import PlacedResult
-from plugins.queues.tests.groups.support import bodies, drain, fill, open_store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path) as opened:
-        yield opened
-
-
-def joined(store: Store, **more: Any) -> GroupConsumer:
-    return store.subscribe("g", "t", **{"start": "earliest", **more})
+from plugins.queues.tests.groups.support import bodies, drain, fill, joined
 
 
 def test_what_others_hold_stays_theirs_when_a_member_leaves(store: Store) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +11,12 @@ import attrs
 import pytest
 
 import lakelog
-from lakelog import GroupConsumer, Message, PutRefused, PutStatus, Store
+from lakelog import Message, PutRefused, PutStatus, Store
 from lakelog.errors import SettingsError, StoreClosed, StoreError, StoreReadOnly
 from lakelog_format.arguments import WrongType, WrongValue
 from lakelog_testing.copies import copy_store
-from plugins.queues.tests.groups.support import Clock, bodies, drain, fill, open_store
+from plugins.queues.tests.groups.support import Clock, bodies, drain, fill, joined, open_store
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path) as opened:
-        yield opened
-
-
-def joined(store: Store, **more: Any) -> GroupConsumer:
-    return store.subscribe("g", "t", **{"start": "earliest", **more})
 
 
 def test_one_member_has_all(store: Store) -> None:
