@@ -1,9 +1,8 @@
 """Plant faults, one by one, in a copy of the sources, and run the tests that find them.
 
-``python -m tests.mutants [NAME ...] [--area AREA] [--sample N] [--jobs N] [--table FILE]``
-
-Prints a line per fault: the test that found it, its seconds. Exit status 1 if a fault was not
-found, 2 if the table does not fit the sources or tests could not be run.
+The tests are run without a fault first: a test that fails by itself finds nothing. Prints a line
+per fault with the test that found it and its seconds. Exit status 1 if a fault was not found, 2 if
+the table does not fit the sources or tests could not be run.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ import attrs
 from tests.mutants import faults
 from tests.mutants.faults import ROOT, Fault, TableError
 
-TIMEOUT_S: Final = 300
+TIMEOUT_S: Final = 300.0
+CONTROL_TIMEOUT_S: Final = 1800.0
 NATIVE: Final = "plugins/native"
 FOUND, MISSED, ERROR = "found", "NOT FOUND", "ERROR"
 _PASSED, _FAILED, _TIMEOUT = 0, 1, 124  # exit codes; pytest has none above 5
@@ -57,6 +57,7 @@ class Copy:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._changes = 0
+        self._tests: subprocess.Popen[bytes] | None = None
         listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
         names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
         compiled = [os.fspath(p.relative_to(ROOT)) for p in ROOT.glob(f"{NATIVE}/src/*/*.so")]
@@ -80,14 +81,23 @@ class Copy:
             "CARGO_PROFILE_RELEASE_INCREMENTAL": "true",
         }
 
-    def run(self, tests: Sequence[str]) -> tuple[int, str]:
-        """Run tests until the first failure; return the exit code of pytest and its output."""
+    def run(self, tests: Sequence[str], *options: str, timeout_s: float) -> tuple[int, str]:
+        """Run tests; return the exit code of pytest and its output."""
         command = [
-            *(sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "--no-header"),
-            *("-p", "no:cacheprovider", "-n", "0", "-m", "not slow and not soak", *tests),
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-rfE",
+                "--no-header",
+                "-p",
+                "no:cacheprovider",
+            ),
+            *("-m", "not slow and not soak", *options, *tests),
         ]
         with tempfile.TemporaryFile("w+") as output:
-            process = subprocess.Popen(
+            self._tests = subprocess.Popen(
                 command,
                 cwd=self.root,
                 env=self.environment,
@@ -97,15 +107,21 @@ class Copy:
                 start_new_session=True,
             )
             try:
-                code = process.wait(TIMEOUT_S)
+                code = self._tests.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 code = _TIMEOUT
-                output.write(f"\n{tests[0]} did not end within {TIMEOUT_S} s\n")
+                output.write(f"\n{tests[0]} did not end within {timeout_s:.0f} s\n")
             finally:
-                _kill_session(process.pid)
-                process.wait()
+                self.kill()
+                self._tests.wait()
             output.seek(0)
             return code, output.read()
+
+    def kill(self) -> None:
+        """Kill the tests that run, and all that they started."""
+        if self._tests is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._tests.pid, signal.SIGKILL)
 
     def compile(self) -> str | None:
         """Compile the extension into the copy; return the errors of the compiler."""
@@ -140,20 +156,14 @@ class Copy:
                 errors = self.compile()
                 if errors is not None:
                     return Result(fault, ERROR, errors, time.monotonic() - began)
-            outcome, detail = MISSED, ""
-            first, *others = fault.tests
-            for tests in filter(None, ([first], others)):
-                code, output = self.run(tests)
-                if code == _FAILED:
-                    named = _FAILURE.search(output)
-                    outcome, detail = FOUND, named[1] if named else tests[0]
-                    break
-                if code < 0:  # compiled code may end the process
-                    outcome, detail = FOUND, f"{tests[0]} (ended by signal {-code})"
-                    break
-                if code != _PASSED:
-                    outcome, detail = ERROR, output
-                    break
+            code, output = self.run([fault.test], "-x", "-n", "0", timeout_s=TIMEOUT_S)
+            named = _FAILURE.search(output)
+            outcome, detail = {
+                _PASSED: (MISSED, fault.test),
+                _FAILED: (FOUND, named[1] if named else fault.test),
+            }.get(code, (ERROR, output))
+            if code < 0:  # compiled code may end the process
+                outcome, detail = FOUND, f"{fault.test} (ended by signal {-code})"
             return Result(fault, outcome, detail, time.monotonic() - began)
         finally:
             path.write_text(original, encoding="utf-8")
@@ -161,57 +171,82 @@ class Copy:
                 os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
-def _kill_session(session: int) -> None:
-    """Kill what a run of tests left behind."""
-    with suppress(ProcessLookupError):
-        os.killpg(session, signal.SIGKILL)
-
-
 @attrs.define
-class Hunt:
-    """A run of some faults, in several copies side by side.
+class Runner:
+    """Plants some faults, in several copies side by side.
 
+    :ivar errors: of copying and of the control, which end the run
     :ivar rust: planted in the first copy, after one another: cargo compiles them in one folder
     """
 
     chosen: Sequence[Fault]
     scratch: Path
+    jobs: int
     results: list[Result] = attrs.field(factory=list)
-    rust: list[Fault] = attrs.field(init=False)
-    python: queue.SimpleQueue[Fault] = attrs.field(init=False, factory=queue.SimpleQueue)
+    errors: list[str] = attrs.field(factory=list)
+    _copies: list[Copy] = attrs.field(factory=list)
+    _waiting: queue.SimpleQueue[Fault] = attrs.field(factory=queue.SimpleQueue)
+    _stopped: bool = False
 
-    def __attrs_post_init__(self) -> None:
-        self.rust = [each for each in self.chosen if each.file.endswith(".rs")]
+    def run(self) -> None:
+        """Run the tests without a fault, then plant the faults, and print a line for each."""
+        self._copies = [Copy(self.scratch / str(at)) for at in range(self.jobs)]
+        self._control()
+        rust = [each for each in self.chosen if each.file.endswith(".rs")]
         for each in self.chosen:
-            if each not in self.rust:
-                self.python.put(each)
-
-    def run(self, jobs: int) -> None:
-        """Plant the faults, and print a line for each."""
-        threads = [threading.Thread(target=self._work, args=(at,)) for at in range(jobs)]
+            if each not in rust:
+                self._waiting.put(each)
+        threads = [
+            threading.Thread(target=self._work, args=(copy, () if at else rust))
+            for at, copy in enumerate(self._copies)
+        ]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            self._stopped = True
+            for copy in self._copies:
+                copy.kill()
+            for thread in threads:
+                thread.join()
+            raise
 
-    def _work(self, number: int) -> None:
-        copy = Copy(self.scratch / str(number))
-        if number == 0 and self.rust:
-            for fault in self.rust:
-                self._report(copy.find(fault))
-            copy = Copy(self.scratch / "python")
-        while True:
-            try:
-                fault = self.python.get_nowait()
-            except queue.Empty:
+    def _control(self) -> None:
+        tests = sorted({each.test for each in self.chosen})
+        parallel = ("-n", str(self.jobs), "--dist", "worksteal")
+        code, output = self._copies[0].run(tests, *parallel, timeout_s=CONTROL_TIMEOUT_S)
+        if code != _PASSED:
+            raise TestsFail(output)
+        print(f"{len(tests)} tests pass without a fault", flush=True)
+
+    def _work(self, copy: Copy, rust: Sequence[Fault]) -> None:
+        try:
+            for fault in rust:
+                if not self._stopped:
+                    self._report(copy.find(fault))
+            if rust and not self._stopped and (errors := copy.compile()):
+                self.errors.append(errors)
                 return
-            self._report(copy.find(fault))
+            while not self._stopped:
+                self._report(copy.find(self._waiting.get_nowait()))
+        except queue.Empty:
+            return
+        except OSError as error:
+            self.errors.append(str(error))
 
     def _report(self, result: Result) -> None:
+        if self._stopped:
+            return
         self.results.append(result)
         fault, done = result.fault, f"{len(self.results):3}/{len(self.chosen)}"
         line = f"{done} {result.outcome:9} {fault.area}/{fault.name} {result.seconds:.0f} s"
         print(f"{line}: {result.detail}", flush=True)
+
+
+class TestsFail(Exception):
+    """Tests fail, or cannot be run, without a fault; the text is the output of pytest."""
 
 
 def choose(arguments: argparse.Namespace) -> list[Fault]:
@@ -239,6 +274,31 @@ def choose(arguments: argparse.Namespace) -> list[Fault]:
     return chosen
 
 
+def plant(chosen: Sequence[Fault], jobs: int) -> int:
+    """Plant faults in ``jobs`` copies, and print the results; return the exit status."""
+    with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as scratch:
+        runner = Runner(chosen, Path(scratch), jobs)
+        try:
+            runner.run()
+        except TestsFail as error:
+            print(f"{error}\ntests fail without a fault: mend them first", file=sys.stderr)
+            return 2
+        except OSError as error:
+            print(f"cannot copy the sources to {scratch}: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print(f"\nstopped after {len(runner.results)} of {len(chosen)}", file=sys.stderr)
+            return 130
+    for each in runner.errors:
+        print(each, file=sys.stderr)
+    results = runner.results
+    counts = {name: sum(r.outcome == name for r in results) for name in (FOUND, MISSED, ERROR)}
+    print(", ".join(f"{count} {name}" for name, count in counts.items()))
+    if counts[ERROR] or len(results) != len(chosen):
+        return 2
+    return 1 if counts[MISSED] else 0
+
+
 def main() -> int:
     """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
@@ -257,15 +317,7 @@ def main() -> int:
     if arguments.check:
         print(f"{len(chosen)} faults, all in place")
         return 0
-    with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as scratch:
-        hunt = Hunt(chosen, Path(scratch))
-        hunt.run(max(1, arguments.jobs))
-    results = hunt.results
-    counts = {name: sum(r.outcome == name for r in results) for name in (FOUND, MISSED, ERROR)}
-    print(", ".join(f"{count} {name}" for name, count in counts.items()))
-    if counts[ERROR] or len(results) != len(chosen):
-        return 2
-    return 1 if counts[MISSED] else 0
+    return plant(chosen, max(1, arguments.jobs))
 
 
 if __name__ == "__main__":

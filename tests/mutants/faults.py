@@ -9,7 +9,7 @@
 - ``function``: dotted name of the function or class in the file; ``""`` for the whole file
 - ``text``, ``instead``: the text of the place, once in the function, and its replacement
 - ``seen``: what a user sees of the fault
-- ``tests``: the tests that find it, as arguments of pytest; the first is run alone at first
+- ``test``: the test that finds it, as an argument of pytest
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,10 +46,6 @@ class TableError(Exception):
     """An entry of the table does not fit the sources."""
 
 
-def _names(tests: Iterable[str]) -> tuple[str, ...]:
-    return tuple(tests)
-
-
 @attrs.frozen
 class Fault:
     """An entry of the table; the module describes the fields."""
@@ -62,7 +57,7 @@ class Fault:
     text: str
     instead: str
     seen: str
-    tests: tuple[str, ...] = attrs.field(converter=_names)
+    test: str
     law: str = ""
 
     def planted(self, root: Path) -> str:
@@ -139,8 +134,6 @@ def load(path: Path = TABLE) -> tuple[Fault, ...]:
             raise TableError(f"{entry.get('name', 'an entry without a name')}: {error}") from error
         if fault.area not in AREAS:
             raise TableError(f"{fault.name}: the area {fault.area!r} is none of {AREAS}")
-        if not fault.tests:
-            raise TableError(f"{fault.name}: no test is named")
         faults.append(fault)
     names = [each.name for each in faults]
     twice = {each for each in names if names.count(each) > 1}

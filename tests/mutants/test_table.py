@@ -23,7 +23,7 @@ EXAMPLE = Fault(
     text="self.held = True",
     instead="self.held = False",
     seen="Two threads hold the lock.",
-    tests=("test_module.py",),
+    test="test_module.py::test_it",
 )
 SOURCE = """\
 class Lock:
@@ -70,12 +70,11 @@ def functions(path: Path) -> frozenset[str]:
 
 def test_each_named_test_is_there() -> None:
     for fault in TABLE:
-        for each in fault.tests:
-            file, *names = each.partition("[")[0].split("::")
-            assert (ROOT / file).exists(), f"{fault.name}: {each}"
-            if names and (ROOT / file).is_file():
-                missing = {*names} - functions(ROOT / file) - {"runTest", "TestCase"}
-                assert not missing or "runTest" in names, f"{fault.name}: {each}"
+        file, *names = fault.test.partition("[")[0].split("::")
+        assert (ROOT / file).is_file(), f"{fault.name}: {file}"
+        assert names, f"{fault.name}: name a test, not a whole file"
+        missing = {*names} - functions(ROOT / file)
+        assert not missing or "runTest" in names, f"{fault.name}: {fault.test}"
 
 
 def test_a_fault_is_planted_in_its_function_alone(tmp_path: Path) -> None:
