@@ -127,7 +127,12 @@ def run(tests: Sequence[Path], deadline_s: float) -> int:
 def main() -> int:
     """Run the command; return its exit status."""
     deadline_s = time.monotonic() + BUDGET_S
-    changes = changed(sys.argv[1] if len(sys.argv) > 1 else "HEAD")
+    revision = sys.argv[1] if len(sys.argv) > 1 else "HEAD"
+    try:
+        changes = changed(revision)
+    except subprocess.CalledProcessError as error:
+        print(f"cannot compare with the commit {revision!r}: {error.stderr.splitlines()[0]}")
+        return 2
     if not changes:
         print("no Python file differs from the commit; `make quick SINCE=HEAD~1` names another")
         return 0
@@ -148,4 +153,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:  # the tests get it too, and print what they have found
+        sys.exit(130)
