@@ -277,6 +277,7 @@ def choose(arguments: argparse.Namespace) -> list[Fault]:
 def plant(chosen: Sequence[Fault], jobs: int) -> int:
     """Plant faults in ``jobs`` copies, and print the results; return the exit status."""
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as scratch:
+        Path(scratch).chmod(0o755)  # some tests run programs of other users
         runner = Runner(chosen, Path(scratch), jobs)
         try:
             runner.run()

@@ -1,14 +1,15 @@
 """Fetches jars by Maven, and builds programs, once for each state of their sources.
 
-Results are in the checkout's `.cache/oracle`, under names with a hash of the sources. Processes
-that need a result at the same time (pytest-xdist) wait for one another at a file lock. A result
-gets its name only when it is complete.
+Results are in ``lakelog-tests`` in the user's cache, under names with a hash of the sources, so
+that checkouts share them. Processes that need a result at the same time (pytest-xdist) wait for one
+another at a file lock. A result gets its name only when it is complete.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 _TESTS: Final = Path(__file__).parents[1]
-CACHE: Final = _TESTS.parent / ".cache" / "oracle"
+_USER_CACHE: Final = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+CACHE: Final = Path(_USER_CACHE) / "lakelog-tests"
 
 
 def jars(pom: Path) -> Path:

@@ -31,6 +31,7 @@ def test_the_file_is_enough_to_read_a_store(tmp_path: Path) -> None:
     command = [sys.executable, "-S", "-c", READ, *given]
     # It is installed here by its metadata, and not in the file, as it is compiled.
     environ = {**os.environ, "LAKELOG_DISABLE_PLUGINS": "native"}
+    environ.pop("PYTHONPATH", None)
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "one two\n"
