@@ -85,20 +85,26 @@ def test_processes_of_both_ways_that_are_killed_at_random(tmp_path: Path, kills:
 
 
 def test_processes_forked_from_one_have_different_numbers(tmp_path: Path) -> None:
-    """Each number stands for a life; a second holder of it would be taken for the first."""
-    log = TinyLog.make(tmp_path)
+    """Each number stands for a life, and a lock tries only some of them."""
+    TinyLog.make(tmp_path)
     opened(tmp_path, native)  # before the fork, as by a server that forks its workers
+    drawn, draw = os.pipe()
+    end, ended = os.pipe()
 
-    def hold() -> None:
-        child, lock = opened(tmp_path, native)
+    def live() -> None:
+        os.close(ended)
+        log, lock = opened(tmp_path, native)
         assert lock.acquire(60)
-        drawn.write_bytes(drawn.read_bytes() + b"%d\n" % child.page.words[APPEND_HOLDER])
+        os.write(draw, b"%d " % log.page.words[APPEND_HOLDER])
+        os.close(draw)
         lock.release()
+        os.read(end, 1)  # until the test has closed the other end
 
-    drawn = tmp_path / "drawn"
-    drawn.touch()
-    for child in [fork(hold) for _ in range(4)]:
-        assert os.waitpid(child, 0)[1] == 0
-    numbers = drawn.read_text().split()
-    assert len(set(numbers)) == len(numbers) == 4
-    assert not log.page.words[APPEND_HOLDER]
+    children = [fork(live) for _ in range(12)]
+    os.close(draw)
+    with os.fdopen(drawn) as file:
+        numbers = file.read().split()
+    os.close(ended)
+    os.close(end)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children)
+    assert len(set(numbers)) == len(children)

@@ -91,6 +91,16 @@ def test_every_bit_of_a_record_with_its_checks(record_crc: bool) -> None:
             assert len(decode_run(bad)) == 0, f"bit {bit} is covered"
 
 
+def test_parts_that_do_not_fill_a_record() -> None:
+    data = bytearray(record_of(Message("t", b"body", properties={"a": "b", "c": "d"})))
+    frame = checked_frame(memoryview(data), 0, len(data), 0)
+    shorter = frame.properties_length - 4
+    data[frame.properties_at - 2 : frame.properties_at] = shorter.to_bytes(2, "big")
+    assert decode_run(data).starts.tolist() == []
+    with pytest.raises(CorruptRecord, match="do not fill"):
+        decode(data)
+
+
 def test_properties_of_32768_bytes_are_no_record() -> None:
     head = log_of([Message("t", b"")])
     data = bytearray(head[:-2] + (32768).to_bytes(2, "big") + bytes(32768))
