@@ -48,6 +48,7 @@ public final class Dump {
             store.shutdown();
         } else if (loaded) {
             Stores.reput(store).shutdown(); // it wakes up each millisecond
+            new Thread(store::shutdown).start(); // takes seconds; else all its threads go on
         }
         return loaded ? 0 : REFUSED;
     }
