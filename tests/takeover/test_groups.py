@@ -109,9 +109,16 @@ def go_on_in_java(path: Path, part: Part, server: Address, master: Broker, home:
 
 
 def go_on_in_lakelog(path: Path, *, exactly: bool) -> None:
+    """A member gets what the Java member did not handle.
+
+    :param exactly: and nothing else. A broker that is killed may not have saved the offsets of its
+        member: then messages come again, each when it would be handed out without that member
+    """
     due = {(RETRIES, FAILS_LAST), *((TOPIC, each) for each in LATER)}
     found: dict[tuple[str, int], Delivery] = {}
     with open_store(path) as store:
+        waits = WAITS in left_of(path, TOPIC)
+        assert not (exactly and waits)
         with store.subscribe(GROUP, TOPIC, start="earliest") as consumer:
 
             def got_all() -> bool:
@@ -121,14 +128,15 @@ def go_on_in_lakelog(path: Path, *, exactly: bool) -> None:
                     place = each.topic, int(bytes(each.message.body))
                     assert place not in found
                     found[place] = each
-                return due <= found.keys()
+                has_waited = {(TOPIC, WAITS), (RETRIES, WAITS)} & found.keys()
+                return due <= found.keys() and bool(has_waited or not waits)
 
             eventually(got_all)
-            assert consumer.poll() == []
+            if exactly:
+                assert consumer.poll() == []
+                assert found.keys() == due
         retry = found[RETRIES, FAILS_LAST]
         assert (retry.origin_topic, retry.attempt) == (TOPIC, 2)
-        if exactly:
-            assert found.keys() == due
         ours, theirs = store.read(DEAD_LETTERS, 0)
         assert [int(bytes(each.body)) for each in (ours, theirs)] == [DIES, DIES_IN_JAVA]
         assert (ours.reconsume_times, theirs.reconsume_times) == (2, 2)
