@@ -28,18 +28,20 @@ from tests.support import required
 SETTINGS: Final[dict[str, Any]] = {
     "segment_size_bytes": 16 << 10,
     "flush": "none",
-    "consume-queue": {"file_entries": 50, "ext_enabled": True},
+    "consume-queue": {"file_entries": 50, "ext_enabled": True, "ext_file_size_bytes": 4096},
+    "hash-index": {"slots": 100, "entries": 1000},
 }
 STRANGER: Final = 65534
 GROUP: Final = next(each for each in grp.getgrall() if each.gr_gid not in (0, STRANGER))
 """One that this process may give files to, and a stranger is no member of."""
-IMPORTS: Final = """
+IMPORTS: Final = f"""
+SETTINGS = {SETTINGS}
 import fcntl, grp, numpy, os, struct, sys, lakelog, lakelog.errors
 import lakelog.store.open, lakelog_queues.store, subprocess
 import lakelog.registry.builtin.plugin, lakelog_format.codec.encoded, lakelog_format.codec.run
 import lakelog_queues.finding.finder, lakelog_queues.dispatching.consumequeues
 import lakelog.store.roles.ownerparts, lakelog_processes.joining
-lakelog.registry.Registry.load(None, {})  # the plugins, and what finds them
+lakelog.registry.Registry.load(None, {{}})  # the plugins, and what finds them
 import lakelog_hash_index, lakelog_flush
 import lakelog.registry.builtin.filewriter
 """
@@ -237,11 +239,11 @@ def test_a_member_of_the_group_can_read_put_and_own(reachable: Path) -> None:
     number = GROUP.gr_gid
     given: dict[str, Any] = {"group": GROUP.gr_name, **SETTINGS}
     put = """
-        with lakelog.open(sys.argv[1], segment_size_bytes=16384, flush="none") as store:
+        with lakelog.open(sys.argv[1], **SETTINGS) as store:
             print(store.role, store.put(lakelog.Message("t", b"theirs", queue_id=0)).queue_offset)
             for _ in range(100):  # through the end of a segment
                 store.put(lakelog.Message("t", b"x" * 1000, queue_id=1))
-        with lakelog.open(sys.argv[1], mode="read", segment_size_bytes=16384) as store:
+        with lakelog.open(sys.argv[1], mode="read", **SETTINGS) as store:
             print([bytes(each.body) for each in store.get("t", 0, 0).messages])
         """
     with lakelog.open(path, **given) as store:
@@ -275,18 +277,22 @@ def test_who_is_not_in_the_group_cannot_give_files_to_it(reachable: Path) -> Non
 
 @pytest.mark.root
 def test_what_a_strangers_group_is_given_is_no_more_than_others_have(reachable: Path) -> None:
-    (reachable / LOCK_FILE).touch()
-    for mode, expected in ((0o660, 0o600), (0o644, 0o644), (0o664, 0o644), (0o640, 0o600)):
-        (reachable / LOCK_FILE).chmod(mode)
-        said = as_user(
-            """
-            from pathlib import Path
-            from lakelog.files.access import access_of
-            print(oct(access_of(Path(sys.argv[1])).file_mode))
-            """,
-            reachable,
-        )
-        assert int(said, 8) == expected
+    given = (0o660, 0o644, 0o664, 0o640)
+    for mode in given:
+        lock = reachable / oct(mode) / LOCK_FILE
+        lock.parent.mkdir()
+        lock.touch()
+        lock.chmod(mode)
+    said = as_user(
+        """
+        from pathlib import Path
+        from lakelog.files.access import access_of
+        for each in sys.argv[2:]:
+            print(oct(access_of(Path(sys.argv[1]) / each).file_mode))
+        """,
+        *(reachable, *map(oct, given)),
+    )
+    assert [int(each, 8) for each in said.split()] == [0o600, 0o644, 0o644, 0o600]
 
 
 # --- in the place of a file --------------------------------------------------------------------
