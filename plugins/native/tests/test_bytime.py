@@ -82,7 +82,7 @@ def rewritten(store: Store, times: list[int]) -> list[int]:
 
 
 @given(times=st.lists(TIMES, min_size=PUTS, max_size=PUTS), rising=st.booleans(), wanted=TIMES)
-@settings(deadline=None)
+@settings(max_examples=40)
 def test_any_times(store: Store, times: list[int], rising: bool, wanted: int) -> None:
     times = sorted(times) if rising else times
     rewritten(store, times)
@@ -94,7 +94,7 @@ def test_any_times(store: Store, times: list[int], rising: bool, wanted: int) ->
 
 
 @given(st.data())
-@settings(deadline=None)
+@settings(max_examples=25)
 def test_any_damage(store: Store, data: st.DataObject) -> None:
     offsets = rewritten(store, sorted(data.draw(st.lists(TIMES, min_size=PUTS, max_size=PUTS))))
     files = sorted((store.path / "commitlog").iterdir())

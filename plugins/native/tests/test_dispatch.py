@@ -107,7 +107,7 @@ def dispatch_index(path: Path, batches: Sequence[RecordBatch]) -> None:
     made.close()
 
 
-@settings(max_examples=30)  # each makes, and syncs, four folders
+@settings(max_examples=12)  # each makes, and syncs, four folders
 @given(
     st.lists(st.lists(PLACES, max_size=8), min_size=1, max_size=3),
     st.sampled_from([0, 6, 100]),

@@ -178,7 +178,7 @@ def test_what_is_found(store: Store) -> None:
 
 
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 def test_any_damage(store: Store, data: st.DataObject) -> None:
     files = [*index_paths(store.path), *segments_of(store)]
     records = [each.physical_offset % SEGMENT for each in store.scan()]

@@ -40,7 +40,9 @@ SETTINGS: dict[str, Any] = {
     "segment_size_bytes": SEGMENT,
     **FEW,
 }
-EACH_EXAMPLE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+EACH_EXAMPLE = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40
+)
 
 
 @attrs.frozen

@@ -71,7 +71,7 @@ def check(store: Store, offset: int, most: int, tags: str) -> None:
     st.sampled_from([1, 2, 7, 60, 801, 4097]),
     st.lists(st.sampled_from(TAGS), max_size=3).map(" || ".join),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 def test_the_same(store: Store, offset: int, most: int, tags: str) -> None:
     check(store, offset, most, tags)
 
