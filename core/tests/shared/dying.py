@@ -14,9 +14,15 @@ from typing import Any, Final, TypeAlias
 import attrs
 import pytest
 
-EACH: Final = pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
-"""Each step is for the slow tests: a fork takes long in a process that has much in memory."""
 Modules: TypeAlias = ModuleType | tuple[ModuleType, ...]
+
+
+def at_every(stride: int) -> pytest.MarkDecorator:
+    """Die at every ``stride``-th step; at each in the slow tests, as a fork takes its time."""
+    return pytest.mark.parametrize("stride", [stride, pytest.param(1, marks=pytest.mark.slow)])
+
+
+EACH: Final = at_every(13)
 
 
 def _files(modules: Modules) -> frozenset[str | None]:

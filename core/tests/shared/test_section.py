@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from core.tests.shared import tinylog
-from core.tests.shared.dying import EACH, die, interrupt
+from core.tests.shared.dying import at_every, die, interrupt
 from core.tests.shared.test_groupsync import fork
 from core.tests.shared.tinylog import RECORD, Failed, MakeLock, TinyLog
 from lakelog.errors import PutRefused
@@ -30,7 +30,7 @@ STEPS = (section, appendlock, tinylog, queuetable)
 KEPT = pytest.mark.parametrize("several", [0, 1], ids=["kept", "several"])
 
 
-@EACH
+@at_every(41)
 @KEPT
 def test_a_death_at_any_step_of_an_append(tmp_path: Path, several: int, stride: int) -> None:
     """In a queue that is new, and in one that is there; the next append finds all in order."""
@@ -57,7 +57,7 @@ def _append(path: Path, queue: int, numbers: list[int]) -> None:
     TinyLog.open(path).append(queue, numbers)
 
 
-@EACH
+@at_every(61)
 def test_a_death_at_any_step_of_a_repair(tmp_path: Path, stride: int) -> None:
     log = TinyLog.make(tmp_path)
     log.page.words[SEVERAL] = 1
