@@ -228,6 +228,7 @@ RARE: Final = (
     index_vouched_for_before_its_sync,
     end_in_the_page_of_a_dead_process_is_believed,
     queues_trusted_after_a_kill,
+    time_of_a_sync_read_behind_it,
 )
 """Found by many images."""
 

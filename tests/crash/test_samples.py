@@ -14,7 +14,7 @@ PAIRS = [*product(WRITERS, FLUSHES)]
 SOME = [("file", "inline"), ("mmap", "none"), ("staged", "group-commit"), ("direct", "timed")]
 SAMPLE = 60
 SMALL_SAMPLE = 30
-SAMPLE_AFTER_FAILURE = 40
+SAMPLE_AFTER_FAILURE = 25
 LONG = 20_000
 
 
@@ -24,6 +24,7 @@ def test_no_promise_is_broken(writer: str, flush: str, tmp_path: Path) -> None:
     check(writer, flush, SAMPLE, tmp_path)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("writer", "flush"), [pair for pair in PAIRS if pair not in SOME])
 def test_no_promise_is_broken_by_another_pair(writer: str, flush: str, tmp_path: Path) -> None:
     check(writer, flush, SMALL_SAMPLE, tmp_path)

@@ -19,7 +19,11 @@ NEVER: Final = 1 << 40
 
 @pytest.mark.parametrize("plant", FOUND_BY_BOTH, ids=lambda plant: plant.__name__)
 @pytest.mark.parametrize(
-    "whole", [pytest.param(ALWAYS, marks=pytest.mark.slow), NEVER], ids=["whole", "short"]
+    "whole",
+    [
+        pytest.param(ALWAYS, marks=pytest.mark.slow, id="whole"),
+        pytest.param(NEVER, marks=pytest.mark.sample(5), id="short"),
+    ],
 )
 def test_a_planted_bug_is_found_by_one_way_alone(
     whole: int, plant: Plant, monkeypatch: pytest.MonkeyPatch
