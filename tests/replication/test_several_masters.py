@@ -49,6 +49,7 @@ class Sender:
                 self._over.wait(0.05)
             else:
                 self.acknowledged.append(offset)
+                self._over.wait(0.005)
 
     def more(self, count: int) -> None:
         """Wait for ``count`` further acknowledged messages."""
