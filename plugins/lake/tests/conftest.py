@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_testing.copies import copy_store
 from plugins.lake.tests.landing.tables import KINDS, SinkTable
 from plugins.lake.tests.stores import filled
 from tests.support.fixtures import StoreFixtures
@@ -24,10 +25,16 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="session")
+def store_of_300(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store to be copied, which takes less time than to put its messages again."""
+    return filled(tmp_path_factory.mktemp("of_300") / "store", 300)
+
+
 @pytest.fixture
-def store_path(tmp_path: Path) -> Path:
+def store_path(store_of_300: Path, tmp_path: Path) -> Path:
     """300 messages, durable."""
-    return filled(tmp_path / "store", 300)
+    return copy_store(store_of_300, tmp_path / "store")
 
 
 @pytest.fixture

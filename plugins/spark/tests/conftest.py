@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakelog_spark
-from plugins.lake.tests.conftest import kind, source, store_fixtures, store_path
+from plugins.lake.tests.conftest import kind, source, store_fixtures, store_of_300, store_path
 from tests.support import required, sparkjava
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["kind", "session", "source", "spark", "store_fixtures", "store_path"]
+__all__ = ["kind", "session", "source", "spark", "store_fixtures", "store_of_300", "store_path"]
 
 _FIRST_SESSION_SECONDS = 300  # it downloads Iceberg's package
 SECRETS = {"spark.sql.catalog.c.uri": "u:hunter2@h", "spark.hadoop.x.secret.key": "hunter2"}

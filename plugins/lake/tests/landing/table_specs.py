@@ -20,7 +20,7 @@ from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.tables import KEY, TABLE, keys_in, keys_of, read
 
-BOUNDS = TaskLimits(pass_bytes=64 << 10, task_bytes=32 << 10)
+BOUNDS = TaskLimits(pass_bytes=80 << 10, task_bytes=40 << 10)
 
 
 @attrs.frozen

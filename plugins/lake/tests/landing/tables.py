@@ -23,8 +23,8 @@ from lakelog_lake.tasks.ranges import TaskLimits
 KINDS = ("iceberg", "delta", "parquet")
 TABLE = "lakelog.messages"
 KEY = ["store", "topic", "queue_id", "queue_offset", "physical_offset"]
-SMALL = TaskLimits(pass_bytes=30 << 10, task_bytes=15 << 10)
-"""A store of 300 messages lands in four passes, whose edges are inside of segments."""
+SMALL = TaskLimits(pass_bytes=45 << 10, task_bytes=23 << 10)
+"""A store of 300 messages lands in three passes, whose edges are inside of segments."""
 
 
 def make(kind: str, path: Path) -> Sink:

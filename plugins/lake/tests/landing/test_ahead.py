@@ -85,7 +85,7 @@ def test_the_next_pass_is_written_before_one_is_committed(
     table, seen = tmp_path / "t", list[int]()
     sink = Meanwhile(make(kind, table), lambda: seen.append(len(in_folder(sink.folder))))
     passes = all_passes(sink.lander(store_path))
-    assert len(passes) > 3
+    assert len(passes) > 2
     assert seen[0] > passes[0].files
     assert commits(kind, table) == len(passes)
     assert all(each.won for each in passes)
@@ -93,7 +93,7 @@ def test_the_next_pass_is_written_before_one_is_committed(
 
 
 @pytest.mark.parametrize(
-    "bounds", [SMALL, attrs.evolve(SMALL, pass_bytes=40 << 10)], ids=["as far", "further"]
+    "bounds", [SMALL, attrs.evolve(SMALL, pass_bytes=60 << 10)], ids=["as far", "further"]
 )
 @any_kind
 def test_what_was_written_ahead_of_a_pass_that_another_landed(

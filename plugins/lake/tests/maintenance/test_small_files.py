@@ -19,6 +19,7 @@ from lakelog_lake.maintenance.small_files import PeriodicCompaction
 from lakelog_lake.readback.folders import Added
 from lakelog_lake.sinks.delta import DeltaSink
 from lakelog_lake.tables.tiers import mergeable
+from lakelog_testing.copies import copy_store
 from plugins.lake.tests.landing.tables import assert_exactly, files, keys_of, land_all, make
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled
@@ -37,6 +38,20 @@ def trickled(store: Path, sink: Any, passes: int) -> None:
     for _ in range(passes):
         filled(store, 15)
         land_all(LandingSource(store, "S"), sink)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store ``s`` and a Delta table ``t`` of eleven passes."""
+    path = tmp_path_factory.mktemp("made")
+    trickled(path / "s", delta(path / "t"), 11)
+    return path
+
+
+@pytest.fixture
+def landed(made: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Copies of both, to be changed."""
+    return copy_store(made / "s", tmp_path / "s"), copy_store(made / "t", tmp_path / "t")
 
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
@@ -64,10 +79,9 @@ def test_what_is_merged_is_a_range_of_the_log() -> None:
 
 
 def test_a_compaction_that_was_outrun_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    landed: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store, path = tmp_path / "s", tmp_path / "t"
-    trickled(store, delta(path), 11)
+    store, path = landed
     inner = small_files._commit
 
     def outrun(*given: Any) -> None:
@@ -98,9 +112,8 @@ small_files.compact_new(sink_for(sys.argv[1]), 1 << 20)
 """
 
 
-def test_a_kill_while_it_compacts_loses_nothing(tmp_path: Path) -> None:
-    store, path = tmp_path / "s", tmp_path / "t"
-    trickled(store, delta(path), 11)
+def test_a_kill_while_it_compacts_loses_nothing(landed: tuple[Path, Path]) -> None:
+    store, path = landed
     for when, left in (("before", 33), ("behind", 3)):
         killed = subprocess.run([sys.executable, "-c", KILLED, f"delta:{path}", when], check=False)
         assert killed.returncode == -signal.SIGKILL
@@ -111,11 +124,10 @@ def test_a_kill_while_it_compacts_loses_nothing(tmp_path: Path) -> None:
     assert_exactly("delta", path, keys_of(store, "S"))
 
 
-def test_dispatch_compacts_when_told(store_path: Path, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    trickled(store_path, delta(path), 11)
-    filled(store_path, 15)
-    command = ["dispatch", str(store_path), "--to", f"delta:{path}", "--once", "--store-id", "S"]
+def test_dispatch_compacts_when_told(landed: tuple[Path, Path]) -> None:
+    store, path = landed
+    filled(store, 15)
+    command = ["dispatch", str(store), "--to", f"delta:{path}", "--once", "--store-id", "S"]
     assert run(*command, "--compact", "1").exit_code == 0
     assert len(files("delta", path)) < 33
     assert list(path.rglob("compacted-*"))

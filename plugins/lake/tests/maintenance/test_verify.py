@@ -16,6 +16,7 @@ from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.log.selection import EVERYTHING
 from lakelog_lake.readback.open import opened
 from lakelog_lake.tasks.engines import in_process
+from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_lake.verify.differences import (
     AHEAD,
     BODY,
@@ -42,7 +43,7 @@ from plugins.lake.tests.maintenance.planting import (
 )
 from plugins.lake.tests.stores import SEGMENT, damaged, filled, mislabelled, open_small
 
-PART = 20_000
+PART = 40_000
 """Many parts of the log, so that ranges go over the edges of parts."""
 
 
@@ -232,7 +233,7 @@ def test_what_is_no_table_is_refused_in_one_line(
     (tmp_path / "t").mkdir()
     with pytest.raises(NoTable):
         opened(to)
-    land_all(LandingSource(store_path, "S"), make(kind, tmp_path / "u"))
+    land_all(LandingSource(store_path, "S"), make(kind, tmp_path / "u"), TaskLimits())
     done = run("lake", "verify", store_path, "--to", f"{kind}:{tmp_path / 'u'}")
     assert done.exit_code == 2
     assert "it has S" in done.stderr
@@ -295,9 +296,8 @@ def test_one_table_with_parsed_and_other_bodies(kind: str, tmp_path: Path) -> No
 
 
 def test_a_data_file_that_is_gone_is_told(kind: str, made: Path, tmp_path: Path) -> None:
-    sink = make(kind, tmp_path / "u")
-    land_all(LandingSource(made / "store", "S"), sink)
-    files(kind, tmp_path / "u")[3].unlink()
+    land_all(LandingSource(made / "store", "S"), make(kind, tmp_path / "u"), TaskLimits())
+    files(kind, tmp_path / "u")[1].unlink()
     to = ("--to", f"{kind}:{tmp_path / 'u'}", "--store-id", "S")
     done = run("lake", "verify", made / "store", *to)
     assert done.exit_code == 1
