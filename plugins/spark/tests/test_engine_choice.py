@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from typer.testing import Result
 
-from plugins.lake.tests.landing.test_cli import LAKELOG
+from lakelog_spark.sessions import java
+from plugins.lake.tests.landing.test_cli import LAKELOG, run
 from plugins.lake.tests.stores import filled
 from plugins.spark.tests.test_sessions import make_java
 
@@ -50,46 +52,72 @@ def test_without_java_processes_land_and_one_line_says_why(
     assert second.endswith("20 rows in 3 files")
 
 
-def test_without_java_ci_fails(store_path: Path, tmp_path: Path) -> None:
-    done = dispatched(store_path, {**bare_path(tmp_path), "CI": "true"})
-    assert done.returncode == 2
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Java for a command in this process, and no session that runs already."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    monkeypatch.setattr(java, "find_spec", lambda _: None)
+    monkeypatch.setattr("lakelog_spark.sessions.local._running", lambda: None)
+
+
+def dispatched_here(store: Path, *more: str) -> Result:
+    to = ("--to", f"parquet:{store.parent / 't'}", "--once", *more)
+    return run("dispatch", store, *to, "--engine", "auto")
+
+
+@pytest.mark.usefixtures("bare")
+def test_without_java_ci_fails(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    done = dispatched_here(store_path)
+    assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert "CI=true, so Spark has to run here: Spark needs Java 17, which was not found" in line
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.usefixtures("bare")
 def test_what_only_spark_can_do_fails_without_java(store_path: Path, tmp_path: Path) -> None:
-    done = dispatched(store_path, bare_path(tmp_path), "--master", "local[1]")
-    assert done.returncode == 2
+    done = dispatched_here(store_path, "--master", "local[1]")
+    assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert "options of Spark need Spark: Spark needs Java 17, which was not found" in line
 
 
-@pytest.mark.parametrize("made", ["old", "failing", "gone"])
+@pytest.mark.usefixtures("bare")
+def test_a_java_that_is_too_old_is_an_error(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_java(home := tmp_path / "java", "11.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    done = dispatched_here(store_path)
+    assert done.exit_code == 2
+    first, last = done.stderr.splitlines()
+    assert first == "lakelog: engine spark: it, PySpark and Java are installed"
+    assert "Spark needs Java 17 or later, but" in last
+    assert not (tmp_path / "t").exists()
+    asked = run("sql", store_path, "select 1", "--engine", "spark")
+    assert asked.exit_code == 2
+    (line,) = asked.stderr.splitlines()
+    assert "Spark needs Java 17 or later" in line
+
+
+@pytest.mark.parametrize("made", ["failing", "gone"])
 def test_a_java_that_does_not_run_spark_is_an_error(
     made: str, store_path: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "java"
-    if made != "gone":
-        version = {"old": "11.0.2", "failing": "17.0.1"}[made]
-        make_java(home, version, "echo out of order >&2\nexit 3")
+    if made == "failing":
+        make_java(home, "17.0.1", "echo out of order >&2\nexit 3")
     done = dispatched(store_path, {"JAVA_HOME": str(home)})
     assert done.returncode == 2
     first, *_, last = done.stderr.splitlines()
     assert first == "lakelog: engine spark: it, PySpark and Java are installed"
     assert {
-        "old": "Spark needs Java 17 or later, but",
         "failing": "Spark does not start: [JAVA_GATEWAY_EXITED]",
         "gone": f"JAVA_HOME is {home}",
     }[made] in last
     assert not (tmp_path / "t").exists()
-
-
-def test_sql_with_an_old_java_says_what_to_install(store_path: Path, tmp_path: Path) -> None:
-    make_java(home := tmp_path / "java-11", "11.0.2")
-    words = (LAKELOG, "sql", str(store_path), "select 1", "--engine", "spark")
-    given = {**os.environ, "JAVA_HOME": str(home)}
-    done = subprocess.run(words, env=given, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "Spark needs Java 17 or later" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
