@@ -28,27 +28,40 @@ SINCE ?= HEAD
 # Two for each processor: many tests wait for timers, Java clients, processes and syncs.
 WORKERS ?= $(shell expr 2 \* $$(nproc))
 
+# Temporary files of tests, in memory if there is room: half of their time was the disk's. Tests that
+# need a disk have one, and so have the other Pythons and the slow tests.
+MEMORY := $(shell df --output=avail --block-size=1G /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 >= 4 \
+	{print "PYTEST_DEBUG_TEMPROOT=/dev/shm"}')
+
 # Where it is set, each of a thousand interpreters compiles every module anew, and each process of
 # pytest rewrites the assertions of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-spark test-slow soak quick mutants matrix matrix-one lint format coverage demo docs bench compare sbom lock clean jdk-note
+.PHONY: help setup test test-spark test-slow soak test-main test-beside test-rust quick mutants matrix matrix-one lint format coverage demo docs bench compare sbom lock clean jdk-note
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed $(VENV)/.native ## Install everything into .venv; the command is .venv/bin/lakelog
 
-# The type checker keeps one processor busy, and the tests of Spark another: side by side.
+# Side by side: the session of Spark and the type checker leave a part of two processors idle, and the
+# output of these comes when each has ended.
 test: setup jdk-note ## Lint, check types, run the tests (ARGS='-k name', WORKERS=0)
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint test-spark
-	$(if $(CARGO),cd $(NATIVE) && cargo test --quiet --release)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	@$(MAKE) --no-print-directory --jobs=4 test-main test-beside
+
+test-main: setup
+	$(MEMORY) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-beside: setup
+	@$(MAKE) --no-print-directory --output-sync=target lint test-spark test-rust
 
 test-spark: setup # one at a time, in one session; the folders that have such tests
-	$(BIN)/python -m pytest -q $(if $(findstring /,$(ARGS)),,plugins/spark tests/examples) $(ARGS) \
-		-m "spark and not slow and not soak" || test $$? -eq 5 # none was chosen
+	$(MEMORY) $(BIN)/python -m pytest -q $(if $(findstring /,$(ARGS)),,plugins/spark tests/examples) \
+		$(ARGS) -m "spark and not slow and not soak" || test $$? -eq 5 # none was chosen
+
+test-rust: setup
+	$(if $(CARGO),cd $(NATIVE) && cargo test --quiet --release)
 
 test-slow: setup jdk-note ## Run the matrices whole of which `make test` has a sample
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not soak" --timeout 900 $(ARGS)
@@ -57,7 +70,7 @@ soak: setup jdk-note ## Rounds of kills, power cuts and load, each with a length
 	$(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 
 quick: setup ## Lint the changes, run the tests nearest to them, in a minute (SINCE=HEAD)
-	@$(BIN)/python -m tests.quick $(SINCE)
+	@$(MEMORY) $(BIN)/python -m tests.quick $(SINCE)
 
 mutants: setup ## Plant faults, one by one, and run the tests that find them (ARGS=NAME, '--sample 10')
 	$(BIN)/python -m tests.mutants $(ARGS)

@@ -1,6 +1,7 @@
 """For every test: asserts of the contract kits show values, and no example has a deadline.
 
-The time that an example of Hypothesis takes on a busy machine shows nothing.
+The time that an example of Hypothesis takes on a busy machine shows nothing. Half of its usual
+number of examples are enough, as each run has other ones.
 
 Tests use the installed accelerator, also in functions that belong to no store. Tests marked
 ``both_ways`` run once with it and once in plain Python, also in the processes that they start.
@@ -11,10 +12,13 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 
 _VARIABLE: Final = "LAKELOG_ACCELERATOR"
 pytest.register_assert_rewrite("lakelog_testing")  # before any other conftest has imported it
-settings.register_profile("unhurried", parent=settings(), deadline=None)
+settings.register_profile("unhurried", parent=settings(), deadline=None, max_examples=50)
 settings.load_profile("unhurried")
 
 
@@ -39,6 +43,29 @@ def pytest_configure() -> None:
     sampling.seed_of_this_run()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """``make test`` keeps temporary files in memory; tests marked ``disk`` have a real disk."""
+    if request.node.get_closest_marker("disk") is None:
+        yield tmp_path
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder).resolve()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the cases of a matrix ``slow``, but as many as its marker ``sample`` says."""
+    matrices: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in items:
+        if (marker := item.get_closest_marker("sample")) is not None:
+            matrices.setdefault((item.nodeid.partition("[")[0], *marker.args), []).append(item)
+    for (name, count), cases in matrices.items():
+        chance = random.Random(f"{sampling.seed_of_this_run()} {name}")
+        for item in chance.sample(cases, max(len(cases) - count, 0)):
+            item.add_marker("slow")
 
 
 @pytest.hookimpl(wrapper=True)

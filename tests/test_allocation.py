@@ -49,6 +49,7 @@ def log_bytes(path: Path) -> int:
     return sum(each.stat().st_blocks * 512 for each in (path / "commitlog").iterdir())
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_default_store_with_two_messages_is_small(writer: str, tmp_path: Path) -> None:
     for count in (2, 4):

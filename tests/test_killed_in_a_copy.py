@@ -199,6 +199,7 @@ def test_a_commit_that_ends_anywhere(stride: int, oracle: Oracle, tmp_path: Path
     check_real(oracle, death, found)
 
 
+@pytest.mark.disk
 def test_buffers_that_land_out_of_order(oracle: Oracle, tmp_path: Path) -> None:
     """The writer ``direct`` writes several at a time: one may be there, and none before it."""
     if not takes_direct(tmp_path):

@@ -93,6 +93,7 @@ def opener_of(writer: str, flush: str) -> Opener:
     return Opener.of(CrashPlan(writer=writer, flush=flush))
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize(
     ("writer", "flush"),
     [pytest.param(*pair, marks=() if pair in SOME else pytest.mark.slow) for pair in PAIRS],

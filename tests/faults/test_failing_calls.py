@@ -129,11 +129,13 @@ def _sample(
             _try(faulty, tmp_path, settings, fault, nth=nth, forever=forever, workload=workload)
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize("fault", FAULTS, ids="-".join)
 def test_a_sample_of_calls_fails(faulty: Workers, tmp_path: Path, fault: tuple[str, str]) -> None:
     _sample(faulty, tmp_path, SAMPLE.get(fault[0], OTHERS), fault, "all")
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize("fault", HOUSE, ids="-".join)
 def test_a_sample_of_calls_fails_while_house_is_kept(
     faulty: Workers, tmp_path: Path, fault: tuple[str, str]

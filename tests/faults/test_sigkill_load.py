@@ -64,6 +64,7 @@ def _followed_rounds(workers: Workers, path: Path, settings: Mapping[str, Any]) 
     return answers
 
 
+@pytest.mark.disk
 def test_killed_under_load(workers: Workers, tmp_path: Path) -> None:
     _rounds(workers, tmp_path / "store", SAMPLE, seed=0, rounds=2, events=FEW_EVENTS)
 

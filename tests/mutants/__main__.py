@@ -94,7 +94,7 @@ class Copy:
                 "-p",
                 "no:cacheprovider",
             ),
-            *("--hypothesis-seed=1", "-m", "not slow and not soak", *options, *tests),
+            *("--hypothesis-seed=1", "-m", "not soak", *options, *tests),
         ]
         with tempfile.TemporaryFile("w+") as output:
             self._tests = subprocess.Popen(

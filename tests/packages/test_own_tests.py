@@ -36,6 +36,8 @@ def run_tests(project: Project, tmp_path: Path, *options: str) -> str:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.disk
+@pytest.mark.sample(6)
 @every
 def test_all_are_collected_and_some_pass(project: Project, tmp_path: Path) -> None:
     said = run_tests(project, tmp_path, f"--some={SOME}")

@@ -149,6 +149,7 @@ def test_tables_of_all_generations_are_removed_and_nothing_else(tmp_path: Path) 
     assert list(kept.parent.iterdir()) == [kept]
 
 
+@pytest.mark.disk
 def test_where_there_is_no_room_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

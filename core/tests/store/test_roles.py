@@ -260,6 +260,7 @@ ALONE: Final[list[tuple[dict[str, Any], str]]] = [
 ]
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize(("alone", "why"), ALONE)
 def test_a_store_that_lets_nobody_in(tmp_path: Path, alone: dict[str, Any], why: str) -> None:
     """As the settings say, or since bytes are in its memory that no other process sees."""
@@ -271,6 +272,7 @@ def test_a_store_that_lets_nobody_in(tmp_path: Path, alone: dict[str, Any], why:
                 open_small(tmp_path, mode=mode)
 
 
+@pytest.mark.disk
 @pytest.mark.parametrize(("alone", "why"), ALONE)
 def test_who_lets_nobody_in_does_not_join(tmp_path: Path, alone: dict[str, Any], why: str) -> None:
     with open_small(tmp_path, plugins=None) as owner:

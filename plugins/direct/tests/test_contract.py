@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lakelog_direct import plugin
 from lakelog_direct.direct import DirectWriter
 from lakelog_direct.settings import DirectSettings, StagedSettings
 from lakelog_direct.staged import StagedWriter
 from lakelog_testing import PluginContract, WriterContract
 from lakelog_testing.contracts.writer import SIZE
+
+pytestmark = pytest.mark.disk
 
 
 class TestStaged(WriterContract):

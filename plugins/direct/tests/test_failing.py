@@ -16,6 +16,7 @@ from lakelog.errors import LakelogError, PutRefused, StoreFailed
 from lakelog.files.filesystem import File, RealFileSystem
 from lakelog_testing import FaultyFile
 
+pytestmark = pytest.mark.disk
 SECTIONS: dict[str, dict[str, Any]] = {
     "staged": {"staged": {"commit_interval_ms": 1}},
     "direct": {"direct": {"buffer_bytes": 4096, "buffers": 2, "commit_interval_ms": 1}},

@@ -20,6 +20,8 @@ from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog_direct import odirect, plugin
 from lakelog_direct.buffers import BufferPool
 
+pytestmark = pytest.mark.disk
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[File]:

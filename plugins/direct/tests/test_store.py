@@ -29,6 +29,7 @@ from lakelog_testing.descriptors import open_files
 from lakelog_testing.machine import queues
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.disk
 WRITERS: Final = ("file", "mmap", "staged", "direct")
 KEEPING: Final = ("staged", "direct")
 SEGMENT_BYTES: Final = 1 << 16

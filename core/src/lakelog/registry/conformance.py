@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import Any, get_type_hints
 
 
@@ -34,7 +34,9 @@ def _methods(obj: object, protocol: type[Any]) -> Iterator[str]:
     for name, declared in _declared(protocol):  # type: ignore[arg-type]  # as above
         method = getattr(obj, name, None)
         function = getattr(method, "__func__", None)
-        is_bound = isinstance(function, FunctionType | BuiltinFunctionType)
+        if isinstance(method, BuiltinFunctionType):  # a method of a compiled object, or a function
+            function = getattr(type(method.__self__), method.__name__, None)
+        is_bound = isinstance(function, FunctionType | BuiltinFunctionType | MethodDescriptorType)
         # Results for plain methods, classes and functions of compiled modules are cached: all
         # objects of a class share them, and inspect parses signatures of compiled code each time.
         lasts = is_bound or isinstance(getattr(method, "__self__", method), type | ModuleType)
