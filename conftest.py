@@ -57,13 +57,17 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cases of a matrix ``slow``, but as many as its marker ``sample`` says."""
+    """Mark the cases of a matrix ``slow``, but as many as its marker ``sample`` says.
+
+    Functions with the same parameters keep the same cases, so that these share their fixtures.
+    """
     matrices: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
         if (marker := item.get_closest_marker("sample")) is not None:
             matrices.setdefault((item.nodeid.partition("[")[0], *marker.args), []).append(item)
     for (name, count), cases in matrices.items():
-        chance = random.Random(f"{sampling.seed_of_this_run()} {name}")
+        cases_of = [each.nodeid.removeprefix(name) for each in cases]
+        chance = random.Random(f"{sampling.seed_of_this_run()} {cases_of}")
         for item in chance.sample(cases, max(len(cases) - count, 0)):
             item.add_marker("slow")
 

@@ -104,6 +104,7 @@ def expected_of(recovered: dict[str, StoreFixture], name: str) -> list[Row]:
     return rows
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_everything_whole_that_the_real_store_found(
     recovered: dict[str, StoreFixture], dumps: Callable[[str], list[Row]], name: str
@@ -127,6 +128,7 @@ def _text(row: Row) -> str:
     return json.dumps(row, sort_keys=True)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_everything_else_that_is_whole_is_found_by_queue_and_by_key(
     recovered: dict[str, StoreFixture], name: str
@@ -166,6 +168,7 @@ def check_keys(store: Store, records: list[StoredMessage]) -> None:
         assert found == offsets, (topic, key)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_queues_and_index_fit_the_log(recovered: dict[str, StoreFixture], name: str) -> None:
     """What is left are units and keys of records that were damaged after these were written."""
@@ -176,6 +179,7 @@ def test_queues_and_index_fit_the_log(recovered: dict[str, StoreFixture], name: 
     assert all("of no " in each.what for each in found)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_second_recovery_has_nothing_to_do(recovered: dict[str, StoreFixture], name: str) -> None:
     fixture = recovered[name]
@@ -195,6 +199,7 @@ def _content(path: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_differences_from_the_real_store(
     recovered: dict[str, StoreFixture], dumps: Callable[[str], list[Row]], name: str

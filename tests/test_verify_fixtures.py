@@ -50,6 +50,7 @@ def flip(path: Path, at: int, bit: int) -> None:
         file.write(bytes([byte ^ 1 << bit]))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", EXACT)
 def test_what_the_real_store_closed_cleanly_has_no_problem(
     store_fixtures: StoreFixtures, name: str
@@ -57,6 +58,7 @@ def test_what_the_real_store_closed_cleanly_has_no_problem(
     assert problems_of(store_fixtures.get(name)) == []
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", [*DAMAGED])
 def test_what_is_missing_after_a_crash_is_told(store_fixtures: StoreFixtures, name: str) -> None:
     found = Counter(each.what for each in problems_of(store_fixtures.get(name)))

@@ -19,6 +19,7 @@ def _doctor(fixture: StoreFixture) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_rocketmq_would_do(name: str, store_fixtures: StoreFixtures) -> None:
     fixture = store_fixtures.get(name)

@@ -61,6 +61,7 @@ def _is_damaged(row: Row) -> bool:
     return row["kind"] in ("rec", "msg") and row["physOffset"] == DAMAGED_OFFSET
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", EXACT)
 def test_exactly_what_the_real_store_read(store_fixtures: StoreFixtures, name: str) -> None:
     fixture = store_fixtures.get(name)
@@ -71,6 +72,7 @@ def test_exactly_what_the_real_store_read(store_fixtures: StoreFixtures, name: s
     assert log == _of_the_log(rows)
 
 
+@pytest.mark.sample(4)
 @each_kept
 def test_everything_the_real_store_kept(
     store_fixtures: StoreFixtures, name: str, kept: list[Row]
@@ -98,6 +100,7 @@ def _missing(ours: list[Row], expected: list[Row], damaged: set[int]) -> Iterato
             yield row
 
 
+@pytest.mark.sample(4)
 @each_kept
 def test_whatever_more_is_found_is_whole_and_right(name: str, kept: list[Row]) -> None:
     kinds = by_kind(kept)
@@ -114,6 +117,7 @@ def test_whatever_more_is_found_is_whole_and_right(name: str, kept: list[Row]) -
         assert row["physOffsets"] == sorted(set(row["physOffsets"]))
 
 
+@pytest.mark.sample(4)
 @each_kept
 def test_every_message_is_in_its_queue_and_under_its_keys(name: str, kept: list[Row]) -> None:
     kinds = by_kind(kept)
@@ -149,6 +153,7 @@ def test_a_cut_segment_keeps_its_whole_records_and_blanks(store_fixtures: StoreF
     assert {_text(row) for row in by_kind(rows)["msg"]} <= messages
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", [*EXACT, *_TWINS, CUT])
 def test_verify_tells_whole_from_damaged(store_fixtures: StoreFixtures, name: str) -> None:
     done = _lakelog(["verify"], store_fixtures.get(name))

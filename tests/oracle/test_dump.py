@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.oracle.java import Oracle
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_dump_repeats_what_was_recorded(
     name: str, oracle: Oracle, store_fixtures: StoreFixtures

@@ -116,6 +116,7 @@ def odd(kind: str, answer: Callable[[], Any]) -> dict[str, Any]:
     return {"plugins": [plugin("oddly", **{hook: lambda: [factory]})], kind: "odd"}
 
 
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("put", PUTS)
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("kind", KINDS)

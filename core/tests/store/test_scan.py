@@ -60,6 +60,7 @@ def places(results: Sequence[PutResult]) -> list[int]:
 FIELDS = {"size": 0, "magic": 4, "crc": 8, "offset": 28, "body length": 84, "body": 88}
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("which", [0, 1, 30, 32, 33, 98, 99])
 def test_a_flipped_bit(field: str, which: int, tmp_path: Path) -> None:
