@@ -17,7 +17,7 @@ from lakelog import Message
 
 PRODUCERS: Final = 3
 QUEUES: Final = 2
-_SEGMENT: Final = 128 << 10
+_SEGMENT: Final = 64 << 10
 _BATCH: Final = 20
 _PAUSE_SECONDS: Final = 0.1
 
