@@ -178,7 +178,7 @@ class Client:
 
 def java(program: str, *arguments: str, home: Path, flags: Sequence[str] = ()) -> list[str]:
     """Return the command that runs a program of ``java/``; skips without a JDK or Maven."""
-    sources = [_HERE / "java" / f"{program}.java"]
+    sources = sorted((_HERE / "java").glob("*.java"))
     main = f"lakelog.broker.{program}"
     return java_program(jars(), sources, main, *arguments, home=home, flags=(*quick(), *flags))
 

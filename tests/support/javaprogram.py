@@ -27,6 +27,7 @@ def java_program(
     """Return the command that runs a program; skips the test without a JDK.
 
     :param library: a folder of jars
+    :param sources: all that are compiled together, once for their programs
     :param main: the full name of the main class
     :param home: the folder for the client's files
     :param flags: of Java
@@ -39,7 +40,7 @@ def java_program(
         maven.run(["javac", "-nowarn", "-cp", path, "-d", str(folder), *map(str, sources)])
 
     state = f"{library.name}-{maven.digest(sources)}"
-    classes = maven.once(maven.CACHE / f"{main}-{state}", compile_into)
+    classes = maven.once(maven.CACHE / f"programs-{state}", compile_into)
     return [
         *("java", "-Xmx128m", *flags, f"-Duser.home={home}"),
         f"-Drmq.logback.configurationFile={_LOGBACK}",
