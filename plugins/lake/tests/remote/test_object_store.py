@@ -107,7 +107,7 @@ def test_a_table_for_each_topic_and_dead_letters(
     parsed = Somewhere(place.kind, f"{place.place}/parsed", place.prefix, place.storage)
     spec = parsed.spec
     spec = type(spec)(spec.to, parsers={"*": Even()}, storage=spec.storage)
-    land_spec(LandingSource(store_path, "S"), spec)
+    land_spec(LandingSource(store_path, "S"), spec, TaskLimits())
     bad = Somewhere(place.kind, f"{parsed.place}_dead_letters", place.prefix, place.storage)
     assert parsed.read().num_rows + bad.read().num_rows == 300
 
