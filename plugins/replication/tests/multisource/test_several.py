@@ -171,18 +171,24 @@ def test_serve_copies_the_masters_of_its_settings(tmp_path: Path, source: str | 
 
 
 def test_wrong_use_is_an_error_before_anything_is_made(tmp_path: Path) -> None:
-    for words, code, said in (
-        (("--from", "a=127.0.0.1:1", "--from", "a=127.0.0.1:2"), 2, "two masters are called 'a'"),
-        (("--from", "../a=127.0.0.1:1"), 2, "cannot name the folder"),
-        (("--from", "a=here"), 2, "HOST:PORT"),
-        (("--from", "a=h:1", "--set", "rocketmq-ha.vouch=flushed"), 2, "listenPort of a"),
-        (("--from-name-server", "here"), 2, "HOST:PORT"),
-        (("--from", "a=h:1", "--from", "b=h:2", "--broker", "h:3"), 2, "once for each --from"),
+    folder = tmp_path / "copies"
+    for words, said in (
+        (("--from", "../a=127.0.0.1:1"), "cannot name the folder"),
+        (("--from", "a=here"), "HOST:PORT"),
+        (("--from-name-server", "here"), "HOST:PORT"),
+        (("--from", "a=h:1", "--from", "b=h:2", "--broker", "h:3"), "once for each --from"),
     ):
-        with program(tmp_path / "copies", "replicate", *words) as copying:
-            assert copying.process.wait(PATIENCE_SECONDS) == code, copying.said()
+        done = invoke("replicate", folder, *words)
+        assert (done.exit_code, said in " ".join(done.stderr.split())) == (2, True), done.stderr
+        assert not folder.exists()
+    for words, said in (  # by the log, whose handlers a process keeps
+        (("--from", "a=127.0.0.1:1", "--from", "a=127.0.0.1:2"), "two masters are called 'a'"),
+        (("--from", "a=h:1", "--set", "rocketmq-ha.vouch=flushed"), "listenPort of a"),
+    ):
+        with program(folder, "replicate", *words) as copying:
+            assert copying.process.wait(PATIENCE_SECONDS) == 2, copying.said()
             assert said in " ".join(copying.said().split())
-        assert not (tmp_path / "copies").exists()
+        assert not folder.exists()
 
 
 def test_a_store_and_a_folder_in_use_are_refused(tmp_path: Path) -> None:
