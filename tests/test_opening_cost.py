@@ -28,6 +28,8 @@ MOST_BYTES: Final = 192 << 10
 """Read for one open and close; nearly all are pages of 4 KiB of small files."""
 MOST_FAULTS: Final = 4096
 """Pages of 4 KiB that are touched: a map of a large file that is looked through has 262,144."""
+ROUNDS: Final = "3"
+"""The least of so many counts."""
 PROGRAM: Final = """
 import json, resource, sys
 import lakelog, numpy
@@ -59,10 +61,15 @@ def append(path):
 def dry(path):
     lakelog.recover(path, dry_run=True)
 
+rounds = int(sys.argv[3]) if sys.argv[3:] else 1
+
+def least(way):  # without the reads of a clock's thread, which come now and then
+    return [min(each) for each in zip(*(counted(lambda: way(sys.argv[2])) for _ in range(rounds)))]
+
 ways = {"own": own, "find": find, "append": append, "own again": own, "dry run": dry}
 for each in ways.values():
     each(sys.argv[1])
-print(json.dumps({name: counted(lambda: way(sys.argv[2])) for name, way in ways.items()}))
+print(json.dumps({name: least(way) for name, way in ways.items()}))
 """
 
 
@@ -95,7 +102,8 @@ def small(tmp_path: Path) -> Path:
 
 def test_it_is_the_same_for_any_length_of_a_segment(small: Path, tmp_path: Path) -> None:
     a_store(tmp_path / "large", LARGE)
-    few, many = counted(small, small), counted(small, tmp_path / "large")
+    few = counted(small, small, PROGRAM, ROUNDS)
+    many = counted(small, tmp_path / "large", PROGRAM, ROUNDS)
     for name in few:
         assert abs(many[name][0] - few[name][0]) < 8 << 10, (few, many)
         assert few[name][0] < MOST_BYTES, few
@@ -105,7 +113,8 @@ def test_it_is_the_same_for_any_length_of_a_segment(small: Path, tmp_path: Path)
 def test_it_is_the_same_for_any_number_of_segments(small: Path, tmp_path: Path) -> None:
     a_store(tmp_path / "one", MIB)
     a_store(tmp_path / "many", MIB, 16)
-    few, many = counted(small, tmp_path / "one"), counted(small, tmp_path / "many")
+    few = counted(small, tmp_path / "one", PROGRAM, ROUNDS)
+    many = counted(small, tmp_path / "many", PROGRAM, ROUNDS)
     for name in few:
         units = 2 * 300 * 1024  # the record is found, and got
         assert abs(many[name][0] - few[name][0]) < (units if name == "find" else 8 << 10), name

@@ -90,7 +90,9 @@ def passed(_damage: Any) -> None:
 
 
 def opener_of(writer: str, flush: str) -> Opener:
-    return Opener.of(CrashPlan(writer=writer, flush=flush))
+    """A put waits as long as the disk of a busy machine needs; a refused one would show nothing."""
+    settings = {"os_page_cache_busy_timeout_ms": 60_000}
+    return Opener.of(CrashPlan(writer=writer, flush=flush, settings=settings))
 
 
 @pytest.mark.disk
