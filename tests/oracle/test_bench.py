@@ -21,13 +21,10 @@ RUNS: dict[str, dict[str, int | str]] = {
     "bytime": {},
     "latency": {},
 }
-SAMPLE = ("append sync, many in flight", "read", "query")
 
 
-@pytest.mark.parametrize(
-    "run",
-    [pytest.param(each, marks=() if each in SAMPLE else pytest.mark.slow) for each in RUNS],
-)
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("run", RUNS)
 def test_every_mode_counts_all_messages(run: str, oracle: Oracle, tmp_path: Path) -> None:
     row = oracle.bench(
         tmp_path, run.split(maxsplit=1)[0], count=800, body=100, warm_ms=10, **RUNS[run]

@@ -25,8 +25,8 @@ def log_bytes(store: Path) -> bytes:
 
 def test_the_same_seed_gives_the_same_log(oracle: Oracle, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        oracle.fill(tmp_path / name, SMALL, halt=True, count=300, seed=7)
-    oracle.fill(tmp_path / "other", SMALL, halt=True, count=300, seed=8)
+        oracle.fill(tmp_path / name, SMALL, count=300, seed=7)
+    oracle.fill(tmp_path / "other", SMALL, count=300, seed=8)
     assert log_bytes(tmp_path / "one") == log_bytes(tmp_path / "two")
     assert log_bytes(tmp_path / "one") != log_bytes(tmp_path / "other")
 
