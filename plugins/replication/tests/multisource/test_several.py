@@ -181,11 +181,11 @@ def test_wrong_use_is_an_error_before_anything_is_made(tmp_path: Path) -> None:
         done = invoke("replicate", folder, *words)
         assert (done.exit_code, said in " ".join(done.stderr.split())) == (2, True), done.stderr
         assert not folder.exists()
-    for words, said in (  # by the log, whose handlers a process keeps
+    for given, said in (  # by the log, whose handlers a process keeps
         (("--from", "a=127.0.0.1:1", "--from", "a=127.0.0.1:2"), "two masters are called 'a'"),
         (("--from", "a=h:1", "--set", "rocketmq-ha.vouch=flushed"), "listenPort of a"),
     ):
-        with program(folder, "replicate", *words) as copying:
+        with program(folder, "replicate", *given) as copying:
             assert copying.process.wait(PATIENCE_SECONDS) == 2, copying.said()
             assert said in " ".join(copying.said().split())
         assert not folder.exists()
