@@ -144,7 +144,7 @@ with open_master(Path(sys.argv[1]), int(sys.argv[2]), in_sync_replicas=2) as sto
         results = store.put_batch(batch(number))
         print(results[-1].status.name, results[-1].end_offset, flush=True)
         number += 1
-        time.sleep(0.005)  # a slave that comes back has to catch up
+        time.sleep(0.02)  # a slave that comes back has to catch up
 """
 
 
