@@ -59,9 +59,9 @@ class Environment:
 
     def install(self, *projects: Path) -> None:
         """Build projects with what is here, and install them without their needs."""
-        offline = ["--no-index", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
-        target = ["--target", str(self.site), "--upgrade", *map(str, projects)]
-        run([*PIP, "install", "--quiet", *offline, *target])
+        wheels = self.folder.with_name(f"wheels of {self.folder.name}")
+        build_pure_wheels(wheels, *projects)
+        install_wheels(wheels, self.site)
 
     def bring(self, requirement: str, *folders: Path) -> None:
         """Link in all that ``pip install`` of it brings.
