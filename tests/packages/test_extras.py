@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import lz4.frame
@@ -80,9 +81,13 @@ def lakelog(extra: Environment, cwd: Path, *commands: Command) -> list[str]:
     return [said for _, said in done]
 
 
-def needs(extra: Environment, cwd: Path, remedy: str, *commands: Command) -> None:
-    """Check that each command is refused and names the remedy."""
-    for command, (code, said) in zip(commands, extra.lakelog(*commands, cwd=cwd), strict=True):
+def needs(
+    extra: Environment, cwd: Path, remedy: str, *commands: Command, after: Sequence[Command] = ()
+) -> None:
+    """Check that each command is refused and names the remedy, ``after`` some that succeed."""
+    done = extra.lakelog(*after, *commands, cwd=cwd)
+    assert [code for code, _ in done[: len(after)]] == [0] * len(after), done
+    for command, (code, said) in zip(commands, done[len(after) :], strict=True):
         assert code == 2, (command, said)
         assert remedy in " ".join(said.split()), (command, said)
         assert "Traceback" not in said
@@ -101,8 +106,8 @@ def there(extra: Environment, *modules: str) -> list[str]:
 def test_without_extras_commands_of_the_lakehouse_name_the_one_that_brings_them(
     extra: Environment, tmp_path: Path
 ) -> None:
-    lakelog(extra, tmp_path, PUT, ("verify", "shop", "--all"))
-    needs(extra, tmp_path, LAKEHOUSE, ("dispatch", "shop"), ("lake", "shop"), ("sql", "shop"))
+    commands = ("dispatch", "shop"), ("lake", "shop"), ("sql", "shop")
+    needs(extra, tmp_path, LAKEHOUSE, *commands, after=[PUT, ("verify", "shop", "--all")])
 
 
 def test_without_extras_it_is_small(installed: Path) -> None:
@@ -175,7 +180,7 @@ def test_the_extra_spark_brings_pyspark_and_iceberg(extra: Environment, tmp_path
 def test_without_pyspark_what_needs_it_says_how_to_get_it(
     extra: Environment, tmp_path: Path
 ) -> None:
-    lakelog(extra, tmp_path, PUT, ("dispatch", "shop", "--to", "iceberg:lake", "--once"))
+    landed = [PUT, ("dispatch", "shop", "--to", "iceberg:lake", "--once")]
     commands = (
         ("sql", "shop", "select 1", "--engine", "spark"),
         ("lake", "compact", "iceberg:lake"),
@@ -183,7 +188,7 @@ def test_without_pyspark_what_needs_it_says_how_to_get_it(
         ("dispatch", "shop", "--to", "iceberg:lake", "--engine", "spark", "--once"),
         ("dispatch", "shop", "--to", "spark:lake", "--engine", "spark", "--once"),
     )
-    needs(extra, tmp_path, "pip install 'lakelog[spark]'", *commands)
+    needs(extra, tmp_path, "pip install 'lakelog[spark]'", *commands, after=landed)
 
 
 WITHOUT_SPARK = """
