@@ -7,8 +7,6 @@ the real store keeps all that was acknowledged before and after.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -29,8 +27,8 @@ from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog_format.codec.record_batch import RecordBatch
 from lakelog_testing.copies import copy_store
 from tests.faults.checking import takes_direct
+from tests.support import forked
 from tests.support.dying import LOST, MADE, Death, message, settings
-from tests.support.killing import ROOT
 from tests.support.rows import by_kind
 from tests.support.sampling import below
 from tests.support.twostores import JAVA, SEGMENT
@@ -50,22 +48,19 @@ FAULT: Final = -11
 
 def died(deaths: Iterable[Death]) -> Iterator[tuple[Death, list[int], int]]:
     """Let each owner die; what it had acknowledged, and how it ended."""
-    all_of_them = list(deaths)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.dying"],
-        input="".join(each.line() for each in all_of_them),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = iter(done.stdout.splitlines())
-    for each in all_of_them:
-        offsets = [int(word) for word in next(lines, "").split()]
-        ended = next(lines, None)
-        assert ended is not None, f"{each}: {done.stderr}"
-        assert int(ended), f"{each} lived on: {done.stderr}"
-        yield each, offsets, int(ended)
+    with forked.start("tests.support.dying", []) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for each in deaths:
+            process.stdin.write(each.line())
+            process.stdin.flush()
+            offsets: list[int] = []
+            while not (line := process.stdout.readline()).startswith("ended "):
+                assert line, each
+                offsets = [int(word) for word in line.split()]
+            ended = int(line.split()[1])
+            assert ended, f"{each} lived on"
+            yield each, offsets, ended
 
 
 def gone_on(death: Death, acknowledged: list[int]) -> list[int]:
@@ -131,7 +126,7 @@ START: Final = PAGE // SIZE * SIZE - SIZE
 def test_a_copy_that_ends_at_a_border(writer: str, oracle: Oracle, tmp_path: Path) -> None:
     """Of records and pages, or at a byte beside it; some of these."""
     some = [*deaths(tmp_path, writer, borders(START), filled=START)]
-    _check_copies((some[at] for at in below(len(some), 5)), oracle, every=20)
+    _check_copies((some[at] for at in below(len(some), 9)), oracle, every=20)
 
 
 @pytest.mark.slow
@@ -171,13 +166,14 @@ def test_a_copy_that_a_page_fault_ends(writer: str, oracle: Oracle, tmp_path: Pa
     check_real(oracle, death, found)
 
 
-def test_the_first_copy_into_a_segment(oracle: Oracle, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_first_copy_into_a_segment(stride: int, oracle: Oracle, tmp_path: Path) -> None:
     """And that of the blank record before it."""
     filled = SEGMENT - 3 * 3200
     blanks = deaths(tmp_path, "file", (1, 4, 7), filled=filled, body_bytes=3000)
     firsts = deaths(tmp_path / "x", "file", (1, 3200), writes=1, filled=filled, body_bytes=3000)
-    found: list[int] = []
-    for death, acknowledged, ended in died([*blanks, *firsts]):
+    each, found = [*blanks, *firsts], list[int]()
+    for death, acknowledged, ended in died(each[at] for at in below(len(each), stride)):
         assert ended == KILLED, death
         assert acknowledged[-1] < SEGMENT < acknowledged[-1] + 5 * 3200
         found = check(death, acknowledged)

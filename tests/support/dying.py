@@ -1,8 +1,8 @@
 """Kills owners inside the copy of an append; the test chooses the bytes that are copied before.
 
-``python -m tests.support.dying``; its input is JSON, one :class:`Death` per line. Each owner is a
-separate process, forked from one that has no store, and ends by SIGKILL. For each death, one line
-of output has the physical offsets of the acknowledged messages, the next one the exit status.
+A program of :mod:`tests.support.forked`; its input is JSON, one :class:`Death` per line. Each owner
+is a separate process, forked from one that has no store, and ends by SIGKILL. For each death, one
+line of output has the physical offsets of the acknowledged messages, the next one how it ended.
 """
 
 from __future__ import annotations
@@ -195,8 +195,4 @@ def main() -> None:
                 traceback.print_exc()
             os._exit(0)  # it was not killed, or failed to start
         status = os.waitpid(child, 0)[1]
-        os.write(told, b"%d\n" % os.waitstatus_to_exitcode(status))
-
-
-if __name__ == "__main__":
-    main()
+        os.write(told, b"ended %d\n" % os.waitstatus_to_exitcode(status))
