@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import lakelog
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_daemon.status import read_status
 from plugins.replication.tests.replica.copies import SEGMENT, until
+from tests.support import forked
 
 PATIENCE_SECONDS: Final = 120.0
 QUICK: Final = {
@@ -33,7 +33,7 @@ class Copying:
     """A program that copies masters to stores below ``folder``."""
 
     folder: Path
-    process: subprocess.Popen[bytes]
+    process: forked.Forked
     out: Path
 
     def said(self) -> str:
@@ -48,7 +48,7 @@ class Copying:
 
     def stop(self) -> int:
         """Stop it; return the exit code."""
-        self.process.terminate()
+        self.process.send_signal(signal.SIGTERM)
         return self.process.wait(PATIENCE_SECONDS)
 
 
@@ -62,17 +62,13 @@ def program(folder: Path, *words: str, **more: object) -> Iterator[Copying]:
     given = {key: value for key, value in {**QUICK, **more}.items() if value is not None}
     settings = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
     out = folder.parent / "several.out"
-    with out.open("ab") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "lakelog", command, str(folder), *settings, *rest],
-            stdout=stream,
-            stderr=stream,
-        )
-    try:
-        yield Copying(folder, process, out)
-    finally:
-        process.kill()
-        process.wait()
+    words = (command, str(folder), *settings, *rest)
+    out.touch()
+    with forked.start("tests.support.program", words, errors=out) as process:
+        try:
+            yield Copying(folder, process, out)
+        finally:
+            process.kill()
 
 
 def end_of(store: Path) -> int:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import random
 import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
 from typing import Final
@@ -18,33 +16,11 @@ import pytest
 
 import lakelog
 from plugins.replication.tests.replica.copies import SEGMENT, log_of, queued, until
-from tests.support import sampling
+from tests.support import forked, sampling
 
 PATIENCE_SECONDS: Final = 120.0
 GAP: Final = 1000
 """More numbers than a killed process may have used without a word."""
-
-_MASTER: Final = f"""
-import sys, time
-import lakelog
-path, port, number, batch, flush = sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5]
-section = {{"port": port, "in_sync_replicas": 2, "slave_timeout_ms": 60_000}}
-more = {{"segment_size_bytes": {SEGMENT}, "replicator": "rocketmq-ha", "rocketmq_ha": section}}
-more["flush"] = flush
-with lakelog.open(path, **more) as store:
-    while True:
-        numbers = range(number, number + batch)
-        messages = [
-            lakelog.Message("orders", each.to_bytes(8) * 60, keys=f"k{{each}}", queue_id=each % 4)
-            for each in numbers
-        ]
-        results = store.put_batch(messages)
-        for each, result in zip(numbers, results, strict=True):
-            print(each, result.status.name, flush=True)
-        if results[0].status.name != "PUT_OK":
-            time.sleep(0.005)  # a slave comes back sooner than the log grows
-        number += batch
-"""
 
 
 @attrs.define
@@ -62,9 +38,9 @@ class Pair:
     acknowledged: list[int] = attrs.field(factory=list)
     _next: int = 0
     _lost: int = 0
-    _master: subprocess.Popen[str] | None = None
-    _reader: Thread | None = None
-    _slave: subprocess.Popen[bytes] | None = None
+    _master: forked.Forked | None = None
+    _reader: Thread = attrs.field(factory=Thread)
+    _slave: forked.Forked | None = None
 
     @property
     def master(self) -> Path:
@@ -77,18 +53,14 @@ class Pair:
         return self.folder / f"store-{self._lost + 1}"
 
     def start_master(self) -> None:
-        command = [sys.executable, "-c", _MASTER, self.master, self.port, self._next]
-        command += [self.batch, self.flush]
-        with self._out() as out:
-            self._master = subprocess.Popen(
-                [*map(str, command)], stdout=subprocess.PIPE, stderr=out, text=True
-            )
+        given = (self.master, self.flush, self.port, self._next, self.batch)
+        self._master = forked.start("plugins.replication.tests.replica.putting", [*map(str, given)])
         self._reader = Thread(target=self._read, args=(self._master,))
         self._reader.start()
         before = self._next
         until(lambda: self._next > before, PATIENCE_SECONDS)  # a new copy needs it at its start
 
-    def _read(self, process: subprocess.Popen[str]) -> None:
+    def _read(self, process: forked.Forked) -> None:
         assert process.stdout is not None
         with process.stdout as lines:
             for line in lines:
@@ -103,26 +75,19 @@ class Pair:
         if self._slave is not None:
             return
         command = [
-            *(sys.executable, "-m", "lakelog", "replicate", str(self.copy), "--counts"),
+            *("replicate", str(self.copy), "--counts"),
             *("--from", f"127.0.0.1:{self.port}", "--vouch", "received"),
             *("--set", f"segment_size_bytes={SEGMENT}"),
             *("--set", "rocketmq-ha.reconnect_interval_ms=20"),
         ]
-        with self._out() as out:
-            self._slave = subprocess.Popen(command, stdout=out, stderr=out)
-
-    @contextmanager
-    def _out(self) -> Iterator[int]:
-        with (self.folder / "out").open("ab") as out:
-            yield out.fileno()
+        self._slave = forked.start("tests.support.program", command, errors=self.folder / "out")
 
     def kill_master(self) -> None:
         if self._master is not None:
             self._master.kill()
-            self._master.wait()
+            with self._master:
+                self._reader.join()
             self._master = None
-        if self._reader is not None:
-            self._reader.join()
 
     def kill_slave(self) -> None:
         if self._slave is not None:
