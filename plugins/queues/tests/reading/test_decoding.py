@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 import lakelog
 from core.tests.registry.samples import plugin
+from core.tests.shared.test_groupsync import fork
 from core.tests.store.support import open_small
 from examples.compress_bodies import Compressing, CompressSettings
 from examples.compress_bodies import plugin as compressing
@@ -27,6 +26,7 @@ from lakelog.format.compression import decompress
 from lakelog.format.sysflag import COMPRESSED
 from lakelog.interfaces import Factory, Kind
 from lakelog.message import StoredMessage
+from tests.support.commands import invoke
 
 pytestmark = pytest.mark.both_ways
 
@@ -191,22 +191,18 @@ def test_an_owner_without_the_callback_is_warned_and_one_with_it_is_not(
 
 def test_verify_recovery_and_rebuild_look_at_the_stored_bytes(tmp_path: Path) -> None:
     """None of them needs the callback: checksums are of the body as stored, keys are readable."""
-    program = (
-        "import os, sys; from pathlib import Path\n"
-        "from plugins.queues.tests.reading.test_decoding import BODIES, Message, opened\n"
-        "store = opened(Path(sys.argv[1]))\n"
-        "store.put_batch([Message('t', each, keys='k', queue_id=0) for each in BODIES])\n"
-        "store.flush(); os.kill(os.getpid(), 9)"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "s")], check=False)
-    assert done.returncode == -signal.SIGKILL
+
+    def put_and_die() -> None:
+        store = opened(tmp_path / "s")
+        store.put_batch([Message("t", each, keys="k", queue_id=0) for each in BODIES])
+        store.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert os.waitpid(fork(put_and_die), 0)[1] == signal.SIGKILL
     assert lakelog.recover(tmp_path / "s").end_offset > 0
-    for command in (["rebuild", "--queues"], ["verify", "--all"]):
-        said = subprocess.run(
-            [sys.executable, "-m", "lakelog", command[0], str(tmp_path / "s"), *command[1:]],
-            capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "200"},
-        )  # fmt: skip  # the command, then how
-        assert said.returncode == 0, said.stdout + said.stderr
+    for command, how in (("rebuild", "--queues"), ("verify", "--all")):
+        said = invoke(command, tmp_path / "s", how)
+        assert said.exit_code == 0, said.output
     with opened(tmp_path / "s", mode="read") as store:
         assert bodies(list(store.read("t", 0))) == BODIES
         assert len(store.query("t", "k", max_messages=COUNT)) == COUNT

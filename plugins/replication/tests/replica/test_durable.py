@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +19,7 @@ from plugins.replication.tests.replica.copies import (
     until,
 )
 from plugins.replication.tests.test_remoting import runtime
+from tests.support import forked
 
 LONG_MS = 3_600_000
 
@@ -120,21 +119,18 @@ def test_what_was_durable_stays_durable_over_an_open(tmp_path: Path) -> None:
 
 
 @contextmanager
-def replicating(
-    path: Path, master: ScriptedMaster, *more: str
-) -> Iterator[subprocess.Popen[bytes]]:
+def replicating(path: Path, master: ScriptedMaster, *more: str) -> Iterator[forked.Forked]:
     """A replica in its own process, which the test may kill."""
     command = [
-        *(sys.executable, "-m", "lakelog", "replicate", str(path), "--from", master.address),
+        *("replicate", str(path), "--from", master.address),
         *("--set", f"segment_size_bytes={SEGMENT}", *more),
     ]
-    with (path.parent / "out").open("ab") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    out = path.parent / "out"
+    with forked.start("tests.support.program", command, errors=out) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def reached(path: Path) -> int:
