@@ -9,6 +9,10 @@ from tests.protocol.appending import Appending
 from tests.protocol.explorer import Broken, explore
 from tests.protocol.joining import Joining
 
+TWO_PROCESSES = [
+    pytest.param(Appending(2, *more), marks=pytest.mark.sample(1))
+    for more in ((1, 2, 1), (2, 1, 1))
+]
 THREE_PROCESSES = [
     pytest.param(Appending(3, 1, deaths, errors), marks=pytest.mark.slow)
     for deaths, errors in ((0, 0), (1, 1), (2, 1))
@@ -28,9 +32,7 @@ OF_THREE = [bug for bug, model in SMALLEST.items() if model.processes == 3]
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    "model", [Appending(2, 1, 2, 1), Appending(2, 2, 1, 1), *THREE_PROCESSES], ids=str
-)
+@pytest.mark.parametrize("model", [*TWO_PROCESSES, *THREE_PROCESSES], ids=str)
 def test_no_order_of_appends_syncs_and_deaths_is_wrong(model: Appending) -> None:
     walked = explore(model)
     assert walked.ends > 100 or not model.deaths
@@ -50,6 +52,7 @@ def test_a_bug_in_the_append_section_is_found(bug: str) -> None:
         explore(Appending(small.processes, small.puts, small.deaths, small.errors, bug))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("model", [Joining(2, 2, 2), Joining(3, 1, 1)], ids=str)
 def test_no_order_of_joins_and_deaths_is_wrong(model: Joining) -> None:
     assert explore(model).states > 100_000
