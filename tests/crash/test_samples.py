@@ -12,8 +12,9 @@ from lakelog_testing.crash.longrun import FLUSHES, WRITERS
 
 PAIRS = [*product(WRITERS, FLUSHES)]
 SOME = [("file", "inline"), ("mmap", "none"), ("staged", "group-commit"), ("direct", "timed")]
-SAMPLE = 60
+SAMPLE = 40
 SMALL_SAMPLE = 30
+LARGE_SAMPLE = 300
 SAMPLE_AFTER_FAILURE = 25
 LONG = 20_000
 
@@ -34,7 +35,7 @@ def test_no_promise_is_broken_by_another_pair(writer: str, flush: str, tmp_path:
 @pytest.mark.both_ways
 @pytest.mark.parametrize(("writer", "flush"), PAIRS)
 def test_no_promise_is_broken_by_any_pair(writer: str, flush: str, tmp_path: Path) -> None:
-    check(writer, flush, 5 * SAMPLE, tmp_path)
+    check(writer, flush, LARGE_SAMPLE, tmp_path)
 
 
 def check(writer: str, flush: str, images: int, keep: Path) -> None:
