@@ -144,6 +144,7 @@ def test_a_full_disk_refuses_at_each_step(writer: str, preallocate: bool, tmp_pa
             assert [bytes(each.body) for each in store.scan()] == bodies
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("count", "end"),
     [(5, "closed"), (6, "killed"), (23, "closed"), (90, "killed"), (190, "killed")],
