@@ -61,7 +61,7 @@ test-spark: setup # one at a time, in one session; the folders that have such te
 		$(ARGS) -m "spark and not slow and not soak" || test $$? -eq 5 # none was chosen
 
 test-rust: setup
-	$(if $(CARGO),cd $(NATIVE) && cargo test --quiet --release)
+	$(if $(CARGO),cd $(NATIVE) && MAKEFLAGS= cargo test --quiet --release)
 
 test-slow: setup jdk-note ## Run the matrices whole of which `make test` has a sample
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow and not soak" --timeout 900 $(ARGS)
@@ -128,7 +128,7 @@ lint: setup ## Lint, check the format and the types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(if $(CARGO),cd $(NATIVE) && cargo fmt --check)
-	$(if $(CARGO),cd $(NATIVE) && cargo clippy --quiet --release --all-targets -- -D warnings)
+	$(if $(CARGO),cd $(NATIVE) && MAKEFLAGS= cargo clippy --quiet --release --all-targets -- -D warnings)
 
 format: setup ## Format the sources and mend what the linter can mend
 	$(BIN)/ruff check --fix
