@@ -56,10 +56,11 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the cases of a matrix ``slow``, but as many as its marker ``sample`` says.
 
-    Functions with the same parameters keep the same cases, so that these share their fixtures.
+    Functions with the same parameters keep the same cases, so that these share their fixtures. A
+    case that the command line names is kept.
     """
     matrices: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
@@ -69,7 +70,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         cases_of = [each.nodeid.removeprefix(name) for each in cases]
         chance = random.Random(f"{sampling.seed_of_this_run()} {cases_of}")
         for item in chance.sample(cases, max(len(cases) - count, 0)):
-            item.add_marker("slow")
+            if item.nodeid not in config.args:
+                item.add_marker("slow")
 
 
 @pytest.hookimpl(wrapper=True)
