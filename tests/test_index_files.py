@@ -168,6 +168,7 @@ def check_a_cut(
     assert contents(copy.store / "index") == before
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_reader_finds_no_less_than_rocketmq_after_a_crash(
     store_fixtures: StoreFixtures, name: str

@@ -75,6 +75,7 @@ def test_what_is_missing_after_a_crash_is_told(store_fixtures: StoreFixtures, na
     )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", [each for each in DAMAGED if "corrupt" not in each])
 def test_a_crash_explains_all_that_is_wrong_and_recover_mends_it(
     store_fixtures: StoreFixtures, tmp_path: Path, name: str
@@ -111,6 +112,7 @@ def test_the_unit_and_the_key_of_a_damaged_record_are_the_damage_of_the_log(
     assert damage
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "folder"),
     [
@@ -138,6 +140,7 @@ def test_any_bit_of_a_unit_is_missed(
     assert problems_of(fixture) == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["basic", "mid", "real_broker"])
 def test_any_bit_of_an_entry_or_a_slot_is_missed(
     store_fixtures: StoreFixtures, tmp_path: Path, name: str

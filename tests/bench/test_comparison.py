@@ -59,6 +59,7 @@ def done(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         pytest.skip(str(reason))
 
 
+@pytest.mark.sample(3)
 @named
 def test_a_store_that_is_killed_keeps_what_it_acknowledged(
     store: Store, rounds: int, tmp_path: Path

@@ -36,6 +36,7 @@ WAYS = {"threads": Work(0.03, threads=3), "batches": Work(0.03, threads=2, batch
 TINY_BYTES = 1 << 20
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("work", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("name", DRIVERS)
 def test_a_store_runs(name: str, work: Work, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ LOADS = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
 @pytest.mark.parametrize("name", sorted({*peers.NAMES, *peers.BATCH_NAMES}))
 def test_a_peer_runs(name: str, load: Load, tmp_path: Path) -> None:

@@ -247,6 +247,7 @@ def small(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
             yield mounted.place
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("flush", ["timed", "group-commit"])
 def test_a_full_disk_refuses_messages_until_there_is_room(small: Path, flush: str) -> None:
     path = small / "store"

@@ -19,6 +19,7 @@ SAMPLE_AFTER_FAILURE = 25
 LONG = 20_000
 
 
+@pytest.mark.sample(4)
 @pytest.mark.both_ways
 @pytest.mark.parametrize(("writer", "flush"), SOME)
 def test_no_promise_is_broken(writer: str, flush: str, tmp_path: Path) -> None:
@@ -44,6 +45,7 @@ def check(writer: str, flush: str, images: int, keep: Path) -> None:
     assert outcome.images >= images
 
 
+@pytest.mark.sample(4)
 @pytest.mark.both_ways
 @pytest.mark.parametrize("writer", WRITERS)
 def test_no_promise_is_broken_after_a_failed_sync(writer: str, tmp_path: Path) -> None:

@@ -129,6 +129,7 @@ def _sample(
             _try(faulty, tmp_path, settings, fault, nth=nth, forever=forever, workload=workload)
 
 
+@pytest.mark.sample(10)
 @pytest.mark.disk
 @pytest.mark.parametrize("fault", FAULTS, ids="-".join)
 def test_a_sample_of_calls_fails(faulty: Workers, tmp_path: Path, fault: tuple[str, str]) -> None:

@@ -148,6 +148,7 @@ def test_nothing_fails(deleting: Deleting) -> None:
         assert outcome.calls > QUEUES
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("strike", SAMPLE, ids="-".join)
 def test_a_sample_of_calls_fails(deleting: Deleting, strike: tuple[str, str]) -> None:
     calls = deleting.run((strike[0], "EIO"), 0, "nothing").calls

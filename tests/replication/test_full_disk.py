@@ -57,6 +57,7 @@ def eat(disk: Path, room_bytes: int) -> Path:
     return eaten
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("segments", [0, 1, 8])
 def test_a_copy_waits_for_room_and_goes_on(tmp_path: Path, disk: Path, segments: int) -> None:
     log, path = make_log(tmp_path / "master", COUNT), disk / "copy"

@@ -35,6 +35,7 @@ def store_fixtures(tmp_path_factory: pytest.TempPathFactory) -> StoreFixtures:
     return StoreFixtures(tmp_path_factory.mktemp("store_fixtures"))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", _LEFT)
 def test_recovery_of(name: str, store_fixtures: StoreFixtures, tmp_path: Path) -> None:
     left = store_fixtures.copy(name, tmp_path)

@@ -79,6 +79,7 @@ def test_8007_the_last_index_file_is_kept_at_an_unclean_stop(tmp_path: Path, ind
     assert index_files(tmp_path) == before
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("left", ["clean", "abort"])
 @pytest.mark.parametrize("length", [0, 1, 1000])
 @pytest.mark.parametrize("number", [0, -1])

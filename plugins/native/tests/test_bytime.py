@@ -93,6 +93,7 @@ def test_any_times(store: Store, times: list[int], rising: bool, wanted: int) ->
             assert found == sum(each < wanted for each in times)
 
 
+@pytest.mark.sample(3)
 @given(st.data())
 @settings(max_examples=25)
 def test_any_damage(store: Store, data: st.DataObject) -> None:

@@ -64,6 +64,7 @@ def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("growing", [False, True])
 def test_every_field_of_a_file(sound: bytes, growing: bool) -> None:
     assert problems(sound, growing) == []

@@ -417,6 +417,7 @@ def beside(path: Path, accelerator: str, count: int, size: int) -> subprocess.Po
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("size", [1, 10, 50])
 def test_plain_and_native_processes_append_side_by_side(tmp_path: Path, size: int) -> None:
     path = tmp_path / "s"

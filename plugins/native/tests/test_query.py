@@ -177,6 +177,7 @@ def test_what_is_found(store: Store) -> None:
     assert all("Aa" in each.keys for each in same[0] or ())
 
 
+@pytest.mark.sample(2)
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 def test_any_damage(store: Store, data: st.DataObject) -> None:

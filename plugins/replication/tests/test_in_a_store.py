@@ -101,6 +101,7 @@ PUTS: dict[str, Callable[[Store], list[PutStatus]]] = {
 }
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("put", PUTS)
 @pytest.mark.parametrize("flush", ["none", "timed", "group-commit", "inline"])
 @pytest.mark.parametrize("send", ["written", "flushed"])

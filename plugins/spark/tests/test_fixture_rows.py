@@ -81,6 +81,7 @@ def same(rows: dict[int, dict[str, Any]], those: dict[int, dict[str, Any]]) -> N
         assert mine == row, offset
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", EXACT)
 def test_every_row_is_what_the_real_store_read(name: str, store_fixtures: StoreFixtures) -> None:
     fixture = store_fixtures.get(name)
@@ -96,6 +97,7 @@ def test_one_run_gives_the_same_rows(name: str, store_fixtures: StoreFixtures) -
     assert found(path, max_partition_bytes="1g") == found(path, max_partition_bytes=str(SMALL))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", DAMAGED)
 def test_damaged_directories_give_every_whole_record(
     name: str, store_fixtures: StoreFixtures

@@ -29,6 +29,7 @@ from plugins.lake.tests.landing.table_specs import (
 from plugins.lake.tests.landing.tables import keys_of, read
 
 
+@pytest.mark.sample(1)
 def test_bodies_of_all_topics_in_one_table(kind: str, store_path: Path, tmp_path: Path) -> None:
     spec = TableSpec(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
     passes = land_spec(LandingSource(store_path, "S"), spec)

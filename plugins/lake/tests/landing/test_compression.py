@@ -59,6 +59,7 @@ def land(
     return codecs(files(kind, table))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("body", "packed"), [(text, {"ZSTD"}), (noise, {"UNCOMPRESSED"})])
 def test_bodies_are_packed_where_that_pays(
     kind: str, tmp_path: Path, body: Body, packed: set[str]

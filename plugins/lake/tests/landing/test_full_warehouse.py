@@ -74,6 +74,7 @@ def one_pass(store: Path, sink: Sink, engine: Engine) -> Landed | TemporaryError
         return error
 
 
+@pytest.mark.sample(1)
 def test_a_full_disk_ends_a_pass_and_harms_nothing(
     kind: str, store: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def test_a_name_that_is_too_long_is_cut(topic: str) -> None:
     assert list(topics_beside("of_{topic}", names, lambda _: "somebody's")) == []
 
 
+@pytest.mark.sample(1)
 def test_topics_with_long_names_land_beside_others(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_topics_with_long_names_land_beside_others(
     assert len(topics) == 4
 
 
+@pytest.mark.sample(1)
 def test_each_topic_has_its_rows(kind: str, store_path: Path, tmp_path: Path) -> None:
     source, spec = LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t")
     passes = land_spec(source, spec)

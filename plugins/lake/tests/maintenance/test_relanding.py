@@ -100,6 +100,7 @@ BROKEN = ROWS // 10
 LACKING = len([n for n in range(ROWS) if n % 3 == 0 and n % 10 != 9])
 
 
+@pytest.mark.sample(1)
 def test_what_parses_now_lands_once(landed: Landed) -> None:
     assert landed.reland() == (LACKING, LACKING, BROKEN)
     landed.assert_whole()
@@ -142,6 +143,7 @@ def test_a_kill_before_the_first_commit_loses_nothing(landed: Landed) -> None:
     landed.assert_whole()
 
 
+@pytest.mark.sample(1)
 def test_two_at_once_land_it_once(landed: Landed, monkeypatch: pytest.MonkeyPatch) -> None:
     inner, meanwhile = _Store._written, [True]
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lakelog import Message
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
 from lakelog_lake.landing.targets import TableSpec, targets_for
@@ -53,6 +55,7 @@ def test_a_table_before_and_behind_new_messages(kind: str, tmp_path: Path) -> No
     assert f"{100 * behind['landed_to'] // behind['durable_to']} %" in shown
 
 
+@pytest.mark.sample(1)
 def test_the_last_commits_are_shown(kind: str, tmp_path: Path) -> None:
     path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
     for count in (30, 3, 300):

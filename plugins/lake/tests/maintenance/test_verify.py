@@ -79,6 +79,7 @@ def landed(made: Path, tmp_path: Path) -> Path:
     return copy_store(made / "t", tmp_path / "t")
 
 
+@pytest.mark.sample(1)
 def test_what_landed_equals_the_log(kind: str, store_path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     filled(other, 40)

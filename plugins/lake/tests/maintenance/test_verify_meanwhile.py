@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import pyarrow as pa
+import pytest
 
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.log.selection import EVERYTHING
@@ -36,6 +37,7 @@ class Landing:
         yield from self.table.batches(store, columns)
 
 
+@pytest.mark.sample(1)
 def test_what_lands_while_rows_are_read_is_no_difference(
     kind: str, store_path: Path, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def snapshots(place: Somewhere, aws: Aws) -> set[str]:
     return {each for each in aws.objects(place.prefix) if "/snap-" in each}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", PLACES, indirect=True)
 def test_messages_land_and_are_cared_for(place: Somewhere, store_path: Path, aws: Aws) -> None:
     to, options = ("--to", place.to), place.options

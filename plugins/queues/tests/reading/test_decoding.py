@@ -118,6 +118,7 @@ WAYS: Final[dict[str, Callable[[Store], list[bytes]]]] = {
 }  # fmt: skip  # one way a line
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_gives_the_bodies_that_were_put(store: Store, way: str) -> None:
     assert WAYS[way](store) == BODIES

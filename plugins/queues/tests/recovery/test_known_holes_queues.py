@@ -391,6 +391,7 @@ def flip(path: Path, result: PutResult, bit: int) -> None:
     overwrite(path, result.physical_offset + QUEUE_OFFSET, stated.to_bytes(8))
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("bit", [40, 63, 20])
 @pytest.mark.parametrize("which", [150, 0, TURNS - 2, TURNS - 1])
 @pytest.mark.parametrize("kept", [True, False])
