@@ -28,7 +28,7 @@ SINCE ?= HEAD
 # Two for each processor: many tests wait for timers, Java clients, processes and syncs.
 WORKERS ?= $(shell expr 2 \* $$(nproc))
 
-# Temporary files of tests, in memory if there is room: half of their time was the disk's. Tests that
+# Temporary files of tests, in memory if there is room: they do not wait for syncs then. Tests that
 # need a disk have one, and so have the other Pythons and the slow tests.
 MEMORY := $(shell df --output=avail --block-size=1G /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 >= 4 \
 	{print "PYTEST_DEBUG_TEMPROOT=/dev/shm"}')

@@ -110,7 +110,7 @@ def _become(folder: str, output: str, command: Sequence[str]) -> None:
     if not isinstance(code, int | None):
         sys.stderr.write(f"{code}\n")
         code = 1
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
+    threading._shutdown()  # type: ignore[attr-defined]  # Python itself waits so for threads; it has no public name
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

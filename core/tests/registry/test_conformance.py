@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -20,6 +21,18 @@ SUBMIT = "expected submit(end_offset: 'int', wait: 'bool')"
 
 def variant(submit: Any) -> object:
     return type("Variant", (Flush,), {"submit": submit})()
+
+
+class Encodes(Protocol):
+    def encode(self, encoding: str, errors: str) -> bytes: ...
+
+
+def test_the_signature_of_a_compiled_method_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_object("one", Encodes) is None
+    parsed = list[object]()
+    monkeypatch.setattr(inspect, "signature", parsed.append)
+    assert check_object("another", Encodes) is None
+    assert parsed == []
 
 
 def test_a_sound_object_has_no_problem() -> None:

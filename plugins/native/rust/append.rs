@@ -443,7 +443,7 @@ impl Putter {
     }
 
     /// Place the record, and write it.
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments)] // parts of a borrowed state: a struct would borrow it whole
     fn write_one(
         &self,
         py: Python<'_>,

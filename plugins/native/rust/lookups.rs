@@ -108,7 +108,7 @@ impl Lookups {
     }
 
     /// The fields of a `RecordsResult` behind the status; `None` to leave it to Python.
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments)] // those of the method that Python calls
     #[pyo3(signature = (topic, queue_id, offset, max_records, max_bytes, verify, tag_filter=None))]
     fn records<'py>(
         &self,
