@@ -1,4 +1,4 @@
-"""Queues and index are compared with the log: all faults are reported, and nothing else."""
+"""Queues and checkpoint are compared with the log: all faults are reported, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from core.tests.store.support import SEGMENT, a_store, fill, open_small, tree
+from core.tests.store.support import SEGMENT, a_store, fill, open_small, overwrite, tree
 from lakelog import Message
-from lakelog.errors import PluginError
-from lakelog_doctor.check import check
-from lakelog_doctor.rebuild import rebuild
+from lakelog.files.filesystem import RealFileSystem
+from lakelog_doctor.check import check, check_checkpoint
+from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
 from lakelog_interfaces.strategies.verifying import Problem
 
 UNIT = struct.Struct(">qiq")
@@ -33,17 +34,6 @@ def found(store: Path) -> list[Problem]:
     problems = problems_of(store)
     assert tree(store) == before
     return problems
-
-
-def mended(store: Path) -> bool:
-    rebuild(
-        store,
-        index=False,
-        flush="none",
-        segment_size_bytes=SEGMENT,
-        **SETTINGS,
-    )
-    return found(store) == []
 
 
 @pytest.fixture
@@ -69,44 +59,46 @@ def write_unit(store: Path, file: int, at: int, *unit: int) -> Path:
     return path
 
 
-def test_a_store_that_is_whole_has_no_problem(store: Path) -> None:
+def test_a_wrong_unit_is_told_with_its_place(store: Path) -> None:
+    assert found(store) == []
+    for file, at in ((0, 0), (1, 7), (2, ENTRIES - 1)):
+        path, (offset, size, code) = queue_file(store, file), units_of(store, file)[at]
+        for unit in ((offset, size + 1, code), (offset, size, code + 1)):
+            write_unit(store, file, at, *unit)
+            (problem,) = found(store)
+            assert (problem.path, problem.position) == (path, at * UNIT.size)
+            assert problem.what == "the unit differs from its record"
+            assert problem.expected == f"offset={offset} size={size} tags_code={code}"
+            assert problem.found == f"offset={unit[0]} size={unit[1]} tags_code={unit[2]}"
+        for wrong in (-1, 3, 1 << 50):
+            write_unit(store, file, at, wrong, size, code)
+            problems = found(store)
+            assert (path, at * UNIT.size) in {(each.path, each.position) for each in problems}
+            assert len(problems) <= 2
+        write_unit(store, file, at, offset, size, code)
     assert found(store) == []
 
 
-@pytest.mark.parametrize("at", [0, 7, ENTRIES - 1])
-@pytest.mark.parametrize("file", [0, 1, 2])
-def test_a_wrong_size_or_code_is_told_with_its_place(store: Path, file: int, at: int) -> None:
-    offset, size, code = units_of(store, file)[at]
-    for unit in ((offset, size + 1, code), (offset, size, code + 1)):
-        path = write_unit(store, file, at, *unit)
+def test_what_is_missing_is_one_problem(store: Path) -> None:
+    def check_missing(path: Path, at: int, said: str) -> None:
         (problem,) = found(store)
         assert (problem.path, problem.position) == (path, at * UNIT.size)
-        assert problem.what == "the unit differs from its record"
-        assert problem.expected == f"offset={offset} size={size} tags_code={code}"
-        assert problem.found == f"offset={unit[0]} size={unit[1]} tags_code={unit[2]}"
-    assert mended(store)
+        assert problem.what == "units are missing"
+        assert problem.expected.startswith(f"{said} on")
 
-
-@pytest.mark.parametrize("wrong", [-1, 3, 1 << 50])
-@pytest.mark.parametrize("at", [0, 7, ENTRIES - 1])
-def test_a_wrong_offset_is_told_with_its_place(store: Path, at: int, wrong: int) -> None:
-    _, size, code = units_of(store, 1)[at]
-    path = write_unit(store, 1, at, wrong, size, code)
-    problems = found(store)
-    assert (path, at * UNIT.size) in {(each.path, each.position) for each in problems}
-    assert len(problems) <= 2
-    assert mended(store)
-
-
-def test_units_that_are_gone_are_one_problem(store: Path) -> None:
     path = queue_file(store, 1)
+    before = path.read_bytes()
     for at in (4, 5, 6):
         write_unit(store, 1, at, 0, 0, 0)
-    (problem,) = found(store)
-    assert (problem.path, problem.position) == (path, 4 * UNIT.size)
-    assert problem.what == "units are missing"
-    assert problem.expected.startswith(f"3 from queue offset {ENTRIES + 4} on")
-    assert mended(store)
+    check_missing(path, 4, f"3 from queue offset {ENTRIES + 4}")
+    path.write_bytes(before)
+    (store / "abort").touch()  # as a crash leaves it
+    path = queue_file(store, 3)
+    path.unlink()
+    check_missing(path, 0, f"{COUNT % ENTRIES} from queue offset {3 * ENTRIES}")
+    first = queue_file(store, 0)
+    shutil.rmtree(store / "consumequeue")
+    check_missing(first, 0, f"{COUNT} from queue offset 0")
 
 
 def test_a_unit_that_was_cut_out_is_missed_once(store: Path) -> None:
@@ -114,11 +106,9 @@ def test_a_unit_that_was_cut_out_is_missed_once(store: Path) -> None:
     path = queue_file(store, 3)
     data = path.read_bytes()
     path.write_bytes(data[: 2 * UNIT.size] + data[3 * UNIT.size :] + bytes(UNIT.size))
-    problems = found(store)
-    assert problems[0].what == "units are missing"
-    assert problems[0].position == 2 * UNIT.size
-    assert problems[0].expected.startswith("1 from")
-    assert mended(store)
+    first = found(store)[0]
+    assert (first.what, first.position) == ("units are missing", 2 * UNIT.size)
+    assert first.expected.startswith("1 from")
 
 
 def test_a_unit_too_much_is_told(store: Path) -> None:
@@ -128,62 +118,35 @@ def test_a_unit_too_much_is_told(store: Path) -> None:
     (problem,) = found(store)
     assert (problem.path, problem.position) == (path, used * UNIT.size)
     assert "does not belong to a whole record" in problem.what
-    assert mended(store)
-
-
-def test_a_queue_of_nothing_is_told(store: Path) -> None:
-    folder = store / "consumequeue" / "ghost" / "0"
-    folder.mkdir(parents=True)
-    ghost = folder / f"{0:020}"
-    ghost.write_bytes(UNIT.pack(77, 7, 7) * ENTRIES)
-    problems = found(store)
-    assert {each.path for each in problems} == {ghost}
-    assert len(problems) == ENTRIES
-    assert mended(store)
-
-
-def test_a_queue_that_is_gone_is_one_problem(store: Path) -> None:
-    shutil.rmtree(store / "consumequeue")
-    (problem,) = found(store)
-    assert problem.path == store / "consumequeue" / "t" / "0" / f"{0:020}"
-    assert problem.expected.startswith(f"{COUNT} from queue offset 0 on")
-    assert mended(store)
-
-
-def _cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-7])
-
-
-def _rename(path: Path) -> None:
-    path.rename(path.with_name(f"{int(path.name) + 1:020}"))
 
 
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (_cut, "the file has a wrong length"),
-        (_rename, "no file can start there, and its queue is not compared"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-7]), "the file has a wrong length"),
+        (
+            lambda path: path.rename(path.with_name(f"{int(path.name) + 1:020}")),
+            "no file can start there, and its queue is not compared",
+        ),
         (Path.unlink, "files are missing before this one"),
     ],
+    ids=["cut", "renamed", "gone"],
 )
 def test_names_and_lengths_of_files_are_looked_at(
-    store: Path, spoil: Callable[[Path], None], said: str
+    store: Path, spoil: Callable[[Path], object], said: str
 ) -> None:
     spoil(queue_file(store, 1))
     assert said in {each.what for each in found(store)}
-    assert mended(store)
 
 
-def test_what_a_crash_left_behind_is_missing(store: Path) -> None:
-    (store / "abort").touch()
-    path = queue_file(store, 3)
-    path.unlink()
-    (problem,) = found(store)
-    assert (problem.path, problem.what) == (path, "units are missing")
-    assert problem.expected.startswith(f"{COUNT % ENTRIES} from queue offset {3 * ENTRIES} on")
+def test_units_of_damaged_records_are_no_problem(store: Path) -> None:
+    """The damage is one of the log; the units are those that a rebuild could not make."""
+    for at in (3, 4):
+        overwrite(store, units_of(store, 1)[at][0] + 120, b"!")
+    assert found(store) == []
 
 
-def test_a_living_owner_is_no_problem(tmp_path: Path) -> None:
+def test_beside_a_living_owner_only_damage_is_a_problem(tmp_path: Path) -> None:
     path, stop = tmp_path / "store", threading.Event()
     with open_small(path, consume_queue=SETTINGS["consume_queue"]) as owner:
         fill(owner, 5)
@@ -195,34 +158,40 @@ def test_a_living_owner_is_no_problem(tmp_path: Path) -> None:
         thread = threading.Thread(target=write)
         thread.start()
         try:
-            for _ in range(8):
+            for _ in range(4):
                 assert problems_of(path) == []
         finally:
             stop.set()
             thread.join()
-
-
-def test_units_of_damaged_records_are_no_problem(store: Path) -> None:
-    """The damage is one of the log; the units are those that a rebuild could not make."""
-    first, second = (units_of(store, 1)[at][0] for at in (3, 4))
-    for offset in (first, second):
-        segment = store / "commitlog" / f"{offset - offset % SEGMENT:020d}"
-        data = bytearray(segment.read_bytes())
-        data[offset % SEGMENT + 120] ^= 1
-        segment.write_bytes(data)
-    assert found(store) == []
-
-
-def test_damage_is_found_beside_a_living_owner(tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    with open_small(path, consume_queue=SETTINGS["consume_queue"]) as owner:
-        fill(owner, COUNT)
         owner.wait_dispatched()
         spoilt = write_unit(path, 0, 3, 5, 5, 5)
-        problems = problems_of(path)
-        assert {each.path for each in problems} == {spoilt}
+        assert {each.path for each in problems_of(path)} == {spoilt}
 
 
-def test_what_cannot_be_checked_is_an_error(store: Path) -> None:
-    with pytest.raises(PluginError, match="nothing here can check the index"):
-        list(check(store, segment_size_bytes=SEGMENT, **SETTINGS))
+def test_a_checkpoint_that_claims_too_much_is_told(tmp_path: Path) -> None:
+    files, path = RealFileSystem(), tmp_path / "store"
+    last = a_store(path, 10)[-1]
+    closed = path, last.end_offset, last.store_timestamp_ms
+    assert list(check_checkpoint(*closed)) == []
+    right = read_checkpoint(files, path)
+    times = ("physic_timestamp_ms", 0), ("logics_timestamp_ms", 8), ("index_timestamp_ms", 16)
+    for field, position in (*times, ("confirm_offset", 32)):
+        too_much = 1 + (last.end_offset if position == 32 else last.store_timestamp_ms)
+        write_checkpoint(files, path, attrs.evolve(right, **{field: too_much}))
+        (problem,) = check_checkpoint(*closed)
+        assert (problem.path, problem.position) == (path / "checkpoint", position)
+        assert problem.found == str(too_much)
+    with open_small(path):
+        assert list(check_checkpoint(*closed)) == []  # its owner moves it
+
+
+def test_a_checkpoint_that_is_missing_or_cut_is_told(tmp_path: Path) -> None:
+    end = a_store(tmp_path, 10)[-1].end_offset
+    file = tmp_path / "checkpoint"
+    file.write_bytes(bytes(39))
+    (cut,) = check_checkpoint(tmp_path, end, 1 << 60)
+    assert cut.found == "39 bytes"
+    file.unlink()
+    (missing,) = check_checkpoint(tmp_path, end, 1 << 60)
+    assert missing.found == "no file"
+    assert list(check_checkpoint(tmp_path, 0, 0)) == []

@@ -31,6 +31,7 @@ from lakelog_doctor.parallel_scan import (
 )
 from lakelog_format.codec.record_batch import RecordBatch
 from lakelog_testing.copies import copy_store
+from tests.support.sampling import chance
 
 Found = list[tuple[str, int, int, str]]
 
@@ -84,32 +85,26 @@ def spoil(path: Path, chance: random.Random) -> None:
         files[chance.randrange(1, len(files))].unlink()
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_what_is_found_is_what_one_scan_finds(whole: Path, tmp_path: Path, seed: int) -> None:
-    path = tmp_path / "store"
-    copy_store(whole, path)
-    spoil(path, random.Random(seed))
-    with read_small(path, segment_size_bytes=SEGMENT) as store:
-        expected = found(store, store.scan_pieces())
-        assert any(kind == "damage" for kind, *_ in expected)
-        assert found(store, in_one_process(store)) == expected
-
-
-def test_what_a_recovery_found_damaged_stays_damaged(whole: Path, tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    copy_store(whole, path)
-    spoil(path, random.Random(5))
-    open_small(path).close()
-    with read_small(path) as store:
-        assert found(store, in_one_process(store)) == found(store, store.scan_pieces())
+def test_what_is_found_is_what_one_scan_finds(whole: Path, tmp_path: Path) -> None:
+    with read_small(whole) as store:
+        parts = list(in_one_process(store))
+        assert [isinstance(each, WholeSegment) for each in parts[:9]] == [True] * 9
+        assert found(store, parts) == found(store, store.scan_pieces())
+        assert not any(isinstance(each, WholeSegment) for each in parallel_scan(store)), "short"
+    for seed in chance().sample(range(1000), 10):
+        path = copy_store(whole, tmp_path / str(seed))
+        spoil(path, random.Random(seed))
+        with read_small(path, segment_size_bytes=SEGMENT) as store:
+            expected = found(store, store.scan_pieces())
+            assert any(kind == "damage" for kind, *_ in expected), seed
+            assert found(store, in_one_process(store)) == expected, seed
 
 
 def test_a_whole_record_that_a_recovery_did_not_prove_stays_damaged(
     whole: Path, tmp_path: Path
 ) -> None:
     """By itself its segment looks whole."""
-    path = tmp_path / "store"
-    copy_store(whole, path)
+    path = copy_store(whole, tmp_path / "store")
     with read_small(path) as store:
         record = list(store.scan())[50]
     offset, end = record.physical_offset, record.physical_offset + record.size
@@ -122,23 +117,6 @@ def test_a_whole_record_that_a_recovery_did_not_prove_stays_damaged(
         assert rows == found(store, store.scan_pieces())
 
 
-def test_segments_of_a_whole_log_come_whole(whole: Path) -> None:
-    with read_small(whole) as store:
-        parts = list(in_one_process(store))
-        assert [isinstance(each, WholeSegment) for each in parts[:9]] == [True] * 9
-        assert found(store, parts) == found(store, store.scan_pieces())
-
-
-def test_processes_say_the_same(whole: Path, tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    copy_store(whole, path)
-    spoil(path, random.Random(3))
-    with read_small(path, segment_size_bytes=SEGMENT) as store:
-        parts = list(parallel_scan(store, 2))
-        assert any(isinstance(each, WholeSegment) for each in parts)
-        assert found(store, parts) == found(store, store.scan_pieces())
-
-
 @attrs.frozen
 class Marking:
     """An accelerator that leaves a mark when it is called, and leaves all calls to Python."""
@@ -149,23 +127,21 @@ class Marking:
         (self.path / str(os.getpid())).touch()
 
 
-def test_processes_use_the_accelerator(whole: Path, tmp_path: Path) -> None:
-    with read_small(whole) as store:
-        marking: Any = Marking(tmp_path)
+def test_processes_say_the_same_and_use_the_accelerator(whole: Path, tmp_path: Path) -> None:
+    path = copy_store(whole, tmp_path / "store")
+    (tmp_path / "marks").mkdir()
+    spoil(path, random.Random(3))
+    with read_small(path, segment_size_bytes=SEGMENT) as store:
+        marking: Any = Marking(tmp_path / "marks")
         accelerate.use(marking)
         parts = list(parallel_scan(store, 2))
-    assert [type(each) for each in parts].count(WholeSegment) > 2
-    assert {each.name for each in tmp_path.iterdir()} - {str(os.getpid())}
-
-
-def test_a_short_log_starts_no_process(whole: Path) -> None:
-    with read_small(whole) as store:
-        assert not any(isinstance(each, WholeSegment) for each in parallel_scan(store))
+        assert [type(each) for each in parts].count(WholeSegment) > 2
+        assert found(store, parts) == found(store, store.scan_pieces())
+    assert {each.name for each in marking.path.iterdir()} - {str(os.getpid())}
 
 
 def test_beside_a_living_owner(whole: Path, tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    copy_store(whole, path)
+    path = copy_store(whole, tmp_path / "store")
     with open_small(path), read_small(path) as store:
         assert found(store, in_one_process(store)) == found(store, store.scan_pieces())
 
