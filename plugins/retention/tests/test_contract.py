@@ -27,11 +27,6 @@ from lakelog_testing import (
 from plugins.retention.tests.maintenance.support import MaintenancePlugin
 
 
-class TestRetention(CleanerContract):
-    def make(self) -> Cleaner:
-        return Retention(RetentionSettings())
-
-
 class TestWithLimits(CleanerContract):
     def make(self) -> Cleaner:
         return Retention(RetentionSettings(max_segments=9, max_total_bytes=5 << 20))
@@ -62,9 +57,6 @@ class TestWatcherOfAFullDisk(DiskWatcherContract):
 
 class TestPlugin(PluginContract):
     plugin = plugin
-
-
-# --- the maintenance of a store, and the error without it ---
 
 
 OFF = r"'maintenance' is installed: the plugin 'retention' is switched off"

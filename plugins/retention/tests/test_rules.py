@@ -76,7 +76,7 @@ FORCED = "it is the oldest, though not expired, and the disk is "
 
 
 def test_nor_does_a_disk_above_its_limit() -> None:
-    usage = {"used_ratio": 0.876, "free_bytes": 3 << 29}
+    usage: dict[str, Any] = {"used_ratio": 0.876, "free_bytes": 3 << 29}
     found = reasons(retention(), aged(80, 20), disk=DiskState.CLEAN, **usage)
     assert found == [f"{OLD}the disk is above its limit (the log's: 87.6% used, 1.5 GiB free)"]
 

@@ -1,8 +1,8 @@
 """Kills a cleaning before each of its changes to the disk, and checks the next open.
 
-``python -m plugins.retention.tests.maintenance.killing FOLDER`` prints a JSON line for each: the
-change, the number of remaining segments, and the faults. Its stores stay in ``FOLDER``, the last of
-each kind.
+A program of :mod:`tests.support.forked`, with a folder as its argument. It prints a JSON
+line for each: the change, the number of remaining segments, and the faults. Its
+stores stay in the folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakelog_testing.copies import copy_store
 from plugins.retention.tests.maintenance.support import Keeping, MaintenancePlugin, fill
 
 SETTINGS: dict[str, Any] = {"consume-queue": {"file_entries": 32}}
-MESSAGES = 200
+MESSAGES = 120
 
 
 class Killing(SeenFiles):
@@ -89,8 +89,9 @@ def wrong(path: Path) -> Iterator[str]:
     yield from map(str, check(path, index=False, plugins=[], **SETTINGS))
 
 
-def main(folder: Path) -> None:
+def main() -> None:
     """Every change, one after the other."""
+    folder = Path(sys.argv[1])
     with open_small(folder / "before", **SETTINGS) as store:
         fill(store, MESSAGES)
     at, is_killed = 0, True
@@ -110,7 +111,3 @@ def main(folder: Path) -> None:
         sys.stdout.flush()  # or a fork writes it again
         shutil.rmtree(folder / "killed")
         at += 1
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -18,11 +18,9 @@ from lakelog.codec import RecordBatch
 from lakelog.errors import DispatchStopped
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.properties import INNER_MULTI_DISPATCH
-from lakelog.format.units import Units
 from lakelog.hookspecs import hookimpl
 from lakelog.interfaces import DiskState, Factory, Kind, NoSettings
 from lakelog_doctor.check import check
-from lakelog_retention.maintenance.index_trim import unused_topics
 from lakelog_testing.copies import copy_store
 from lakelog_testing.crash.opener import owned_by
 from plugins.retention.tests.maintenance.support import FEW, Keeping, MaintenancePlugin
@@ -313,32 +311,3 @@ def test_queues_go_on_by_themselves_once_their_disk_has_room(
         plugin.clock.advance_and_settle(10_000)
         assert store.wait_dispatched(timeout_ms=10_000)
         assert plugin.dispatched == 1
-
-
-# --- topics without records ---
-
-
-class Queues:
-    """Bounds of queues, by topic and queue id, with 100 bytes per message."""
-
-    def __init__(self, **topics: list[tuple[int, int]]) -> None:
-        self.found = {(t, q): each for t, qs in topics.items() for q, each in enumerate(qs)}
-
-    def queues(self) -> list[tuple[str, int]]:
-        return list(self.found)
-
-    def bounds(self, queue: tuple[str, int], minimum: int) -> tuple[int, int] | None:
-        first, end = self.found[queue]
-        return min(end, max(first, minimum // 100)), end
-
-    def units(self, queue: tuple[str, int], first: int, count: int) -> Units:
-        raise NotImplementedError
-
-    def kind(self, queue: tuple[str, int]) -> str:
-        return "SimpleCQ"
-
-
-def test_topics_with_nothing_left() -> None:
-    queues = Queues(old=[(0, 5), (0, 3)], half=[(0, 5), (0, 12)], new=[(0, 20)], empty=[(4, 4)])
-    assert unused_topics(queues, 0) == ["empty"]
-    assert unused_topics(queues, 500) == ["empty", "old"]

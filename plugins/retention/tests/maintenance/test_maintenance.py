@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ import pytest
 from core.tests.store.support import SEGMENT, segments
 from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import SettingsError, StoreFailed
-from lakelog.format.layout import segment_name
 from lakelog.interfaces import DeletionRate, DiskReport, DiskState
 from lakelog_format.arguments import LONGEST_MS
 from lakelog_retention.maintenance.clock import SystemClock
@@ -222,21 +220,12 @@ def test_a_store_that_failed_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("first_round_ms", -1), ("interval_ms", 0), ("pin_expires_after_ms", 0), ("override_pins", 3)],
+    [("first_round_ms", -1), ("interval_ms", 0), ("override_pins", 3)],
 )
 def test_bad_settings_are_named(tmp_path: Path, key: str, value: object) -> None:
     with pytest.raises(SettingsError, match=f"maintenance.{key}"):
         MaintenancePlugin().open(tmp_path / "s", maintenance={key: value})
     assert not (tmp_path / "s").exists()
-
-
-def test_what_is_deleted_is_told_with_its_reason(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "lakelog")
-    with MaintenancePlugin().filled(tmp_path, 100) as store:
-        assert store.delete_expired().deleted
-    assert f"{segment_name(0)} is deleted: surplus" in caplog.text
 
 
 def test_a_segment_without_a_whole_record_is_read_once(
