@@ -41,7 +41,7 @@ def fill(store: lakelog.Store, topic: str) -> None:
 
 
 def make(path: Path, *, ext: bool) -> int:
-    """A store with a removed topic that has later messages; returns the end of its tombstone.
+    """Make a store with a removed topic that has later messages; return its tombstone's end.
 
     The first messages have no extension units, which a rebuild adds: it changes all addresses.
     """
