@@ -1,29 +1,68 @@
-"""A served broker and a client of a few lines."""
+"""A served broker with a client of a few lines; and one at which nothing happens by itself."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
+import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import attrs
 
 import lakelog
+from lakelog import Message
 from lakelog_broker.broker import Broker
+from lakelog_broker.codes import RequestCode, ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_frame
 from lakelog_broker.running import running_broker
 from lakelog_broker.settings import BrokerSettings
 
 PATIENCE_S = 60.0
 
+AtABroker: TypeAlias = Callable[..., Awaitable[None]]
+"""A test in an event loop: its first arguments are a broker and a client of it."""
+
 
 @contextlib.asynccontextmanager
 async def served(folder: Path, **settings: Any) -> AsyncIterator[Broker]:
-    """A broker over a new store in ``folder``, at a free port."""
+    """A broker over the store in ``folder``, at a free port."""
     with lakelog.open(folder / "store", segment_size_bytes=1 << 20) as store:
         async with running_broker(store, BrokerSettings(port=0, **settings)) as broker:
             yield broker
+
+
+def run_at_a_broker(folder: Path, work: AtABroker, /, **settings: Any) -> None:
+    async def main() -> None:
+        async with served(folder, **settings) as broker:
+            client = await Client.to(broker)
+            try:
+                await work(broker, client)
+            finally:
+                client.close()
+
+    asyncio.run(main())
+
+
+def at_a_broker(**settings: Any) -> Callable[[AtABroker], Callable[..., None]]:
+    """Make a test with a broker of these settings; further arguments are fixtures."""
+
+    def decorate(work: AtABroker) -> Callable[..., None]:
+        def test(tmp_path: Path, **given: Any) -> None:
+            async def with_fixtures(broker: Broker, client: Client) -> None:
+                await work(broker, client, **given)
+
+            run_at_a_broker(tmp_path, with_fixtures, **settings)
+
+        _, _, *fixtures = inspect.signature(work).parameters.values()
+        first, *_ = inspect.signature(test).parameters.values()
+        vars(test)["__signature__"] = inspect.Signature([first, *fixtures])
+        return test
+
+    return decorate
 
 
 class Client:
@@ -38,7 +77,6 @@ class Client:
 
     @classmethod
     async def to(cls, broker: Broker, tls: ssl.SSLContext | None = None) -> Client:
-        """Connect."""
         host, port = broker.address.rsplit(":", 1)
         async with asyncio.timeout(PATIENCE_S):
             return cls(*await asyncio.open_connection(host, int(port), ssl=tls))
@@ -58,10 +96,24 @@ class Client:
         assert found.opaque == self._opaque
         return found
 
+    async def content(self, code: int, **fields: str) -> dict[str, Any]:
+        """The JSON in the response to a request that is not refused."""
+        found = await self.call(code, **fields)
+        assert found.code == ResponseCode.SUCCESS, found.remark
+        content: dict[str, Any] = json.loads(found.body)
+        return content
+
     async def send(self, topic: str, body: bytes = b"x", **more: str) -> RemotingCommand:
         """Send a message."""
         fields = {"a": "group", "b": topic, "c": "TBW102", "d": "4", "e": "0", "g": "1"}
         return await self.call(310, body, **{**fields, **more})
+
+    async def beat(self, **content: Any) -> RemotingCommand:
+        """Send a heartbeat with this content."""
+        return await self.call(RequestCode.HEART_BEAT, json.dumps(content).encode())
+
+    async def is_served(self) -> bool:
+        return (await self.send("orders")).code == ResponseCode.SUCCESS
 
     async def ended(self) -> bool:
         """Wait until the broker closes the connection, and close this side."""
@@ -73,5 +125,59 @@ class Client:
         return True
 
     def close(self) -> None:
-        """Close the connection."""
         self.writer.close()
+
+
+# --- a broker over a store whose clock a test sets; nothing runs beside the test ---
+
+
+@attrs.define
+class SetClock:
+    """A clock that stands still until a test moves it."""
+
+    now_ms: int
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def broker_over(store: lakelog.Store, **settings: Any) -> Broker:
+    """A broker that delivers only on request."""
+    return Broker.over(store, BrokerSettings(**settings))
+
+
+def dispatched(store: lakelog.Store) -> None:
+    """Wait until all puts are in their queues, also those that do not wait for a sync."""
+    store.flush()
+    assert store.wait_dispatched()
+
+
+def bodies(store: lakelog.Store, topic: str, queue_id: int = 0) -> list[bytes]:
+    """The bodies of all messages of a queue."""
+    dispatched(store)
+    if store.queue_bounds(topic, queue_id) is None:
+        return []
+    return [bytes(each.body) for each in store.read(topic, queue_id)]
+
+
+def message_of_a_client(body: bytes, topic: str = "Orders", **properties: str) -> Message:
+    text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
+    return Message(topic, body, properties=text.encode(), queue_id=0)
+
+
+def put(broker: Broker, body: bytes, topic: str = "Orders", **properties: str) -> None:
+    """Put a message of a client with these properties."""
+    broker.appender.append(message_of_a_client(body, topic, **properties))
+    dispatched(broker.store)
+
+
+def save(broker: Broker) -> None:
+    """Save all progress, as a running broker does every few seconds."""
+    asyncio.run(broker.save())
+
+
+def settle(part: Any, clock: SetClock) -> int:
+    """Let delays or timers deliver all that is due; returns when the next is."""
+    while (due := part.deliver_due()) <= clock.now_ms:
+        pass
+    return int(due)

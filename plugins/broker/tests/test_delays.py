@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from lakelog.status import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.scheduled.delays import BATCH, Delays
 from lakelog_broker.scheduled.delivering import RETRY_MS
-from plugins.broker.tests.clocks import SetClock, bodies, broker_over, put, save
+from plugins.broker.tests.support import SetClock, bodies, broker_over, put, save, settle
 
 
 def delays_of(broker: Broker, clock: SetClock) -> Delays:
@@ -39,22 +40,18 @@ def test_a_message_comes_when_it_is_due_and_not_before(store: lakelog.Store) -> 
     assert delays.deliver_due() == due
     assert bodies(store, "Orders") == []
     clock.now_ms = due
-    while delays.deliver_due() <= clock.now_ms:
-        pass
+    settle(delays, clock)
     assert bodies(store, "Orders") == [b"late"]
     (found,) = store.read("Orders", 0)
     assert found.tags == "t"
-    assert "DELAY" not in found.properties
-    assert "REAL_TOPIC" not in found.properties
+    assert not {"DELAY", "REAL_TOPIC"} & found.properties.keys()
 
 
 def test_a_level_beyond_the_last_is_the_last(store: lakelog.Store) -> None:
     broker = broker_over(store)
     put(broker, b"late", DELAY="19")
     clock = SetClock(due_ms(store, 18))
-    delays = delays_of(broker, clock)
-    while delays.deliver_due() <= clock.now_ms:
-        pass
+    settle(delays_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"late"]
 
 
@@ -65,34 +62,25 @@ def test_batches_of_several_levels_all_come_in_order(store: lakelog.Store) -> No
         put(broker, b"%d" % number, DELAY="1")
         put(broker, b"%d" % number, topic="Others", DELAY="3")
     clock = SetClock(due_ms(store, 3, count - 1))
-    delays = delays_of(broker, clock)
-    while delays.deliver_due() <= clock.now_ms:
-        pass
+    settle(delays_of(broker, clock), clock)
     expected = [b"%d" % number for number in range(count)]
     assert bodies(store, "Orders") == bodies(store, "Others") == expected
 
 
-def test_progress_is_saved_as_rocketmq_reads_it(store: lakelog.Store) -> None:
-    broker = broker_over(store)
-    put(broker, b"one", DELAY="1")
-    put(broker, b"two", DELAY="18")
+def test_saved_progress_is_as_rocketmq_reads_it_and_other_delivers_again(
+    store: lakelog.Store,
+) -> None:
+    put(broker_over(store), b"one", DELAY="1")
+    put(broker_over(store), b"two", DELAY="18")
     clock = SetClock(due_ms(store, 1))
-    delays_of(broker, clock).deliver_due()
+    settle(delays_of(broker_over(store), clock), clock)
+    broker = broker_over(store)
+    settle(delays_of(broker, clock), clock)
+    assert bodies(store, "Orders") == [b"one", b"one"]
     save(broker)
     content = json.loads((Path(store.path) / "config" / "delayOffset.json").read_text())
     assert content["offsetTable"] == {"1": 1}
-    again = broker_over(store)
-    delays = delays_of(again, clock)
-    while delays.deliver_due() <= clock.now_ms:
-        pass
-    assert bodies(store, "Orders") == [b"one"]
-
-
-def test_unsaved_progress_delivers_again(store: lakelog.Store) -> None:
-    put(broker_over(store), b"one", DELAY="1")
-    clock = SetClock(due_ms(store, 1))
-    for _ in range(2):
-        delays_of(broker_over(store), clock).deliver_due()
+    settle(delays_of(broker_over(store), clock), clock)
     assert bodies(store, "Orders") == [b"one", b"one"]
 
 
@@ -106,10 +94,10 @@ def test_a_refused_message_waits_while_others_come(
     delays = delays_of(broker, clock)
     put_real, is_full = broker.appender.put_real, True
 
-    def refusing(stored, without=(), **fields):  # type: ignore[no-untyped-def]  # as put_real
+    def refusing(stored: StoredMessage, *arguments: Any, **fields: Any) -> Any:
         if is_full and bytes(stored.body) == b"big":
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "the disk is full")
-        return put_real(stored, without, **fields)
+        return put_real(stored, *arguments, **fields)
 
     monkeypatch.setattr(broker.appender, "put_real", refusing)
     for _ in range(3):
@@ -161,9 +149,7 @@ def test_a_damaged_message_is_left_out_and_logged(
         file.seek(data.index(b"damaged", place))
         file.write(b"D")
     clock = SetClock(due_ms(store, 1, 1))
-    delays = delays_of(broker, clock)
-    while delays.deliver_due() <= clock.now_ms:
-        pass
+    settle(delays_of(broker, clock), clock)
     assert bodies(store, "Orders") == [b"sound"]
     assert len([each for each in caplog.records if "is left out" in each.message]) == 1
 
@@ -176,25 +162,23 @@ def test_progress_is_not_saved_if_the_log_is_not_durable(
     put(broker, b"timer", TIMER_DELAY_MS="1")
     clock = SetClock(due_ms(store, 1) + 1000)
     broker.timers._clock = clock
-    for part in (delays_of(broker, clock), broker.timers):
-        while part.deliver_due() <= clock.now_ms:
-            pass
+    settle(delays_of(broker, clock), clock)
+    settle(broker.timers, clock)
 
     def fail() -> int:
         raise StoreFailed("no sync", path=store.path)
 
-    monkeypatch.setattr(store, "flush", fail)
-    with pytest.raises(StoreFailed):
-        save(broker)
+    with monkeypatch.context() as failing:
+        failing.setattr(store, "flush", fail)
+        with pytest.raises(StoreFailed):
+            save(broker)
     config = Path(store.path) / "config"
-    assert not (config / "delayOffset.json").exists()
-    assert not (config / "timercheck").exists()
+    files = [config / "delayOffset.json", config / "timercheck"]
+    assert not any(each.exists() for each in files)
     assert store.groups() == {}
-    monkeypatch.undo()
     save(broker)
     assert store.groups()["CID_RMQ_SYS_TIMER"] == {"rmq_sys_wheel_timer": {0: 1}}
-    assert (config / "delayOffset.json").exists()
-    assert (config / "timercheck").exists()
+    assert all(each.exists() for each in files)
 
 
 def test_a_message_of_a_removed_topic_still_comes(store: lakelog.Store) -> None:
@@ -209,32 +193,29 @@ def test_a_message_of_a_removed_topic_still_comes(store: lakelog.Store) -> None:
 
 
 def test_it_sleeps_until_a_message_arrives(store: lakelog.Store) -> None:
-    asyncio.run(_sleeps(store))
-
-
-async def _sleeps(store: lakelog.Store) -> None:
     broker = broker_over(store)
-    turns = 0
+    turns: list[int] = []
     deliver_due = broker.delays.deliver_due
 
     def counted() -> int:
-        nonlocal turns
-        turns += 1
-        return deliver_due()
+        turns.append(deliver_due())
+        return turns[-1]
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(work()) for work in (broker.waits.run, broker.delays.run)]
+        try:
+            await asyncio.sleep(0.3)
+            assert len(turns) <= 2
+            put(broker, b"late", DELAY="1")
+            while not store.queue_bounds("Orders", 0):
+                await asyncio.sleep(0.01)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     broker.delays.deliver_due = counted  # type: ignore[method-assign]  # counts
-    tasks = [asyncio.create_task(work()) for work in (broker.waits.run, broker.delays.run)]
-    try:
-        await asyncio.sleep(0.3)
-        idle_turns = turns
-        put(broker, b"late", DELAY="1")
-        while not store.queue_bounds("Orders", 0):
-            await asyncio.sleep(0.01)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    assert idle_turns <= 2
+    asyncio.run(main())
     assert store.wait_dispatched()  # a queue is there before its first message
     (found,) = store.read("Orders", 0)
     assert found.store_timestamp_ms >= due_ms(store, 1)

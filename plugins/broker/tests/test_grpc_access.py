@@ -18,8 +18,8 @@ from lakelog_broker.grpc.protos import CODES, SERVICE, class_of, proto
 from lakelog_broker.grpc.server import GrpcServer
 from lakelog_broker.popping.service import Popping
 from lakelog_broker.settings import BrokerSettings
-from plugins.broker.tests.clocks import dispatched
 from plugins.broker.tests.serving import served
+from plugins.broker.tests.support import dispatched
 
 PATIENCE_S: Final = 120
 _USERS: Final = """

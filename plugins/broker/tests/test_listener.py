@@ -7,7 +7,6 @@ import resource
 import shutil
 import ssl
 import subprocess
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -18,24 +17,25 @@ from lakelog_broker.codes import RequestCode, ResponseCode
 from lakelog_broker.remoting.frame import MAX_FRAME_BYTES, RemotingCommand, encode_frame
 from lakelog_broker.remoting.listener import tls_context
 from lakelog_broker.settings import BrokerSettings
-from plugins.broker.tests.support import Client, served
+from plugins.broker.tests.support import Client, at_a_broker, run_at_a_broker
 
 _TLS_HELLO = bytes.fromhex("1603010200010001fc0303")
 """The beginning of a handshake, without its rest."""
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A self-signed certificate for 127.0.0.1, and its key."""
     if shutil.which("openssl") is None:
         pytest.skip("needs openssl")
     folder = tmp_path_factory.mktemp("tls")
-    paths = folder / "certificate.pem", folder / "key.pem"
+    paths = {"certificate": folder / "certificate.pem", "key": folder / "key.pem"}
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
             *("-nodes", "-days", "2", "-subj", "/CN=tests", "-addext"),
-            *("subjectAltName=IP:127.0.0.1", "-out", paths[0], "-keyout", paths[1]),
+            *("subjectAltName=IP:127.0.0.1", "-out", paths["certificate"]),
+            *("-keyout", paths["key"]),
         ],
         check=True,
         capture_output=True,
@@ -43,64 +43,51 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return paths
 
 
-def _client_context(certificate: Path) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(certificate))
+async def _secure(broker: Broker, certificate: dict[str, Path]) -> Client:
+    context = ssl.create_default_context(cafile=str(certificate["certificate"]))
+    return await Client.to(broker, context)
 
 
-async def _is_served(client: Client) -> None:
-    assert (await client.send("orders")).code == ResponseCode.SUCCESS
-
-
-def test_tls_and_plain_share_a_port(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+def test_tls_and_plain_share_a_port(tmp_path: Path, certificate: dict[str, Path]) -> None:
     """Permissive: both kinds are served, large frames too."""
-    pem, key = certificate
 
-    async def main() -> None:
-        async with served(tmp_path, tls="permissive", certificate=pem, key=key) as broker:
-            plain, secure = await Client.to(broker), await Client.to(broker, _client_context(pem))
-            await _is_served(plain)
-            for body in (b"x", b"y" * 500_000):
-                assert (await secure.send("orders", body)).code == ResponseCode.SUCCESS
-            assert secure.writer.get_extra_info("ssl_object").version() in ("TLSv1.2", "TLSv1.3")
-            plain.close()
-            secure.close()
+    async def work(broker: Broker, plain: Client) -> None:
+        assert await plain.is_served()
+        secure = await _secure(broker, certificate)
+        for body in (b"x", b"y" * 500_000):
+            assert (await secure.send("orders", body)).code == ResponseCode.SUCCESS
+        assert secure.writer.get_extra_info("ssl_object").version() in ("TLSv1.2", "TLSv1.3")
+        secure.close()
 
-    asyncio.run(main())
+    run_at_a_broker(tmp_path, work, tls="permissive", **certificate)
 
 
-def test_tls_can_be_required(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+def test_tls_can_be_required(tmp_path: Path, certificate: dict[str, Path]) -> None:
     """A plain client is disconnected, and one with TLS is served."""
-    pem, key = certificate
 
-    async def main() -> None:
-        async with served(tmp_path, tls="required", certificate=pem, key=key) as broker:
-            plain = await Client.to(broker)
-            plain.writer.write(encode_frame(RemotingCommand(RequestCode.GET_MAX_OFFSET)))
-            assert await plain.ended()
-            secure = await Client.to(broker, _client_context(pem))
-            await _is_served(secure)
-            secure.close()
+    async def work(broker: Broker, plain: Client) -> None:
+        plain.writer.write(encode_frame(RemotingCommand(RequestCode.GET_MAX_OFFSET)))
+        assert await plain.ended()
+        secure = await _secure(broker, certificate)
+        assert await secure.is_served()
+        secure.close()
 
-    asyncio.run(main())
+    run_at_a_broker(tmp_path, work, tls="required", **certificate)
 
 
-def test_half_open_connections_end(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+def test_half_open_connections_end(tmp_path: Path, certificate: dict[str, Path]) -> None:
     """No byte, half a handshake: both are closed, and a client beside them is served."""
-    pem, key = certificate
 
-    async def main() -> None:
-        settings = {"tls": "permissive", "certificate": pem, "key": key}
-        async with served(tmp_path, first_byte_timeout_s=0.3, **settings) as broker:
-            silent, half = await Client.to(broker), await Client.to(broker)
-            half.writer.write(_TLS_HELLO)
-            good = await Client.to(broker)
-            await _is_served(good)
-            assert await silent.ended()
-            assert await half.ended()
-            await _is_served(good)
-            good.close()
+    async def work(broker: Broker, good: Client) -> None:
+        assert await good.is_served()
+        silent, half = await Client.to(broker), await Client.to(broker)
+        half.writer.write(_TLS_HELLO)
+        assert await silent.ended()
+        assert await half.ended()
+        assert await good.is_served()
 
-    asyncio.run(main())
+    settings = {"tls": "permissive", "first_byte_timeout_s": 0.3}
+    run_at_a_broker(tmp_path, work, **settings, **certificate)
 
 
 def test_settings_of_tls_are_checked(tmp_path: Path) -> None:
@@ -115,25 +102,22 @@ def test_settings_of_tls_are_checked(tmp_path: Path) -> None:
         tls_context(BrokerSettings(tls="required", certificate=path))
 
 
-def test_connections_are_limited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@at_a_broker(max_connections=3)
+async def test_connections_are_limited(
+    broker: Broker, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     """One more is closed; after one ends, a new one is served."""
-
-    async def main() -> None:
-        async with served(tmp_path, max_connections=3) as broker:
-            clients = [await Client.to(broker) for _ in range(3)]
-            for each in clients:
-                await _is_served(each)
-            for _ in range(2):
-                assert await (await Client.to(broker)).ended()
-            clients.pop().close()
-            again = await _served_at_last(broker)
-            clients.append(again)
-            for each in clients:
-                await _is_served(each)
-                each.close()
-
-    asyncio.run(main())
-    assert sum("max_connections" in each.message for each in caplog.records) >= 1
+    clients = [client, await Client.to(broker), await Client.to(broker)]
+    for each in clients:
+        assert await each.is_served()
+    for _ in range(2):
+        assert await (await Client.to(broker)).ended()
+    clients.pop().close()
+    clients.append(await _served_at_last(broker))
+    for each in clients:
+        assert await each.is_served()
+        each.close()
+    assert any("max_connections" in each.message for each in caplog.records)
 
 
 async def _served_at_last(broker: Broker) -> Client:
@@ -141,7 +125,7 @@ async def _served_at_last(broker: Broker) -> Client:
     while True:
         client = await Client.to(broker)
         try:
-            await _is_served(client)
+            assert await client.is_served()
         except (asyncio.IncompleteReadError, ConnectionError):
             client.close()
             await asyncio.sleep(0.01)
@@ -153,113 +137,74 @@ def _number(value: int) -> bytes:
     return value.to_bytes(4, "big", signed=True)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        _number(-1),
-        _number(0),
-        _number(3),
-        _number(MAX_FRAME_BYTES + 1),
-        _number(2**31 - 1),
-        _number(8) + _number(2**24 - 1) + b"{}{}",
-        _number(8) + b"\x07\x00\x00\x00" + b"{}{}",
-        _number(4 + 200_000) + _number(200_000) + b"[" * 200_000,
-        _number(6) + _number(2) + b"[]",
-        _number(4) + _number(0),
-        b"GET / HTTP/1.1\r\n\r\n",
-    ],
-)
-def test_nonsense_ends_its_connection_only(tmp_path: Path, data: bytes) -> None:
-    """Lengths that are negative or too great, forms that do not exist, JSON too deep."""
-
-    async def main() -> None:
-        async with served(tmp_path) as broker:
-            good, bad = await Client.to(broker), await Client.to(broker)
-            await _is_served(good)
-            bad.writer.write(data)
-            assert await bad.ended()
-            await _is_served(good)
-            good.close()
-
-    asyncio.run(main())
+NONSENSE = {
+    "negative": _number(-1),
+    "empty": _number(0),
+    "too short": _number(3),
+    "too long": _number(MAX_FRAME_BYTES + 1),
+    "longest": _number(2**31 - 1),
+    "header too long": _number(8) + _number(2**24 - 1) + b"{}{}",
+    "unknown form": _number(8) + b"\x07\x00\x00\x00" + b"{}{}",
+    "too deep": _number(4 + 200_000) + _number(200_000) + b"[" * 200_000,
+    "list": _number(6) + _number(2) + b"[]",
+    "no header": _number(4) + _number(0),
+    "HTTP": b"GET / HTTP/1.1\r\n\r\n",
+}
 
 
-def test_torn_frames_and_slow_writers(tmp_path: Path) -> None:
+@at_a_broker()
+async def test_nonsense_ends_its_connection_only(broker: Broker, good: Client) -> None:
+    for name, data in NONSENSE.items():
+        bad = await Client.to(broker)
+        bad.writer.write(data)
+        assert await bad.ended(), name
+        assert await good.is_served()
+
+
+@at_a_broker()
+async def test_torn_frames_and_slow_writers(broker: Broker, good: Client) -> None:
     """A frame that ends at any byte has no effect; one that comes byte by byte is served."""
     request = RemotingCommand(310, 1, 0, {"a": "g", "b": "slow", "e": "0", "g": "1", "c": "TBW102"})
     frame = encode_frame(request)
-
-    async def main() -> None:
-        async with served(tmp_path) as broker:
-            good = await Client.to(broker)
-            for end in range(len(frame)):
-                torn = await Client.to(broker)
-                torn.writer.write(frame[:end])
-                await torn.writer.drain()
-                torn.close()
-            slow = await Client.to(broker)
-            for byte in frame:
-                slow.writer.write(bytes([byte]))
-                await slow.writer.drain()
-                await _is_served(good)
-            assert (await slow.receive()).fields["queueOffset"] == "0"
-            slow.close()
-            good.close()
-
-    asyncio.run(main())
+    for end in range(len(frame)):
+        torn = await Client.to(broker)
+        torn.writer.write(frame[:end])
+        await torn.writer.drain()
+        torn.close()
+    slow = await Client.to(broker)
+    for byte in frame:
+        slow.writer.write(bytes([byte]))
+        await slow.writer.drain()
+        assert await good.is_served()
+    assert (await slow.receive()).fields["queueOffset"] == "0"
+    slow.close()
 
 
-async def _of_each_code(client: Client) -> None:
+@at_a_broker()
+async def test_every_code_without_its_fields(broker: Broker, client: Client) -> None:
+    """Each is answered, and the connection stays."""
     for code in (*RequestCode, -32768, 0, 9999, 32767):
         for body in (b"", b"{}", b"[1]", b'{"mqSet":3,"clientID":[]}', b"[" * 50_000):
             found = await client.call(code, body, offset="-9" * 30, topic="\x00", queueId="x")
             assert found.is_response
-
-
-def test_every_code_without_its_fields(tmp_path: Path) -> None:
-    """Each is answered, and the connection stays."""
-    _with_client(tmp_path, _of_each_code)
-
-
-async def _many(client: Client) -> None:
-    for number in range(50):
-        await client.call(RequestCode.HEART_BEAT, b'{"clientID":"c%d"}' % number)
-    await _is_served(client)
-
-
-def test_heartbeats_without_groups(tmp_path: Path) -> None:
-    """They register nothing."""
-    _with_client(tmp_path, _many)
-
-
-def _with_client(folder: Path, work: Callable[[Client], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with served(folder) as broker:
-            client = await Client.to(broker)
-            await work(client)
-            client.close()
-
-    asyncio.run(main())
+    assert await client.is_served()
 
 
 @pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.slow)])
 def test_many_connections(tmp_path: Path, count: int) -> None:
     """Each is served, and so is one beside them; none is left in the broker's tables."""
 
-    async def main() -> None:
-        async with served(tmp_path, max_connections=count + 1) as broker:
-            beside = await Client.to(broker)
-            clients = [await Client.to(broker) for _ in range(count)]
-            for start in range(0, count, 100):
-                few = clients[start : start + 100]
-                found = await asyncio.gather(*(each.send("orders") for each in few))
-                assert {each.code for each in found} == {ResponseCode.SUCCESS}
-                await _is_served(beside)
-            for each in clients:
-                each.close()
-            await _is_served(beside)
-            (await _served_at_last(broker)).close()
-            beside.close()
+    async def work(broker: Broker, beside: Client) -> None:
+        clients = [await Client.to(broker) for _ in range(count)]
+        for start in range(0, count, 100):
+            few = clients[start : start + 100]
+            found = await asyncio.gather(*(each.send("orders") for each in few))
+            assert {each.code for each in found} == {ResponseCode.SUCCESS}
+            assert await beside.is_served()
+        for each in clients:
+            each.close()
+        assert await beside.is_served()
+        (await _served_at_last(broker)).close()
 
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = 2 * count + 500  # both ends are in this process
@@ -267,20 +212,16 @@ def test_many_connections(tmp_path: Path, count: int) -> None:
         pytest.skip(f"needs {needed} open files, the hard limit is {limits[1]}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(needed, limits[0]), limits[1]))
     try:
-        asyncio.run(main())
+        run_at_a_broker(tmp_path, work, max_connections=count + 1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_users_are_asked_for_signatures(tmp_path: Path) -> None:
-    """An unsigned request is refused with NO_PERMISSION."""
     users = tmp_path / "users.toml"
     users.write_text("[[accounts]]\naccess_key = 'ann-key'\nsecret_key = 'ann-secret'\n")
 
-    async def main() -> None:
-        async with served(tmp_path, users=users) as broker:
-            client = await Client.to(broker)
-            assert (await client.send("orders")).code == ResponseCode.NO_PERMISSION
-            client.close()
+    async def work(_broker: Broker, client: Client) -> None:
+        assert (await client.send("orders")).code == ResponseCode.NO_PERMISSION
 
-    asyncio.run(main())
+    run_at_a_broker(tmp_path, work, users=users)

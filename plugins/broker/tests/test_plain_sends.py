@@ -21,8 +21,7 @@ from lakelog_broker.remoting.frame import RemotingCommand, decode_frame, encode_
 from lakelog_broker.remoting.handlers.plainsends import PlainSends
 from lakelog_broker.remoting.handlers.sending import SendRequests
 from lakelog_rocketmq.config.topics import TopicConfig
-from plugins.broker.tests.clocks import dispatched
-from plugins.broker.tests.support import served
+from plugins.broker.tests.support import dispatched, served
 
 _SEND: Final = 310
 _NAMES: Final = ("TAGS", "KEYS", "UNIQ_KEY", "WAIT", "a", "Aa", "BB", "region", "TRACE_ON", "DELAY")

@@ -9,24 +9,20 @@ from typing import Any
 import pytest
 
 import lakelog
-from lakelog import Message, PutResult, StoredMessage
+from lakelog import PutResult, StoredMessage
+from lakelog.dispatch.arrivals import Arrivals
 from lakelog_broker.running import running_broker
 from lakelog_broker.settings import BrokerSettings
+from lakelog_broker.state.arrivals import ArrivalWaits
 from lakelog_broker.state.members import Member
-from plugins.broker.tests.clocks import bodies, dispatched
-
-
-def waiting(body: bytes, **properties: str) -> Message:
-    """A message of a client with these properties."""
-    text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
-    return Message("Orders", body, properties=text.encode(), queue_id=0)
+from plugins.broker.tests.support import bodies, dispatched, message_of_a_client
 
 
 async def _delivered(store: lakelog.Store, count: int, **properties: str) -> None:
     async with running_broker(store, BrokerSettings(port=0)) as broker:
         present = (store.queue_bounds("Orders", 0) or (0, 0))[1]
         for number in range(count):
-            broker.appender.append(waiting(b"%d" % number, **properties))
+            broker.appender.append(message_of_a_client(b"%d" % number, **properties))
         while (store.queue_bounds("Orders", 0) or (0, 0))[1] < present + count:
             await asyncio.sleep(0.01)
 
@@ -80,7 +76,8 @@ def test_an_answer_to_a_check_counts_although_puts_wait_for_the_disk(tmp_path: P
                     outcome.set_result(broker.transactions.end(*place, True))
 
             broker.members.join_producers("producers", Member("client", Answering(), 0.0))
-            put = broker.appender.append(waiting(b"x", TRAN_MSG="true", PGROUP="producers"))
+            half = message_of_a_client(b"x", TRAN_MSG="true", PGROUP="producers")
+            put = broker.appender.append(half)
             assert not isinstance(put, PutResult)
             await put
             async with asyncio.timeout(60):
@@ -89,3 +86,27 @@ def test_an_answer_to_a_check_counts_although_puts_wait_for_the_disk(tmp_path: P
     with lakelog.open(tmp_path / "store", mode="exclusive", flush="inline") as store:
         assert asyncio.run(work(store))
         assert bodies(store, "Orders") == [b"x"]
+
+
+def test_only_requests_of_clients_make_the_store_fill_its_queues_at_once() -> None:
+    arrivals, ends = Arrivals(), {("t", 0): 0}
+    waits = ArrivalWaits(arrivals, lambda topic, queue_id: ends[(topic, queue_id)])
+
+    def has_grown() -> bool:
+        return ends["t", 0] > 0
+
+    async def main() -> None:
+        running = asyncio.create_task(waits.run())
+        background = asyncio.create_task(waits.until([("t", 0)], 60, has_grown, is_urgent=False))
+        await asyncio.sleep(0)
+        assert not arrivals.has_waiters
+        request = asyncio.create_task(waits.until([("t", 0)], 60, has_grown))
+        await asyncio.sleep(0)
+        assert arrivals.has_waiters
+        ends["t", 0] = 1
+        arrivals.notify()
+        assert await asyncio.gather(background, request) == [True, True]
+        arrivals.close()
+        await running
+
+    asyncio.run(main())

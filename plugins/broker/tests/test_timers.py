@@ -20,7 +20,7 @@ from lakelog_broker.scheduled.delivering import RETRY_MS
 from lakelog_broker.scheduled.timer_table import TimerTable
 from lakelog_broker.scheduled.timers import ROLL_MS, Timers
 from lakelog_broker.state.traffic import TIMER_GET
-from plugins.broker.tests.clocks import SetClock, bodies, broker_over, dispatched, put, save
+from plugins.broker.tests.support import SetClock, bodies, broker_over, dispatched, put, save
 
 HOUR_MS = 3_600_000
 

@@ -14,7 +14,7 @@ from lakelog_broker.broker import Broker
 from lakelog_broker.remoting.records import record_with_own_topic
 from lakelog_broker.scheduled.transactions import GIVEN_UP_TOPIC, GROUP, OP_TOPIC, Transactions
 from lakelog_broker.state.members import Member
-from plugins.broker.tests.clocks import SetClock, bodies, broker_over, dispatched, put, save
+from plugins.broker.tests.support import SetClock, bodies, broker_over, dispatched, put, save
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TIMEOUT_MS, INTERVAL_MS = 6_000, 30_000
