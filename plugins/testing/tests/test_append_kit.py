@@ -118,17 +118,17 @@ def compressing(kind: type[Compressing]) -> Callable[[], Any]:
 @pytest.mark.parametrize(
     ("made", "test", "argument"),
     [
-        (Elsewhere, "test_what_is_placed_are_records_that_can_be_read", 1),
-        (Lenient, "test_what_is_placed_are_records_that_can_be_read", 8),
-        (Advancing, "test_placing_leaves_the_queue_offsets_alone", 1),
-        (Advancing, "test_each_queue_counts_on", 100),
-        (Roomy, "test_a_batch_that_does_not_fit_fits_into_the_next_segment", 2),
-        (Lenient, "test_a_message_that_no_record_can_hold", Message("", b"")),
-        (compressing(Unread), "test_what_is_placed_are_records_that_can_be_read", 8),
-        (compressing(Unread), "test_messages_of_columns_can_be_read", 8),
-        (Unmarked, "test_decoding_leaves_messages_that_another_callback_stored", 8),
-        (Renaming, "test_decoding_changes_bodies_and_what_is_said_of_them_only", 8),
-        (compressing(Changing), "test_encoding_leaves_the_messages_alone", 8),
+        (Elsewhere, "what_is_placed_are_records_that_can_be_read", 1),
+        (Lenient, "what_is_placed_are_records_that_can_be_read", 8),
+        (Advancing, "placing_leaves_the_queue_offsets_alone", 1),
+        (Advancing, "each_queue_counts_on", 100),
+        (Roomy, "a_batch_that_does_not_fit_fits_into_the_next_segment", 2),
+        (Lenient, "a_message_that_no_record_can_hold", Message("", b"")),
+        (compressing(Unread), "what_is_placed_are_records_that_can_be_read", 8),
+        (compressing(Unread), "messages_of_columns_can_be_read", 8),
+        (Unmarked, "decoding_leaves_messages_that_another_callback_stored", 8),
+        (Renaming, "decoding_changes_bodies_and_what_is_said_of_them_only", 8),
+        (compressing(Changing), "encoding_leaves_the_messages_alone", 8),
     ],
 )
 def test_each_mistake_is_found(made: Callable[[], Any], test: str, argument: object) -> None:
@@ -137,4 +137,4 @@ def test_each_mistake_is_found(made: Callable[[], Any], test: str, argument: obj
             return made()
 
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        getattr(Kit(), test)(argument)
+        getattr(Kit(), f"test_{test}")(argument)

@@ -215,27 +215,20 @@ class Raw(Pairs):
         return int(text)
 
 
-@pytest.mark.parametrize("made", [Silent, Raw])
-def test_a_format_that_blames_nothing_is_found(made: type[Pairs]) -> None:
-    kit = type("Kit", (TestPairs,), {"make": lambda _: made()})()
-    with pytest.raises((pytest.fail.Exception, ValueError)):
-        kit.test_a_value_that_cannot_be_understood_is_blamed_on_key_and_file()
-
-
 @pytest.mark.parametrize(
-    ("base", "made", "test", "arguments", "said"),
+    ("base", "made", "test", "arguments"),
     [
         (
-            *(CleanerContract, Leaving, "test_it_goes_from_the_first_on_and_leaves_no_gap"),
-            *([CleaningContext(NOW_MS)], None),
+            *(CleanerContract, Leaving, "it_goes_from_the_first_on_and_leaves_no_gap"),
+            [CleaningContext(NOW_MS)],
         ),
-        (FollowerContract, Deaf, "test_stop_returns_when_stopped", [], "threads still run"),
-        (TestPairs, LikeToml, "test_it_names_its_files_and_leaves_toml_alone", [], None),
+        (FollowerContract, Deaf, "stop_returns_when_stopped", []),
+        (TestPairs, LikeToml, "it_names_its_files_and_leaves_toml_alone", []),
+        (TestPairs, Silent, "a_value_that_cannot_be_understood_is_blamed_on_key_and_file", []),
+        (TestPairs, Raw, "a_value_that_cannot_be_understood_is_blamed_on_key_and_file", []),
     ],
 )
-def test_each_mistake_is_found(
-    base: type, made: type, test: str, arguments: list[object], said: str | None
-) -> None:
+def test_each_mistake_is_found(base: type, made: type, test: str, arguments: list[object]) -> None:
     kit = type("Kit", (base,), {"make": lambda _: made(), "patience_seconds": 0.3})()
-    with pytest.raises(AssertionError, match=said):
-        getattr(kit, test)(*arguments)
+    with pytest.raises((AssertionError, ValueError, pytest.fail.Exception)):
+        getattr(kit, f"test_{test}")(*arguments)
