@@ -14,9 +14,8 @@ from typing import Any
 import attrs
 import pytest
 
-import lakelog
 from core.tests.store.support import a_record_of, fill, open_small, segments
-from lakelog import Message, PutRefused, PutStatus
+from lakelog import PutRefused, PutStatus
 from lakelog.errors import StoreFailed
 from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog.files.preallocation import SegmentMaker
@@ -71,22 +70,6 @@ class Failing(Disk):
 
 def blocks_bytes(file: Path) -> int:
     return file.stat().st_blocks * 512
-
-
-def test_a_default_store_with_two_messages_is_small(tmp_path: Path) -> None:
-    def check() -> None:
-        found = segments(tmp_path)
-        assert {each.stat().st_size for each in found} == {1 << 30}
-        assert sum(map(blocks_bytes, found)) <= 4 << 20
-
-    for number in range(3):
-        with lakelog.open(tmp_path, plugins=[]) as store:
-            check()
-            store.put(Message("t", b"one"))
-            store.put(Message("t", b"two"))
-            check()
-            assert len(list(store.scan())) == 2 * number + 2
-        check()
 
 
 def test_the_next_step_comes_before_it_is_needed(tmp_path: Path) -> None:
@@ -159,14 +142,6 @@ def test_no_room_refuses_the_put_and_changes_nothing(rolls: bool, tmp_path: Path
         assert len(list(store.scan())) == 2 + rolls
     with open_small(tmp_path, **STEPS) as store:
         assert len(list(store.scan())) == 2 + rolls
-
-
-def test_a_batch_longer_than_a_step_gets_what_it_needs(tmp_path: Path) -> None:
-    with open_small(tmp_path, **STEPS) as store:
-        for _ in range(5):
-            store.put_batch([a_record_of(STEP - 100)] * 7)
-        assert len(list(store.scan())) == 35
-        assert len(segments(tmp_path)) == 3
 
 
 def test_a_step_ends_before_its_file_is_closed(tmp_path: Path) -> None:

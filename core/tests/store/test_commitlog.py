@@ -7,11 +7,9 @@ import os
 import struct
 import threading
 import time
-import tracemalloc
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,25 +22,18 @@ from core.tests.store.support import (
     read_small,
     segments,
 )
-from lakelog import Message, PutRefused, PutStatus, Store
+from lakelog import Message, PutRefused, PutStatus
 from lakelog.errors import OffsetOutOfRange
 from lakelog.format.layout import BLANK, MAGIC_BLANK
 from lakelog.format.sysflag import COMMIT, PREPARED, ROLLBACK
 from lakelog.log.reading.pieces import Blank
+from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.descriptors import open_in
 
 pytestmark = pytest.mark.both_ways
 
 
-def owned(store: Store) -> Any:
-    """The inner side of an open store."""
-    return store._owned
-
-
-# --- edges of segments -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("left", [8, 9, 15, 91, 1000])
+@pytest.mark.parametrize("left", [8, 91, 1000])
 @pytest.mark.parametrize("reopen", [False, True])
 def test_a_record_may_leave_eight_bytes_or_more(left: int, reopen: bool, tmp_path: Path) -> None:
     store = open_small(tmp_path)
@@ -61,7 +52,7 @@ def test_a_record_may_leave_eight_bytes_or_more(left: int, reopen: bool, tmp_pat
         assert len(list(store.scan())) == 2
 
 
-@pytest.mark.parametrize("left", range(8))
+@pytest.mark.parametrize("left", [0, 4, 7])
 def test_a_record_that_would_leave_less_rolls(left: int, tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
         first = store.put(a_record_of(SEGMENT - 1000))
@@ -71,7 +62,7 @@ def test_a_record_that_would_leave_less_rolls(left: int, tmp_path: Path) -> None
         assert blank == BLANK.pack(1000, MAGIC_BLANK) + bytes(992)
 
 
-@pytest.mark.parametrize("left", range(8))
+@pytest.mark.parametrize("left", [0, 7])
 def test_a_record_that_fits_into_no_segment_rolls_nothing(left: int, tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
         store.put(Message("t", b""))
@@ -128,9 +119,6 @@ def test_a_scan_between_any_two_offsets(tmp_path: Path) -> None:
                     assert damage == []
 
 
-# --- files -------------------------------------------------------------------------------------
-
-
 def test_only_whole_segments_ever_stand_in_the_log(tmp_path: Path) -> None:
     seen: set[tuple[int, int]] = set()
     stop = threading.Event()
@@ -145,12 +133,12 @@ def test_only_whole_segments_ever_stand_in_the_log(tmp_path: Path) -> None:
 
     with open_small(tmp_path, preallocate=True) as store, ThreadPoolExecutor(1) as pool:
         watching = pool.submit(watch)
-        for _ in range(60):
+        for _ in range(15):
             store.put_batch([Message("t", bytes(1500))] * 40)
         stop.set()
         watching.result()
     assert seen == {(20, SEGMENT)}
-    assert len(segments(tmp_path)) > 200
+    assert len(segments(tmp_path)) > 50
 
 
 def test_the_files_beside_the_log_are_those_of_rocketmq(tmp_path: Path) -> None:
@@ -182,29 +170,26 @@ def test_the_checkpoint_of_rocketmq_keeps_what_lakelog_does_not_know(tmp_path: P
 
 def test_no_descriptor_and_no_thread_is_left(tmp_path: Path) -> None:
     others = threading.enumerate()  # other tests may have left some that are about to end
-    for _ in range(3):
+    for _ in range(2):
         with open_small(tmp_path, preallocate=True) as store:
-            fill(store, 100)
+            fill(store, 40)
             store.put_async(Message("t", b"")).result()
             list(store.scan())
         with read_small(tmp_path) as reader:
             list(reader.scan())
             reader.look_up(0)
-            assert len(reader.get("t", 0, 0, 100).messages) == 100
+            assert reader.get("t", 0, 0, 100).messages
         del store, reader
         gc.collect()  # a map goes with its last view
         assert open_in(tmp_path) == []
         assert [each for each in threading.enumerate() if each not in others] == []
 
 
-# --- reading while owned -----------------------------------------------------------------------
-
-
 def test_deleting_while_syncing_keeps_the_active_segment_in_sight(tmp_path: Path) -> None:
     """What was deleted during a sync must not push the active segment out of the next one."""
     with open_small(tmp_path) as store:
         fill(store, 100)
-        log = owned(store).segments
+        log = owned_by(store).segments
         first = log._unsynced[0].writer
         sync, refused = first.sync, []
 
@@ -214,54 +199,35 @@ def test_deleting_while_syncing_keeps_the_active_segment_in_sight(tmp_path: Path
             refused.append(True)
             sync()
 
-        first.sync = meanwhile
-        owned(store).log.sync()
+        first.sync = meanwhile  # type: ignore[method-assign]  # something comes in its midst
+        owned_by(store).log.sync()
         assert refused
         assert [each.writer for each in log._unsynced] == [log.active]
         assert log.exclude_first() == SEGMENT
-
-
-def test_the_active_segment_is_never_deleted(tmp_path: Path) -> None:
-    with open_small(tmp_path) as store:
-        with pytest.raises(ValueError, match="active"):
-            owned(store).segments.exclude_first()
-        store.put(Message("t", b""))
-
-
-def test_reading_by_place_copies_nothing(tmp_path: Path) -> None:
-    size = 8 << 20
-    with open_small(tmp_path, segment_size_bytes=size, dispatchers=[]) as store:
-        fill(store, 1)
-        for _ in range(7):
-            store.put(Message("t", bytes(1 << 20)))
-        log = owned(store).segments
-        gc.collect()
-        tracemalloc.start()
-        views = [log.view(offset, 1 << 20) for offset in range(0, 7 << 20, 4096)]
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert sum(map(len, views)) > 1 << 30
-        assert peak < 1 << 20
 
 
 @pytest.mark.parametrize("flush", ["none", "inline", "group-commit"])
 def test_reading_ends_at_what_is_durable_where_puts_wait_for_that(
     flush: str, tmp_path: Path
 ) -> None:
-    with open_small(tmp_path, flush=flush, plugins=None) as store:
-        fill(store, 3)
-        durable = store.max_offset
-        batch = owned(store).appender._encode((Message("t", b"no result yet"),))
-        end = owned(store).log.append(batch)
+    """Of the owner and of readers: what waits may yet be taken back by a crash of the machine."""
+    with open_small(tmp_path, flush=flush, plugins=None) as owner, read_small(tmp_path) as reader:
+        fill(owner, 3)
+        assert owner.wait_dispatched()
+        durable = owner.max_offset
+        batch = owned_by(owner).appender._encode((Message("t", b"no result yet", queue_id=0),))
+        end = owned_by(owner).log.append(batch)
         if flush != "none":
-            assert store.max_offset == store.flushed_offset == durable
-            assert len(list(store.scan())) == 3
-            with pytest.raises(OffsetOutOfRange):
-                store.look_up(durable)
-            owned(store).log.sync()
-        assert store.max_offset == end
-        assert len(list(store.scan())) == 4
-        assert store.wait_dispatched(end)
+            for store in (owner, reader):
+                assert store.max_offset == store.flushed_offset == durable
+                assert len(list(store.scan())) == len(store.get("t", 0, 0, 9).messages) == 3
+                with pytest.raises(OffsetOutOfRange):
+                    store.look_up(durable)
+            owned_by(owner).log.sync()
+        assert owner.wait_dispatched(end)
+        for store in (owner, reader):
+            assert store.max_offset == end
+            assert len(list(store.scan())) == len(store.get("t", 0, 0, 9).messages) == 4
 
 
 @pytest.mark.parametrize("flush", ["inline", "group-commit"])
@@ -271,9 +237,6 @@ def test_a_put_that_does_not_wait_is_read_soon(flush: str, tmp_path: Path) -> No
         result = store.put(Message("t", b"", queue_id=0, wait_store_ok=False))
         assert len(store.get("t", 0, 0, wait_ms=20_000).messages) == 1
         assert store.flushed_offset == result.end_offset
-
-
-# --- queue offsets and time --------------------------------------------------------------------
 
 
 def test_queue_offsets_go_on_after_a_reopen(tmp_path: Path) -> None:

@@ -17,8 +17,6 @@ from lakelog.registry.builtin.flush import InlineFlush, NoFlush
 from lakelog_testing import FakeLog
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.both_ways
-
 
 class Heedful(NoFlush):
     """Counts how often it is woken."""
@@ -31,20 +29,17 @@ class Heedful(NoFlush):
         self.woken += 1
 
 
-@pytest.mark.parametrize(
-    ("rules", "appended", "idle_seconds", "due"),
-    [
-        (CommitRules(200, 4, 200), 0, 60, False), (CommitRules(200, 4, 200), 1, 0.2, True),
-        (CommitRules(200, 4, 1000), 1, 0.2, False),
-        (CommitRules(200, 4, 1000), 4 * PAGE_BYTES - 1, 0.2, False),
-        (CommitRules(200, 4, 1000), 4 * PAGE_BYTES, 0.2, True),
-        (CommitRules(200, 0, 1000), 1, 0.0, True), (CommitRules(200, 0, 1000), 0, 0.0, False),
-    ],
-)  # fmt: skip  # a table of rules
-def test_a_commit_is_due_by_pages_and_by_time(
-    rules: CommitRules, appended: int, idle_seconds: float, due: bool
-) -> None:
-    assert is_due(rules, appended, 0, idle_seconds) is due
+def test_a_commit_is_due_by_pages_and_by_time() -> None:
+    for pages, ms, appended, idle_seconds, due in (
+        (4, 200, 0, 60, False),
+        (4, 200, 1, 0.2, True),
+        (4, 1000, 1, 0.2, False),
+        (4, 1000, 4 * PAGE_BYTES - 1, 0.2, False),
+        (4, 1000, 4 * PAGE_BYTES, 0.2, True),
+        (0, 1000, 1, 0.0, True),
+        (0, 1000, 0, 0.0, False),
+    ):
+        assert is_due(CommitRules(200, pages, ms), appended, 0, idle_seconds) is due
 
 
 def test_commits_come_by_themselves_and_wake_the_strategy() -> None:
@@ -91,27 +86,7 @@ def test_what_survives_the_process_is_committed_by_the_put(flush: FlushStrategy)
     assert log.flushed == end
 
 
-def test_a_writer_that_is_not_staged_is_not_committed_by_the_put() -> None:
-    log, flush = FakeLog(), NoFlush()
-    flush.start(log)
-    flush.submit(log.append(), True)
-    assert log.committed == 0
-
-
-def test_the_log_knows_which_store_time_is_durable(tmp_path: Path) -> None:
-    with open_small(tmp_path / "s") as store:
-        assert store._owned is not None
-        log = store._owned.log
-        first = store.put(Message("t", b""))
-        assert log.positions.flushed_timestamp_ms < first.store_timestamp_ms
-        log.sync()
-        assert log.positions.flushed_timestamp_ms == first.store_timestamp_ms
-        time.sleep(0.002)
-        second = store.put(Message("t", b""))
-        durable_ms = log.positions.flushed_timestamp_ms
-        assert durable_ms == first.store_timestamp_ms < second.store_timestamp_ms
-
-
+@pytest.mark.both_ways
 def test_what_was_appended_during_a_sync_counts_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,8 +28,8 @@ from core.tests.store.support import (
 )
 from lakelog import Message, PutRefused, PutResult, PutStatus, Store
 from lakelog.errors import StoreError, StoreFailed
+from lakelog.files.state.clean_stop import CLEAN_STOP_FILE
 from lakelog.format.layout import segment_name
-from lakelog.store.owner import OwnedStore
 from lakelog_interfaces.checkpoint import StoreCheckpoint
 from lakelog_testing.crash.opener import owned_by
 from lakelog_testing.descriptors import open_in
@@ -46,11 +46,6 @@ PUTS: dict[str, Callable[[Store, Message], object]] = {
     "batch": lambda store, message: store.put_batch([message, message]),
     "async": lambda store, message: store.put_async(message).result(timeout=20),
 }
-
-
-def owned(store: Store) -> OwnedStore:
-    assert store._owned is not None
-    return store._owned
 
 
 def observer(told: list[Any]) -> Any:
@@ -153,56 +148,10 @@ def test_a_sync_that_fails_at_the_close(tmp_path: Path) -> None:
         store.close()
     assert (tmp_path / "abort").exists()
     assert (tmp_path / "checkpoint").read_bytes() == bytes(4096)
+    assert not (tmp_path / "lakelog" / CLEAN_STOP_FILE).exists()
     assert len(told) == 2
     with read_small(tmp_path) as reader:
         assert len(list(reader.scan())) == 5
-
-
-def test_nothing_is_ok_after_a_failed_sync(tmp_path: Path) -> None:
-    """Eight threads wait for syncs when one fails: from then on, no put is acknowledged."""
-    files = FaultyFiles()
-    store = open_small(tmp_path, files=files, flush="inline", segment_size_bytes=1 << 20)
-    failed = threading.Event()
-    late: list[object] = []
-
-    def run() -> None:
-        while True:
-            was_failed = failed.is_set()
-            try:
-                result = store.put(Message("t", b"x" * 100))
-            except StoreFailed:
-                failed.set()
-            except PutRefused:
-                return
-            else:
-                if was_failed:
-                    late.append(result)
-
-    with ThreadPoolExecutor(8) as pool:
-        runs = [pool.submit(run) for _ in range(8)]
-        while store.max_offset < 50_000:
-            pass
-        files.failing.add("sync")
-        failed.wait(20)
-        files.failing.clear()
-        for each in runs:
-            each.result(timeout=20)
-    assert late == []
-    assert store.flushed_offset == store.max_offset < owned(store).log.appended
-    with pytest.raises(StoreFailed):
-        store.close()
-
-
-def test_a_roll_whose_blank_cannot_be_written(tmp_path: Path) -> None:
-    files = FaultyFiles()
-    store = open_small(tmp_path, files=files, file={"map_below_bytes": 0})
-    fill(store, 32)
-    files.failing.add("write_at")
-    with pytest.raises(StoreFailed):
-        store.put(Message("t", LARGE))
-    assert len(list(store.scan())) == 32
-    with pytest.raises(StoreFailed):
-        store.close()
 
 
 def ahead_of_need(path: Path, fault: str, code: int, told: list[Any]) -> tuple[Store, NthFails]:
@@ -279,10 +228,10 @@ def test_a_checkpoint_that_cannot_be_synced(tmp_path: Path) -> None:
     fill(store, 5)
     files.arm(1, errno.EIO, lambda call, at: call == "sync" and at.name == "checkpoint")
     with pytest.raises(OSError, match="fails"):
-        owned(store).checkpoint.advance()
+        owned_by(store).checkpoint.advance()
     assert is_eio(told[0][1])
-    owned(store).checkpoint.advance(StoreCheckpoint(physic_timestamp_ms=1 << 60))
-    assert owned(store).checkpoint.read().physic_timestamp_ms < 1 << 60
+    owned_by(store).checkpoint.advance(StoreCheckpoint(physic_timestamp_ms=1 << 60))
+    assert owned_by(store).checkpoint.read().physic_timestamp_ms < 1 << 60
     with pytest.raises(PutRefused, match="the store failed"):
         store.put(Message("t", b""))
     with pytest.raises(StoreFailed):
@@ -308,13 +257,13 @@ def run_until_it_fails(path: Path, nth: int, code: int) -> bool:
         for result in work(store):
             assert result.status is PutStatus.PUT_OK
             acknowledged.append(result)
-            refusal = owned(store).health.refusal
+            refusal = owned_by(store).health.refusal
             assert refusal is None or nth % 2, "only a thread's failure comes between two puts"
         store.close()
     except (StoreError, PutRefused):
         with suppress(StoreError):
             store.close()
-    assert (path / "abort").exists() == (owned(store).health.failure is not None)
+    assert (path / "abort").exists() == (owned_by(store).health.failure is not None)
     with open_small(path) as recovered:
         found = {each.physical_offset for each in recovered.scan()}
     assert {each.physical_offset for each in acknowledged} <= found
@@ -363,25 +312,18 @@ def test_an_opening_that_fails_is_undone(tmp_path: Path) -> None:
     open_small(tmp_path).close()
 
 
-def hanging(store: Store, hang: threading.Event) -> threading.Event:
-    """Make the next write wait; the event that is given tells that it does."""
-    active = owned_by(store).segments.active
-    write, hangs = active.write, threading.Event()
-
-    def slow(position: int, data: Any) -> None:
-        hangs.set()
-        hang.wait(20)
-        write(position, data)
-
-    active.write = slow  # type: ignore[method-assign]  # a slow write stands in for it
-    return hangs
-
-
 def test_a_write_that_hangs(tmp_path: Path) -> None:
     """Other puts are refused after a while, without harm; the one that hangs goes on."""
     with open_small(tmp_path, os_page_cache_busy_timeout_ms=100) as store:
-        hang = threading.Event()
-        hangs = hanging(store, hang)
+        active, hang, hangs = owned_by(store).segments.active, threading.Event(), threading.Event()
+        write = active.write
+
+        def slow(position: int, data: Any) -> None:
+            hangs.set()
+            hang.wait(20)
+            write(position, data)
+
+        active.write = slow  # type: ignore[method-assign]  # a slow write stands in for it
         with ThreadPoolExecutor(4) as pool:
             first = pool.submit(store.put, Message("t", b"first"))
             hangs.wait(20)
@@ -394,19 +336,3 @@ def test_a_write_that_hangs(tmp_path: Path) -> None:
             assert first.result().status is PutStatus.PUT_OK
         store.put(Message("t", b"second"))
         assert bodies(store.scan()) == [b"first", b"second"]
-
-
-def test_a_queue_of_quick_writes_is_not_busy(tmp_path: Path) -> None:
-    """Waiting long is no refusal where it is many that take the time, and not one."""
-    with open_small(tmp_path, os_page_cache_busy_timeout_ms=1000) as store:
-        active = owned_by(store).segments.active
-        write, pause = active.write, threading.Event()
-
-        def slow(position: int, data: Any) -> None:
-            pause.wait(0.15)
-            write(position, data)
-
-        active.write = slow  # type: ignore[method-assign]  # a slow write stands in for it
-        with ThreadPoolExecutor(16) as pool:
-            results = list(pool.map(lambda _: store.put(Message("t", b"")), range(32)))
-        assert {each.status for each in results} == {PutStatus.PUT_OK}

@@ -122,17 +122,3 @@ def test_a_small_message_still_fits_when_a_large_one_does_not(disk: Path) -> Non
         with pytest.raises(PutRefused):
             store.put(a_record_of(1000))
         assert store.put(a_record_of(992)).end_offset == SEGMENT - 8
-
-
-def test_a_disk_filled_by_others_in_the_middle(disk: Path) -> None:
-    """What was allocated is there: no SIGBUS, no error until the next roll."""
-    path = disk / "store"
-    with open_small(path) as store:
-        first = fill(store, 1, body_bytes=2000)[0]
-        store.wait_dispatched()  # queues take room too
-        leave(disk, 0)
-        count = (SEGMENT - first.size - 8) // first.size
-        results = fill(store, count, body_bytes=2000)
-        assert results[-1].end_offset < SEGMENT
-        assert len(list(store.scan())) == count + 1
-    assert not (path / "abort").exists()

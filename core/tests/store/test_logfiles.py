@@ -59,17 +59,6 @@ def test_what_was_not_committed_is_zeroed(tmp_path: Path, written: str) -> None:
         assert bodies(store.scan())[1:] == [b"next"]
 
 
-def test_queues_end_behind_what_was_committed(tmp_path: Path) -> None:
-    with open_small(tmp_path) as store:
-        first, *_, last = fill(store, 60)
-        assert len(segments(tmp_path)) == 2
-        log = owned_by(store).log
-        log.table._words[log.table._known["t", 0]] = 1
-        begun(store, first.end_offset, last.end_offset)
-        assert store.put(NEXT).queue_offset == 60
-        assert len(list(store.scan())) == 61
-
-
 def test_committed_records_that_are_damaged_fail_the_store(tmp_path: Path) -> None:
     store = open_small(tmp_path)
     (result,) = fill(store, 1)

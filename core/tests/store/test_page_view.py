@@ -1,41 +1,57 @@
-"""What the shared page says of an owner, and readers that go by it, beside owners elsewhere."""
+"""The words of an owner's shared page, and readers that go by it, beside owners elsewhere."""
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Event
 
 import pytest
 
-from core.tests.store.support import SEGMENT, a_store, bodies, fill, open_small, read_small
+from core.tests.store.faults import NthFails
+from core.tests.store.support import SEGMENT, a_store, fill, open_small, read_small
 from core.tests.store.workers import an_owner
 from lakelog import Message
+from lakelog.errors import StoreError, StoreFailed
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages import publishing
 from lakelog.files.pages.page_reader import PageReader, ReaderDurableEnd
-from lakelog.files.pages.page_view import PageView
+from lakelog.files.pages.page_view import PageView, process_start
 from lakelog.files.pages.shared_page import (
     APPENDED,
-    COMMITTED,
+    DISPATCHED,
+    DISPATCHER_PID,
+    DISPATCHER_START,
+    DURABLE,
     FLAGS,
     FLUSHED,
+    FLUSHED_TIMESTAMP,
+    HEARTBEAT,
     LAST_TIMESTAMP,
     MAGIC,
-    STAGED,
+    MINIMUM,
+    OWNER_PID,
+    OWNER_START,
+    PAGE_BYTES,
+    PROOF,
+    RECORDS,
+    SEGMENT_BYTES,
     STATE,
+    SYNCS,
     OwnerState,
+    SharedPage,
     page_path,
 )
 from lakelog.files.shared.membership import alone
 from lakelog.files.shared.ownership import is_published
-from lakelog.interfaces import Outcome
-from lakelog.registry.builtin.flush import InlineFlush
 from lakelog_interfaces.checkpoint import read_checkpoint
 from lakelog_testing.crash.opener import owned_by
 from tests.support.waiting import until
@@ -69,49 +85,6 @@ def test_a_reader_sees_what_was_put_and_what_is_durable(tmp_path: Path) -> None:
         assert (reader.max_offset, reader.flushed_offset) == (end, end)
         assert reader.is_flushed_known
         assert len(reader.get("t", 0, 0, 200).messages) == 100
-
-
-def test_a_reader_stops_at_puts_that_wait_for_the_disk(tmp_path: Path) -> None:
-    """One that is appended, and waits, may yet be taken back by a crash of the machine."""
-    waits, go_on = threading.Event(), threading.Event()
-    with open_small(tmp_path, flush="inline") as owner, read_small(tmp_path) as reader:
-        fill(owner, 3)
-        appender = owned_by(owner).appender
-        flush = appender._flush
-
-        class Slow(InlineFlush):
-            def submit(self, end_offset: int, wait: bool) -> Outcome:
-                waits.set()
-                go_on.wait(20)
-                return flush.submit(end_offset, wait)
-
-        appender._flush = Slow()
-        putting = threading.Thread(target=owner.put, args=(Message("t", b"late", queue_id=0),))
-        putting.start()
-        waits.wait(20)
-        assert reader.max_offset == owner.max_offset < owned_by(owner).log.appended
-        assert len(list(reader.scan())) == 3
-        assert len(reader.get("t", 0, 0, 9).messages) == 3
-        go_on.set()
-        putting.join(20)
-        assert bodies(reader.scan())[3:] == [b"late"]
-        appender._flush = flush
-
-
-def test_a_reader_stops_at_what_a_staged_writer_has_committed(tmp_path: Path) -> None:
-    with open_small(tmp_path) as owner, read_small(tmp_path) as reader:
-        results = fill(owner, 10)
-        positions = owned_by(owner).positions
-        positions.words[FLAGS] = STAGED
-        positions.words[COMMITTED] = results[4].end_offset
-        assert len(list(reader.scan())) == 5
-        assert reader.max_offset == results[4].end_offset
-        assert reader.dispatched_offset == results[4].end_offset
-        assert len(reader.get("t", 0, 0, 32).messages) == 5
-        positions.words[COMMITTED] = results[-1].end_offset
-        assert len(list(reader.scan())) == 10
-        time.sleep(0.005)
-        assert len(reader.get("t", 0, 0, 32).messages) == 10
 
 
 def test_a_killed_owners_page_counts_no_more(tmp_path: Path) -> None:
@@ -220,11 +193,8 @@ def test_what_an_owner_adds_while_the_end_is_looked_for_is_not_durable(tmp_path:
         assert flushed.end(end_beside_an_owner) == durable < ends[0]
 
 
-# --- a child that C code forked keeps the locks of its parent, and so outlives it ---
-
-
 def test_the_page_of_a_dead_process_whose_locks_a_child_holds_is_right(tmp_path: Path) -> None:
-    """The page is right all the same."""
+    """C code forked the child, which keeps the locks of its parent, and so outlives it."""
     code = (
         "import ctypes, lakelog, os, sys, time\n"
         "store = lakelog.open(sys.argv[1], plugins=[], flush='none', preallocate=False,\n"
@@ -243,3 +213,105 @@ def test_the_page_of_a_dead_process_whose_locks_a_child_holds_is_right(tmp_path:
         assert PageReader(FILES, tmp_path).page() is not None
     finally:
         os.kill(int(done.stdout), signal.SIGKILL)
+
+
+FILES = RealFileSystem()
+
+
+def test_its_words(tmp_path: Path) -> None:
+    with open_small(tmp_path, flush="inline") as store:
+        last = fill(store, 5)[-1]
+        store.wait_dispatched()
+        assert is_published(FILES, tmp_path)
+        content = page_path(tmp_path).read_bytes()
+        assert len(content) == PAGE_BYTES
+        words = memoryview(content).cast("Q")
+        me = os.getpid()
+        expected = {
+            **dict.fromkeys((APPENDED, FLUSHED, DISPATCHED), last.end_offset),
+            **dict.fromkeys((LAST_TIMESTAMP, FLUSHED_TIMESTAMP), last.store_timestamp_ms),
+            OWNER_PID: me,
+            OWNER_START: process_start(me),
+            DISPATCHER_PID: me,
+            DISPATCHER_START: process_start(me),
+            0: MAGIC,
+            MINIMUM: 0,
+            STATE: OwnerState.OPEN,
+            FLAGS: DURABLE,
+            RECORDS: 5,
+            SYNCS: 5,
+            SEGMENT_BYTES: SEGMENT,
+        }
+        assert {at: words[at] for at in expected} == expected
+        assert abs(words[HEARTBEAT] - time.time() * 1000) < 20_000
+        abort, boot = os.stat(tmp_path / "abort"), Path("/proc/sys/kernel/random/boot_id")
+        assert content[8:24] == uuid.UUID(boot.read_text().strip()).bytes
+        assert (words[PROOF[2]], words[PROOF[3]]) == (abort.st_ino, abort.st_ctime_ns)
+        assert not any(content[512:4096]), "nothing has failed"
+        assert SharedPage.join(FILES, tmp_path).settings["segment_size_bytes"] == SEGMENT
+    assert not is_published(FILES, tmp_path)
+    closed = PageView.open(FILES, tmp_path)
+    assert closed is not None
+    assert closed.state is OwnerState.CLOSED
+
+
+def test_its_heart_beats(tmp_path: Path) -> None:
+    with open_small(tmp_path):
+        page = page_of(tmp_path)
+        first = page.words[HEARTBEAT]
+        until(lambda: page.words[HEARTBEAT] != first)
+
+
+def test_a_failed_store_says_so_and_is_still_read(tmp_path: Path) -> None:
+    files = NthFails()
+    store = open_small(tmp_path, files=files, flush="inline")
+    end = fill(store, 5)[-1].end_offset
+    files.arm(1, errno.EIO, lambda call, at: call == "sync" and at.name.isdigit())
+    with pytest.raises(StoreFailed):
+        store.put(Message("t", b""))
+    assert page_of(tmp_path).state is OwnerState.FAILED
+    with read_small(tmp_path) as reader:
+        assert reader.flushed_offset == reader.max_offset == end
+        assert len(list(reader.scan())) == 5
+        assert "EIO" in (SharedPage.join(FILES, tmp_path).failure or "")
+    with pytest.raises(StoreFailed):
+        store.close()
+    assert PageReader(FILES, tmp_path).page() is None
+
+
+WATCHED = (APPENDED, FLUSHED, DISPATCHED, LAST_TIMESTAMP, FLUSHED_TIMESTAMP, RECORDS)
+
+
+def test_no_word_goes_back_under_load(tmp_path: Path) -> None:
+    with open_small(tmp_path, flush="inline", segment_size_bytes=1 << 20) as store:
+        words, enough = page_of(tmp_path).words, Event()
+
+        def fill_on() -> None:
+            while not enough.is_set():
+                fill(store, 20)
+
+        with ThreadPoolExecutor(4) as pool:
+            filling = [pool.submit(fill_on) for _ in range(4)]
+            before, moves = dict.fromkeys(WATCHED, 0), 0
+            try:
+                while moves < 100:
+                    now = {word: words[word] for word in WATCHED}
+                    assert all(now[word] >= before[word] for word in WATCHED), (before, now)
+                    moves += now != before
+                    before = now
+            finally:
+                enough.set()
+            for each in filling:
+                each.result()
+        assert max(before[APPENDED], before[FLUSHED], before[DISPATCHED]) <= store.max_offset
+
+
+def test_an_opening_that_fails_leaves_it_as_it_was(tmp_path: Path) -> None:
+    a_store(tmp_path, 3)
+    before = page_path(tmp_path).read_bytes()
+    files = NthFails()
+    files.arm(1, errno.EIO, lambda call, at: call == "sync" and at.name == "checkpoint")
+    with pytest.raises(StoreError):
+        open_small(tmp_path, files=files)
+    assert page_path(tmp_path).read_bytes() == before
+    assert not is_published(FILES, tmp_path)

@@ -169,19 +169,6 @@ def test_records_gather_until_somebody_waits_for_them(
     assert two.b.seen[-1] == b"closes"
 
 
-def test_puts_from_many_threads_all_arrive(tmp_path: Path, two: Two) -> None:
-    def put(who: int) -> None:
-        for number in range(300):
-            store.put(Message("t", b"%d/%d" % (who, number)))
-
-    with two.open(tmp_path / "s") as store:
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(put, range(4)))
-        assert store.wait_dispatched()
-        assert len(two.calls) == 2 * 1200
-    assert {len(set(each.seen)) for each in (two.a, two.b)} == {1200}
-
-
 def test_a_close_waits_for_the_last_records(
     tmp_path: Path, two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import logging
 import os
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,10 +16,9 @@ import pytest
 import lakelog
 from core.tests.store.support import NEVER, SEGMENT, a_store, bodies, open_small, read_small
 from core.tests.store.workers import SERVE, a_worker, an_owner
-from lakelog import Message, PutRefused, Store, aio
+from lakelog import Message, PutRefused, aio
 from lakelog.errors import SettingsError, StoreError, StoreLocked, StoreReadOnly
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.files.shared.ownership import is_owned
 from lakelog.files.shared.queue_table import FIRST_SLOTS, table_path
 from lakelog.format.layout import segment_name
 from lakelog.interfaces import DiskState
@@ -28,28 +26,7 @@ from lakelog_testing.descriptors import open_in
 from plugins.retention.tests.maintenance.support import MaintenancePlugin
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.both_ways
-
 FILES = RealFileSystem()
-
-
-# --- who gets which role -----------------------------------------------------------------------
-
-
-def test_many_that_start_at_once_have_one_owner(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        workers = [stack.enter_context(a_worker(tmp_path)) for _ in range(6)]
-        roles = [each.hear()["role"] for each in workers]
-        assert sorted(roles) == ["attach"] * 5 + ["owner"]
-        for number, each in enumerate(workers):
-            each.say("put", f"w{number}", 20)
-        for each in workers:
-            assert len(each.hear()["offsets"]) == 20
-        found = bodies_of(tmp_path)
-    for number in range(6):
-        own = [each for each in found if each.startswith(f"w{number} ")]
-        assert own == [f"w{number} {at}" for at in range(20)]
-    assert len(found) == 120
 
 
 def bodies_of(path: Path) -> list[str]:
@@ -81,43 +58,20 @@ def test_who_has_the_store_alone_lets_nobody_in(tmp_path: Path, mode: str) -> No
             assert bodies(store.scan()) == [b"a 0"]
 
 
-def test_of_several_that_want_it_alone_one_has_it(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        workers = [stack.enter_context(a_worker(tmp_path, "exclusive")) for _ in range(4)]
-        said = [each.hear() for each in workers]
-        assert [each.get("role") for each in said].count("owner") == 1
-        assert [each.get("error") for each in said].count("StoreLocked") == 3
-
-
 @pytest.mark.parametrize("mode", ["auto", "owner", "attach"])
 def test_former_modes_are_write_and_say_so(tmp_path: Path, mode: Any) -> None:
     for role in ("owner", "attach"):
         with open_small(tmp_path) if role == "attach" else nullcontext():
             with pytest.warns(DeprecationWarning, match=f"mode='{mode}' .*'write'") as warned:
                 store = lakelog.open(tmp_path, mode=mode, plugins=[], segment_size_bytes=SEGMENT)
-            assert [each.filename for each in warned] == [__file__]
-            assert store.role == role
-            store.close()
+            with store:
+                assert store.role == role
+            with pytest.warns(DeprecationWarning, match=f"mode='{mode}' is deprecated") as in_loops:
+                aio.open(tmp_path, mode=mode, plugins=[])
+            assert {each.filename for each in (*warned, *in_loops)} == {__file__}
 
 
-def test_former_modes_of_event_loops_say_so_too(tmp_path: Path) -> None:
-    async def work() -> None:
-        with pytest.warns(DeprecationWarning, match="mode='auto' is deprecated") as warned:
-            opened = aio.open(tmp_path, mode="auto", plugins=[])
-        assert [each.filename for each in warned] == [__file__]
-        async with opened as store:
-            await store.put(Message("t", b"x"))
-
-    asyncio.run(work())
-
-
-def test_an_empty_store_can_be_attached_to(tmp_path: Path) -> None:
-    with open_small(tmp_path), open_small(tmp_path) as attached:
-        assert bodies(attached.scan()) == []
-        assert attached.topics() == []
-        assert attached.put(Message("t", b"first", queue_id=0)).physical_offset == 0
-
-
+@pytest.mark.both_ways
 @pytest.mark.parametrize("ahead", ["owner", "attach"])
 def test_a_segment_that_one_has_made_ahead_another_one_fills(tmp_path: Path, ahead: str) -> None:
     """Who made it has a descriptor of it, and never wrote there; a close deletes unused ones."""
@@ -136,6 +90,7 @@ def test_a_segment_that_one_has_made_ahead_another_one_fills(tmp_path: Path, ahe
         assert len(bodies(store.scan())) == 1 + 3 * SEGMENT // 1000
 
 
+@pytest.mark.both_ways
 def test_queues_that_another_process_has_added_are_counted_on(tmp_path: Path) -> None:
     """So many that a larger table of queues replaced the first: half of its slots stay free."""
     given: dict[str, Any] = {"dispatchers": []}  # without files per queue
@@ -158,6 +113,7 @@ def test_nonsense_in_the_settings_of_the_page_lets_nobody_in(tmp_path: Path) -> 
         owner.put(Message("t", b"unharmed"))
 
 
+@pytest.mark.both_ways
 def test_an_idle_process_holds_no_segment_that_was_deleted(tmp_path: Path) -> None:
     """It has written to the first one, and follows the log although it puts no more.
 
@@ -175,9 +131,7 @@ def test_an_idle_process_holds_no_segment_that_was_deleted(tmp_path: Path) -> No
         assert len(bodies(owner.scan())) == 3 + 3 * SEGMENT // 1000
 
 
-# --- what each can do --------------------------------------------------------------------------
-
-
+@pytest.mark.both_ways
 def test_every_way_to_put(tmp_path: Path) -> None:
     with open_small(tmp_path), open_small(tmp_path) as store:
         results = [store.put(Message("t", b"0", queue_id=0))]
@@ -192,49 +146,17 @@ def test_every_way_to_put(tmp_path: Path) -> None:
         assert store.wait_dispatched(ends[-1], 5_000)
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        lambda store: store.delete_topic("t"),
-        lambda store: store.delete_unused_topics(),
-        lambda store: store.resume_dispatch(),
-        lambda store: store.delete_expired(),
-    ],
-)
-def test_who_only_reads_deletes_nothing(tmp_path: Path, what: Callable[[Store], object]) -> None:
-    with open_small(tmp_path) as owner:
+def test_who_only_reads_deletes_nothing(tmp_path: Path) -> None:
+    with open_small(tmp_path) as owner, read_small(tmp_path) as reader:
         owner.put(Message("t", b"x"))
-        with read_small(tmp_path) as reader, pytest.raises(StoreReadOnly, match="for reading"):
-            what(reader)
-
-
-def test_a_reader_flushes_nothing(tmp_path: Path) -> None:
-    a_store(tmp_path, 1)
-    with read_small(tmp_path) as store:
-        with pytest.raises(StoreReadOnly, match="owner"):
-            store.flush()
-        with pytest.raises(PutRefused, match="mode='write'"):
-            store.put_batch_async([Message("t", b"x")])
-
-
-def test_an_attached_store_outlives_its_owner(tmp_path: Path) -> None:
-    owner = open_small(tmp_path)
-    with open_small(tmp_path) as attached:
-        attached.put(Message("t", b"x", queue_id=0))
-        owner.close()
-        assert (tmp_path / "abort").exists()
-        attached.put(Message("t", b"y", queue_id=0))
-        assert bodies(attached.scan()) == [b"x", b"y"]
-        assert attached.role == "attach"
-        assert is_owned(FILES, tmp_path)
-    assert not is_owned(FILES, tmp_path)
-    with open_small(tmp_path) as store:
-        assert store.recovery is not None
-        assert store.recovery.clean
-        assert [bytes(each.body) for each in store.read("t", 0)] == [b"x", b"y"]
-
-
-# --- owners that cannot be attached to ---------------------------------------------------------
+        for what in (
+            lambda: reader.delete_topic("t"),
+            reader.delete_unused_topics,
+            reader.resume_dispatch,
+            reader.delete_expired,
+        ):
+            with pytest.raises(StoreReadOnly, match="for reading"):
+                what()
 
 
 @contextmanager
@@ -246,13 +168,12 @@ def a_rocketmq(path: Path) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("mode", ["write", "exclusive"])
-def test_a_living_rocketmq_cannot_be_attached_to(tmp_path: Path, mode: str) -> None:
+def test_a_living_rocketmq_cannot_be_attached_to(tmp_path: Path) -> None:
     a_store(tmp_path, 3)
     with a_rocketmq(tmp_path):
-        match = "RocketMQ.*mode='read'"
-        with pytest.raises(StoreLocked, match=match):
-            open_small(tmp_path, mode=mode)
+        for mode in ("write", "exclusive"):
+            with pytest.raises(StoreLocked, match=r"RocketMQ.*mode='read'"):
+                open_small(tmp_path, mode=mode)
         with read_small(tmp_path) as store:
             assert len(bodies(store.scan())) == 3
 
@@ -266,7 +187,7 @@ ALONE: Final[list[tuple[dict[str, Any], str]]] = [
 
 @pytest.mark.disk
 @pytest.mark.parametrize(("alone", "why"), ALONE)
-def test_a_store_that_lets_nobody_in(tmp_path: Path, alone: dict[str, Any], why: str) -> None:
+def test_who_lets_nobody_in(tmp_path: Path, alone: dict[str, Any], why: str) -> None:
     """As the settings say, or since bytes are in its memory that no other process sees."""
     with open_small(tmp_path, plugins=None, **alone) as owner:
         owner.put(Message("t", b"x"))
@@ -274,30 +195,10 @@ def test_a_store_that_lets_nobody_in(tmp_path: Path, alone: dict[str, Any], why:
         for mode in ("write", "exclusive"):
             with pytest.raises(StoreLocked, match=who):
                 open_small(tmp_path, mode=mode)
-
-
-@pytest.mark.disk
-@pytest.mark.parametrize(("alone", "why"), ALONE)
-def test_who_lets_nobody_in_does_not_join(tmp_path: Path, alone: dict[str, Any], why: str) -> None:
     with open_small(tmp_path, plugins=None) as owner:
         with pytest.raises(StoreLocked, match=f"process {os.getpid()} .*open, and {why}"):
             open_small(tmp_path, plugins=None, **alone)
         owner.put(Message("t", b"x"))
-
-
-def test_a_dead_owners_lock_is_none(tmp_path: Path) -> None:
-    with a_worker(tmp_path) as first:
-        first.hear()
-        first.ask("put", "a", 3)
-        first.kill()
-        with open_small(tmp_path) as store:
-            assert store.role == "owner"
-            assert store.recovery is not None
-            assert not store.recovery.clean
-            assert len(bodies(store.scan())) == 3
-
-
-# --- settings beside the owner's ---------------------------------------------------------------
 
 
 def test_the_owners_settings_are_in_force(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -311,37 +212,31 @@ def test_the_owners_settings_are_in_force(tmp_path: Path, caplog: pytest.LogCapt
         assert "use other settings: queues_per_topic = 3 (theirs: 7)" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("segment_size_bytes", 2 * SEGMENT),
-        ("flush", "inline"),
-        ("record_crc", True),
-        ("append", "compress"),
-        ("commitlog_path", "elsewhere"),
-    ],
-)
-def test_what_would_be_promised_and_not_kept_is_refused(
-    tmp_path: Path, key: str, value: object
-) -> None:
+def test_what_would_be_promised_and_not_kept_is_refused(tmp_path: Path) -> None:
     with open_small(tmp_path) as owner:
-        with pytest.raises(SettingsError, match=f"{key}.*use "):
-            open_small(tmp_path, **{key: value})
+        for given in (
+            {"segment_size_bytes": 2 * SEGMENT},
+            {"flush": "inline"},
+            {"record_crc": True},
+            {"append": "compress"},
+            {"commitlog_path": "elsewhere"},
+        ):
+            with pytest.raises(SettingsError, match=f"{next(iter(given))}.*use "):
+                open_small(tmp_path, **given)
         owner.put(Message("t", b"the owner does not mind"))
 
 
+@pytest.mark.both_ways
 def test_to_ask_for_less_is_no_harm(tmp_path: Path) -> None:
     with open_small(tmp_path, flush="inline"), open_small(tmp_path, flush="none") as store:
         assert store.put(Message("t", b"x")).end_offset == store.flushed_offset
-
-
-# --- a disk that is too full stops puts in every process, while somebody watches it ---
 
 
 WATCHED = {"disk_watcher": "mine-too", "cleaner": None}
 FULL = "0.91 of /data is used"
 
 
+@pytest.mark.both_ways
 def test_puts_of_all_processes_see_a_full_disk(tmp_path: Path) -> None:
     plugin = MaintenancePlugin()
     with plugin.open(tmp_path, **WATCHED) as store, a_worker(tmp_path, "write", **NEVER) as other:
@@ -366,6 +261,7 @@ def test_puts_of_all_processes_see_a_full_disk(tmp_path: Path) -> None:
         assert len(list(store.scan())) == 3
 
 
+@pytest.mark.both_ways
 @pytest.mark.parametrize("ended", ["closed", "killed"])
 def test_a_pause_ends_with_the_process_that_said_it(tmp_path: Path, ended: str) -> None:
     """Nobody watches the disk, or another process without a watcher: its word is out of date."""

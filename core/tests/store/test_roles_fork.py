@@ -55,9 +55,6 @@ def put(store: Store, body: bytes) -> int:
     return store.put(Message("t", body, queue_id=0)).queue_offset
 
 
-# --- the owner's death is seen -----------------------------------------------------------------
-
-
 def test_a_forked_child_keeps_no_owner_alive(tmp_path: Path) -> None:
     """The locks are the owner's alone."""
     with a_worker(tmp_path) as owner:
@@ -75,36 +72,24 @@ def test_a_forked_child_keeps_no_owner_alive(tmp_path: Path) -> None:
 
 
 def test_what_is_started_by_an_owner_keeps_nothing_open(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    with open_small(tmp_path) as store:
+    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with open_small(tmp_path) as store, subprocess.Popen(sleeping) as program:
         put(store, b"0")
-        sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
-        with subprocess.Popen(sleeping) as program:
-            spawned = context.Process(target=signal.pause, daemon=True)
-            spawned.start()
-            store.close()
-            try:
-                assert not is_owned(FILES, tmp_path)
-                for pid in (program.pid, spawned.pid):
-                    assert pid is not None
-                    assert open_in(tmp_path, pid) == []
-            finally:
-                program.kill()
-                spawned.kill()
-                spawned.join()
-
-
-def test_a_multiprocessing_fork_lets_go_of_the_lock(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    store = open_small(tmp_path)
-    child = context.Process(target=signal.pause, daemon=True)
-    child.start()
-    store.close()
-    try:
-        assert not is_owned(FILES, tmp_path)
-    finally:
-        child.kill()
-        child.join()
+        spawned = multiprocessing.get_context("spawn").Process(target=signal.pause, daemon=True)
+        forked = multiprocessing.get_context("fork").Process(target=signal.pause, daemon=True)
+        for child in (spawned, forked):
+            child.start()
+        store.close()
+        try:
+            assert not is_owned(FILES, tmp_path)
+            for pid in (program.pid, spawned.pid):
+                assert pid is not None
+                assert open_in(tmp_path, pid) == []
+        finally:
+            program.kill()
+            for child in (spawned, forked):
+                child.kill()
+                child.join()
 
 
 def test_an_owner_that_closes_need_not_wait_for_a_child_that_is_just_beginning(
@@ -112,7 +97,8 @@ def test_an_owner_that_closes_need_not_wait_for_a_child_that_is_just_beginning(
 ) -> None:
     """The child has the descriptors until it has closed them, which may be after the close."""
     store = open_small(tmp_path)
-    held = [os.dup(each) for each in lock_descriptors(tmp_path)]
+    lock = os.path.realpath(tmp_path / LOCK_FILE)
+    held = [os.dup(number) for number, name in open_files() if name == lock]
     try:
         assert len(held) == 1
         store.close()
@@ -122,15 +108,6 @@ def test_an_owner_that_closes_need_not_wait_for_a_child_that_is_just_beginning(
     finally:
         for each in held:
             os.close(each)
-
-
-def lock_descriptors(path: Path) -> list[int]:
-    """Those of this process by which ``path`` is owned."""
-    place = os.path.realpath(path / LOCK_FILE)
-    return [number for number, name in open_files() if name == place]
-
-
-# --- a child that uses the store ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("role", ["owner", "attach"])

@@ -79,12 +79,9 @@ class Keeping:
     def __init__(self) -> None:
         self.made: list[Kept] = []
         self.told: list[str] = []
-        self.refusing = False
 
     def open(self, file: File, size_bytes: int, position: int) -> Kept:
         assert (size_bytes, position) == (SIZE, 0)
-        if self.refusing:
-            raise OSError(errno.ENOBUFS, "no buffer")
         self.made.append(Kept(len(self.made), file, self.told))
         Kept.newest = len(self.made) - 1
         return self.made[-1]
@@ -95,13 +92,13 @@ def writer() -> Keeping:
     return Keeping()
 
 
-def segments_of(maker: SegmentMaker, writer: Keeping) -> Segments:
-    preallocator = Preallocator(maker, ahead=False, fail=_raised)
-    return Segments(maker, preallocator, writer, 0, 0, 0, Positions())
-
-
 def _raised(cause: BaseException) -> Exception:
     raise cause
+
+
+def segments_of(maker: SegmentMaker, writer: Keeping, position: int = 0) -> Segments:
+    preallocator = Preallocator(maker, ahead=False, fail=_raised)
+    return Segments(maker, preallocator, writer, 0, position, 0, Positions())
 
 
 @pytest.fixture
@@ -123,12 +120,6 @@ def rolled(segments: Segments, count: int) -> None:
 def synced(segments: Segments) -> None:
     """Sync all that was written, as an offset of it is the end of the log."""
     segments.sync(0, segments.active_offset + 1)
-
-
-def test_commits_go_in_the_order_of_the_log(segments: Segments, writer: Keeping) -> None:
-    rolled(segments, 2)
-    assert segments.commit() == 2 * SIZE + 1
-    assert writer.told == ["seal 0", "seal 1", "commit 0", "commit 1", "commit 2"]
 
 
 def test_nothing_counts_behind_what_could_not_be_committed(
@@ -167,8 +158,7 @@ def test_a_sync_covers_segments_that_another_process_has_made(
     maker = SegmentMaker(files, tmp_path / "log", tmp_path, SIZE)
     maker.directory.mkdir()
     maker.make(0).file.close()
-    preallocator = Preallocator(maker, ahead=False, fail=_raised)
-    segments = Segments(maker, preallocator, writer, 0, SIZE, 0, Positions())
+    segments = segments_of(maker, writer, SIZE)
     files.seen.clear()
     synced(segments)
     assert files.named("sync", "sync_dir") == [("sync", f"{0:020}"), ("sync_dir", "log")]
@@ -192,31 +182,6 @@ def test_a_new_segment_is_durable_before_it_is_used(tmp_path: Path) -> None:
     steps = [call for call, _ in files.seen]
     assert steps == ["create", "open", "truncate", "allocate", "sync", "rename", "sync_dir"]
     assert files.seen[-1] == ("sync_dir", tmp_path / "log")
-
-
-def test_a_segment_whose_writer_could_not_be_opened_is_used_later(
-    segments: Segments, writer: Keeping, tmp_path: Path
-) -> None:
-    writer.refusing = True
-    for _ in range(2):
-        with pytest.raises(OSError, match="no buffer"):
-            segments.prepare_roll()
-    made = (tmp_path / "log" / f"{SIZE:020}").stat().st_ino
-    writer.refusing = False
-    segments.prepare_roll()
-    segments.roll()
-    assert (tmp_path / "log" / f"{SIZE:020}").stat().st_ino == made
-
-
-def test_no_first_segment_stays_where_the_writer_cannot_be_opened(
-    tmp_path: Path, writer: Keeping
-) -> None:
-    maker = SegmentMaker(RealFileSystem(), tmp_path / "log", tmp_path, SIZE)
-    maker.directory.mkdir()
-    writer.refusing = True
-    with pytest.raises(OSError, match="no buffer"):
-        segments_of(maker, writer)
-    assert list(maker.directory.iterdir()) == []
 
 
 def test_only_so_many_segments_stay_mapped(segments: Segments, tmp_path: Path) -> None:

@@ -14,9 +14,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages import shared_page as pages
 from lakelog.files.pages.shared_page import (
     APPENDED,
-    DISPATCHED,
     FAILED,
-    GROUP_SYNC_AT,
     INTENT_END,
     MAGIC,
     MARKED,
@@ -29,7 +27,6 @@ from lakelog.files.pages.shared_page import (
     SharedPage,
     page_path,
 )
-from lakelog.files.shared import group_sync as groupsync
 from tests.support.sampling import every
 
 FILES = RealFileSystem()
@@ -45,17 +42,6 @@ def make(path: Path, segment_bytes: int = 1 << 20) -> SharedPage:
 
 def join(path: Path) -> SharedPage:
     return SharedPage.join(FILES, path)
-
-
-def test_all_see_the_same_words(tmp_path: Path) -> None:
-    one = make(tmp_path)
-    other = join(tmp_path)
-    assert other.words[SEGMENT_BYTES] == 1 << 20
-    one.words[APPENDED] = 1 << 60
-    assert other.words[APPENDED] == 1 << 60
-    assert (other.words[0], len(other.memory)) == (MAGIC, PAGE_BYTES)
-    assert 8 * DISPATCHED >= GROUP_SYNC_AT + groupsync.BYTES
-    assert GROUP_SYNC_AT // 8 + groupsync.FAILED == FAILED
 
 
 def test_the_next_run_goes_on_in_the_same_page(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import lakelog
-from core.tests.store.support import a_store, fill, open_small, read_small, tree
+from core.tests.store.support import fill, open_small, read_small
 from core.tests.store.workers import an_owner
 from lakelog import Message, Store
 from lakelog.errors import StoreClosed
@@ -35,8 +35,6 @@ from lakelog.format.layout import OWN_DIR
 from lakelog.log.reading import flush_wait as flushwait
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.both_ways
-
 FILES = RealFileSystem()
 HAS_FUTEX = platform.machine() in futex._NUMBERS
 LONG_S = 30.0
@@ -47,12 +45,6 @@ woken = pytest.mark.skipif(not HAS_FUTEX, reason="no number of the system call i
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is not woken sleeps so long that a test fails."""
     monkeypatch.setattr(wake, "LONGEST_SLEEP_S", LONG_S)
-
-
-def took(action: Callable[[], object]) -> float:
-    begun = time.monotonic()
-    assert action()
-    return time.monotonic() - begun
 
 
 def page_of(path: Path) -> WakePage:
@@ -68,27 +60,18 @@ def waits(path: Path) -> None:
     time.sleep(0.05)  # to fall asleep
 
 
-# --- waking ---
-
-
+@pytest.mark.both_ways
 @woken
 @pytest.mark.usefixtures("patient")
 def test_a_put_wakes_a_reader_in_another_process(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
         owner.ask("put", "m", 1)
         assert len(reader.get("t", 0, 0, 9).messages) == 1
-        found: list[float] = []
-        waiting = threading.Thread(
-            target=lambda: found.append(
-                took(lambda: reader.get("t", 0, 1, 1, wait_ms=20_000).messages)
-            )
-        )
-        waiting.start()
-        waits(tmp_path)
-        owner.ask("put", "m", 1)
-        waiting.join(20)
-        assert found
-        assert found[0] < 5
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(reader.get, "t", 0, 1, 1, wait_ms=20_000)
+            waits(tmp_path)
+            owner.ask("put", "m", 1)
+            assert waiting.result(5).messages
 
 
 @woken
@@ -97,29 +80,27 @@ def test_an_event_loop_is_woken_too(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
         owner.ask("put", "m", 1)
 
-        async def follow() -> float:
-            begun = time.monotonic()
+        async def follow() -> None:
             waiting = asyncio.create_task(reader.get_async("t", 0, 1, 1, wait_ms=20_000))
             await asyncio.to_thread(waits, tmp_path)
             await asyncio.to_thread(owner.ask, "put", "m", 1)
-            assert (await waiting).messages
-            return time.monotonic() - begun
+            assert (await asyncio.wait_for(waiting, 5)).messages
 
-        assert asyncio.run(follow()) < 5
+        asyncio.run(follow())
 
 
 @pytest.mark.usefixtures("patient")
 def test_a_close_wakes_who_waits(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
         owner.ask("put", "m", 1)
-        closing = threading.Timer(0.3, reader.close)
-        closing.start()
-        begun = time.monotonic()
-        reader.get("t", 0, 1, 1, wait_ms=60_000)
-        assert time.monotonic() - begun < 20
-        closing.join()
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(reader.get, "t", 0, 1, 1, wait_ms=60_000)
+            waits(tmp_path)
+            reader.close()
+            assert not waiting.result(20).messages
 
 
+@pytest.mark.both_ways
 def test_nothing_is_called_while_nobody_waits(tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
         page = page_of(tmp_path)
@@ -137,22 +118,15 @@ def test_nothing_is_called_while_nobody_waits(tmp_path: Path) -> None:
 def test_who_sleeps_is_woken_by_a_number_that_another_thread_moves(tmp_path: Path) -> None:
     (tmp_path / OWN_DIR).mkdir()
     page, other = WakePage.make(FILES, tmp_path), page_of(tmp_path)
-    seen = other.ask()
-    waker = threading.Timer(0.1, page.wake)
-    waker.start()
-    assert other.sleep(seen, 20)
-    waker.join()
-    assert other.asked[SEQUENCE] == (seen + 1) & 0xFFFF_FFFF
-    begun = time.monotonic()
-    assert other.sleep(seen, 60)  # it has moved by now
-    assert other.sleep(other.ask(), 60)
-    assert 0.05 < time.monotonic() - begun < 20  # nobody comes: 100 ms
-    page.asked[SEQUENCE] = 0xFFFF_FFFF
-    page.wake_all()
-    assert page.asked[SEQUENCE] == 0
-
-
-# --- pages that are not as they should be ---
+    for seen in (0, 0xFFFF_FFFF):
+        page.asked[SEQUENCE] = seen
+        other.ask()
+        waker = threading.Timer(0.1, page.wake if not seen else page.wake_all)
+        waker.start()
+        assert other.sleep(seen, 20)
+        waker.join()
+        assert other.asked[SEQUENCE] == (seen + 1) & 0xFFFF_FFFF
+        assert other.sleep(seen, 60)  # it has moved by now
 
 
 def can_follow(store: Store, reader: Store, at: int) -> None:
@@ -216,14 +190,6 @@ def test_without_the_system_call_all_poll(tmp_path: Path, monkeypatch: pytest.Mo
         until(lambda: reader.get("t", 0, 2, 1).messages)
 
 
-def test_a_reader_changes_nothing_where_nobody_owns_the_store(tmp_path: Path) -> None:
-    a_store(tmp_path, 3)
-    before = tree(tmp_path)
-    with read_small(tmp_path) as reader:
-        assert not reader.get("t", 0, 3, 1, wait_ms=300).messages
-    assert tree(tmp_path) == before
-
-
 # --- waiting for what becomes durable: wait_flushed of a reader ---
 
 
@@ -232,7 +198,7 @@ SIZES: dict[str, Any] = {
     "preallocate": False,
     "attach": {"listen": False},
 }
-PATIENCE_MS = 20_000
+FOR_EVER_MS = 600_000
 
 
 def owning(path: Path, flush: str, **more: Any) -> lakelog.Store:
@@ -254,37 +220,34 @@ def reader(owner: lakelog.Store) -> Iterator[lakelog.Store]:
         yield store
 
 
-def test_what_is_durable_is_not_waited_for(owner: lakelog.Store, reader: lakelog.Store) -> None:
-    assert reader.wait_flushed(owner.flushed_offset, 0)
-
-
-def test_the_time_is_over(owner: lakelog.Store, reader: lakelog.Store) -> None:
-    begun = time.monotonic()
-    assert not reader.wait_flushed(owner.flushed_offset + 1, 50)
-    assert time.monotonic() - begun >= 0.05
-
-
+@pytest.mark.both_ways
 def test_the_owner_wakes_who_waits(
     owner: lakelog.Store, reader: lakelog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flushwait, "LONGEST_SLEEP_S", 60.0)  # nothing else would wake it
     behind = owner.flushed_offset + 1
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(reader.wait_flushed, behind, PATIENCE_MS)
+        waiting = pool.submit(reader.wait_flushed, behind, FOR_EVER_MS)
         time.sleep(0.1)
-        begun = time.monotonic()
         owner.put(Message("t", b"second"))
-        assert waiting.result()
-    assert time.monotonic() - begun < PATIENCE_MS / 2000
+        assert waiting.result(20)
     assert reader.flushed_offset >= behind
+
+
+def test_whoever_need_not_or_cannot_wait(owner: lakelog.Store, reader: lakelog.Store) -> None:
+    assert reader.wait_flushed(owner.flushed_offset, 0)
+    assert not reader.wait_flushed(owner.flushed_offset + 1, 50)
+    with pytest.raises(ValueError, match="owns"):
+        owner.wait_flushed(0)
+    reader.close()
+    with pytest.raises(StoreClosed):
+        reader.wait_flushed(owner.flushed_offset)
 
 
 def test_nobody_tells_of_a_store_that_is_closed(tmp_path: Path) -> None:
     owning(tmp_path / "s", "none").close()
     with lakelog.open(tmp_path / "s", mode="read") as reader:
-        begun = time.monotonic()
-        assert not reader.wait_flushed(1 << 40, PATIENCE_MS)
-        assert time.monotonic() - begun < PATIENCE_MS / 2000
+        assert not reader.wait_flushed(1 << 40, FOR_EVER_MS)
 
 
 def test_who_waits_hears_that_the_owner_closes(tmp_path: Path) -> None:
@@ -293,20 +256,7 @@ def test_who_waits_hears_that_the_owner_closes(tmp_path: Path) -> None:
         lakelog.open(tmp_path / "s", mode="read") as reader,
         ThreadPoolExecutor(1) as pool,
     ):
-        waiting = pool.submit(reader.wait_flushed, 1 << 40, PATIENCE_MS)
+        waiting = pool.submit(reader.wait_flushed, 1 << 40, FOR_EVER_MS)
         time.sleep(0.05)
-        begun = time.monotonic()
         owner.close()
-        assert not waiting.result()
-        assert time.monotonic() - begun < PATIENCE_MS / 2000
-
-
-def test_an_owner_does_not_wait_for_itself(owner: lakelog.Store) -> None:
-    with pytest.raises(ValueError, match="owns"):
-        owner.wait_flushed(0)
-
-
-def test_a_closed_reader_refuses(owner: lakelog.Store, reader: lakelog.Store) -> None:
-    reader.close()
-    with pytest.raises(StoreClosed):
-        reader.wait_flushed(owner.flushed_offset)
+        assert not waiting.result(20)

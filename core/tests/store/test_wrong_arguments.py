@@ -26,13 +26,9 @@ NOW: Final = datetime.now(UTC)
 MESSAGES: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "keys of two words": ({"keys": "order 42"}, r"keys is 'order 42'.*give a list.*'order', '42'"),
     "a key of two words": ({"keys": ["a", "order 42"]}, "a key holds no space"),
-    "keys that are a number": ({"keys": 42}, r"keys is 42 \(int\); give a str for one key"),
-    "keys that are numbers": ({"keys": [42]}, r"keys is \[42\] \(list\); give a str for one key"),
     "keys that are bytes": ({"keys": b"k"}, r"keys is b'k' \(bytes\); give a str for one key"),
     "tags that are a number": ({"tags": 3}, r"tags is 3 \(int\); give a str"),
-    "tags that are a list": ({"tags": ["A"]}, r"tags is \['A'\] \(list\); give a str"),
     "two tags": ({"tags": "A || B"}, r"tags is 'A \|\| B', which no filter would match"),
-    "tags with white space": ({"tags": "A "}, "tags is 'A ', which no filter would match"),
     "tags that RocketMQ trims": ({"tags": "\x07"}, "drops spaces and control characters"),
     "tags twice": (
         {"tags": "A", "properties": {"TAGS": "B"}},
@@ -41,25 +37,18 @@ MESSAGES: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "a property that is a number": ({"properties": {"n": 1}}, r"property 'n' is 1 \(int\)"),
     "properties that are text": ({"properties": "a=b"}, "properties is 'a=b'; give a mapping"),
     "a body that is text": ({"body": "text"}, "the body is str, not bytes; encode it first"),
-    "no body": ({"body": None}, "the body is NoneType"),
     "a topic of bytes": ({"topic": b"t"}, "topic b't' is not a str"),
     "an empty topic": ({"topic": ""}, "topic '' takes 0 bytes"),
-    "a topic that is a list": ({"topic": ["t"]}, r"topic \['t'\] is not a str"),
     "a topic with a NUL": ({"topic": "a\0b"}, "cannot name a directory"),
     "a topic outside": ({"topic": "../../etc"}, "cannot name a directory"),
-    "a topic of dots": ({"topic": ".."}, "cannot name a directory"),
     "a long topic": ({"topic": "t" * 256}, "takes 256 bytes, not 1 to 255"),
     "a topic of a surrogate": ({"topic": "\udcff"}, "is not a str that UTF-8 can encode"),
     "a separator": ({"tags": "a\x01b"}, "property 'TAGS' holds the character 0x01"),
     "a long body": ({"body": bytes(5 << 20)}, "the limit is"),
     "long properties": ({"properties": {"a": "x" * 40_000}}, "the limit is"),
     "a queue of a float": ({"queue_id": 1.5}, r"queue_id is 1.5 \(float\); give a whole number"),
-    "a queue of a bool": ({"queue_id": True}, r"queue_id is True \(bool\); give a whole number"),
-    "a queue of text": ({"queue_id": "0"}, r"queue_id is '0' \(str\); give a whole number"),
-    "a queue below 0": ({"queue_id": -1}, "queue_id is -1; give 0 or more"),
     "a queue too large": ({"queue_id": 1 << 31}, "queue_id is 2147483648; give a number from 0 to"),
     "a flag too large": ({"flag": 1 << 31}, "flag is 2147483648; give a number from -2147483648"),
-    "a flag of text": ({"flag": "1"}, r"flag is '1' \(str\); give a whole number"),
     "a born time of a float": ({"born_timestamp_ms": 1.5}, r"born_timestamp_ms is 1.5 \(float\)"),
     "a host without a port": ({"born_host": "here"}, "born_host.*'here'"),
 }
@@ -87,92 +76,62 @@ PUTS: Final[dict[str, Callable[[Store, Message], Any]]] = {
         )
     ),
 }
-NO_COLUMNS: Final = ("tags that are a list", "a key of two words", "keys that are numbers",
-    "a queue of a float", "keys that are bytes")  # fmt: skip  # one value per body would be meant
+NO_COLUMNS: Final = ("a key of two words", "a queue of a float", "keys that are bytes")
+"""One value per body would be meant."""
 
 CALLS: Final[dict[str, tuple[Call, str]]] = {
     # --- by key and time
     "query for a number": (lambda s: s.query("t", 5), r"key is 5 \(int\); give a str"),
-    "query for None": (lambda s: s.query("t", None), "key is None; give a str"),
     "query for nothing": (lambda s: s.query("t", ""), "key is empty"),
     "query for two keys": (lambda s: s.query("t", "order 42"), "key 'order 42' contains a space"),
-    "query of no topic": (lambda s: s.query("", "k"), "topic is empty"),
-    "query of a number": (lambda s: s.query(5, "k"), r"topic is 5 \(int\)"),
     "query since seconds": (
         lambda s: s.query("t", "k", since_ms=SECONDS),
         f"since_ms is {SECONDS}, which looks like seconds; give milliseconds",
     ),
-    "query until seconds": (lambda s: s.query("t", "k", until_ms=SECONDS), "until_ms is 17000"),
     "query backwards": (lambda s: s.query("t", "k", since_ms=2, until_ms=1), "later than until_ms"),
     "query for 0 messages": (lambda s: s.query("t", "k", max_messages=0), "max_messages is 0"),
-    "query_offsets for a number": (lambda s: s.query_offsets("t", 5), r"key is 5 \(int\)"),
     "query_offsets for 0": (lambda s: s.query_offsets("t", "k", max_count=0), "max_count is 0"),
     "a time in seconds": (
         lambda s: s.offset_by_time("t", 0, SECONDS),
         f"timestamp_ms is {SECONDS}, which looks like seconds; give milliseconds since 1970",
     ),
-    "a time in microseconds": (
-        lambda s: s.offset_by_time("t", 0, SECONDS * 1_000_000),
-        "looks like microseconds or nanoseconds",
-    ),
     "a time in nanoseconds": (lambda s: s.offset_by_time("t", 0, time.time_ns()), "nanoseconds"),
-    "a time of a float": (lambda s: s.offset_by_time("t", 0, 1.7e9), r"timestamp_ms is 17.*float"),
     "a datetime": (lambda s: s.offset_by_time("t", 0, NOW), r"timestamp_ms is datetime.*give mill"),
-    "a time below 0": (lambda s: s.offset_by_time("t", 0, -1), "timestamp_ms is -1"),
-    "a time of a bool": (lambda s: s.offset_by_time("t", 0, True), "timestamp_ms is True"),
-    "a time in no topic": (lambda s: s.offset_by_time("", 0, 0), "topic is empty"),
     "a time in a queue of text": (lambda s: s.offset_by_time("t", "0", 0), r"queue_id is '0'"),
     "the earliest of a float": (lambda s: s.earliest_time("t", 0.0), r"queue_id is 0.0 \(float\)"),
-    "the earliest of a number": (lambda s: s.earliest_time(5, 0), r"topic is 5 \(int\)"),
     # --- by queue
     "get of a number": (lambda s: s.get(5, 0, 0), r"topic is 5 \(int\); give a str"),
-    "get of no topic": (lambda s: s.get("", 0, 0), "topic is empty"),
     "get of a bool": (lambda s: s.get("t", True, 0), r"queue_id is True \(bool\)"),
-    "get below 0": (lambda s: s.get("t", -1, 0), "queue_id is -1; give 0 or more"),
-    "get at a float": (lambda s: s.get("t", 0, 0.5), r"offset is 0.5 \(float\)"),
     "get 0 messages": (lambda s: s.get("t", 0, 0, 0), "max_messages is 0; give 1 or more"),
     "get less than 0 bytes": (lambda s: s.get("t", 0, 0, max_bytes=-1), "max_bytes is -1"),
-    "get bytes of text": (lambda s: s.get("t", 0, 0, max_bytes="9"), r"max_bytes is '9' \(str\)"),
-    "get tags of a number": (lambda s: s.get("t", 0, 0, tags=3), r"tags is 3 \(int\)"),
     "get tags of a list": (lambda s: s.get("t", 0, 0, tags=["A"]), r"tags is \['A'\] \(list\)"),
     "get no tag": (lambda s: s.get("t", 0, 0, tags=" || "), "contain no tag"),
     "get in less than no time": (lambda s: s.get("t", 0, 0, wait_ms=-1), "wait_ms is -1"),
-    "get in no time": (lambda s: s.get("t", 0, 0, wait_ms=math.nan), "wait_ms is nan"),
     "get_async of a number": (lambda s: asyncio.run(s.get_async(5, 0, 0)), r"topic is 5 \(int\)"),
-    "columns of a number": (lambda s: s.get_columns(5, 0, 0), r"topic is 5 \(int\)"),
     "columns at text": (lambda s: s.get_columns("t", 0, "0"), r"offset is '0' \(str\)"),
     "one column": (lambda s: s.get_columns("t", 0, 0, columns="body"), r"columns is 'body'.*list"),
     "read of a number": (lambda s: list(s.read(5, 0)), r"topic is 5 \(int\)"),
     "read from below 0": (lambda s: list(s.read("t", 0, -1)), "start is -1; give 0 or more"),
     "queues of a number": (lambda s: s.queues(5), r"topic is 5 \(int\)"),
-    "queues of nothing": (lambda s: s.queues(""), "topic is empty"),
     "bounds of a bool": (lambda s: s.queue_bounds("t", True), "queue_id is True"),
-    "bounds below 0": (lambda s: s.queue_bounds("t", -1), "queue_id is -1"),
     "units of a float": (lambda s: s.queue_units("t", 0, 0.0, 1), r"first is 0.0 \(float\)"),
-    "units below 0": (lambda s: s.queue_units("t", 0, 0, -1), "count is -1"),
     # --- the log
     "look up None": (lambda s: s.look_up(None), "where is None"),
-    "look up a bool": (lambda s: s.look_up(False), r"where is False \(bool\)"),
     "scan from below 0": (lambda s: s.scan(-1), "start is -1; give 0 or more"),
     "scan to a float": (lambda s: s.scan(0, 1e9), r"end is 1000000000.0 \(float\)"),
-    "scan to below 0": (lambda s: s.scan(None, -1), "end is -1"),
     "pieces from below 0": (lambda s: s.scan_pieces(-1), "start is -1"),
     "wait for a float": (lambda s: s.wait_dispatched(0.5), r"offset is 0.5 \(float\)"),
-    "wait for below 0": (lambda s: s.wait_dispatched(-1), "offset is -1"),
-    "wait in less than no time": (lambda s: s.wait_dispatched(0, -1), "timeout_ms is -1"),
     "wait for ever": (lambda s: s.wait_dispatched(0, math.inf), "timeout_ms is inf"),
     "wait for a million years": (lambda s: s.wait_dispatched(0, 1e17), r"1e\+17.*3153600000000"),
     "wait for a flush of a float": (lambda s: s.wait_flushed(0.5), r"offset is 0.5 \(float\)"),
     # --- many messages
     "put_batch of one": (lambda s: s.put_batch(Message("t", b"x")), "messages is Message.*put()"),
-    "put_batch of None": (lambda s: s.put_batch(None), "messages is None; give a list of messages"),
     "put_batch of a generator": (lambda s: s.put_batch(iter([])), "messages is .*; give a list"),
     "put_batch_async of None": (lambda s: s.put_batch_async(None), "messages is None"),
     "put_columns of queues of a float": (
         lambda s: s.put_columns("t", [b""], queue_ids=0.5),
         r"queue_ids is 0.5 \(float\); give one value for all",
     ),
-    "put_columns of bodies of a number": (lambda s: s.put_columns("t", 5), r"bodies is 5 \(int\)"),
     "put_columns of one body": (lambda s: s.put_columns("t", b"x"), r"bodies is b'x' \(bytes\)"),
     "delete a number": (lambda s: s.delete_topic(5), "no queue of topic 5 exists"),
     # --- consumers
@@ -180,23 +139,17 @@ CALLS: Final[dict[str, tuple[Call, str]]] = {
     "a consumer of a number": (lambda s: s.consumer("g", 5), r"topic is 5 \(int\)"),
     "a consumer of one queue": (lambda s: s.consumer("g", "t", 0), r"queue_ids is 0 \(int\)"),
     "a consumer of text": (lambda s: s.consumer("g", "t", "01"), r"queue_ids is '01' \(str\)"),
-    "a consumer of a float": (lambda s: s.consumer("g", "t", [0.5]), r"queue_ids is 0.5 \(float\)"),
-    "a consumer of a bool": (lambda s: s.consumer("g", "t", [True]), "queue_ids is True"),
     "a consumer of tags": (lambda s: s.consumer("g", "t", tags=["A"]), r"tags is \['A'\]"),
-    "poll 0": (lambda s: s.consumer("g", "t").poll(0), "max_messages is 0"),
     "poll a float": (lambda s: s.consumer("g", "t").poll(1.5), r"max_messages is 1.5"),
     "poll for less than no time": (lambda s: s.consumer("g", "t").poll(1, -1), "wait_ms is -1"),
     "seek a float": (lambda s: s.consumer("g", "t", [0]).seek(0, 0.5), "offset is 0.5"),
-    "seek a bool": (lambda s: s.consumer("g", "t", [0]).seek(0, True), "offset is True"),
     "reset to a bool": (lambda s: s.consumer("g", "t", [0]).reset(True), "to is True"),
-    "reset to below 0": (lambda s: s.consumer("g", "t", [0]).reset(-5), "to is -5"),
     "reset to no place": (
         lambda s: s.consumer("g", "t", [0]).reset("end"),
         "to: 'end' is not a place",
     ),
     # --- open
     "open a number": (lambda _: open_any(5), r"path is 5 \(int\); give the folder"),
-    "open bytes": (lambda _: open_any(b"s"), r"path is b's' \(bytes\)"),
     "open nothing": (lambda _: open_any(""), "path is empty; give the folder"),
     "open with one plugin": (lambda s: open_any(s.path, plugins=aio), "plugins is <module"),
     "open with text": (lambda s: open_any(s.path, plugins="a"), r"plugins is 'a' \(str\)"),
@@ -218,23 +171,17 @@ def test_a_wrong_argument_is_named(store: Store, what: str) -> None:
         call(store)
 
 
-@pytest.mark.parametrize(
-    ("what", "put"),
-    [
-        (what, put)
-        for what in MESSAGES
-        for put in PUTS
-        if put != "columns" or what not in NO_COLUMNS
-    ],
-)
-def test_a_wrong_field_of_a_message_is_named(store: Store, what: str, put: str) -> None:
+@pytest.mark.parametrize("what", MESSAGES)
+def test_a_wrong_field_of_a_message_is_named(store: Store, what: str) -> None:
     fields, said = MESSAGES[what]
     message = Message(**{"topic": "t", "body": b"x", **fields})
     end = store.max_offset
-    with pytest.raises(PutRefused, match=said) as caught:
-        PUTS[put](store, message)
-    assert caught.value.status.name == STATUSES.get(what, "MESSAGE_ILLEGAL")
-    assert not caught.value.status.in_log
+    for name, put in PUTS.items():
+        if name != "columns" or what not in NO_COLUMNS:
+            with pytest.raises(PutRefused, match=said) as caught:
+                put(store, message)
+            assert caught.value.status.name == STATUSES.get(what, "MESSAGE_ILLEGAL")
+            assert not caught.value.status.in_log
     assert store.max_offset == end
 
 
@@ -260,30 +207,26 @@ def test_several_keys_and_their_separator(store: Store) -> None:
     assert found == [raw.physical_offset, put.physical_offset]
 
 
-AIO: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
-    "get": (lambda s: s.get(5, 0, 0), r"topic is 5 \(int\)"),
-    "get in less than no time": (lambda s: s.get("t", 0, 0, wait_ms=-1), "wait_ms is -1"),
-    "query": (lambda s: s.query("t", 5), r"key is 5 \(int\)"),
-    "offset_by_time": (lambda s: s.offset_by_time("t", 0, SECONDS), "looks like seconds"),
-    "put_batch": (lambda s: s.put_batch(None), "messages is None"),
-    "put_columns": (lambda s: s.put_columns("t", 5), r"bodies is 5 \(int\)"),
-    "look_up": (lambda s: s.look_up(None), "where is None"),
-    "consumer": (lambda s: s.consumer("g", "t", 0), r"queue_ids is 0 \(int\)"),
-}
-
-
-@pytest.mark.parametrize("what", AIO)
-def test_a_wrong_argument_is_named_in_an_event_loop(tmp_path: Path, what: str) -> None:
-    call, said = AIO[what]
+def test_a_wrong_argument_is_named_in_an_event_loop(tmp_path: Path) -> None:
+    calls: tuple[tuple[Call, str], ...] = (
+        (lambda s: s.get("t", 0, 0, wait_ms=-1), "wait_ms is -1"),
+        (lambda s: s.query("t", 5), r"key is 5 \(int\)"),
+        (lambda s: s.offset_by_time("t", 0, SECONDS), "looks like seconds"),
+        (lambda s: s.put_batch(None), "messages is None"),
+        (lambda s: s.put_columns("t", 5), r"bodies is 5 \(int\)"),
+        (lambda s: s.look_up(None), "where is None"),
+        (lambda s: s.consumer("g", "t", 0), r"queue_ids is 0 \(int\)"),
+    )
 
     async def run() -> None:
         async with aio.open(tmp_path / "s") as store:
+            for call, said in calls:
+                with pytest.raises((TypeError, ValueError), match=said):
+                    await call(store)
             async with await store.consumer("g", "t") as consumer:
                 with pytest.raises(ValueError, match="max_messages is 0"):
                     await consumer.poll(0)
                 with pytest.raises(TypeError, match="wait_ms is None"):
                     await consumer.poll(1, None)  # type: ignore[arg-type]  # that is the mistake
-            with pytest.raises((TypeError, ValueError), match=said):
-                await call(store)
 
     asyncio.run(run())
