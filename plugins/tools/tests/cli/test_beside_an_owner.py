@@ -32,31 +32,16 @@ def test_a_put_goes_through_the_owner(program: Run, owner: library.Store) -> Non
     assert "note: --mode attach is deprecated" in former.stderr
 
 
-@pytest.mark.parametrize("command", [["get", "s", "t", "0"], ["tail", "s", "t"], ["scan", "s"]])
-def test_what_reads_needs_no_owner_and_minds_none(
-    lakelog: Run, owner: library.Store, command: list[str]
-) -> None:
-    owner.wait_dispatched()
-    done = lakelog(*command)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "the owner's" in done.stdout
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        *(["put", "s", "t", "x", "--mode", "exclusive"], ["recover", "s"], ["rebuild", "s"]),
-        *(["repair", "s", "--yes"], ["repair", "s", "--dry-run"]),
-    ],
-)
-def test_what_an_owner_alone_can_do_says_who_owns(
-    lakelog: Run, owner: library.Store, command: list[str]
-) -> None:
+def test_what_an_owner_alone_can_do_says_who_owns(lakelog: Run, owner: library.Store) -> None:
     assert owner.role == "owner"
-    done = lakelog(*command)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "has this store open" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    for command, *more in (
+        *(("put", "t", "x", "--mode", "exclusive"), ("recover",), ("rebuild",)),
+        *(("repair", "--yes"), ("repair", "--dry-run")),
+    ):
+        done = lakelog(command, "s", *more)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "has this store open" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
 
 
 def test_less_than_was_asked_for_is_refused(lakelog: Run, tmp_path: Path) -> None:

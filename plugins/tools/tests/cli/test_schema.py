@@ -1,4 +1,4 @@
-"""The JSON Schema, and the rows as text."""
+"""The JSON Schema of the settings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Any, Literal
 import attrs
 import jsonschema
 
-import lakelog
 from core.tests.settings.samples import SECTIONS
-from lakelog_cli.commands.config import rows
 from lakelog_cli.schema import ivars_of, schema, section_schema
 
 
@@ -52,14 +50,6 @@ def test_the_core() -> None:
         assert value["description"], key
 
 
-def test_sections_are_tables() -> None:
-    timed = schema(SECTIONS)["properties"]["timed"]
-    assert timed["description"] == "Flushes now and then."
-    pages = timed["properties"]["flush_least_pages"]
-    words = "fewer dirty pages than this are not flushed"
-    assert pages == {"type": "integer", "description": words, "default": 4}
-
-
 def test_every_kind_of_type() -> None:
     made = section_schema(Many)
     assert made["required"] == ["must"]
@@ -83,6 +73,11 @@ def test_every_kind_of_type() -> None:
 
 def test_a_validator_agrees() -> None:
     made = schema(SECTIONS)
+    timed = made["properties"]["timed"]
+    assert timed["description"] == "Flushes now and then."
+    pages = timed["properties"]["flush_least_pages"]
+    words = "fewer dirty pages than this are not flushed"
+    assert pages == {"type": "integer", "description": words, "default": 4}
     validator = jsonschema.Draft202012Validator(made)
     validator.check_schema(made)
     good: Any = {"segment_size_bytes": "64 MiB", "replicator": "", "timed": {"names": ["a"]}}
@@ -116,12 +111,3 @@ def test_docstrings_tell() -> None:
 
     assert ivars_of(Derived) == {"one": "the first, on two lines", "two": "ends: with a colon"}
     assert ivars_of(object) == {}
-
-
-def test_rows(tmp_path: Path) -> None:
-    with lakelog.open(tmp_path / "s", flush="none", file={"map_below_bytes": 0}) as store:
-        shown = rows(store.settings)
-        assert {row["key"] for row in shown} == set(store.settings.origins)
-    assert {"key": "flush", "value": "none", "origin": "argument"} in shown
-    assert {"key": "file.map_below_bytes", "value": 0, "origin": "argument"} in shown
-    assert {"key": "preallocate", "value": True, "origin": "default"} in shown
