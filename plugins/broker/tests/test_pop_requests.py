@@ -1,46 +1,37 @@
-"""Requests of clients that pop: acknowledgements of many messages, peeks, and notifications."""
+"""Requests of clients that pop or pull: acknowledgements, peeks, notifications, and modes."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from lakelog_broker.broker import Broker
 from lakelog_broker.codes import RequestCode, ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.remoting.handlers.popping import MAX_ACKNOWLEDGED
-from plugins.broker.tests.support import Client, served
+from plugins.broker.tests.support import Client, at_a_broker, run_at_a_broker
 
-_WANTED: Final = {
-    "topic": "orders",
-    "queueId": "0",
-    "consumerGroup": "group",
-    "maxMsgNums": "32",
-    "invisibleTime": "600000",
-    "pollTime": "0",
-    "initMode": "0",
-}
+_QUEUE: Final = {"topic": "orders", "queueId": "0", "consumerGroup": "group", "maxMsgNums": "32"}
+_WANTED: Final = {**_QUEUE, "invisibleTime": "600000", "pollTime": "0", "initMode": "0"}
+_PULL: Final = {**_QUEUE, "subscription": "*"}
 
 
-def _with_client(folder: Path, work: Callable[[Client, Client], Awaitable[None]]) -> None:
-    """Run ``work`` with two clients of a broker that has three messages in ``orders``."""
+async def fill(broker: Broker, client: Client) -> None:
+    """Send three messages."""
+    for number in range(3):
+        assert (await client.send("orders", b"m%d" % number)).code == 0
+    broker.store.wait_dispatched(timeout_ms=60_000)
 
-    async def main() -> None:
-        async with served(folder) as broker:
-            client, other = await Client.to(broker), await Client.to(broker)
-            for number in range(3):
-                assert (await client.send("orders", b"m%d" % number)).code == 0
-            broker.store.wait_dispatched(timeout_ms=60_000)
-            await work(client, other)
-            client.close()
-            other.close()
 
-    asyncio.run(main())
+async def pop_all(client: Client) -> RemotingCommand:
+    popped = await client.call(RequestCode.POP_MESSAGE, **_WANTED)
+    assert popped.fields["msgOffsetInfo"] == "0 0 0,1,2"
+    return popped
 
 
 def _bits(*places: int) -> str:
@@ -48,21 +39,21 @@ def _bits(*places: int) -> str:
     return base64.b64encode(number.to_bytes((number.bit_length() + 7) // 8, "little")).decode()
 
 
-def _acks(popped: RemotingCommand, bits: str) -> bytes:
+async def _acknowledged(client: Client, popped: RemotingCommand, *bits: str) -> int:
+    """Acknowledge messages in one request; the code of its response."""
     fields = popped.fields
-    start = int(fields["startOffsetInfo"].split(" ")[2])
     ack = {
         "c": "group",
         "t": "orders",
         "q": 0,
         "r": 0,
         "rq": 0,
-        "so": start,
-        "b": bits,
+        "so": int(fields["startOffsetInfo"].split(" ")[2]),
         "pt": int(fields["popTime"]),
         "it": int(fields["invisibleTime"]),
     }
-    return json.dumps({"brokerName": "broker-a", "acks": [ack]}).encode()
+    content = {"brokerName": "broker-a", "acks": [{**ack, "b": each} for each in bits]}
+    return (await client.call(RequestCode.BATCH_ACK_MESSAGE, json.dumps(content).encode())).code
 
 
 async def _committed(client: Client) -> int:
@@ -71,144 +62,123 @@ async def _committed(client: Client) -> int:
     return int(found.fields["offset"])
 
 
-def test_many_messages_are_acknowledged_at_once(tmp_path: Path) -> None:
+@at_a_broker()
+async def test_many_messages_are_acknowledged_at_once(broker: Broker, client: Client) -> None:
     """The committed offset is that of the first message without an acknowledgement."""
-
-    async def work(client: Client, _other: Client) -> None:
-        popped = await client.call(RequestCode.POP_MESSAGE, **_WANTED)
-        assert popped.fields["msgOffsetInfo"] == "0 0 0,1,2"
-        ack = RequestCode.BATCH_ACK_MESSAGE
-        assert (await client.call(ack, _acks(popped, _bits(0, 2)))).code == 0
-        assert await _committed(client) == 1
-        assert (await client.call(ack, _acks(popped, _bits(0, 1)))).code == 0
-        assert await _committed(client) == 3
-
-    _with_client(tmp_path, work)
+    await fill(broker, client)
+    popped = await pop_all(client)
+    assert await _acknowledged(client, popped, _bits(0, 2)) == 0
+    assert await _committed(client) == 1
+    assert await _acknowledged(client, popped, _bits(0, 1)) == 0
+    assert await _committed(client) == 3
 
 
-_TOO_MANY: Final = (
-    [base64.b64encode(b"\xff" * (10 << 10)).decode()],
-    [_bits(*range(8 * 1024))] * (MAX_ACKNOWLEDGED // 8192 + 1),
-    ["not base64!"],
+@pytest.mark.parametrize(
+    "bits",
+    [
+        [base64.b64encode(b"\xff" * (10 << 10)).decode()],
+        [_bits(*range(8 * 1024))] * (MAX_ACKNOWLEDGED // 8192 + 1),
+        ["not base64!"],
+    ],
+    ids=["long", "many", "text"],
 )
-
-
-@pytest.mark.parametrize("bits", _TOO_MANY, ids=["long", "many", "text"])
-def test_acknowledgements_beyond_a_limit_are_refused_as_a_whole(
-    tmp_path: Path, bits: list[str]
+@at_a_broker()
+async def test_acknowledgements_beyond_a_limit_are_refused_as_a_whole(
+    broker: Broker, client: Client, bits: list[str]
 ) -> None:
-    async def work(client: Client, _other: Client) -> None:
-        popped = await client.call(RequestCode.POP_MESSAGE, **_WANTED)
-        acks: list[Any] = []
-        for each in ["AQ==", *bits]:
-            acks += json.loads(_acks(popped, each))["acks"]
-        body = json.dumps({"acks": acks}).encode()
-        refused = await client.call(RequestCode.BATCH_ACK_MESSAGE, body)
-        assert refused.code == ResponseCode.INVALID_PARAMETER
-        ack = RequestCode.BATCH_ACK_MESSAGE
-        assert (await client.call(ack, _acks(popped, _bits(1)))).code == 0
-        # The first is still out: nothing of the refused request counts.
-        assert (await client.call(ack, _acks(popped, _bits(0)))).code == 0
-        assert await _committed(client) == 2
-
-    _with_client(tmp_path, work)
+    await fill(broker, client)
+    popped = await pop_all(client)
+    refused = await _acknowledged(client, popped, _bits(0), *bits)
+    assert refused == ResponseCode.INVALID_PARAMETER
+    assert await _acknowledged(client, popped, _bits(1)) == 0
+    assert await _committed(client) == 0, "nothing of the refused request counts"
 
 
-def test_a_peek_hands_nothing_out(tmp_path: Path) -> None:
-    async def work(client: Client, _other: Client) -> None:
-        for _ in range(2):
-            found = await client.call(RequestCode.PEEK_MESSAGE, **{**_WANTED, "maxMsgNums": "2"})
-            assert found.code == 0
-            assert b"m0" in found.body
-            assert b"m1" in found.body
-            assert b"m2" not in found.body
-        popped = await client.call(RequestCode.POP_MESSAGE, **_WANTED)
-        assert popped.fields["msgOffsetInfo"] == "0 0 0,1,2"
-        everything = _acks(popped, _bits(0, 1, 2))
-        assert (await client.call(RequestCode.BATCH_ACK_MESSAGE, everything)).code == 0
-        found = await client.call(RequestCode.PEEK_MESSAGE, **_WANTED)
-        assert (found.code, found.body) == (ResponseCode.PULL_NOT_FOUND, b"")
-
-    _with_client(tmp_path, work)
+@at_a_broker()
+async def test_a_peek_hands_nothing_out(broker: Broker, client: Client) -> None:
+    await fill(broker, client)
+    for _ in range(2):
+        found = await client.call(RequestCode.PEEK_MESSAGE, **{**_WANTED, "maxMsgNums": "2"})
+        assert found.code == 0
+        assert [each in found.body for each in (b"m0", b"m1", b"m2")] == [True, True, False]
+    assert await _acknowledged(client, await pop_all(client), _bits(0, 1, 2)) == 0
+    found = await client.call(RequestCode.PEEK_MESSAGE, **_WANTED)
+    assert (found.code, found.body) == (ResponseCode.PULL_NOT_FOUND, b"")
 
 
-def test_a_notification_comes_with_a_message(tmp_path: Path) -> None:
+@at_a_broker()
+async def test_a_notification_comes_with_a_message(broker: Broker, client: Client) -> None:
     """It says whether there is one now, or waits for the first."""
-
-    async def work(client: Client, other: Client) -> None:
-        ask = RequestCode.NOTIFICATION
-        assert (await client.call(ask, **_WANTED)).fields["hasMsg"] == "true"
-        await client.call(RequestCode.POP_MESSAGE, **_WANTED)
-        assert (await client.call(ask, **_WANTED)).fields["hasMsg"] == "false"
-        waits = {**_WANTED, "pollTime": "600000"}
-        waiting = asyncio.create_task(client.call(ask, **waits))
-        await asyncio.sleep(0)
-        assert (await other.send("orders", b"m3")).code == 0
-        assert (await waiting).fields["hasMsg"] == "true"
-
-    _with_client(tmp_path, work)
+    await fill(broker, client)
+    ask, other = RequestCode.NOTIFICATION, await Client.to(broker)
+    assert (await client.call(ask, **_WANTED)).fields["hasMsg"] == "true"
+    await pop_all(client)
+    assert (await client.call(ask, **_WANTED)).fields["hasMsg"] == "false"
+    waits = {**_WANTED, "pollTime": "600000"}
+    waiting = asyncio.create_task(client.call(ask, **waits))
+    await asyncio.sleep(0)
+    assert (await other.send("orders", b"m3")).code == 0
+    assert (await waiting).fields["hasMsg"] == "true"
+    other.close()
 
 
-_PULL: Final = {
-    "topic": "orders",
-    "queueId": "0",
-    "consumerGroup": "group",
-    "maxMsgNums": "32",
-    "subscription": "*",
-}
-
-
-def test_a_pull_commits_an_offset(tmp_path: Path) -> None:
+@at_a_broker()
+async def test_a_pull_commits_an_offset(broker: Broker, client: Client) -> None:
     """If its flag says so."""
-
-    async def work(client: Client, _other: Client) -> None:
-        pull = {**_PULL, "queueOffset": "2", "commitOffset": "2"}
-        for flags, committed in (("4", 0), ("5", 2)):
-            answer = await client.call(RequestCode.PULL_MESSAGE, **pull, sysFlag=flags)
-            assert (answer.code, answer.fields["nextBeginOffset"]) == (0, "3")
-            assert await _committed(client) == committed
-
-    _with_client(tmp_path, work)
+    await fill(broker, client)
+    pull = {**_PULL, "queueOffset": "2", "commitOffset": "2"}
+    for flags, committed in (("4", 0), ("5", 2)):
+        answer = await client.call(RequestCode.PULL_MESSAGE, **pull, sysFlag=flags)
+        assert (answer.code, answer.fields["nextBeginOffset"]) == (0, "3")
+        assert await _committed(client) == committed
 
 
-def test_a_pull_at_the_end_waits_for_the_next_message(tmp_path: Path) -> None:
-    async def work(client: Client, other: Client) -> None:
-        pull = {**_PULL, "queueOffset": "3", "sysFlag": "6", "suspendTimeoutMillis": "600000"}
-        waiting = asyncio.create_task(client.call(RequestCode.PULL_MESSAGE, **pull))
-        await asyncio.sleep(0)
-        assert (await other.send("orders", b"m3")).code == 0
-        async with asyncio.timeout(20):
-            answer = await waiting
-        assert (answer.code, answer.fields["nextBeginOffset"]) == (0, "4")
-        assert b"m3" in answer.body
+@at_a_broker()
+async def test_a_pull_at_the_end_waits_for_the_next_message(broker: Broker, client: Client) -> None:
+    await fill(broker, client)
+    other = await Client.to(broker)
+    pull = {**_PULL, "queueOffset": "3", "sysFlag": "6", "suspendTimeoutMillis": "600000"}
+    waiting = asyncio.create_task(client.call(RequestCode.PULL_MESSAGE, **pull))
+    await asyncio.sleep(0)
+    assert (await other.send("orders", b"m3")).code == 0
+    async with asyncio.timeout(20):
+        answer = await waiting
+    assert (answer.code, answer.fields["nextBeginOffset"]) == (0, "4")
+    assert b"m3" in answer.body
+    other.close()
 
-    _with_client(tmp_path, work)
 
-
-async def _mode(client: Client) -> str:
-    asked = {"topic": "orders", "consumerGroup": "group", "clientId": "c1"}
+async def _mode(client: Client, group: str = "group") -> str:
+    asked = {"topic": "orders", "consumerGroup": group, "clientId": "c1"}
     found = await client.call(RequestCode.QUERY_ASSIGNMENT, json.dumps(asked).encode())
     return str(json.loads(found.body)["messageQueueAssignments"][0]["mode"])
 
 
 def test_a_mode_survives_a_restart(tmp_path: Path) -> None:
-    """It lies in RocketMQ's file; one that does not exist is refused."""
-    beat = {"clientID": "c1", "consumerDataSet": [{"groupName": "group"}]}
+    """In RocketMQ's file, of which the rest is kept; one that does not exist is refused."""
+    file = tmp_path / "store" / "config" / "messageRequestMode.json"
+    file.parent.mkdir(parents=True)
+    (tmp_path / "store" / "commitlog").mkdir()
+    theirs = {"topic": "orders", "consumerGroup": "other", "mode": "POP", "popShareQueueNum": 2}
+    modes: dict[str, Any] = {"orders": {"other": theirs}}
+    file.write_text(json.dumps({"messageRequestModeMap": modes, "more": 1}))
     wanted = {"topic": "orders", "consumerGroup": "group", "mode": "POP", "popShareQueueNum": 1}
 
-    async def change(client: Client, _other: Client) -> None:
-        await client.call(RequestCode.HEART_BEAT, json.dumps(beat).encode())
-        assert await _mode(client) == "PULL"
+    async def change(_broker: Broker, client: Client) -> None:
+        await client.send("orders")
+        groups = [{"groupName": "group"}, {"groupName": "other"}]
+        await client.beat(clientID="c1", consumerDataSet=groups)
+        assert (await _mode(client), await _mode(client, "other")) == ("PULL", "POP")
         set_mode = RequestCode.SET_MESSAGE_REQUEST_MODE
         assert (await client.call(set_mode, json.dumps(wanted).encode())).code == 0
         refused = await client.call(set_mode, json.dumps({**wanted, "mode": "PUSH"}).encode())
         assert refused.code == ResponseCode.INVALID_PARAMETER
         assert await _mode(client) == "POP"
 
-    async def ask(client: Client, _other: Client) -> None:
+    async def ask(_broker: Broker, client: Client) -> None:
         assert await _mode(client) == "POP"
 
-    _with_client(tmp_path, change)
-    _with_client(tmp_path, ask)
-    content = json.loads((tmp_path / "store/config/messageRequestMode.json").read_text())
-    assert content == {"messageRequestModeMap": {"orders": {"group": wanted}}}
+    run_at_a_broker(tmp_path, change)
+    run_at_a_broker(tmp_path, ask)
+    modes["orders"]["group"] = wanted
+    assert json.loads(file.read_text()) == {"messageRequestModeMap": modes, "more": 1}

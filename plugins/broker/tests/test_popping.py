@@ -6,77 +6,78 @@ import asyncio
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-import attrs
 import pytest
 
 from lakelog import Message, PutResult, Store
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.appending import TIMER_TOPIC
-from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused
 from lakelog_broker.filtering import MessageFilter
 from lakelog_broker.popping import queues
-from lakelog_broker.popping.checkpoints import (
-    REVIVE_GROUP,
-    REVIVE_TOPIC,
-    revive_checkpoints,
-)
+from lakelog_broker.popping.checkpoints import REVIVE_GROUP, REVIVE_TOPIC, revive_checkpoints
 from lakelog_broker.popping.handles import ReceiptHandle, retry_topic
 from lakelog_broker.popping.service import Popped, Popping, PopRequest
 from lakelog_broker.scheduled.timer_progress import TimerProgress, save_progress
-from lakelog_broker.settings import BrokerSettings
+from plugins.broker.tests.support import SetClock, broker_over
 
 GROUP, TOPIC = "G", "T"
 INVISIBLE_MS = 10_000
 RETRY = f"%RETRY%{GROUP}_{TOPIC}"
-
-
-@attrs.define
-class Clock:
-    """A time that only the test changes."""
-
-    now_ms: int = 1_700_000_000_000
-
-    def __call__(self) -> int:
-        return self.now_ms
+REVIVED: Final = f"{REVIVE_TOPIC}DefaultCluster"
 
 
 class Table:
     """A group at a broker of one topic with one queue."""
 
     def __init__(self, store: Store) -> None:
-        self.clock = Clock()
-        self.broker = Broker.over(store, BrokerSettings(port=0))
+        self.clock = SetClock(1_700_000_000_000)
+        self.broker = broker_over(store, port=0)
         self.broker.topics.create(TOPIC, 1)
-        self.popping = Popping(self.broker, self.clock)
+        self.restarted()
 
     def put(self, *bodies: str, **properties: str) -> None:
         for body in bodies:
             self.broker.store.put(Message(TOPIC, body.encode(), properties=properties, queue_id=0))
 
+    def request(self, most: int = 32, **more: Any) -> PopRequest:
+        named: dict[str, Any] = {"group": GROUP, "topic": TOPIC, "queues": [0], **more}
+        return PopRequest(max_messages=most, invisible_ms=INVISIBLE_MS, **named)
+
     def pop(self, most: int = 32, **more: Any) -> list[Popped]:
-        request = PopRequest(
-            group=GROUP, topic=TOPIC, queues=[0], max_messages=most, invisible_ms=INVISIBLE_MS
-        )
         self.broker.store.wait_dispatched(timeout_ms=60_000)
-        return self.popping.pop(attrs.evolve(request, **more))
+        return self.popping.pop(self.request(most, **more))
+
+    def bodies(self, most: int = 32, **more: Any) -> list[str]:
+        """The bodies of what is popped."""
+        return bodies(self.pop(most, **more))
 
     def ack(self, popped: Popped) -> bool:
         return self.popping.acknowledge(GROUP, TOPIC, popped.handle)
 
-    def pass_time(self) -> None:
-        self.clock.now_ms += INVISIBLE_MS
+    def pass_time(self, ms: int = INVISIBLE_MS) -> None:
+        self.clock.now_ms += ms
 
     @property
     def committed(self) -> int | None:
         return self.broker.offsets.get(GROUP, TOPIC, 0)
 
+    def dead_letters(self) -> list[Any]:
+        self.broker.store.wait_dispatched(timeout_ms=60_000)
+        return [*self.broker.store.get(f"%DLQ%{GROUP}", 0, 0).messages]
+
     def restarted(self) -> None:
         """Lose what is in memory; the committed offsets stay."""
         self.popping = Popping(self.broker, self.clock)
+
+    def hold_back(self) -> None:
+        """The first of two messages is not acknowledged in time."""
+        self.put("a", "b")
+        _, b = self.pop()
+        self.ack(b)
+        self.pass_time()
 
 
 @pytest.fixture
@@ -90,11 +91,11 @@ def bodies(found: list[Popped]) -> list[str]:
 
 def test_a_message_is_invisible_until_its_time_is_over(table: Table) -> None:
     table.put("a")
-    assert bodies(table.pop()) == ["a"]
+    assert table.bodies() == ["a"]
     assert table.pop() == []
-    table.clock.now_ms += INVISIBLE_MS - 1
+    table.pass_time(INVISIBLE_MS - 1)
     assert table.pop() == []
-    table.clock.now_ms += 1
+    table.pass_time(1)
     (again,) = table.pop()
     assert (bodies([again]), again.attempt) == (["a"], 2)
 
@@ -102,12 +103,9 @@ def test_a_message_is_invisible_until_its_time_is_over(table: Table) -> None:
 def test_the_committed_offset_is_the_first_unacknowledged_message(table: Table) -> None:
     table.put("a", "b", "c")
     a, b, c = table.pop()
-    assert table.ack(b)
-    assert table.committed == 0
-    assert table.ack(a)
-    assert table.committed == 2
-    assert table.ack(c)
-    assert table.committed == 3
+    for each, committed in ((b, 0), (a, 2), (c, 3)):
+        assert table.ack(each)
+        assert table.committed == committed
 
 
 def test_an_outdated_handle_acknowledges_nothing(table: Table) -> None:
@@ -128,22 +126,21 @@ def test_a_changed_time_gives_a_new_handle(table: Table) -> None:
     changed = table.popping.change(GROUP, TOPIC, first.handle, 1000)
     assert changed is not None
     assert not table.ack(first)
-    table.clock.now_ms += 1000
+    table.pass_time(1000)
     (again,) = table.pop()
     assert again.attempt == 2
     assert not table.popping.acknowledge(GROUP, TOPIC, changed)
 
 
 def test_a_message_that_holds_others_back_moves_to_the_retry_topic(table: Table) -> None:
-    table.put("a", "b")
-    _, b = table.pop()
-    table.ack(b)
-    table.pass_time()
+    """Also over a restart."""
+    table.hold_back()
     assert table.pop() == []  # it is being put
     assert table.committed == 2
+    table.restarted()
     (again,) = table.pop()
     assert (again.message.topic, again.message.reconsume_times, again.attempt) == (RETRY, 1, 2)
-    assert again.message.properties["RETRY_TOPIC"] == TOPIC
+    assert (again.message.body, again.message.properties["RETRY_TOPIC"]) == (b"a", TOPIC)
     assert table.ack(again)
     assert table.broker.offsets.get(GROUP, RETRY, 0) == 1
 
@@ -161,10 +158,7 @@ def test_a_message_whose_copy_is_not_put_is_handed_out_again(
         while table.popping._moves:
             await asyncio.sleep(0)
 
-    table.put("a", "b")
-    _, b = table.pop()
-    table.ack(b)
-    table.pass_time()
+    table.hold_back()
     with monkeypatch.context() as patched:
         patched.setattr(table.broker.appender, "append_moved", lambda _message: fail())
         asyncio.run(moves())
@@ -174,24 +168,13 @@ def test_a_message_whose_copy_is_not_put_is_handed_out_again(
     assert (bodies([again]), again.message.topic) == (["a"], RETRY)
 
 
-def test_attempts_of_a_moved_message_survive_a_restart(table: Table) -> None:
-    table.put("a", "b")
-    _, b = table.pop()
-    table.ack(b)
-    table.pass_time()
-    table.pop()
-    table.restarted()
-    (again,) = table.pop()
-    assert (bodies([again]), again.attempt) == (["a"], 2)
-
-
 def test_a_restart_hands_out_again_all_behind_the_first_unacknowledged(table: Table) -> None:
     table.put("a", "b", "c")
     a, _, c = table.pop()
     table.ack(a)
     table.ack(c)
     table.restarted()
-    assert bodies(table.pop()) == ["b", "c"]
+    assert table.bodies() == ["b", "c"]
 
 
 def test_the_last_attempt_is_followed_by_a_dead_letter(table: Table) -> None:
@@ -202,8 +185,7 @@ def test_the_last_attempt_is_followed_by_a_dead_letter(table: Table) -> None:
         table.pass_time()
     assert table.pop() == []
     assert table.committed == 1
-    table.broker.store.wait_dispatched(timeout_ms=60_000)
-    (dead,) = table.broker.store.get(f"%DLQ%{GROUP}", 0, 0).messages
+    (dead,) = table.dead_letters()
     assert (dead.body, dead.properties["DLQ_ORIGIN_TOPIC"]) == (b"a", TOPIC)
 
 
@@ -213,22 +195,24 @@ def test_a_client_forwards_a_dead_letter(table: Table) -> None:
     assert table.popping.dead_letter(GROUP, TOPIC, popped.handle)
     assert not table.popping.dead_letter(GROUP, TOPIC, popped.handle)
     assert table.committed == 1
-    table.broker.store.wait_dispatched(timeout_ms=60_000)
-    assert len(table.broker.store.get(f"%DLQ%{GROUP}", 0, 0).messages) == 1
+    assert len(table.dead_letters()) == 1
 
 
 def test_an_ordered_queue_gives_nothing_while_a_message_is_out(table: Table) -> None:
     table.put("a", "b", "c")
     a, b = table.pop(2, is_ordered=True)
-    assert table.pop(is_ordered=True) == []
-    table.ack(a)
-    assert table.pop(is_ordered=True) == []
+    for acknowledged in (False, True):
+        assert table.pop(is_ordered=True) == []
+        assert not table.popping.is_available(table.request(is_ordered=True))
+        assert table.popping.is_available(table.request())
+        assert acknowledged or table.ack(a)
     table.pass_time()
     (again,) = table.pop(1, is_ordered=True)
     assert (bodies([again]), again.attempt) == (["b"], 2)
     assert not table.ack(b)
     table.ack(again)
-    assert bodies(table.pop(is_ordered=True)) == ["c"]
+    assert table.popping.is_available(table.request(is_ordered=True))
+    assert table.bodies(is_ordered=True) == ["c"]
 
 
 def test_a_repeated_ordered_request_gets_what_it_got(table: Table) -> None:
@@ -240,29 +224,16 @@ def test_a_repeated_ordered_request_gets_what_it_got(table: Table) -> None:
     assert table.pop(1, is_ordered=True, attempt_id="two") == []
 
 
-def test_an_ordered_queue_goes_on_after_what_comes_again(table: Table) -> None:
-    """New messages follow those that come again, as with RocketMQ."""
-    table.put("a", "b")
-    table.pop(1, is_ordered=True)
-    table.pass_time()
-    assert bodies(table.pop(is_ordered=True)) == ["a", "b"]
-
-
 def test_an_ordered_message_comes_again_behind_an_earlier_one(table: Table) -> None:
-    """Though it was acknowledged; when the earlier one is done, both are."""
+    """Though it was acknowledged, and before new ones; when the earlier one is done, both are."""
     table.put("a", "b", "c")
     first = table.pop(2, is_ordered=True)
     assert table.ack(first[1])
     assert not table.ack(first[1])
     assert table.committed == 0
-    assert table.pop(is_ordered=True) == []
     table.pass_time()
     again = table.pop(is_ordered=True)
-    assert [(bodies([each]), each.attempt) for each in again] == [
-        (["a"], 2),
-        (["b"], 2),
-        (["c"], 1),
-    ]
+    assert (bodies(again), [each.attempt for each in again]) == (["a", "b", "c"], [2, 2, 1])
     assert table.ack(again[1])
     assert table.ack(again[0])
     assert table.committed == 2
@@ -270,33 +241,18 @@ def test_an_ordered_message_comes_again_behind_an_earlier_one(table: Table) -> N
     assert table.committed == 3
 
 
-def test_an_ordered_queue_is_not_available_while_a_message_is_out(table: Table) -> None:
-    """Though there are more messages."""
-    table.put("a", "b")
-    (a,) = table.pop(1, is_ordered=True)
-    request = PopRequest(
-        group=GROUP,
-        topic=TOPIC,
-        queues=[0],
-        max_messages=1,
-        invisible_ms=INVISIBLE_MS,
-        is_ordered=True,
-    )
-    assert not table.popping.is_available(request)
-    assert table.popping.is_available(attrs.evolve(request, is_ordered=False))
-    assert table.ack(a)
-    assert table.popping.is_available(request)
-
-
 def test_filters_of_tags_and_of_properties(table: Table) -> None:
     table.put("a", TAGS="x", n="1")
     table.put("b", TAGS="y", n="2")
     table.put("c", TAGS="x", n="3")
-    assert bodies(table.pop(selection=MessageFilter.of("x || z", "TAG"))) == ["a", "c"]
+    assert table.bodies(selection=MessageFilter.of("x || z", "TAG")) == ["a", "c"]
     table.restarted()
-    found = table.pop(1, selection=MessageFilter.of("n > 1", "SQL92"), group="other")
-    assert bodies(found) == ["b"]
-    assert bodies(table.pop(selection=MessageFilter.of("n > 1", "SQL92"), group="other")) == ["c"]
+    more_than_1: dict[str, Any] = {
+        "selection": MessageFilter.of("n > 1", "SQL92"),
+        "group": "other",
+    }
+    assert table.bodies(1, **more_than_1) == ["b"]
+    assert table.bodies(**more_than_1) == ["c"]
     with pytest.raises(Refused):
         MessageFilter.of("n >", "SQL92")
 
@@ -316,7 +272,7 @@ def test_the_number_of_messages_that_are_out_is_bounded(
     assert bodies(popped) == ["a", "b", "c"]
     assert table.pop() == []
     table.ack(popped[0])
-    assert bodies(table.pop()) == ["d"]
+    assert table.bodies() == ["d"]
 
 
 def test_an_offset_that_an_administrator_sets_counts(table: Table) -> None:
@@ -324,7 +280,7 @@ def test_an_offset_that_an_administrator_sets_counts(table: Table) -> None:
     for each in table.pop():
         table.ack(each)
     table.broker.offsets.set(GROUP, TOPIC, 0, 0)
-    assert bodies(table.pop()) == ["a", "b"]
+    assert table.bodies() == ["a", "b"]
 
 
 def test_a_handle_has_the_form_of_rocketmq() -> None:
@@ -337,82 +293,75 @@ def test_a_handle_has_the_form_of_rocketmq() -> None:
             ReceiptHandle.parse(bad)
 
 
+# --- what RocketMQ's broker handed out before ---
+
+
+PLACE: Final = {"so": 0, "pt": 1, "q": 0, "t": TOPIC, "c": GROUP, "bn": "broker-a"}
+LATE: Final = {**PLACE, "pt": 1_700_000_000_000}
+
+
 def checkpoint(offsets: int, **more: object) -> dict[str, object]:
-    return {
-        "so": 0,
-        "pt": 1,
-        "it": 60000,
-        "bm": 0,
-        "n": offsets,
-        "q": 0,
-        "t": TOPIC,
-        "c": GROUP,
-        "bn": "broker-a",
-        **more,
-    }
+    return {**PLACE, "it": 60000, "bm": 0, "n": offsets, **more}
+
+
+def put_records(
+    table: Table, *records: tuple[str, object], topic: str = REVIVED, **properties: str
+) -> None:
+    """Put checkpoints and acknowledgements, as RocketMQ writes them."""
+    for tag, content in records:
+        body = json.dumps(content).encode()
+        message = Message(topic, body, tags=tag, properties=properties or None, queue_id=0)
+        table.broker.store.put(message)
+    table.broker.store.wait_dispatched(timeout_ms=60_000)
+
+
+def wait_for_timer(table: Table, *records: tuple[str, object]) -> None:
+    """Put them where RocketMQ has them until their time."""
+    real = {"REAL_TOPIC": REVIVED, "REAL_QID": "0", "TIMER_OUT_MS": "1700000060000"}
+    put_records(table, *records, topic=TIMER_TOPIC, **real)
+
+
+def revive(table: Table, committed: int) -> None:
+    table.broker.offsets.set(GROUP, TOPIC, 0, committed)
+    asyncio.run(revive_checkpoints(table.broker))
 
 
 def test_open_checkpoints_of_rocketmq_are_put_into_the_retry_topic(table: Table) -> None:
+    """The topic of the checkpoints need not be in topics.json."""
     table.put(*"abcde")
-    topic = f"{REVIVE_TOPIC}DefaultCluster"  # which topics.json need not have
-    common = {"so": 0, "pt": 1, "q": 0, "t": TOPIC, "c": GROUP, "bn": "broker-a"}
-    for tag, content in (
+    put_records(
+        table,
         ("ck", checkpoint(4, d=[0, 1, 3, 4])),
         ("ck", checkpoint(1, pt=2, so=2)),
-        ("ack", {**common, "ao": 0}),
-        ("bAck", {**common, "aol": [3, 9]}),
-        ("ack", {**common, "pt": 3, "ao": 4}),
+        ("ack", {**PLACE, "ao": 0}),
+        ("bAck", {**PLACE, "aol": [3, 9]}),
+        ("ack", {**PLACE, "pt": 3, "ao": 4}),
         ("ck", "no checkpoint"),
-    ):
-        body = json.dumps(content).encode()
-        table.broker.store.put(Message(topic, body, tags=tag, queue_id=0))
-    table.broker.store.wait_dispatched(timeout_ms=60_000)
-    table.broker.offsets.set(GROUP, TOPIC, 0, 5)
-    asyncio.run(revive_checkpoints(table.broker))
-    assert sorted(bodies(table.pop())) == ["b", "c", "e"]
-    assert table.broker.offsets.get(REVIVE_GROUP, topic, 0) == 5, "RocketMQ goes on behind it"
+    )
+    revive(table, 5)
+    assert sorted(table.bodies()) == ["b", "c", "e"]
+    assert table.broker.offsets.get(REVIVE_GROUP, REVIVED, 0) == 5, "RocketMQ goes on behind it"
     asyncio.run(revive_checkpoints(table.broker))
     assert table.pop() == []
 
 
 def test_checkpoints_are_put_once_although_the_broker_is_killed(table: Table) -> None:
     table.put("a")
-    body = json.dumps(checkpoint(1)).encode()
-    table.broker.store.put(Message(f"{REVIVE_TOPIC}DefaultCluster", body, tags="ck", queue_id=0))
-    table.broker.store.wait_dispatched(timeout_ms=60_000)
+    put_records(table, ("ck", checkpoint(1)))
     asyncio.run(revive_checkpoints(table.broker))
     again = Table(table.broker.store)  # nothing else was saved
     asyncio.run(revive_checkpoints(again.broker))
     again.broker.offsets.set(GROUP, TOPIC, 0, 1)
-    assert bodies(again.pop()) == ["a"]
+    assert again.bodies() == ["a"]
 
 
 def test_reading_begins_behind_the_last_checkpoint_that_rocketmq_settled(table: Table) -> None:
     table.put("a", "b")
-    topic = f"{REVIVE_TOPIC}DefaultCluster"
-    for offset in (0, 1):
-        body = json.dumps(checkpoint(1, pt=1 + offset, so=offset)).encode()
-        table.broker.store.put(Message(topic, body, tags="ck", queue_id=0))
-    table.broker.store.wait_dispatched(timeout_ms=60_000)
-    table.broker.offsets.set(GROUP, TOPIC, 0, 2)
-    table.broker.offsets.set(REVIVE_GROUP, topic, 0, 0)
-    asyncio.run(revive_checkpoints(table.broker))
-    assert bodies(table.pop()) == ["b"]
-    assert table.broker.offsets.get(REVIVE_GROUP, topic, 0) == 1
-
-
-def wait_for_timer(table: Table, *records: tuple[str, dict[str, object]]) -> None:
-    """Put checkpoints and acknowledgements where RocketMQ has them until their time."""
-    properties = {
-        "REAL_TOPIC": f"{REVIVE_TOPIC}DefaultCluster",
-        "REAL_QID": "0",
-        "TIMER_OUT_MS": "1700000060000",
-    }
-    for tag, content in records:
-        body = json.dumps(content).encode()
-        waiting = Message(TIMER_TOPIC, body, tags=tag, properties=properties, queue_id=0)
-        table.broker.store.put(waiting)
-    table.broker.store.wait_dispatched(timeout_ms=60_000)
+    put_records(table, *(("ck", checkpoint(1, pt=1 + at, so=at)) for at in (0, 1)))
+    table.broker.offsets.set(REVIVE_GROUP, REVIVED, 0, 0)
+    revive(table, 2)
+    assert table.bodies() == ["b"]
+    assert table.broker.offsets.get(REVIVE_GROUP, REVIVED, 0) == 1
 
 
 def test_a_checkpoint_that_the_timer_delivered_is_no_longer_read_there(store: Store) -> None:
@@ -421,24 +370,18 @@ def test_a_checkpoint_that_the_timer_delivered_is_no_longer_read_there(store: St
     save_progress(RealFileSystem(), Path(store.path), progress, progress.due_before_ms)
     table = Table(store)
     table.put("a", "b")
-    first, second = (checkpoint(1, pt=1_700_000_000_000, so=offset) for offset in (0, 1))
-    wait_for_timer(table, ("ck", first), ("ck", second))
-    table.broker.offsets.set(GROUP, TOPIC, 0, 2)
-    asyncio.run(revive_checkpoints(table.broker))
-    assert bodies(table.pop()) == ["b"]
+    wait_for_timer(table, *(("ck", checkpoint(1, **{**LATE, "so": at})) for at in (0, 1)))
+    revive(table, 2)
+    assert table.bodies() == ["b"]
 
 
 def test_a_checkpoint_that_the_timer_delivers_later_is_honoured_once(table: Table) -> None:
     table.put("a", "b")
-    topic = f"{REVIVE_TOPIC}DefaultCluster"
-    common = {"so": 0, "pt": 1_700_000_000_000, "q": 0, "t": TOPIC, "c": GROUP, "bn": "broker-a"}
-    sent = (("ck", checkpoint(2, **common)), ("ack", {**common, "ao": 1}))
-    wait_for_timer(table, *sent)
-    table.broker.offsets.set(GROUP, TOPIC, 0, 2)
-    asyncio.run(revive_checkpoints(table.broker))
-    assert bodies(table.pop()) == ["a"]
-    table.broker.store.put(Message(topic, json.dumps(sent[0][1]).encode(), tags="ck", queue_id=0))
-    table.broker.store.wait_dispatched(timeout_ms=60_000)
+    sent = ("ck", checkpoint(2, **LATE))
+    wait_for_timer(table, sent, ("ack", {**LATE, "ao": 1}))
+    revive(table, 2)
+    assert table.bodies() == ["a"]
+    put_records(table, sent)
     asyncio.run(revive_checkpoints(table.broker))
     assert table.pop() == []
 
@@ -446,14 +389,12 @@ def test_a_checkpoint_that_the_timer_delivers_later_is_honoured_once(table: Tabl
 def test_a_checkpoint_that_waits_gets_an_acknowledgement_behind_it(table: Table) -> None:
     """RocketMQ's broker, to which the directory may go back, puts nothing of it again."""
     table.put("a", "b", "c")
-    common = {"so": 0, "pt": 1_700_000_000_000, "q": 0, "t": TOPIC, "c": GROUP, "bn": "broker-a"}
-    wait_for_timer(table, ("ck", checkpoint(3, **common)), ("ack", {**common, "ao": 1}))
+    wait_for_timer(table, ("ck", checkpoint(3, **LATE)), ("ack", {**LATE, "ao": 1}))
     begun_ms = time.time_ns() // 1_000_000
     asyncio.run(revive_checkpoints(table.broker))
     table.broker.store.wait_dispatched(timeout_ms=60_000)
     *_, found = table.broker.store.read(TIMER_TOPIC, 0)
-    assert (found.tags, json.loads(found.body)) == ("bAck", {**common, "aol": [0, 2]})
+    assert (found.tags, json.loads(found.body)) == ("bAck", {**LATE, "aol": [0, 2]})
     properties = found.properties
-    assert properties["REAL_TOPIC"] == f"{REVIVE_TOPIC}DefaultCluster"
-    assert properties["REAL_QID"] == "0"
+    assert (properties["REAL_TOPIC"], properties["REAL_QID"]) == (REVIVED, "0")
     assert int(properties["TIMER_OUT_MS"]) > begun_ms, "the checkpoint is due, and comes first"

@@ -1,4 +1,4 @@
-"""Random bytes of peers: decoders raise one kind of error, and a client beside them is served."""
+"""Frames and batches of peers, right and damaged: one kind of error, and others are served."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import json
 import struct
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -25,8 +24,9 @@ from lakelog_broker.remoting.frame import (
     encode_frame,
 )
 from lakelog_broker.remoting.handlers.sending import split_batch
-from plugins.broker.tests.support import PATIENCE_S, Client, served
+from plugins.broker.tests.support import PATIENCE_S, Client, at_a_broker, served
 
+STRINGS = ('a "quoted" \\ one', "\x00\x01\x1f\x7f", "ünï\u2028çødé 𝄞", "", "\ud800")
 _BATCHED: Final = struct.Struct(">iiiii")
 _texts = st.text(max_size=20)
 _json = st.recursive(
@@ -43,7 +43,8 @@ _names = st.sampled_from(_NAMES.split())
 _values = _texts | st.integers().map(str) | st.sampled_from(["true", "-1", "orders", "TBW102"])
 _codes = st.sampled_from(list(RequestCode)) | st.integers(-(1 << 15), (1 << 15) - 1)
 _fields = st.dictionaries(_names | _texts, _values, max_size=16)
-_bodies = st.binary(max_size=60) | _json.map(lambda each: json.dumps(each).encode())
+_documents = _json.map(lambda each: json.dumps(each).encode())
+_bodies = st.binary(max_size=60) | _documents
 _SMALL: Final = st.sampled_from([each for each in RequestCode if each < 1 << 15])
 
 
@@ -66,7 +67,7 @@ _commands = _command(JSON_FORM) | _command(BINARY_FORM)
 @st.composite
 def _headers(draw: Any) -> bytes:
     """A frame whose header is JSON of any shape, or random bytes of either form."""
-    head = draw(st.binary(max_size=60) | _json.map(lambda each: json.dumps(each).encode()))
+    head = draw(st.binary(max_size=60) | _documents)
     form, body = draw(st.integers(0, 3)), draw(_bodies)
     size = draw(st.just(len(head)) | st.integers(0, (1 << 24) - 1))
     frame: bytes = struct.pack(">I", form << 24 | size) + head + body
@@ -80,6 +81,45 @@ def _damaged(draw: Any) -> bytes:
     for place in draw(st.lists(st.integers(0, len(frame) - 1), max_size=4)):
         frame[place] = draw(st.integers(0, 255))
     return bytes(frame[: draw(st.just(len(frame)) | st.integers(0, len(frame)))])
+
+
+# --- the forms ---
+
+
+@pytest.mark.parametrize("text", STRINGS)
+def test_a_json_header_is_that_of_json(text: str) -> None:
+    command = RemotingCommand(ResponseCode.SUCCESS, 7, 1, {text: text}, b"body", text)
+    size = int.from_bytes(encode_frame(command)[4:8], "big")
+    header = {
+        "code": 0, "extFields": {text: text}, "flag": 1, "language": "JAVA", "opaque": 7,
+        "serializeTypeCurrentRPC": "JSON", "version": command.version, "remark": text,
+    }  # fmt: skip  # one line for each half
+    expected = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
+    assert encode_frame(command)[8 : 8 + size] == expected.encode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32-le"])
+def test_a_header_is_read_as_json_reads_it(encoding: str) -> None:
+    for space in ("", " \r\n"):
+        text = space + json.dumps({"code": 310, "extFields": {"b": "ü"}}) + space
+        header = text.encode(encoding)
+        command = decode_frame(struct.pack(">i", len(header)) + header + b"body")
+        assert (command.code, command.fields, command.body) == (310, {"b": "ü"}, b"body")
+
+
+@pytest.mark.parametrize("header", [b"", b"{", b"{} {}", b"\xff", b'{"code":1.5}', b"[]"])
+def test_a_damaged_header_is_refused(header: bytes) -> None:
+    with pytest.raises(BadFrame):
+        decode_frame(struct.pack(">i", len(header)) + header)
+
+
+@pytest.mark.parametrize("at", [21, 25])
+def test_a_length_beyond_the_fields_is_refused(at: int) -> None:
+    command = RemotingCommand(310, 7, 0, {"ab": "cd"}, b"body", form=BINARY_FORM)
+    frame = encode_frame(command)[4:]
+    for length in (b"\xff\xff", b"\x7f\xff"):
+        with pytest.raises(BadFrame):
+            decode_frame(frame[: 4 + at] + length + frame[6 + at :])
 
 
 @given(st.binary(max_size=80) | _headers() | _damaged())
@@ -97,6 +137,9 @@ def test_a_frame_is_what_was_encoded(command: RemotingCommand) -> None:
         assert getattr(found, name) == getattr(command, name)
 
 
+# --- batches of messages ---
+
+
 def _batch(messages: list[tuple[bytes, bytes, int]]) -> bytes:
     return b"".join(
         _BATCHED.pack(22 + len(body) + len(properties), 0, 0, flag, len(body))
@@ -112,16 +155,12 @@ _batches = st.lists(
 )
 
 
-@given(_batches)
-def test_a_batch_is_split_into_its_messages(messages: list[tuple[bytes, bytes, int]]) -> None:
-    assert split_batch(_batch(messages)) == messages
-
-
 @given(_batches, st.data())
-def test_a_damaged_batch_is_split_or_refused(
+def test_a_batch_is_split_into_its_messages_and_a_damaged_one_may_be_refused(
     messages: list[tuple[bytes, bytes, int]], data: st.DataObject
 ) -> None:
     body = bytearray(_batch(messages))
+    assert split_batch(bytes(body)) == messages
     for place in data.draw(st.lists(st.integers(0, len(body) - 1), max_size=3)):
         body[place] = data.draw(st.integers(0, 255))
     with contextlib.suppress(Refused):
@@ -133,6 +172,30 @@ def test_a_damaged_batch_is_split_or_refused(
 def test_random_bytes_are_no_batch_of_another_error(body: bytes) -> None:
     with contextlib.suppress(Refused):
         split_batch(body)
+
+
+# --- at a broker ---
+
+
+@at_a_broker()
+async def test_frames_are_served_however_they_are_split(broker: Broker, client: Client) -> None:
+    fields = {"a": "group", "b": "split", "c": "TBW102", "d": "1", "e": "0", "g": "1"}
+    sizes = (1, 100_000, 0, 5)
+    frames = [
+        encode_frame(RemotingCommand(310, each, 0, fields, bytes(size), form=each % 2))
+        for each, size in enumerate(sizes)
+    ]
+    sent = b"".join(frames)
+    for length in (7, 1_000, len(frames[0]) + 2, len(sent)):
+        at = 0
+        while at < len(sent):
+            until = len(sent) if at > 600 and length == 7 else at + length
+            client.writer.write(sent[at:until])
+            await client.writer.drain()
+            await asyncio.sleep(0)
+            at = until
+        found = [await client.receive() for _ in sizes]
+        assert [(each.opaque, each.code) for each in found] == [(i, 0) for i in range(4)]
 
 
 class _Session:
@@ -148,13 +211,12 @@ class _Session:
         async def both() -> None:
             bad = await Client.to(self._broker)
             await work(bad)
-            assert (await self._good.send("orders")).code == ResponseCode.SUCCESS
+            assert await self._good.is_served()
             await _closed(bad)
 
         self._runner.run(both())
 
     def close(self) -> None:
-        """Close the client that was served."""
         self._runner.run(_closed(self._good))
 
 
@@ -164,10 +226,10 @@ async def _closed(client: Client) -> None:
         await client.writer.wait_closed()
 
 
-@pytest.fixture
-def session(tmp_path: Path) -> Any:
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Session]:
     with asyncio.Runner() as runner:
-        context = served(tmp_path)
+        context = served(tmp_path_factory.mktemp("frames"))
         broker = runner.run(context.__aenter__())
         try:
             made = _Session(runner, broker)
@@ -177,10 +239,7 @@ def session(tmp_path: Path) -> Any:
             runner.run(context.__aexit__(None, None, None))
 
 
-_SHARED: Final = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@_SHARED
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(command=_commands)
 @example(command=RemotingCommand(1 << 14, 1))
 def test_every_request_has_a_response(
@@ -188,26 +247,24 @@ def test_every_request_has_a_response(
 ) -> None:
     """A random request of any code is answered; no handler fails for a reason of its own."""
     command.opaque = 77
+
+    async def work(client: Client) -> None:
+        """Wait for the answers to a random request and to one behind it."""
+        client.writer.write(encode_frame(command))
+        probe = RemotingCommand(1 << 14, 78)  # no such code: answered at once
+        client.writer.write(encode_frame(probe))
+        waits = {78} if command.is_one_way else {77, 78}
+        async with asyncio.timeout(PATIENCE_S):
+            while waits:
+                found = await client.receive()
+                if found.is_response:
+                    waits.discard(found.opaque)
+
     caplog.clear()
-    session.run(lambda client: _both(client, command))
+    session.run(work)
     assert not [each for each in caplog.records if each.levelname == "ERROR"], caplog.text
 
 
-async def _both(client: Client, command: RemotingCommand) -> None:
-    """Wait for the answers to a random request and to one behind it."""
-    client.writer.write(encode_frame(command))
-    probe = RemotingCommand(1 << 14, 78)  # no such code: answered at once
-    client.writer.write(encode_frame(probe))
-    waits = set() if command.is_one_way else {77}
-    waits.add(78)
-    async with asyncio.timeout(PATIENCE_S):
-        while waits:
-            found = await client.receive()
-            if found.is_response:
-                waits.discard(found.opaque)
-
-
-@_SHARED
 @given(frame=_headers() | _damaged() | st.binary(max_size=60), torn=st.integers(0, 80))
 def test_damaged_frames_end_at_most_their_connection(
     session: _Session, frame: bytes, torn: int
