@@ -27,7 +27,7 @@ from core.tests.store.support import (
 from lakelog import Message, RecoveryReport
 from lakelog.files.file_identity import identity_at
 from lakelog.files.filesystem import File, RealFileSystem
-from lakelog.files.state.clean_stop import CLEAN_STOP_FILE, CleanEnd
+from lakelog.files.state.clean_stop import CLEAN_STOP_FILE
 from lakelog.log.reading.bounds import TRUSTED_S
 from lakelog.recovery.clean_stop import UNCHANGED
 from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
@@ -62,10 +62,7 @@ def in_place(path: Path, position: int, data: bytes) -> None:
         file.write(data)
 
 
-# --- it counts ---
-
-
-@pytest.mark.parametrize("count", [0, 1, 110])
+@pytest.mark.parametrize("count", [0, 110])
 @pytest.mark.parametrize("writer", ["file", "mmap"])
 def test_a_clean_stop_is_gone_by(count: int, writer: str, tmp_path: Path) -> None:
     more = {"plugins": None, "writer": writer} if writer == "mmap" else {}
@@ -123,26 +120,6 @@ def test_a_reader_goes_by_it(tmp_path: Path) -> None:
         time.sleep(2 * TRUSTED_S)  # for which a reader does not look again
         assert reader.max_offset == more[-2].end_offset
         assert reader.max_offset == more[-2].end_offset
-
-
-def test_a_reader_does_not_go_by_it_while_abort_is_there(tmp_path: Path) -> None:
-    put = a_store(tmp_path, 40)
-    clean_end = CleanEnd(RealFileSystem(), tmp_path, tmp_path / "commitlog")
-    assert clean_end() == put[-1].end_offset
-    crash(tmp_path)
-    assert clean_end() is None
-    assert CleanEnd(RealFileSystem(), tmp_path, tmp_path / "commitlog")() is None
-
-
-def test_a_reader_completes_queues_up_to_it(tmp_path: Path) -> None:
-    """In memory, where their files are gone."""
-    put = a_store(tmp_path, 40)
-    shutil.rmtree(tmp_path / "consumequeue")
-    with read_small(tmp_path) as reader:
-        assert reader.queue_bounds("t", 0) == (0, len(put))
-
-
-# --- it does not count ---
 
 
 def behind(path: Path) -> None:
@@ -275,7 +252,7 @@ def test_queues_of_an_older_backup_are_completed(tmp_path: Path) -> None:
 def test_any_torn_or_flipped_note_is_read_over(tmp_path: Path) -> None:
     put = a_store(tmp_path, 3)
     whole = note(tmp_path).read_bytes()
-    for at in range(0, len(whole) - 1, 7):
+    for at in range(0, len(whole) - 1, 31):
         for text in (whole[:at], whole[:at] + bytes([whole[at] ^ 2]) + whole[at + 1 :]):
             note(tmp_path).write_bytes(text)
             report = recover_small(tmp_path, dry_run=True)
@@ -303,12 +280,6 @@ def test_other_settings_read_the_log(more: dict[str, Any], tmp_path: Path) -> No
     assert opened(tmp_path / "store", **more).start_reason == UNCHANGED
 
 
-def test_who_asks_for_all_of_the_log_gets_it(tmp_path: Path) -> None:
-    put = a_store(tmp_path, 110)
-    report = recover_small(tmp_path, full=True)
-    assert (report.start_reason, report.records) == ("a full recovery was requested", len(put))
-
-
 @pytest.mark.parametrize(("on_damage", "gone_by"), [("skip", True), ("truncate", False)])
 def test_noted_damage_is_treated_as_the_settings_say(
     on_damage: str, gone_by: bool, tmp_path: Path
@@ -321,9 +292,6 @@ def test_noted_damage_is_treated_as_the_settings_say(
     assert (report.cut_at is None) == gone_by
     if gone_by:
         assert [each.offset for each in report.damage] == [put[50].physical_offset]
-
-
-# --- how it is kept ---
 
 
 def test_it_is_gone_before_the_store_is_open_and_there_before_abort_goes(
@@ -341,17 +309,6 @@ def test_it_is_gone_before_the_store_is_open_and_there_before_abort_goes(
     there = files.named().index(("rename", CLEAN_STOP_FILE))
     assert files.named()[there + 1] == ("sync_dir", "lakelog")
     assert there < files.named().index(("unlink", "abort"))
-
-
-def test_a_store_that_failed_leaves_none(tmp_path: Path) -> None:
-    a_store(tmp_path, 10)
-    files = FaultyFiles()
-    store = open_small(tmp_path, files=files)
-    files.failing.add("sync")
-    fill(store, 1)
-    with pytest.raises(Exception, match="failed"):
-        store.close()
-    assert not note(tmp_path).exists()
 
 
 class _Coarse(RealFileSystem):
@@ -385,13 +342,10 @@ def test_where_it_cannot_be_written_the_stop_is_a_clean_one_all_the_same(
     assert opened(tmp_path).end_offset == put[-1].end_offset
 
 
-# --- what tells that nobody has written to a file since ---
-
-
 def test_a_write_in_the_same_tick_of_the_clock_is_noticed(tmp_path: Path) -> None:
     """The kernel's time of change is the same for writes that follow at once."""
     path = tmp_path / "file"
-    for _ in range(300):
+    for _ in range(100):
         path.write_bytes(bytes(100))
         file = RealFileSystem().open(path, write=True)
         stamped = file.stamp()
@@ -401,14 +355,3 @@ def test_a_write_in_the_same_tick_of_the_clock_is_noticed(tmp_path: Path) -> Non
         assert identity_at(path) != stamped
         file.close()
         path.unlink()
-
-
-def test_another_file_of_the_same_bytes_and_time_is_another_one(tmp_path: Path) -> None:
-    (tmp_path / "one").write_bytes(b"same")
-    shutil.copy2(tmp_path / "one", tmp_path / "two")
-    one, two = identity_at(tmp_path / "one"), identity_at(tmp_path / "two")
-    assert one is not None
-    assert two is not None
-    assert (one.length, one.mtime_ns) == (two.length, two.mtime_ns)
-    assert one.inode != two.inode
-    assert identity_at(tmp_path / "three") is None

@@ -39,7 +39,6 @@ from lakelog.recovery.filler import (
     FILLER_TOPIC,
     MOST_FILLER_BYTES,
     FillerMaker,
-    Filling,
     LogGap,
     least_filler_bytes,
 )
@@ -47,8 +46,7 @@ from lakelog_format.codec.record_crc import is_sealed
 from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
 from lakelog_testing.copies import copy_store
 from plugins.tools.tests.doctor.repair_support import sound
-
-pytestmark = pytest.mark.both_ways
+from tests.support.sampling import every
 
 FILES = RealFileSystem()
 
@@ -74,6 +72,7 @@ def whole(puts: list[PutResult]) -> list[int]:
     return starts([*puts[:6], *puts[8:]])
 
 
+@pytest.mark.both_ways
 def test_it_is_filled(tmp_path: Path, puts: list[PutResult]) -> None:
     path, gap = tmp_path / "store", (puts[6].physical_offset, puts[7].end_offset)
     before = log_bytes(path)[slice(*gap)]
@@ -93,6 +92,7 @@ def test_it_is_filled(tmp_path: Path, puts: list[PutResult]) -> None:
     assert recover_small(path).changed is False
 
 
+@pytest.mark.both_ways
 def test_what_is_left_keeps_its_place_in_the_queue(tmp_path: Path, puts: list[PutResult]) -> None:
     path = tmp_path / "store"
     with open_small(path) as store:
@@ -125,6 +125,7 @@ def test_a_hole_before_an_earlier_filler_gets_one_of_another_queue(
     assert sound(path)
 
 
+@pytest.mark.both_ways
 def test_it_has_a_record_checksum_where_its_neighbours_have_one(tmp_path: Path) -> None:
     """Whatever the settings of the recovery say."""
     with open_small(tmp_path, record_crc=True) as store:
@@ -186,11 +187,17 @@ def test_one_that_goes_over_segments(tmp_path: Path, wide: list[PutResult]) -> N
     assert sound(tmp_path / "wide")
 
 
-SOME = range(2, 200, 23)
-ALL = pytest.param(range(200), marks=[pytest.mark.soak, pytest.mark.timeout(1800)])
+STOPS = pytest.mark.parametrize(
+    "numbers",
+    [
+        range(2, 200, 37),
+        pytest.param(range(200), marks=[pytest.mark.soak, pytest.mark.timeout(1800)]),
+    ],
+    ids=["some", "all"],
+)
 
 
-@pytest.mark.parametrize("numbers", [SOME, ALL])
+@STOPS
 def test_a_recovery_that_stops_anywhere(
     numbers: range, tmp_path: Path, puts: list[PutResult]
 ) -> None:
@@ -198,7 +205,7 @@ def test_a_recovery_that_stops_anywhere(
     _stop_at(numbers, tmp_path / "store", whole(puts))
 
 
-@pytest.mark.parametrize("numbers", [SOME, ALL])
+@STOPS
 def test_one_that_stops_between_two_segments(
     numbers: range, tmp_path: Path, wide: list[PutResult]
 ) -> None:
@@ -222,9 +229,6 @@ def _stop_at(numbers: range, model: Path, due: list[int]) -> None:
     assert stopped > len(numbers) // 4
 
 
-# --- a machine that stops at any change of a recovery ---
-
-
 def _in_disorder(path: Path) -> list[int]:
     """Damage in the middle, a torn tail, a file cut short, and files behind the end."""
     results = a_crashed_store(path)
@@ -238,26 +242,16 @@ def _in_disorder(path: Path) -> list[int]:
     return [at for at in starts(results[:-1]) if at != results[20].physical_offset]
 
 
+@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("way", ["open", "recover"])
-def test_a_stop_at_some_changes(way: str, tmp_path: Path) -> None:
-    _stop_at_change(range(3, 1000, 19), way, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", ["open", "recover"])
-def test_a_stop_at_any_change(way: str, tmp_path: Path) -> None:
-    assert _stop_at_change(range(1000), way, tmp_path) > 20
-
-
-def _stop_at_change(numbers: range, way: str, path: Path) -> int:
-    """Let the machine stop after so many changes each time, until it does not come to that."""
-    model, right = path / "model", path / "right"
+def test_a_stop_at_any_change(step: int, way: str, tmp_path: Path) -> None:
+    """The machine stops after so many changes each time, until it does not come to that."""
+    model, right, store = tmp_path / "model", tmp_path / "right", tmp_path / "store"
     whole = _in_disorder(model)
     copy_store(model, right)
     report = recover_small(right)
     assert len(quarantine(right)) == 3
-    for number in numbers:
-        store = path / "store"
+    for number in every(step):
         copy_store(model, store)
         files = StoppingFiles(number)
         with suppress(Exception):  # whatever it turns into: the machine is down
@@ -271,12 +265,9 @@ def _stop_at_change(numbers: range, way: str, path: Path) -> int:
         with open_small(store) as opened:
             assert offsets(opened) == whole
         if not files.stopped:
-            return number
+            break
         shutil.rmtree(store)
-    raise AssertionError("it never came to its end")
-
-
-# --- records made to measure: as long as the gap, whole, and they say what stood there ---
+    assert number > 20
 
 
 NOW_MS = 1_700_000_009_000
@@ -293,45 +284,32 @@ def made(given: LogGap, next_offset: int = 0) -> list[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_filler_of_every_size_is_whole_and_exactly_as_long(sealed: bool) -> None:
+    """Where there is no room for the whole topic, it is in no queue."""
     least = least_filler_bytes(sealed=sealed)
     assert least == (112 if sealed else 92)
     for size in range(least, least + 400):
-        ((offset, record),) = made(gap(size, sealed=sealed))
+        ((offset, record),) = made(gap(size, sealed=sealed), next_offset=7)
         assert (offset, len(record)) == (OFFSET, size)
         message = decode(record, offset=OFFSET)
-        assert message.size == size
-        assert message.store_timestamp_ms == 1_700_000_000_123
+        assert (message.size, message.store_timestamp_ms) == (size, 1_700_000_000_123)
         assert is_sealed(message.properties_bytes) is sealed
+        is_whole = size + 1 >= least + len(FILLER_TOPIC)
+        assert message.topic == (FILLER_TOPIC if is_whole else FILLER_TOPIC[: size + 1 - least])
+        assert message.queue_offset == (7 if is_whole else 0)
+        assert message.sys_flag == (0 if is_whole else ROLLBACK)
         batch = decode_run(record, OFFSET)
         assert (len(batch), batch.end_offset) == (1, OFFSET + size)
 
 
-def test_what_has_no_room_for_the_whole_topic_is_in_no_queue() -> None:
-    for size in range(92, 92 + len(FILLER_TOPIC) - 1):
-        ((_, record),) = made(gap(size))
-        message = decode(record, offset=OFFSET)
-        assert message.topic == FILLER_TOPIC[: size - 91]
-        assert message.topic != FILLER_TOPIC
-        assert message.sys_flag & ROLLBACK == ROLLBACK
-        assert message.queue_offset == 0
-    ((_, record),) = made(gap(91 + len(FILLER_TOPIC)), next_offset=7)
-    message = decode(record, offset=OFFSET)
-    assert (message.topic, message.queue_offset, message.sys_flag) == (FILLER_TOPIC, 7, 0)
-
-
 def test_its_body_says_what_was_there_as_far_as_there_is_room() -> None:
-    ((_, long),) = made(gap(400))
-    assert json.loads(decode(long, offset=OFFSET).body) == {
-        "lakelog": "repaired",
-        "offset": OFFSET,
-        "size_bytes": 400,
-        "time_ms": NOW_MS,
-        "reason": "its body is damaged",
-    }
-    ((_, short),) = made(gap(160))
-    assert json.loads(decode(short, offset=OFFSET).body) == {"offset": OFFSET, "size_bytes": 160}
-    ((_, shorter),) = made(gap(120))
-    assert json.loads(decode(shorter, offset=OFFSET).body) == {}
+    said = {"lakelog": "repaired", "time_ms": NOW_MS, "reason": "its body is damaged"}
+    for size, expected in (
+        (400, {**said, "offset": OFFSET, "size_bytes": 400}),
+        (160, {"offset": OFFSET, "size_bytes": 160}),
+        (120, {}),
+    ):
+        ((_, record),) = made(gap(size))
+        assert json.loads(decode(record, offset=OFFSET).body) == expected
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -342,23 +320,6 @@ def test_a_gap_longer_than_a_record_can_be_gets_several(sealed: bool) -> None:
     batch = decode_run(b"".join(each for _, each in records), OFFSET)
     assert (len(batch), batch.end_offset) == (4, OFFSET + size)
     assert max(len(each) for _, each in records) <= MOST_FILLER_BYTES
-
-
-def test_what_no_record_fits_into_is_known_before() -> None:
-    for size, sealed, possible in (
-        *((91, False, False), (92, False, True)),
-        *((111, True, False), (112, True, True)),
-    ):
-        filling = Filling(Path("segment"), 0, gap(size, sealed=sealed), to_the_end=False)
-        assert filling.is_possible == possible
-
-
-def test_one_gap_behind_the_other_goes_on_in_the_queue() -> None:
-    maker = FillerMaker((FILLER_TOPIC, 2), 5, NOW_MS)
-    first, behind = gap(200), attrs.evolve(gap(200), offset=80_000, end_offset=80_200)
-    messages = [decode(record) for each in (first, behind) for _, record in maker.make(each)]
-    assert [(each.queue_id, each.queue_offset) for each in messages] == [(2, 5), (2, 6)]
-    assert [each.physical_offset for each in messages] == [OFFSET, 80_000]
 
 
 def test_the_first_one_of_long_damage_is_short() -> None:

@@ -38,7 +38,7 @@ from core.tests.store.support import (
 )
 from lakelog import Message, PutResult, Store
 from lakelog.errors import LakelogError, StoreFailed
-from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import RECORD_CRC_BYTES
 from lakelog_format.codec.frame import Frame, read_frame
 from lakelog_interfaces.checkpoint import read_checkpoint
@@ -72,11 +72,8 @@ def passes_rocketmq(path: Path, result: PutResult) -> bool:
     return zlib.crc32(body) & 0x7FFFFFFF == int.from_bytes(record[8:12], "big")
 
 
-# --- 7437 --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("record_crc", [False, True])
-@pytest.mark.parametrize("lost", [1, 40, 1000, 2000])
+@pytest.mark.parametrize("lost", [1, 2000])
 def test_7437_the_end_of_the_last_record_was_never_written(
     lost: int, record_crc: bool, tmp_path: Path
 ) -> None:
@@ -93,7 +90,7 @@ def test_7437_the_end_of_the_last_record_was_never_written(
         assert store.queue_bounds("t", 0) == (0, len(results) - 1)
 
 
-@pytest.mark.parametrize("sector", range(4))
+@pytest.mark.parametrize("sector", [0, 3])
 def test_7437_a_sector_in_the_middle_of_the_properties_was_lost(
     sector: int, tmp_path: Path
 ) -> None:
@@ -114,38 +111,21 @@ def test_7437_a_sector_in_the_middle_of_the_properties_was_lost(
         assert offsets(store) == starts(results[:5] + results[6:])
 
 
-# --- 9713 --------------------------------------------------------------------------------------
+def syncs_of_segments(files: FaultyFiles) -> int:
+    """Segments get their place when they are whole."""
+    return sum(each.syncs for each in files.opened if each.path.parent.name in ("commitlog", "tmp"))
 
 
-class CountingFiles(FaultyFiles):
-    """They remember every segment that was opened."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.logs: list[Any] = []
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        file = super().open(path, write=write, create=create)
-        if path.parent.name in ("commitlog", "tmp"):  # segments get their place when they are whole
-            self.logs.append(file)
-        return file
-
-    @property
-    def syncs(self) -> int:
-        """How often any segment was synced."""
-        return sum(each.syncs for each in self.logs)
-
-
-def _put(store: Store) -> object:
-    return store.put(Message("t", b"later", queue_id=0))
-
-
-@pytest.mark.parametrize("way", [_put, Store.close])
+@pytest.mark.parametrize(
+    "way",
+    [lambda store: store.put(Message("t", b"later", queue_id=0)), Store.close],
+    ids=["put", "close"],
+)
 def test_9713_the_flushed_position_moved_after_a_failed_sync(
     way: Callable[[Store], object], tmp_path: Path
 ) -> None:
     """There the next put was told that all before it was durable; the pages were gone."""
-    files = CountingFiles()
+    files = FaultyFiles()
     store = open_small(tmp_path, files=files, flush="inline")
     results = fill(store, 3)
     durable = store.flushed_offset
@@ -154,11 +134,11 @@ def test_9713_the_flushed_position_moved_after_a_failed_sync(
     with pytest.raises(StoreFailed):
         store.put(Message("t", b"not durable", queue_id=0))
     files.failing.clear()  # a second sync would succeed
-    syncs = files.syncs
+    syncs = syncs_of_segments(files)
     assert syncs >= 4
     with pytest.raises(LakelogError):
         way(store)
-    assert files.syncs == syncs
+    assert syncs_of_segments(files) == syncs
     assert store.flushed_offset == durable
     assert read_checkpoint(RealFileSystem(), tmp_path).confirm_offset <= durable
     with suppress(LakelogError):
@@ -168,9 +148,6 @@ def test_9713_the_flushed_position_moved_after_a_failed_sync(
         assert again.recovery is not None
         assert not again.recovery.clean
         assert offsets(again)[:3] == starts(results)
-
-
-# --- 9728 --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("left", ["zeros", "units"])
@@ -198,9 +175,6 @@ def test_9728_the_last_file_of_a_queue_is_all_zeros_and_the_log_lost_its_message
         assert store.put(Message("t", b"next", queue_id=0)).queue_offset == 80
         assert store.wait_dispatched()
         assert bodies(store.get("t", 0, 80, 1).messages) == [b"next"]
-
-
-# --- 10017 -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["next segment", "behind the end"])
@@ -278,11 +252,7 @@ def test_10017_on_the_way_to_the_next_record_checksums_are_asked_for(tmp_path: P
     )
 
 
-# --- 10666 -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("torn", [False, True])
-@pytest.mark.parametrize("count", [20, 110])
+@pytest.mark.parametrize(("count", "torn"), [(20, False), (110, True)])
 def test_10666_what_was_cut_comes_back_after_the_next_crash(
     count: int, torn: bool, tmp_path: Path
 ) -> None:

@@ -6,34 +6,30 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from core.tests.recovery.support import crash, open_and_close, recover_small
-from core.tests.store.support import a_store, fill, open_small, refused, segments
+from core.tests.store.support import a_store, open_small, refused, segments
 from lakelog.errors import BadSegment, StoreError
 
-
-def _removed(last: Path) -> None:
-    last.unlink()
-
-
-def _zeroed(last: Path) -> None:
-    last.write_bytes(bytes(last.stat().st_size))
-
-
-def _emptied(last: Path) -> None:
-    os.truncate(last, 0)
-
-
-LOSSES = pytest.mark.parametrize("lose", [_removed, _zeroed, _emptied])
+LOSSES = pytest.mark.parametrize(
+    "lose",
+    [
+        Path.unlink,
+        lambda last: last.write_bytes(bytes(last.stat().st_size)),
+        lambda last: os.truncate(last, 0),
+    ],
+    ids=["removed", "zeroed", "emptied"],
+)
 
 
 @LOSSES
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_lost_end_is_said_and_noted(
-    tmp_path: Path, lose: Callable[[Path], None], clean: bool
+    tmp_path: Path, lose: Callable[[Path], object], clean: bool
 ) -> None:
     end = a_store(tmp_path)[-1].end_offset
     lose(segments(tmp_path)[-1])
@@ -51,34 +47,31 @@ def test_a_lost_end_is_said_and_noted(
 
 @LOSSES
 def test_refuse_refuses_before_anything_is_changed(
-    tmp_path: Path, lose: Callable[[Path], None]
+    tmp_path: Path, lose: Callable[[Path], object]
 ) -> None:
     a_store(tmp_path)
     lose(segments(tmp_path)[-1])
-    with refused(tmp_path, BadSegment, "on_damage", "once"):
-        recover_small(tmp_path, on_damage="refuse", dry_run=True)
-    with refused(tmp_path, BadSegment, "on_damage", "once"):
-        open_small(tmp_path, on_damage="refuse")
+    for way in (partial(recover_small, dry_run=True), open_small):
+        with refused(tmp_path, BadSegment, "on_damage", "once"):
+            way(tmp_path, on_damage="refuse")
 
 
 def test_an_owner_that_died_vouches_for_what_it_synced(tmp_path: Path) -> None:
     """Its checkpoint is beyond the last mark; ``abort`` and its page name the same process."""
-    with open_small(tmp_path / "one") as store:
-        fill(store, 20)
-    kept = (tmp_path / "one" / "lakelog" / "queues.json").read_bytes()
-    results = a_store(tmp_path / "one")
-    (tmp_path / "one" / "lakelog" / "queues.json").write_bytes(kept)
-    (tmp_path / "one" / "abort").write_text(str(os.getpid()))
-    segments(tmp_path / "one")[-1].unlink()
-    (missing,) = recover_small(tmp_path / "one", dry_run=True).missing
+    a_store(tmp_path, 20)
+    kept = (tmp_path / "lakelog" / "queues.json").read_bytes()
+    results = a_store(tmp_path)
+    (tmp_path / "lakelog" / "queues.json").write_bytes(kept)
+    (tmp_path / "abort").write_text(str(os.getpid()))
+    segments(tmp_path)[-1].unlink()
+    (missing,) = recover_small(tmp_path, dry_run=True).missing
     assert missing.end_offset == results[-1].end_offset
-    (tmp_path / "one" / "abort").write_text("1")  # another program ran since
-    assert recover_small(tmp_path / "one", dry_run=True).missing == ()
+    (tmp_path / "abort").write_text("1")  # another program ran since
+    assert recover_small(tmp_path, dry_run=True).missing == ()
 
 
 def test_units_that_a_power_cut_left_are_no_loss(tmp_path: Path) -> None:
-    with open_small(tmp_path) as store:
-        fill(store, 20)
+    a_store(tmp_path, 20)
     checkpoint = (tmp_path / "checkpoint").read_bytes()
     kept = (tmp_path / "lakelog" / "queues.json").read_bytes()
     a_store(tmp_path)

@@ -10,21 +10,16 @@ import pytest
 
 from core.tests.recovery.support import a_crashed_store, flip, recover_small, store_at, tear
 from core.tests.store.support import SEGMENT, overwrite
-from lakelog import PutResult, accelerate
+from lakelog import accelerate
 from lakelog.errors import BadSegment
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import RECORD_CRC_BYTES, segment_name
 from lakelog.recovery import parallel
-from lakelog.recovery.parallel import read_segment, sound_segments
+from lakelog.recovery.parallel import read_segment
 from lakelog_format.queue_survey import QueueOffsetSurvey
 
 STARTS = range(0, 4 * SEGMENT, SEGMENT)
 FILES = RealFileSystem()
-
-
-@pytest.fixture
-def results(tmp_path: Path) -> list[PutResult]:
-    return a_crashed_store(tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -50,9 +45,8 @@ def segments(path: Path, *, sealed: bool = False) -> list[QueueOffsetSurvey]:
     ]
 
 
-def test_a_small_window_finds_the_same(
-    tmp_path: Path, results: list[PutResult], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_window_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = a_crashed_store(tmp_path)
     found = segments(tmp_path)
     monkeypatch.setattr(parallel, "WINDOW_BYTES", 2 * max(each.size for each in results))
     assert segments(tmp_path) == found
@@ -64,28 +58,6 @@ def test_they_end_before_a_record_without_the_checksum_that_is_required(tmp_path
     assert segments(tmp_path)[1].end_offset == 2 * SEGMENT
     found = segments(tmp_path, sealed=True)
     assert [each.end_offset for each in found[:2]] == [SEGMENT, results[49].end_offset]
-
-
-def test_a_file_that_cannot_be_read_ends_them(tmp_path: Path, results: list[PutResult]) -> None:
-    (tmp_path / "commitlog" / segment_name(SEGMENT)).unlink()
-    found = list(sound_segments(FILES, tmp_path / "commitlog", STARTS, SEGMENT, sealed=False))
-    assert [each.end_offset for each in found] == [SEGMENT]
-    assert results
-
-
-def test_one_segment_is_read_by_one_thread(
-    tmp_path: Path, results: list[PutResult], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    found = list(sound_segments(FILES, tmp_path / "commitlog", [0], SEGMENT, sealed=False))
-    assert found == segments(tmp_path)[:1]
-    assert results
-
-
-def test_plain_python_reads_in_one_thread(tmp_path: Path, results: list[PutResult]) -> None:
-    accelerate.use(None)
-    assert not list(sound_segments(FILES, tmp_path / "commitlog", STARTS, SEGMENT, sealed=False))
-    assert results
 
 
 @pytest.mark.parametrize("disorder", ["none", "torn", "damaged", "set back", "refused"])

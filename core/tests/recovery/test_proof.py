@@ -131,15 +131,24 @@ def test_a_checkpoint_from_before_the_cut_does_not(left: Left) -> None:
 
 
 def test_readers_pass_over_what_nothing_proves(left: Left) -> None:
-    """An old record stands between damage and one that the checkpoint vouches for."""
+    """An old record stands between damage and one that the checkpoint vouches for.
+
+    It stays in the log, and nobody gets it any more; it may be all there is of a message.
+    """
     later = left.old[-1]
     store_at(left.path, later, LATER_MS)
     _vouch_for_all(left.path)
+    before = log_bytes(left.path)
     report = recover_small(left.path)
     assert report.end_offset == later.end_offset
     (damage,) = report.damage
+    assert damage.unproven
     assert damage.offset == left.new[1].physical_offset
     assert damage.end_offset == later.physical_offset
+    assert list(quarantine(left.path).values()) == [before[damage.offset : damage.end_offset]]
+    (line,) = kept_lines(left.path)
+    assert (line["offset"], line["position"]) == (damage.offset, damage.offset % SEGMENT)
+    assert "stays in the log" in line["reason"]
     with open_small(left.path) as store:
         proved = starts([*left.kept, left.new[0], later])
         assert offsets(store) == proved
@@ -148,23 +157,9 @@ def test_readers_pass_over_what_nothing_proves(left: Left) -> None:
             found = [each.physical_offset for each in reader.scan(on_damage=met.append)]
         assert found == proved
         assert len(met) == 1
-
-
-def test_what_readers_pass_over_is_kept_once(left: Left) -> None:
-    """It stays in the log, and nobody gets it any more; it may be all there is of a message."""
-    later = left.old[-1]
-    store_at(left.path, later, LATER_MS)
-    _vouch_for_all(left.path)
-    before = log_bytes(left.path)
-    (damage,) = recover_small(left.path).damage
-    assert damage.unproven
-    assert list(quarantine(left.path).values()) == [before[damage.offset : damage.end_offset]]
-    (line,) = kept_lines(left.path)
-    assert (line["offset"], line["position"]) == (damage.offset, damage.offset % SEGMENT)
-    assert "stays in the log" in line["reason"]
     crash(left.path)
     recover_small(left.path)
-    assert len(quarantine(left.path)) == len(kept_lines(left.path)) == 1
+    assert len(quarantine(left.path)) == len(kept_lines(left.path)) == 1, "it is kept once"
 
 
 def test_what_reaches_over_the_end_of_a_segment_is_kept_in_two(tmp_path: Path) -> None:
@@ -183,14 +178,6 @@ def test_what_reaches_over_the_end_of_a_segment_is_kept_in_two(tmp_path: Path) -
     assert sorted(quarantine(tmp_path).values(), key=len) == sorted(
         (before[damage.offset : SEGMENT], before[SEGMENT : damage.end_offset]), key=len
     )
-
-
-def test_damage_without_whole_records_is_not_copied(tmp_path: Path) -> None:
-    results = a_crashed_store(tmp_path)
-    flip(tmp_path, results[7])
-    (damage,) = recover_small(tmp_path).damage
-    assert not damage.unproven
-    assert quarantine(tmp_path) == {}
 
 
 def test_what_was_written_since_is_judged_anew(left: Left) -> None:
@@ -214,7 +201,7 @@ def test_a_bad_record_with_newer_ones_behind_it_is_damage(tmp_path: Path) -> Non
     flip(tmp_path, results[61])
     report = recover_small(tmp_path)
     assert report.end_offset == results[-1].end_offset
-    assert report.cut == ()
+    assert (report.cut, quarantine(tmp_path)) == ((), {})
     assert [(each.offset, each.end_offset) for each in report.damage] == [
         (results[60].physical_offset, results[61].end_offset)
     ]

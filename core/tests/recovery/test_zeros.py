@@ -12,13 +12,10 @@ import pytest
 
 from core.tests.recovery.support import crash, log_bytes, offsets, recover_small, starts, zero
 from core.tests.store.support import SEGMENT, a_store, open_small, read_small, segments
-from lakelog import Message, PutResult
-from lakelog.errors import BadSegment
+from lakelog import Message, PutResult, Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.log.reading.pieces import Damage
 from lakelog_interfaces.checkpoint import StoreCheckpoint, write_checkpoint
-
-pytestmark = pytest.mark.both_ways
 
 COUNT = 130
 LATE_MS = 9_000_000_000_000
@@ -33,6 +30,13 @@ def left(path: Path, *, clean: bool) -> list[PutResult]:
         write_checkpoint(RealFileSystem(), path, StoreCheckpoint(LATE_MS, LATE_MS, LATE_MS))
         crash(path)
     return results
+
+
+def scanned(store: Store) -> tuple[list[int], list[tuple[int, int]]]:
+    """The messages of a scan, and the damage that it told."""
+    met: list[Damage] = []
+    found = [each.physical_offset for each in store.scan(on_damage=met.append)]
+    return found, [(each.offset, each.end_offset or 0) for each in met]
 
 
 def end_of_log(path: Path) -> int:
@@ -75,6 +79,7 @@ def test_zeros_from_the_start_of_the_last_segment(tmp_path: Path, clean: bool) -
         assert offsets(store) == starts(results[:first])
 
 
+@pytest.mark.both_ways
 @STOPS
 @pytest.mark.parametrize("where", ["front", "middle", "over the edge"])
 def test_a_hole_in_front_of_whole_records_is_damage(
@@ -97,10 +102,7 @@ def test_a_hole_in_front_of_whole_records_is_damage(
     whole = [each for at, each in enumerate(results) if at not in lost]
     for opened in (open_small, read_small):
         with opened(tmp_path) as store:
-            met: list[Damage] = []
-            found = [each.physical_offset for each in store.scan(on_damage=met.append)]
-            assert found == starts(whole)
-            assert [(each.offset, each.end_offset) for each in met] == [(begin, end)]
+            assert scanned(store) == (starts(whole), [(begin, end)])
             got = store.get("t", 0, 0, COUNT).messages
             assert [each.physical_offset for each in got] == starts(whole)
     with open_small(tmp_path) as store:
@@ -116,20 +118,5 @@ def test_a_hole_that_nobody_looked_at_is_reported_by_reads(tmp_path: Path, clean
     zero(tmp_path, begin, end)
     recover_small(tmp_path)
     with open_small(tmp_path) as store:
-        met: list[Damage] = []
-        found = [each.physical_offset for each in store.scan(on_damage=met.append)]
-    assert found == [at.physical_offset for at in results if not begin <= at.physical_offset < end]
-    assert [(each.offset, each.end_offset) for each in met] == [(begin, end)]
-
-
-@STOPS
-def test_a_hole_falls_under_on_damage(tmp_path: Path, clean: bool) -> None:
-    results = left(tmp_path, clean=clean)
-    hole = results[in_segment(results, results[-1].physical_offset // SEGMENT)[0]]
-    zero(tmp_path, hole.physical_offset, hole.end_offset)
-    with pytest.raises(BadSegment, match="on_damage = 'refuse' stops") as refused:
-        recover_small(tmp_path, on_damage="refuse")
-    assert refused.value.offset == hole.physical_offset
-    report = recover_small(tmp_path, on_damage="truncate")
-    assert report.end_offset == hole.physical_offset
-    assert [each.offset for each in report.cut] == [hole.physical_offset]
+        others = [each for each in starts(results) if not begin <= each < end]
+        assert scanned(store) == (others, [(begin, end)])

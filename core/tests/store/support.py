@@ -97,17 +97,17 @@ def _digest(path: Path) -> str:
 class FaultyFiles(RealFileSystem):
     """The operating system's files, each of which can be made to fail.
 
-    :ivar opened: every file that was opened, by name; the latest of a name counts
+    :ivar opened: every file that was opened
     :ivar failing: what fails with ``EIO`` in files whose name is a segment's
     """
 
     def __init__(self) -> None:
-        self.opened: dict[str, FaultyFile] = {}
+        self.opened: list[FaultyFile] = []
         self.failing: set[str] = set()
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         file = FaultyFile(super().open(path, write=write, create=create))
-        self.opened[path.name] = file
+        self.opened.append(file)
         if path.name.isdigit():
             file.failing = self.failing
         return file
