@@ -190,12 +190,6 @@ for project in sys.argv[2:]:
 """
 
 
-def build_wheel(folder: Path, project: Path) -> None:
-    """Build the wheel of a project into a folder by pip, with the build tools that are here."""
-    offline = ["--no-index", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
-    run([*PIP, "wheel", "--quiet", *offline, "--wheel-dir", str(folder), str(project)])
-
-
 def install_wheels(folder: Path, target: Path) -> None:
     """Let pip install all wheels in a folder, without their needs."""
     offline = ["--no-index", "--no-deps", "--no-cache-dir"]

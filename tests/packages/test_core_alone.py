@@ -160,18 +160,19 @@ def without_extras(project: Project) -> list[str]:
     return [each for each, names in named if not names & NEEDS_AN_EXTRA]
 
 
-@pytest.mark.parametrize("project", PROJECTS, ids=str)
-def test_it_declares_what_an_import_of_its_modules_needs(project: Project) -> None:
-    declares, checked = importable(project.name), without_extras(project)
-    wrong = [
-        (file, module)
-        for file, module in project.imports("src", at_once=True)
-        if project.module(file) in checked and module.partition(".")[0] not in declares
-    ]
+def test_all_declare_what_an_import_of_their_modules_needs() -> None:
+    wrong = []
+    for project in PROJECTS:
+        declares, checked = importable(project.name), without_extras(project)
+        wrong += [
+            (file, module)
+            for file, module in project.imports("src", at_once=True)
+            if project.module(file) in checked and module.partition(".")[0] not in declares
+        ]
     assert wrong == []
 
 
-@pytest.mark.parametrize("project", sampled("imports", 4, "lakelog-core"))
+@pytest.mark.parametrize("project", sampled("imports", 2, "lakelog-core"))
 def test_every_module_imports_with_the_declared_dependencies_alone(
     installed: Path, tmp_path_factory: pytest.TempPathFactory, project: Project
 ) -> None:

@@ -32,26 +32,19 @@ def description(project: Project) -> str:
 
 
 @pytest.mark.parametrize("project", ALL, ids=str)
-def test_the_long_description_has_no_link_into_the_repository(project: Project) -> None:
+def test_description_authors_licence_and_status_are_stated(project: Project) -> None:
+    """The description has no link into the repository."""
     text, source = description(project), (project.folder / "README.md").read_text()
     assert LINK.findall(text) == []
     assert FENCED.findall(text) == FENCED.findall(source)
     assert len(text) > 100
-
-
-@pytest.mark.parametrize("project", ALL, ids=str)
-def test_authors_licence_and_status_are_stated(project: Project) -> None:
     table = project.table
     assert table["authors"] == [{"name": "lakelog developers"}]
     assert (table["license"], table["license-files"]) == ("Apache-2.0", ["LICENSE"])
     assert (project.folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     assert len(table["description"]) < 120
-    assert [each for each in table["classifiers"] if each.startswith(STATUS)] == [status()]
-
-
-def status() -> str:
-    [found] = [each for each in BY_NAME["lakelog-core"].table["classifiers"] if STATUS in each]
-    return str(found)
+    of_core = [each for each in BY_NAME["lakelog-core"].table["classifiers"] if STATUS in each]
+    assert [each for each in table["classifiers"] if each.startswith(STATUS)] == of_core
 
 
 def test_all_have_one_version_and_name_one_another_by_it() -> None:
@@ -60,7 +53,7 @@ def test_all_have_one_version_and_name_one_another_by_it() -> None:
     wrong = [
         f"{project}: {text}"
         for project in ALL
-        for text in all_requirements(project)
+        for text in project.requires
         if normal(Requirement(text).name) in BY_NAME
         and str(Requirement(text).specifier) != f"=={version}"
     ]
@@ -68,12 +61,6 @@ def test_all_have_one_version_and_name_one_another_by_it() -> None:
     cargo = tomllib.loads((ROOT / "plugins" / "native" / "Cargo.toml").read_text())
     assert cargo["package"]["version"] == version
     assert f"\n## [{version}] - " in (ROOT / "CHANGELOG.md").read_text()
-
-
-def all_requirements(project: Project) -> list[str]:
-    """What it needs, with all of its extras."""
-    extras = project.table.get("optional-dependencies", {}).values()
-    return [*project.table.get("dependencies", ()), *(text for each in extras for text in each)]
 
 
 def test_what_a_checkout_needs_installs_with_the_oldest_python() -> None:

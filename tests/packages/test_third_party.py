@@ -40,16 +40,6 @@ BESIDE = [kind for kind in TEMPLATES if kind not in REPLACING]
 REPLACED = ",".join(TEMPLATES[kind].replaces for kind in REPLACING)
 WITHOUT_SETTINGS = {"settings-format", "store-extension"}
 
-LIST = """
-import json, os
-from lakelog.registry import Registry
-registry = Registry.load(None, os.environ)
-rows = {}
-for name, offered in registry.offered.items():
-    package = offered.source.package
-    rows[name] = [offered.source.name, package.name, package.version]
-print(json.dumps(rows))
-"""
 
 PUT = """
 import sys, lakelog, acme_pace.strategy
@@ -197,19 +187,6 @@ def test_a_store_has_all_parts_with_plugins_replaced(
     replacing.run("-c", REPLACED_PARTS, cwd=tmp_path, **off)
     said = replacing.run("-m", "lakelog", "pins", "store", "--json", cwd=tmp_path, **off)
     assert said == ""
-
-
-def test_it_is_found_by_its_entry_point_and_listed_with_its_distribution(
-    environment: Environment, tmp_path: Path
-) -> None:
-    rows = json.loads(environment.run("-c", LIST, cwd=tmp_path))
-    assert rows["acme-pace"] == ["acme-pace", "acme-pace", "0.1.0"]
-    assert rows["file"][:2] == ["builtin", "lakelog-core"]
-
-
-def test_it_can_be_switched_off(environment: Environment, tmp_path: Path) -> None:
-    rows = environment.run("-c", LIST, cwd=tmp_path, LAKELOG_DISABLE_PLUGINS="acme-pace")
-    assert "acme-pace" not in json.loads(rows)
 
 
 def test_settings_choose_it_and_set_what_is_its_own(
