@@ -19,7 +19,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from core.tests.shared.dying import EACH, die, interrupt
+from core.tests.shared.dying import at_every, die, interrupt
 from core.tests.shared.test_bytelock import AT as BYTE
 from core.tests.shared.test_bytelock import a_lock
 from lakelog.files.filesystem import File, RealFileSystem
@@ -115,10 +115,10 @@ def test_one_sync_is_for_all_that_was_appended(tmp_path: Path) -> None:
 def test_threads_and_processes_share_syncs(tmp_path: Path) -> None:
     """Each appends and waits; nobody goes on before its bytes are durable."""
     _, disk, words = a_sync(tmp_path)
-    children = [fork(partial(puts, tmp_path, 4, 50)) for _ in range(3)]
+    children = [fork(partial(puts, tmp_path, 3, 30)) for _ in range(3)]
     for each in children:
         assert os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) == 0
-    assert disk.words[APPENDED] == disk.words[DURABLE] == words[FLUSHED] == 3 * 4 * 50
+    assert disk.words[APPENDED] == disk.words[DURABLE] == words[FLUSHED] == 3 * 3 * 30
 
 
 def fork(work: Callable[[], object]) -> int:
@@ -162,11 +162,13 @@ def test_a_sync_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
     leader = threading.Thread(target=one.reach, args=(10, 60))
     leader.start()
     inside.wait()
-    assert not other.reach(10, 0.01)
-    assert not one.reach(10, 0.01)
+    for each in (one, other):
+        assert not each.reach(10, 0.01)
+        assert not each.wait(10, 0.01, nothing)
     go_on.set()
     leader.join()
     assert other.reach(10, 0)
+    assert one.wait(10, 0, nothing)
 
 
 def test_who_waits_has_another_thread_sync(tmp_path: Path) -> None:
@@ -187,19 +189,6 @@ def test_who_waits_has_another_thread_sync(tmp_path: Path) -> None:
         assert waited.result()
         assert led.result()
     assert disk.words[SYNCS] == 2
-
-
-def test_who_waits_is_not_held_up_by_a_sync_that_hangs(tmp_path: Path) -> None:
-    sync, disk, _ = a_sync(tmp_path)
-    inside, go_on = disk.hang()
-    disk.words[APPENDED] = 10
-    with ThreadPoolExecutor(1) as thread:
-        led = thread.submit(sync.lead, 10)
-        inside.wait()
-        assert not sync.wait(10, 0.01, nothing)
-        go_on.set()
-        assert led.result()
-    assert sync.wait(10, 0, nothing)
 
 
 def test_who_waits_is_told_of_an_error(tmp_path: Path) -> None:
@@ -263,7 +252,7 @@ def test_bytes_that_cannot_be_written_again_fail_the_store(
     assert not words[FLUSHED]
 
 
-@EACH
+@at_every(29)
 def test_a_death_at_any_step_leaves_what_the_next_one_can_go_on_with(
     tmp_path: Path, stride: int
 ) -> None:
@@ -279,7 +268,7 @@ def test_a_death_at_any_step_leaves_what_the_next_one_can_go_on_with(
     assert step > 100
 
 
-@EACH
+@at_every(29)
 def test_a_death_at_any_step_behind_an_error_makes_nothing_durable_that_is_not(
     tmp_path: Path, stride: int
 ) -> None:
@@ -306,7 +295,7 @@ def test_a_death_at_any_step_behind_an_error_makes_nothing_durable_that_is_not(
         assert words[FLUSHED] == disk.words[DURABLE]
         if lived:
             break
-    assert 10 < failed * stride < step
+    assert 0 < failed * stride < step
 
 
 def test_ctrl_c_at_any_step_leaves_no_lock(tmp_path: Path) -> None:
@@ -323,20 +312,6 @@ def test_ctrl_c_at_any_step_leaves_no_lock(tmp_path: Path) -> None:
         if not came:
             break
     assert step > 100
-
-
-def test_a_put_in_the_handler_of_a_signal_in_the_middle_of_a_sync(tmp_path: Path) -> None:
-    sync, disk, words = a_sync(tmp_path)
-
-    def put() -> None:
-        disk.on_sync = nothing
-        disk.words[APPENDED] = 20
-        assert sync.reach(20, 0)
-
-    disk.words[APPENDED] = 10
-    disk.on_sync = put
-    assert sync.reach(10, 0)
-    assert words[FLUSHED] == disk.words[DURABLE] == 20
 
 
 def test_a_put_in_the_handler_of_a_signal_at_any_step(tmp_path: Path) -> None:
@@ -361,9 +336,6 @@ def test_a_put_in_the_handler_of_a_signal_at_any_step(tmp_path: Path) -> None:
     assert 10 < in_time < step
 
 
-# --- the words by which puts of every process wait for copies ---
-
-
 def test_copied_never_decreases_and_reachable_does() -> None:
     copied = CopiedEnd(memoryview(bytearray(64)), 8)
     assert (copied.end, copied.reachable_end) == (0, -1)
@@ -379,10 +351,4 @@ def test_a_waiter_is_woken_through_another_view_of_the_words() -> None:
         elsewhere.publish(99)
         elsewhere.publish(100)
         assert call.result(30)
-
-
-def test_a_wait_ends_in_time() -> None:
-    copied = CopiedEnd(memoryview(bytearray(64)), 8)
-    copied.publish(100)
-    assert copied.wait(100, 0.0)
-    assert not copied.wait(101, 0.01)
+    assert not here.wait(101, 0.01)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import signal
@@ -30,7 +29,7 @@ STEPS = (section, appendlock, tinylog, queuetable)
 KEPT = pytest.mark.parametrize("several", [0, 1], ids=["kept", "several"])
 
 
-@at_every(41)
+@at_every(83)
 @KEPT
 def test_a_death_at_any_step_of_an_append(tmp_path: Path, several: int, stride: int) -> None:
     """In a queue that is new, and in one that is there; the next append finds all in order."""
@@ -57,27 +56,24 @@ def _append(path: Path, queue: int, numbers: list[int]) -> None:
     TinyLog.open(path).append(queue, numbers)
 
 
-@at_every(61)
+@at_every(101)
 def test_a_death_at_any_step_of_a_repair(tmp_path: Path, stride: int) -> None:
     log = TinyLog.make(tmp_path)
     log.page.words[SEVERAL] = 1
     for committed in (False, True):
         for step in every(stride):
             before = log.records()
-            _end(fork(partial(_dies_inside, tmp_path, committed)))
+            dead = fork(partial(_dies_inside, tmp_path, committed))
+            assert os.waitpid(dead, 0)[1] == signal.SIGKILL
             assert log.page.words[INTENT_END]
-            lived = not die(step, STEPS, lambda: TinyLog.open(tmp_path).inside(_nothing))
-            log.inside(_nothing)
+            lived = not die(step, STEPS, lambda: TinyLog.open(tmp_path).inside(list))
+            log.inside(list)
             log.records()  # whole without an append, too
             log.append(1, [step])
             assert log.records() == [*before, *([(7, 5)] if committed else []), (1, step)]
             if lived:
                 break
         assert step > 50
-
-
-def _nothing() -> None:
-    """Only enter, and leave."""
 
 
 def _dies_inside(path: Path, committed: bool) -> None:
@@ -92,15 +88,11 @@ def _dies_inside(path: Path, committed: bool) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _end(child: int) -> None:
-    assert os.waitpid(child, 0)[1] == signal.SIGKILL
-
-
 def test_ctrl_c_at_any_step_of_an_append(tmp_path: Path) -> None:
     log = TinyLog.make(tmp_path)
     other = TinyLog.open(tmp_path)
-    for step in itertools.count():
-        log.page.words[SEVERAL] = step % 2
+    for number, step in enumerate(every(3)):
+        log.page.words[SEVERAL] = number % 2
         came = interrupt(step, (section, appendlock, tinylog), partial(log.append, 0, [step]))
         log.section.let_go()
         with ThreadPoolExecutor(1) as thread:  # else it could take a lock that was left for its own
@@ -182,7 +174,7 @@ def test_a_repair_that_fails_fails_the_store(
 
 
 def test_processes_that_are_killed_at_random(tmp_path: Path) -> None:
-    kill_at_random(tmp_path, 20, [AppendLock] * 4)
+    kill_at_random(tmp_path, 10, [AppendLock] * 3)
 
 
 def kill_at_random(tmp_path: Path, kills: int, locks: list[MakeLock]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.tests.shared.dying import EACH, die
+from core.tests.shared.dying import at_every, die
 from lakelog.errors import SettingsError, StoreError, StoreLocked
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages import shared_page as pages
@@ -117,7 +117,7 @@ def test_a_page_of_another_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         join(tmp_path)
 
 
-@EACH
+@at_every(29)
 def test_a_death_at_any_step_leaves_what_the_next_one_can_go_on_with(
     tmp_path: Path, stride: int
 ) -> None:
