@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakelog import Message
 from lakelog.store.open import open_store
+from lakelog_cli.shown import shown
 from plugins.tools.tests.cli.conftest import ENVIRON, Run, spoil_second
 
 
@@ -217,5 +220,38 @@ def test_a_body_that_is_text_is_printed_as_text(lakelog: Run, tmp_path: Path) ->
     with open_store(tmp_path / "bodies", segment_size_bytes="64KiB") as store:
         for body, _ in BODIES:
             store.put(Message("t", body, tags="T", keys=["k1", "k2"], queue_id=0))
-    for line, (_, shown) in zip(lakelog("scan", "bodies").stdout.splitlines(), BODIES, strict=True):
-        assert line.endswith(f" tags=T keys=k1,k2 {shown}")
+    lines = lakelog("scan", "bodies").stdout.splitlines()
+    for line, (_, printed) in zip(lines, BODIES, strict=True):
+        assert line.endswith(f" tags=T keys=k1,k2 {printed}")
+
+
+# --- no text of a message can control the terminal that shows it ---
+
+ODD_TOPIC: Final = "bad\u202etopic"
+
+
+@given(st.text())
+def test_what_is_shown_can_be_printed(text: str) -> None:
+    assert shown(text).isprintable()
+    assert shown(text) == text or not text.isprintable()
+
+
+def test_control_characters_are_escaped(lakelog: Run) -> None:
+    line = {"topic": ODD_TOPIC, "tags": "a\x07b", "keys": "\x1b[2J", "body": "b"}
+    put = lakelog("put", "s", "unused", "--jsonl", "-", text=json.dumps(line))
+    assert put.returncode == 0, put.stderr
+    for command, *more in (("topics",), ("queues",), ("scan",), ("tail", ODD_TOPIC)):
+        done = lakelog(command, "s", *more)
+        assert done.returncode == 0, done.stderr
+        assert "bad\\u202etopic" in done.stdout
+        assert ("keys=\\x1b[2J" in done.stdout) == (command in ("scan", "tail"))
+        assert done.stdout.replace("\t", "").replace("\n", "").isprintable()
+
+
+def test_letters_that_the_terminal_lacks(
+    lakelog: Run, program: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lakelog("put", "s", "标签", "b").returncode == 0
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    done = program("topics", "s")
+    assert (done.returncode, done.stdout) == (0, "\\u6807\\u7b7e\t1\t1\n")
