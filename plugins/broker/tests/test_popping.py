@@ -247,12 +247,9 @@ def test_filters_of_tags_and_of_properties(table: Table) -> None:
     table.put("c", TAGS="x", n="3")
     assert table.bodies(selection=MessageFilter.of("x || z", "TAG")) == ["a", "c"]
     table.restarted()
-    more_than_1: dict[str, Any] = {
-        "selection": MessageFilter.of("n > 1", "SQL92"),
-        "group": "other",
-    }
-    assert table.bodies(1, **more_than_1) == ["b"]
-    assert table.bodies(**more_than_1) == ["c"]
+    selection = MessageFilter.of("n > 1", "SQL92")
+    assert table.bodies(1, selection=selection, group="other") == ["b"]
+    assert table.bodies(selection=selection, group="other") == ["c"]
     with pytest.raises(Refused):
         MessageFilter.of("n >", "SQL92")
 

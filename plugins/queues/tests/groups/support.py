@@ -37,6 +37,17 @@ def fill(store: Store, count: int, topic: str = "t", queues: int = QUEUES, **mor
     assert store.wait_dispatched()
 
 
+def put(store: Store, number: int, topic: str = "t", **more: Any) -> None:
+    """Put a message with this number as its body; it is in its queue on return."""
+    store.put(Message(topic, b"%d" % number, **{"queue_id": 0, **more}))
+    assert store.wait_dispatched()
+
+
+def committed(store: Store, topic: str = "t") -> dict[int, int]:
+    """The committed offsets of the group ``g``."""
+    return dict(store.groups()["g"][topic])
+
+
 def bodies(deliveries: Iterable[Delivery]) -> list[int]:
     return [int(bytes(each.message.body)) for each in deliveries]
 

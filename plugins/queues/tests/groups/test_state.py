@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import random
-import tempfile
-from pathlib import Path
-from typing import TypeAlias
+from collections.abc import Iterator
+from itertools import count
+from typing import Final, TypeAlias
 
 import attrs
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakelog.files.filesystem import RealFileSystem
-from lakelog_queues.consumers.offsettable import OffsetTable
-from lakelog_queues.finding.results import PlacedResult
-from lakelog_queues.groups.consumer import GroupAccess, GroupConsumer
-from lakelog_queues.groups.delivery import Delivery
-from lakelog_queues.groups.members import share_of
-from lakelog_queues.groups.options import GroupOptions
-from plugins.queues.tests.consumers.support import Queues, a_table
-from plugins.queues.tests.groups.support import Clock
+from lakelog import Delivery, GroupConsumer, Message, Store
+from plugins.queues.tests.groups.support import Clock, open_store
 
 MEMBERS = 3
 INVISIBLE_MS = 100
+ENDS: Final = {0: 7, 1: 3, 3: 5}
+"""The number of messages in each queue."""
 Place: TypeAlias = tuple[int, int]
 """Queue id and queue offset."""
 
+WHO = st.integers(0, MEMBERS - 1)
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("poll"), st.integers(0, MEMBERS - 1), st.integers(1, 5)),
-        st.tuples(st.just("poll"), st.integers(0, MEMBERS - 1), st.integers(1, 5)),
-        st.tuples(st.just("ack"), st.integers(0, MEMBERS - 1), st.integers(0, 9)),
-        st.tuples(st.just("nack"), st.integers(0, MEMBERS - 1), st.integers(0, 9)),
+        st.tuples(st.just("poll"), WHO, st.integers(1, 5)),
+        st.tuples(st.just("poll"), WHO, st.integers(1, 5)),
+        st.tuples(st.just("ack"), WHO, st.integers(0, 9)),
+        st.tuples(st.just("nack"), WHO, st.integers(0, 9)),
         st.tuples(st.just("wait"), st.just(0), st.integers(1, 2 * INVISIBLE_MS)),
-        st.tuples(st.just("close"), st.integers(0, MEMBERS - 1), st.just(0)),
-        st.tuples(st.just("kill"), st.integers(0, MEMBERS - 1), st.just(0)),
-        st.tuples(st.just("commit"), st.integers(0, MEMBERS - 1), st.just(0)),
+        st.tuples(st.sampled_from(["close", "kill", "commit"]), WHO, st.just(0)),
     ),
     max_size=40,
 )
@@ -43,48 +37,33 @@ STEPS = st.lists(
 
 @attrs.define
 class Group:
-    """A group over queues in memory, and the messages that its members have.
+    """A group, and the messages that its members have.
 
     :ivar until: time in ms from which each message may be handed out again
     """
 
-    path: Path
-    queues: Queues
+    store: Store
     orderly: bool
+    name: str
     clock: Clock = attrs.field(factory=Clock)
     members: dict[int, GroupConsumer] = attrs.field(factory=dict)
     held: dict[int, list[Delivery]] = attrs.field(factory=dict)
     until: dict[Place, int] = attrs.field(factory=dict)
     acknowledged: set[Place] = attrs.field(factory=set)
 
-    def offsets(self) -> OffsetTable:
-        return a_table(self.path)
-
     def member(self, number: int) -> GroupConsumer:
         """The member of this number; it joins if it is not a member yet."""
         if number not in self.members:
-            options = GroupOptions.of(
-                *("g", "T"), start="earliest", orderly=self.orderly, invisible_ms=INVISIBLE_MS
+            self.members[number] = self.store.subscribe(
+                *(self.name, "t"),
+                start="earliest",
+                orderly=self.orderly,
+                invisible_ms=INVISIBLE_MS,
             )
-            access = GroupAccess(
-                *(RealFileSystem(), self.path, self.get, self.queues.access(), self.offsets()),
-                *(self.refused, self.clock.now_ms),
-            )
-            self.members[number] = GroupConsumer(options, access)
+            self.clock.set_for(self.members[number])
             self.held[number] = []
         self.members[number]._turn_at = 0.0  # checks the other members at once
         return self.members[number]
-
-    def get(
-        self, topic: str, queue_id: int, offset: int, max_messages: int, *, tags: str | None
-    ) -> PlacedResult:
-        found = self.queues.get(topic, queue_id, offset, max_messages, tags=tags)
-        offsets = [each.queue_offset for each in found.messages]
-        bounds = found.min_offset, found.max_offset
-        return PlacedResult(found.status, found.messages, found.next_offset, *bounds, offsets)
-
-    def refused(self, message: object) -> None:
-        raise AssertionError(f"{message} is put, without any reason")
 
     def poll(self, number: int, most: int) -> None:
         for each in self.member(number).poll(most):
@@ -126,76 +105,53 @@ class Group:
                     self.until[place] = 0
 
     def kill(self, number: int, _: int) -> None:
-        """End a member like a kill: its locks and its connection end, and nothing else happens."""
-        if number in self.members:
-            dead = self.members.pop(number)
-            dead._closed = True
-            dead._locks.close()
-            dead._database.close()
-            del self.held[number]
+        """Drop a member: its locks and its connection end as by a kill; nothing else happens."""
+        self.members.pop(number, None)
+        self.held.pop(number, None)
 
     def commit(self, number: int, _: int) -> None:
         self.member(number).commit()
-        self.check_committed()
-
-    def check_committed(self) -> None:
-        for queue, at in self.offsets().committed("g", "T").items():
+        for queue, at in self.committed().items():
             assert {(queue, offset) for offset in range(at)} <= self.acknowledged
+
+    def committed(self) -> dict[int, int]:
+        return dict(self.store.groups().get(self.name, {}).get("t", {}))
 
     def finish(self) -> None:
         """A remaining member gets all remaining messages."""
         for number in range(1, MEMBERS):
             self.kill(number, 0)
+        everything = {(queue, n) for queue, end in ENDS.items() for n in range(end)}
         for _ in range(100):
             self.clock.ms += INVISIBLE_MS
             self.poll(0, 50)
             while self.held[0]:
                 self.ack(0, 0)
-        ends = {queue: len(each) for queue, each in self.queues.held.items()}
-        everything = {(queue, n) for queue, end in ends.items() for n in range(end)}
+            if self.acknowledged == everything:
+                break
         assert self.acknowledged == everything
         self.close(0, 0)
-        assert self.offsets().committed("g", "T") == ends
+        assert self.committed() == ENDS
 
 
-@settings(deadline=None, max_examples=30)
-@given(STEPS, st.booleans())
-def test_any_order_of_steps(steps: list[tuple[str, int, int]], orderly: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        group = Group(Path(folder), Queues(7, 3, 0, 5), orderly)
-        for word, number, amount in steps:
-            getattr(group, word)(number, amount)
-        group.finish()
+NUMBERS: Final = count()
 
 
-# --- shares: whole, disjoint, even, and the same for every member ---
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with open_store(tmp_path_factory.mktemp("state")) as store:
+        for queue, end in ENDS.items():
+            store.put_batch([Message("t", b"%d" % n, queue_id=queue) for n in range(end)])
+        assert store.wait_dispatched()
+        yield store
 
 
-ANY_MEMBERS = st.sets(st.integers(1, 1 << 40), min_size=1, max_size=20)
-ANY_QUEUES = st.sets(st.tuples(st.sampled_from(["a", "b", "%RETRY%g"]), st.integers(0, 40)))
-
-
-@given(ANY_MEMBERS, ANY_QUEUES)
-def test_each_queue_has_one_member_and_shares_are_even(
-    members: set[int], queues: set[tuple[str, int]]
+@settings(max_examples=30)
+@given(steps=STEPS, orderly=st.booleans())
+def test_any_order_of_steps(
+    filled: Store, steps: list[tuple[str, int, int]], orderly: bool
 ) -> None:
-    shares = [share_of(each, members, queues) for each in members]
-    assert sorted(queue for share in shares for queue in share) == sorted(queues)
-    lengths = [len(share) for share in shares]
-    assert max(lengths) - min(lengths) <= 1
-
-
-@given(ANY_MEMBERS, ANY_QUEUES, st.randoms())
-def test_all_members_find_the_same(
-    members: set[int], queues: set[tuple[str, int]], chance: random.Random
-) -> None:
-    mixed, others = list(members), list(queues)
-    chance.shuffle(mixed)
-    chance.shuffle(others)
-    for each in members:
-        assert share_of(each, members, queues) == share_of(each, mixed, others)
-
-
-@given(ANY_MEMBERS, ANY_QUEUES)
-def test_who_is_no_member_has_nothing(members: set[int], queues: set[tuple[str, int]]) -> None:
-    assert share_of(0, members, queues) == []
+    group = Group(filled, orderly, f"g{next(NUMBERS)}")
+    for word, number, amount in steps:
+        getattr(group, word)(number, amount)
+    group.finish()
