@@ -22,6 +22,7 @@ from lakelog_metrics.plugin import MetricsFollower, MetricsSettings, PortInUse
 from lakelog_testing import PluginContract
 
 DASHBOARD: Final = Path(__file__).parents[1] / "grafana" / "lakelog.json"
+PROGRAM: Final = (sys.executable, "-m", "lakelog_cli.main")
 Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
@@ -60,17 +61,6 @@ def collected(store: Path) -> Samples:
 
 
 def test_the_numbers_are_those_of_the_store(store: lakelog.Store) -> None:
-    found = collected(store.path)
-    assert found["lakelog_up", ()] == found["lakelog_healthy", ()] == 1
-    assert found["lakelog_records_total", ()] == 11
-    assert found["lakelog_offset_bytes", ("appended",)] == store.max_offset
-    assert found["lakelog_lag_bytes", ("dispatch",)] == 0
-    assert found["lakelog_messages_total", ("orders",)] == 10
-    assert found["lakelog_messages_total", ("visits",)] == 1
-    assert found["lakelog_group_lag_messages", ("billing", "orders")] == 6
-
-
-def test_numbers_follow_the_store(store: lakelog.Store) -> None:
     registry = CollectorRegistry()
     collector = StoreCollector(store.path)
     registry.register(collector)
@@ -80,6 +70,14 @@ def test_numbers_follow_the_store(store: lakelog.Store) -> None:
     store.wait_dispatched()
     assert registry.get_sample_value("lakelog_messages_total", labels) == (before or 0) + 1
     collector.close()
+    found = collected(store.path)
+    assert found["lakelog_up", ()] == found["lakelog_healthy", ()] == 1
+    assert found["lakelog_records_total", ()] == 12
+    assert found["lakelog_offset_bytes", ("appended",)] == store.max_offset
+    assert found["lakelog_lag_bytes", ("dispatch",)] == 0
+    assert found["lakelog_messages_total", ("orders",)] == 11
+    assert found["lakelog_messages_total", ("visits",)] == 1
+    assert found["lakelog_group_lag_messages", ("billing", "orders")] == 7
 
 
 def test_a_closed_store_is_down_and_still_has_messages(store: lakelog.Store) -> None:
@@ -121,7 +119,7 @@ def test_the_follower_serves_and_stops(store: lakelog.Store) -> None:
 
 
 def test_the_command_serves_until_sigterm(store: lakelog.Store) -> None:
-    command = [sys.executable, "-m", "lakelog_cli.main", "metrics", str(store.path), "--port", "0"]
+    command = [*PROGRAM, "metrics", str(store.path), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         address = re.search(r":(\d+)/metrics", running.stderr.readline())
@@ -133,14 +131,7 @@ def test_the_command_serves_until_sigterm(store: lakelog.Store) -> None:
 
 
 def test_the_command_refuses_a_path_without_a_store(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "lakelog_cli.main",
-        "metrics",
-        str(tmp_path / "typo"),
-        "--once",
-    ]
+    command = [*PROGRAM, "metrics", str(tmp_path / "typo"), "--once"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, "")
     assert "is the path right?" in done.stderr

@@ -8,14 +8,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import pairwise
-from threading import Thread, get_ident
+from threading import Thread
 
 import pytest
 
 from lakelog.log.put_future import PutFuture
 from lakelog.status import PutStatus
-from lakelog_flush.gathering import MOST_SECONDS, MOST_SKIPPED, Gathering
 from lakelog_flush.groupcommit import GroupCommit
 from lakelog_flush.settings import GroupCommitSettings
 from lakelog_flush.timeouts import TimeoutLog
@@ -45,32 +43,6 @@ def ended(chain: WakeChain) -> Iterator[WakeChain]:
         yield chain
     finally:
         chain.end()
-
-
-def test_each_wakes_the_next_and_the_end_is_told() -> None:
-    ends: list[int] = []
-    chain, waiters = WakeChain(lambda: ends.append(get_ident())), [make() for _ in range(8)]
-    with ThreadPoolExecutor(8) as pool, ended(chain):
-        results = asleep(pool, waiters)
-        chain.begin(waiters, OK)
-        assert [each.result(PATIENCE_SECONDS) for each in results] == [OK] * 8
-    assert chain.is_over()
-    assert not chain
-    assert len(ends) == 1
-    assert ends[0] != get_ident()  # called by the last but one, not by the starter
-
-
-def test_answers_are_known_before_all_are_awake() -> None:
-    called: list[PutStatus] = []
-    sleeper, other, with_call = make(), make(), make()
-    with_call.add_done_callback(lambda each: called.append(each.result()))
-    with ThreadPoolExecutor(1) as pool, ended(WakeChain(int)) as chain:
-        (result,) = asleep(pool, [sleeper])
-        chain.begin([sleeper, other, with_call], OK)
-        assert other.done()
-        assert other.result(0) is OK
-        assert called == [OK]
-        assert result.result(PATIENCE_SECONDS) is OK
 
 
 def test_one_that_gave_up_is_passed_over() -> None:
@@ -167,14 +139,11 @@ def test_one_line_per_second_and_the_rest_at_the_end(
 # --- a sync waits briefly for puts that return soon, and gives up if they do not ---
 
 
-_TRIES = 5
-
-
 def test_puts_that_come_back_share_each_sync_instead_of_every_other_one() -> None:
     """On a busy machine some puts return too late to share a sync; another attempt must show it."""
     puts, most = 12, 1.6
     tries: list[int] = []
-    while not tries or (tries[-1] >= most * puts and len(tries) < _TRIES):
+    while not tries or (tries[-1] >= most * puts and len(tries) < 5):
         tries.append(syncs_for(8, puts))
     assert tries[-1] < most * puts, f"{tries} syncs for {puts} puts of each thread"
 
@@ -198,30 +167,3 @@ def syncs_for(threads: int, puts: int) -> int:
         assert all(pool.map(produce, range(threads)))
     flush.close()
     return log.syncs
-
-
-def test_patience_is_a_share_of_a_sync_and_never_long() -> None:
-    gathering = Gathering()
-    gathering.synced(0.01)
-    assert gathering.patience_seconds() == 0, "a disk that is fast, as far as is known"
-    for _ in range(100):
-        gathering.synced(0.008)
-    assert gathering.patience_seconds() == pytest.approx(0.0024, rel=0.01)
-    gathering.synced(30)
-    assert gathering.patience_seconds() == MOST_SECONDS
-
-
-def test_what_does_not_pay_is_tried_ever_more_rarely_until_it_does() -> None:
-    gathering = Gathering()
-    gathering.synced(1)
-    tried = []
-    for number in range(400):
-        if gathering.patience_seconds():
-            tried.append(number)
-            gathering.ended(in_time=False)
-    assert tried[:5] == [0, 2, 5, 10, 19]
-    assert max(b - a for a, b in pairwise(tried)) == MOST_SKIPPED + 1
-    while not gathering.patience_seconds():
-        pass
-    gathering.ended(in_time=True)
-    assert gathering.patience_seconds() > 0

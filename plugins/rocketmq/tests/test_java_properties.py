@@ -19,9 +19,7 @@ def _read(text: str) -> dict[str, str]:
     ("text", "expected"),
     [
         ("a", {"a": ""}),
-        ("a = b c ", {"a": "b c "}),
         ("a = = b", {"a": "= b"}),
-        ("a==b", {"a": "=b"}),
         ("a : = b", {"a": "= b"}),
         ("  \t\fa\t=\fb", {"a": "b"}),
         ("# a=b\n! c=d\n  # e=f", {}),

@@ -19,7 +19,7 @@ from lakelog.files.filesystem import File, RealFileSystem
 from lakelog_rocketmq.config.configfile import backup_of, save_config
 from lakelog_rocketmq.config.consumeroffsets import load_offsets, save_offsets
 from lakelog_rocketmq.config.delayoffsets import load_delay_offsets, save_delay_offsets
-from lakelog_rocketmq.config.tables import next_version
+from lakelog_rocketmq.config.groups import GroupConfig, load_groups, save_groups
 from lakelog_rocketmq.config.topics import TopicConfig, load_topics, save_topics
 
 FILES = RealFileSystem()
@@ -47,19 +47,6 @@ def main_file(path: Path) -> Path:
     return path / "config" / "consumerOffset.json"
 
 
-def test_nothing_there_is_nothing_known(path: Path) -> None:
-    loaded = load_offsets(FILES, path)
-    assert (loaded.value, loaded.content, loaded.from_backup) == ({}, {}, False)
-
-
-def test_offsets_as_rocketmq_wrote_them(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    main_file(path).write_bytes(OFFSETS)
-    loaded = load_offsets(FILES, path)
-    assert loaded.value == {"T@g": {0: 500, 1: 490, 10: 3}}
-    assert not loaded.from_backup
-    assert caplog.messages == []
-
-
 @pytest.mark.parametrize(
     "torn",
     [
@@ -67,11 +54,9 @@ def test_offsets_as_rocketmq_wrote_them(path: Path, caplog: pytest.LogCaptureFix
         b"",
         None,
         b"\x00" * 200,
-        b"[]",
         b'{"offsetTable":[1]}',
         b'{"offsetTable":{"T@g":{0:"a"}}}',
         b'{"offsetTable":{"T@g":{x:1}}}',
-        b'{"offsetTable":{"T@g":{0:true}}}',
         b'{"offsetTable":{"T@g":7}}',
     ],
 )
@@ -99,8 +84,11 @@ def test_neither_can_be_read(backup: bytes | None, path: Path) -> None:
 
 
 def test_what_is_not_known_is_kept_and_the_version_moves_on(path: Path) -> None:
+    assert load_offsets(FILES, path).value == {}
     main_file(path).write_bytes(OFFSETS)
     loaded = load_offsets(FILES, path)
+    assert loaded.value == {"T@g": {0: 500, 1: 490, 10: 3}}
+    assert not loaded.from_backup
     offsets = {**loaded.value, "%RETRY%g@g": {0: 1}, "odd": {5: 6}}
     save_offsets(FILES, path, loaded.content, offsets, now_ms=1795217700000)
     assert json.loads(main_file(path).read_bytes()) == {
@@ -119,10 +107,6 @@ def test_what_is_not_known_is_kept_and_the_version_moves_on(path: Path) -> None:
         "consumerOffset.json",
         "consumerOffset.json.bak",
     ]
-
-
-def test_the_first_version() -> None:
-    assert next_version(None, 7) == {"stateVersion": 0, "counter": 1, "timestamp": 7}
 
 
 def test_a_torn_file_does_not_take_the_place_of_its_backup(path: Path) -> None:
@@ -156,18 +140,6 @@ def test_a_full_disk_leaves_what_was_there(opens: int, path: Path) -> None:
     assert not [each for each in (path / "config").iterdir() if each.suffix == ".tmp"]
 
 
-def test_topics(path: Path) -> None:
-    (path / "config" / "topics.json").write_bytes(
-        b'{"topicConfigTable":{"B":{"attributes":{"queue.type":"BatchCQ"},"perm":4,'
-        b'"readQueueNums":2,"topicName":"B","writeQueueNums":3},"plain":{"attributes":null}}}'
-    )
-    topics = load_topics(FILES, path).value
-    assert topics == {
-        "B": TopicConfig("B", 2, 3, 4, {"queue.type": "BatchCQ"}),
-        "plain": TopicConfig("plain", 16, 16, 6, {}),
-    }
-
-
 _COMMITTER = """
 import sys
 from pathlib import Path
@@ -183,7 +155,7 @@ while True:
 
 
 def test_a_kill_in_the_middle_of_commits_loses_none_that_returned(path: Path) -> None:
-    for round_ in range(5):
+    for round_ in range(3):
         command = [sys.executable, "-c", _COMMITTER, str(path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -206,7 +178,7 @@ def test_topics_that_were_written_are_read_and_keep_what_is_not_known(path: Path
     )
     loaded = load_topics(FILES, path)
     topics = dict(loaded.value)
-    del topics["gone"]
+    assert topics.pop("gone") == TopicConfig("gone", 16, 16, 6, {})
     topics["old"] = attrs.evolve(topics["old"], write_queues=8)
     topics["new"] = TopicConfig("new", 2, 3, 4, {"queue.type": "BatchCQ"})
     save_topics(FILES, path, loaded.content, topics, 5)
@@ -235,3 +207,34 @@ def test_delay_offsets_that_were_written_are_read(path: Path) -> None:
     again = load_delay_offsets(FILES, path)
     assert again.value == {1: 2, 3: 14, 18: 7}
     assert again.content["more"] == []
+
+
+def test_groups_that_were_written_are_read_and_keep_what_is_not_known(path: Path) -> None:
+    file = path / "config" / "subscriptionGroup.json"
+    old = {"groupName": "old", "retryMaxTimes": 3, "consumeEnable": False, "attributes": {"a": "b"}}
+    table = {"old": old, "plain": {}, "gone": {}}
+    file.write_text(json.dumps({"more": 1, "subscriptionGroupTable": table}))
+    loaded = load_groups(FILES, path)
+    assert loaded.value == {
+        "old": GroupConfig("old", 3),
+        "plain": GroupConfig("plain", 16),
+        "gone": GroupConfig("gone", 16),
+    }
+    groups = {"old": GroupConfig("old", 4), "new": GroupConfig("new", 0)}
+    save_groups(FILES, path, loaded.content, groups, 5)
+    again = load_groups(FILES, path)
+    assert again.value == groups
+    assert again.content["more"] == 1
+    assert again.content["dataVersion"] == {"stateVersion": 0, "counter": 1, "timestamp": 5}
+    written = json.loads(file.read_bytes())["subscriptionGroupTable"]
+    assert written["old"] == {**old, "retryMaxTimes": 4}
+    new = written["new"]
+    assert (new["groupName"], new["retryMaxTimes"], new["consumeEnable"]) == ("new", 0, True)
+
+
+@pytest.mark.parametrize("text", ['{"subscriptionGroupTable":[]}', "{", '{"a":1'])
+def test_a_file_that_cannot_be_parsed(path: Path, text: str) -> None:
+    file = path / "config" / "subscriptionGroup.json"
+    file.write_text(text)
+    with pytest.raises(CorruptConfig, match=r"subscriptionGroup\.json"):
+        load_groups(FILES, path)
