@@ -10,10 +10,12 @@ import pytest
 
 from lakelog.errors import CorruptConfig, SettingsError, StoreClosed, StoreError
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_queues.consumers.names import check_group
 from lakelog_queues.consumers.offsettable import OffsetTable
 from lakelog_rocketmq.config.configfile import backup_of
-from plugins.queues.tests.consumers.support import a_table
+
+
+def a_table(path: Path) -> OffsetTable:
+    return OffsetTable(RealFileSystem(), path)
 
 
 def file_of(path: Path) -> Path:
@@ -129,20 +131,12 @@ def test_forget(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("group", ["", "a@b", "a b", "ä", "a/b", "g\n", "x" * 256])
-def test_groups_that_rocketmq_forbids(group: str, tmp_path: Path) -> None:
+def test_names_that_rocketmq_forbids(group: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="consumer group's name"):
         a_table(tmp_path).commit(group, "t", {0: 1})
-
-
-def test_groups_that_rocketmq_allows() -> None:
-    for group in ("x" * 255, "%a|B_-9"):
-        assert check_group(group) == group
-
-
-@pytest.mark.parametrize("topic", ["", "a@b"])
-def test_topics_that_no_offsets_can_be_kept_for(topic: str, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="topic"):
-        a_table(tmp_path).commit("g", topic, {0: 1})
+    for topic in ("", "a@b"):
+        with pytest.raises(SettingsError, match="topic"):
+            a_table(tmp_path).commit("x" * 255, topic, {0: 1})
 
 
 def test_a_commit_sets_back_no_offset_of_another_process(tmp_path: Path) -> None:

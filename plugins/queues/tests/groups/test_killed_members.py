@@ -78,7 +78,7 @@ def test_members_are_killed(tmp_path: Path, orderly: bool) -> None:
         sampling.chance().randrange(1 << 30),
         members=3,
         kills=3,
-        messages=200,
+        messages=120,
         orderly=orderly,
     )
 

@@ -1,4 +1,4 @@
-"""A store for the tests of groups."""
+"""A store of each test."""
 
 from __future__ import annotations
 
