@@ -107,7 +107,7 @@ def dispatch_index(path: Path, batches: Sequence[RecordBatch]) -> None:
     made.close()
 
 
-@settings(max_examples=12)  # each makes, and syncs, four folders
+@settings(max_examples=8)  # each makes, and syncs, four folders
 @given(
     st.lists(st.lists(PLACES, max_size=8), min_size=1, max_size=3),
     st.sampled_from([0, 6, 100]),
@@ -153,7 +153,6 @@ def test_units_that_follow_one_another_are_written_as_they_are_found() -> None:
 
 
 def test_entries_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries are written by one call if the file has room."""
     batch, done = batch_of(following(4)), []
     put_keys = IndexFileWriter.put_keys
 
@@ -166,11 +165,11 @@ def test_entries_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert done == [(3, 2), None]
 
 
-@pytest.mark.parametrize("start", [-1, 1, 90, 1 << 40])
-def test_where_no_record_starts_nothing_is_done(start: int) -> None:
+def test_where_no_record_starts_nothing_is_done() -> None:
     native, batch = Native(), batch_of(following(2))
-    starts = np.array([0, start], np.int64)
-    assert native.queue_units(batch.buffer, starts) is None
-    assert native.keys(batch.buffer, starts) is None
+    starts = np.array([0, 1], np.int64)
+    for starts[1] in (-1, 1, 90, 1 << 40):
+        assert native.queue_units(batch.buffer, starts) is None
+        assert native.keys(batch.buffer, starts) is None
     assert native.keys(batch.buffer, starts[:1]) is not None
     assert native.keys(batch.buffer, starts.astype(np.int32)) is None

@@ -97,7 +97,7 @@ def outcome(
     return bytes(batch.buffer), batch.count, bool(batch.wait), list(results), offsets.snapshot()
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     core=CORES,
     batches=st.lists(st.lists(st.one_of(USUAL, USUAL, USUAL, ANY), min_size=1, max_size=5)),
@@ -151,7 +151,7 @@ def bodies_of(bodies: list[bytes], kind: str) -> Any:
     return tuple(bodies[1:]) if kind == "tuple" else bodies[1:]
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(
     core=CORES,
     bodies=st.lists(st.binary(max_size=30), min_size=2, max_size=60),

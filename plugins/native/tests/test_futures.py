@@ -20,7 +20,7 @@ from plugins.native.tests.support import both, with_native
 from tests.support.waiting import until
 
 PATIENCE_SECONDS = 60.0
-ROUNDS = 200
+ROUNDS = 100
 FUTURES = 20
 
 

@@ -56,15 +56,13 @@ def cut(content: bytes, count: int) -> bytes:
 
 
 @pytest.fixture(autouse=True, params=[7, 1 << 18])
-def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Number of entries that are followed at once: few, or all."""
-    found: int = request.param
-    monkeypatch.setattr(examining, "_CHUNK", found)
-    monkeypatch.setattr(filewriter, "_CHUNK", found)
-    return found
+def _chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few entries are followed at once, or all."""
+    for module in (examining, filewriter):
+        monkeypatch.setattr(module, "_CHUNK", request.param)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("growing", [False, True])
 def test_every_field_of_a_file(sound: bytes, growing: bool) -> None:
     assert problems(sound, growing) == []

@@ -92,14 +92,7 @@ def test_any_bytes(log: tuple[bytes, int], sealed: bool, is_blank: bool) -> None
         Message("half", b"", queue_id=0, sys_flag=0x4),
         Message("t", bytes(SIZE // 2), queue_id=0),
     ],
-    ids=[
-        "inner batch",
-        "light queues",
-        "their name in a value",
-        "prepared",
-        "prepared-alone",
-        "long",
-    ],
+    ids=["batch", "light queues", "name in a value", "prepared", "prepared-alone", "long"],
 )
 def test_one_that_is_not_plain(odd: Message) -> None:
     log = log_of([*PLAIN, odd, *PLAIN])

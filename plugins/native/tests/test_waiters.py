@@ -25,6 +25,7 @@ from lakelog_native import plugin
 from lakelog_native.accelerator import Native
 from lakelog_testing import FakeLog, GroupFlushStrategyContract
 from lakelog_testing.threads import running
+from tests.support.waiting import until
 
 PATIENCE_SECONDS = 20.0
 
@@ -73,13 +74,6 @@ class TestByNeed(GroupFlushStrategyContract):
 
     def make_hasty(self, timeout_ms: int) -> GroupCommit:
         return GroupCommit(GroupCommitSettings(timeout_ms), Native())
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
