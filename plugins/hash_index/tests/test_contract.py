@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.interfaces import Dispatcher, KeyIndex
-from lakelog.registry import check_object
+from lakelog.interfaces import Dispatcher
 from lakelog_hash_index import plugin
-from lakelog_hash_index.settings import HashIndexSettings, from_index, index_sizes
+from lakelog_hash_index.settings import HashIndexSettings, from_index
 from lakelog_testing import DispatcherContract, PluginContract
-from plugins.hash_index.tests.support import FOREVER, find, owner, reader
+from plugins.hash_index.tests.support import find, owner
 
 pytestmark = pytest.mark.both_ways
 
@@ -30,15 +29,6 @@ class TestPlugin(PluginContract):
     plugin = plugin
 
 
-def test_both_forms_find_keys(tmp_path: Path) -> None:
-    for index in (owner(tmp_path), reader(tmp_path)):
-        assert check_object(index, Dispatcher) is None
-        assert check_object(index, KeyIndex) is None
-        index.resume(0, 0)
-        assert list(index.offsets("any", "", *FOREVER)) == []
-        index.close()
-
-
 @pytest.mark.parametrize(
     ("slots", "entries", "what"),
     [(0, 10, "slots"), (1, 1, "entries"), (5_000_000, 120_000_000, "RocketMQ opens at most")],
@@ -49,13 +39,6 @@ def test_sizes_that_no_file_can_have(slots: int, entries: int, what: str) -> Non
 
 
 # --- sizes by the lengths of index files ---
-
-
-def test_the_index() -> None:
-    assert index_sizes(84040) == (1000, 4000)
-    assert index_sizes(84041) is None
-    assert index_sizes(40) is None
-    assert index_sizes(0) is None
 
 
 def test_the_oldest_file_of_the_usual_ratio_tells(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 TestIndex = IndexMachine.TestCase
-TestIndex.settings = settings(max_examples=15, stateful_step_count=10, deadline=None)
+TestIndex.settings = settings(max_examples=10, stateful_step_count=10, deadline=None)
 
 
 # --- the same in a store ---
@@ -132,7 +132,7 @@ class WithIndex(StoreMachine):
 
 
 TestWithIndex = WithIndex.TestCase
-TestWithIndex.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestWithIndex.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
 
 
 # --- look-ups in other threads and other opens while the index grows ---
@@ -143,7 +143,7 @@ STEP = 10
 
 
 def test_looks_while_it_grows_find_whole_runs_and_no_damage(tmp_path: Path) -> None:
-    batch = batch_of([Rec.keyed("all other") for _ in range(600)])
+    batch = batch_of([Rec.keyed("all other") for _ in range(300)])
     offsets = batch.physical_offsets.tolist()
     write_log(tmp_path, batch[:0])
     (tmp_path / "abort").touch()
