@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +62,13 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     lakelog_spark.register(made)
     yield made
     made.stop()
+
+
+def warehouse_of(spark: SparkSession) -> Path:
+    """Of the session's catalog ``lake``."""
+    place = spark.conf.get("spark.sql.catalog.lake.warehouse")
+    assert place is not None
+    return Path(place.removeprefix("file://"))
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from lakelog.errors import LakelogError
 from lakelog_lake.errors import Unreachable
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_spark.catalog.location import SparkCatalogLocation
-from lakelog_spark.sessions import java
-from plugins.lake.tests.landing.tables import read
+from plugins.lake.tests.landing.tables import any_kind, read
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import SEGMENT, filled
 from plugins.spark.tests.reading import offsets, reader, rows_of
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COUNT = 200
-_ENGINE = ("--engine", "spark")
 
 
 @pytest.fixture
@@ -55,36 +53,6 @@ def dispatch(store: Path, to: str, *more: object) -> tuple[object, ...]:
     return ("dispatch", store, "--to", to, "--once", *more)
 
 
-def commands(store: Path, folder: Path) -> list[tuple[object, ...]]:
-    """Those that need Spark."""
-    return [
-        dispatch(store, f"parquet:{folder}", *_ENGINE),
-        ("sql", store, "select count(*) from messages", "--engine", "spark"),
-    ]
-
-
-def test_no_java(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(java, "find_spec", lambda _: None)  # nor the packaged one
-    monkeypatch.setattr("lakelog_spark.sessions.local._running", lambda: None)
-    for command in commands(store, tmp_path / "t"):
-        said = refused(*command)
-        assert "Java" in said
-        assert "apt-get install openjdk-17" in said
-        assert "lakelog-spark[jre]" in said
-
-
-def test_another_version_of_spark(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pyspark.__version__", "4.2.1")
-    for command in commands(store, tmp_path / "t"):
-        said = refused(*command)
-        assert "PySpark is 4.2.1, but lakelog-spark works with 4.1" in said
-        assert "pip install 'pyspark==" in said
-
-
 def test_a_catalog_that_lost_its_table(store: Path, tmp_path: Path) -> None:
     to = f"iceberg:{tmp_path / 'lake'}"
     assert run(*dispatch(store, to)).exit_code == 0
@@ -95,13 +63,12 @@ def test_a_catalog_that_lost_its_table(store: Path, tmp_path: Path) -> None:
     assert ".metadata.json" in said
 
 
-@pytest.mark.parametrize("below", ["", "t"])
-def test_a_place_that_can_be_no_folder(kind: str, below: str, store: Path, tmp_path: Path) -> None:
+def test_a_place_that_can_be_no_folder(kind: str, store: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("somebody's")
-    place = tmp_path / "file" / below
-    said = refused(*dispatch(store, f"{kind}:{place}"), codes=[UNREACHABLE])
-    assert f"{place}" in said
-    assert (tmp_path / "file").read_text() == "somebody's"
+    for place in (tmp_path / "file", tmp_path / "file" / "t"):
+        said = refused(*dispatch(store, f"{kind}:{place}"), codes=[UNREACHABLE])
+        assert str(place) in said
+        assert (tmp_path / "file").read_text() == "somebody's"
 
 
 def test_a_broken_delta_table(store: Path, tmp_path: Path) -> None:
@@ -120,16 +87,10 @@ def emptied(store: Path) -> None:
     shutil.rmtree(store / "commitlog")
 
 
-@pytest.mark.parametrize("remove", [gone, emptied])
-def test_a_store_deleted_between_plan_and_read(store: Path, remove: Callable[[Path], None]) -> None:
-    made = reader(store)
-    parts = made.partitions()
-    remove(store)
-    with pytest.raises(LakelogError, match=str(store)):
-        rows_of(made, parts)
+removals = pytest.mark.parametrize("remove", [gone, emptied])
 
 
-@pytest.mark.parametrize("remove", [gone, emptied])
+@removals
 def test_a_store_deleted_within_a_read(store: Path, remove: Callable[[Path], None]) -> None:
     """What was read is whole, and the rest is an error."""
     expected = offsets(read_rows(store))
@@ -149,7 +110,7 @@ def test_a_store_deleted_within_a_read(store: Path, remove: Callable[[Path], Non
     assert found == expected[: len(found)]
 
 
-@pytest.mark.parametrize("remove", [gone, emptied])
+@removals
 def test_a_store_deleted_under_a_stream(store: Path, remove: Callable[[Path], None]) -> None:
     made = stream(store)
     start, end = made.initialOffset(), made.latestOffset()
@@ -163,7 +124,7 @@ def test_a_store_deleted_under_a_stream(store: Path, remove: Callable[[Path], No
             made.latestOffset()
 
 
-@pytest.mark.parametrize("remove", [gone, emptied])
+@removals
 def test_a_store_deleted_within_a_task(
     store: Path, tmp_path: Path, remove: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +142,7 @@ def test_a_store_deleted_within_a_task(
     assert read("parquet", tmp_path / "t").num_rows == 0
 
 
+@any_kind
 def test_an_offset_that_is_gone(kind: str, store: Path, tmp_path: Path) -> None:
     to = f"{kind}:{tmp_path / 't'}"
     with lakelog.open(store, mode="read") as opened:
@@ -195,12 +157,6 @@ def test_an_offset_that_is_gone(kind: str, store: Path, tmp_path: Path) -> None:
     assert run(*dispatch(store, to, "--gaps", "accept")).exit_code == 0
 
 
-def test_an_offset_that_is_gone_from_a_read(store: Path) -> None:
-    minimum = drop_front(store, 2)
-    with pytest.raises(LakelogError, match=f"offset 0 is not in the log, which has {minimum}"):
-        read_rows(store, start='{"offset": 0}')
-
-
 def test_a_catalog_of_spark_that_nobody_serves(spark: SparkSession) -> None:
     settings = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest"}
     settings[".uri"] = "http://127.0.0.1:9"
@@ -211,14 +167,3 @@ def test_a_catalog_of_spark_that_nobody_serves(spark: SparkSession) -> None:
     with pytest.raises(Unreachable, match=said) as caught:
         targets_for(spec, SparkCatalogLocation(spark, "nowhere"))
     assert "\n" not in str(caught.value)
-
-
-def test_sql_of_no_store_and_wrong_options(store_path: Path, tmp_path: Path) -> None:
-    for arguments, words in {
-        (tmp_path / "none", "select 1"): "none",
-        (store_path, "select 1", "--option", "colour=red"): "colour",
-        (store_path, "select 1", "--json", "--csv"): "--csv",
-    }.items():
-        done = run("sql", *arguments)
-        assert done.exit_code in (2, 3)
-        assert words in done.stderr

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plugins.lake.tests.landing.tables import assert_exactly, keys_of
-from plugins.lake.tests.stores import filled
+import lakelog
+from lakelog_archive.archive import Archive
+from lakelog_archive.lazy import place_at
+from plugins.lake.tests.landing.tables import KEY, assert_exactly, keys_in, keys_of
+from plugins.lake.tests.remote import servers
+from plugins.lake.tests.stores import expected_rows, filled
 from plugins.spark.tests.clusters import Cluster, bare_python, run, standalone
 
 pytestmark = [pytest.mark.java, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -51,9 +56,7 @@ def check(said: dict[str, Any], store: Path, folder: Path) -> None:
 def read_catalog(warehouse: Path) -> list[tuple[Any, ...]]:
     from lakelog_lake.sinks.iceberg import sqlite_catalog
 
-    names = ("store", "topic", "queue_id", "queue_offset", "physical_offset")
-    table = sqlite_catalog(warehouse).load_table("rocketmq.messages").scan().to_arrow()
-    return list(zip(*(table[name].to_pylist() for name in names), strict=True))
+    return keys_in(sqlite_catalog(warehouse).load_table("rocketmq.messages").scan().to_arrow())
 
 
 @pytest.mark.slow
@@ -70,3 +73,84 @@ def test_executors_with_the_python_of_the_driver(
     said = drive(cluster, store, tmp_path)
     check(said, store, tmp_path)
     assert "lakelog.zip" not in said["lakelog_from"]["file"]
+
+
+# --- an archive in S3: the store is gone, and nothing is mounted ---
+
+
+@pytest.mark.slow
+def test_a_cluster_reads_an_archive_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = filled(tmp_path / "store", 600)
+    uuid = json.loads((path / "lakelog" / "store.json").read_text())["uuid"]
+    url = f"s3://{servers.BUCKET}/old/{uuid}"
+    with servers.aws() as aws:
+        for name, value in aws.environment.items():
+            monkeypatch.setenv(name, value)
+        segments = sorted((path / "commitlog").iterdir())[:-1]
+        archive = Archive(place_at(url))
+        for segment in segments:
+            archive.keep(segment, int(segment.name))
+        end = int(segments[-1].name) + segments[-1].stat().st_size
+        with lakelog.open(path, mode="read") as store:
+            rows = [
+                [each[key] for key in KEY[1:]]
+                for each in expected_rows(store.scan(None, end), uuid)
+            ]
+        shutil.rmtree(path)
+
+        with standalone(tmp_path) as cluster:
+            given = {"master": cluster.master, "url": url, "folder": str(tmp_path / "driver")}
+            said = json.loads(run("-m", "plugins.spark.tests.cluster_driver", json.dumps(given)))
+    assert len(rows) > 300
+    assert said["partitions"] == len(segments)
+    assert len(said["executors"]) == 2
+    assert said["read"] == said["table"] == sorted(rows)
+    assert said["filtered"] == sum(row[0] == "topic-1" and row[2] < 5 for row in rows)
+
+
+# --- who reads how much: the driver next to nothing, executors their ranges, a filter far less ---
+
+SMALL = "small"
+MESSAGES = 200_000
+BODY_BYTES = 1000
+RUN = 4_000
+OF_SMALL = 40
+"""In each run; they stand together, as what one producer sends at once does."""
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """About 230 MB in segments of 64 MiB."""
+    path = tmp_path / "large"
+    body = bytes(range(250)) * (BODY_BYTES // 250)
+    with lakelog.open(path, flush="none", segment_size_bytes="64MiB") as made:
+        for _ in range(MESSAGES // RUN):
+            for topic, count in ((SMALL, OF_SMALL), ("large", RUN - OF_SMALL)):
+                made.put_columns(topic, [body] * count, queue_ids=0)
+    return path
+
+
+@pytest.mark.slow
+def test_bytes_from_the_disk(large: Path, tmp_path: Path) -> None:
+    (logs := tmp_path / "cluster").mkdir()
+    with lakelog.open(large, mode="read") as opened:
+        log_bytes = opened.max_offset - opened.min_offset
+    filled(tmp_path / "warm", 100)
+    with standalone(logs) as cluster:
+        given = {
+            "master": cluster.master,
+            "workers": cluster.workers,
+            "store": str(large),
+            "warm": str(tmp_path / "warm"),
+            "small": SMALL,
+        }
+        said = json.loads(run("-m", "plugins.spark.tests.io_driver", json.dumps(given)))
+    whole, small = said["all"], said["small"]
+    assert whole["rows"] == MESSAGES
+    assert small["rows"] == MESSAGES // RUN * OF_SMALL
+    # What the first read has mapped stays in the page cache.
+    assert whole["workers"] > 0.7 * log_bytes, f"not all was counted: is this a disk? {said}"
+    assert whole["driver"] < 0.01 * log_bytes, said
+    assert whole["workers"] < 1.1 * log_bytes, said
+    assert small["driver"] < 0.01 * log_bytes, said
+    assert 0 < small["workers"] < 0.25 * log_bytes, said

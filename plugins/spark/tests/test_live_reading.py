@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _END_SECONDS = 150
-_LEAST_BATCHES = 4
+_LEAST_BATCHES = 3
 _LEAST_SEGMENTS = 4
 _BATCH_BYTES = 1 << 20
 _log = logging.getLogger(__name__)

@@ -7,24 +7,31 @@ import shutil
 import struct
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lakelog
 from lakelog import Message
+from lakelog.codec import RecordBatch
 from lakelog.errors import CorruptRecord, SettingsError
 from lakelog.format.layout import segment_name
 from lakelog.format.sysflag import COMPRESSED
-from lakelog_lake.errors import OffsetUnavailable, OtherStore
-from lakelog_lake.log.ends import readable_end
-from lakelog_lake.log.record_starts import RecordStarts
+from lakelog_lake.errors import CorruptLog, DurableEndUnknown, OffsetUnavailable, OtherStore
+from lakelog_lake.log.columns import store_name
+from lakelog_lake.log.ends import READABLE
+from lakelog_lake.log.range_reader import DamagePolicy, LogSpan, one_batch
 from lakelog_lake.log.wanted import NumberSpan
+from lakelog_lake.reading.options import FLUSHED, ReadOptions
+from lakelog_lake.reading.plan import plan
+from lakelog_lake.tasks.reader import Reader
 from plugins.lake.tests.stores import (
     SEGMENT,
+    expected_rows,
     filled,
     messages,
     milliseconds,
@@ -33,7 +40,6 @@ from plugins.lake.tests.stores import (
     overwrite,
 )
 from plugins.spark.tests.reading import Rows, offsets, read, reader, rows_of
-from tests.support.fixtures import NAMES as FIXTURES
 from tests.support.fixtures import StoreFixtures
 
 Row = dict[str, Any]
@@ -136,13 +142,11 @@ def test_system_topics_are_for_those_who_ask(store_fixtures: StoreFixtures) -> N
     assert read(path, {"topic": frozenset({topic})}) == []
 
 
-def test_headers_have_no_body(store: Path, rows: Rows) -> None:
-    without = [{name: row[name] for name in row if name != "body"} for row in rows]
-    assert read(store, include="headers") == without
-
-
-def test_a_store_can_be_given_a_name(store: Path) -> None:
-    assert {row["store"] for row in read(store, store_id="broker-a")} == {"broker-a"}
+def test_without_bodies_and_under_another_name(store: Path, rows: Rows) -> None:
+    found = read(store, include="headers", store_id="broker-a")
+    assert found == [
+        {name: row[name] for name in row if name != "body"} | {"store": "broker-a"} for row in rows
+    ]
 
 
 def test_starts_that_make_no_sense(store: Path) -> None:
@@ -197,13 +201,6 @@ def test_damage_is_collected_in_its_place(tmp_path: Path) -> None:
 
 
 # --- the end of a log ---
-
-
-@pytest.mark.parametrize("name", FIXTURES)
-def test_the_end_is_found_where_the_core_finds_it(name: str, store_fixtures: StoreFixtures) -> None:
-    path = store_fixtures.get(name).store
-    with lakelog.open(path, mode="read") as opened, RecordStarts.of(opened) as marks:
-        assert readable_end(marks) == opened.max_offset
 
 
 def test_whole_records_behind_a_hole_that_a_crash_left_are_read(tmp_path: Path) -> None:
@@ -302,3 +299,96 @@ def test_times_far_apart_are_found_without_a_scan(
     parts = reader(path, end=start, max_partition_bytes="16k").partitions()
     assert parts[-1].value.end <= late[0].physical_offset + 4000
     assert read(path, end=start) == rows[:120]
+
+
+def ends(path: Path, until: str | None) -> int:
+    with lakelog.open(path, mode="read") as store:
+        return plan(store, ReadOptions(path, until=until))[-1].end
+
+
+def test_what_is_not_durable_is_no_row(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A power cut could take it back, and the table would hold what never was."""
+    path = tmp_path / "store"
+    with open_small(path, flush="none") as made:
+        made.put_batch(list(messages(50)))
+        durable = made.flush()
+        end = made.put(Message("t", b"x")).end_offset
+        assert ends(path, None) == ends(path, FLUSHED) == durable
+        assert f"{end - durable} bytes are not durable yet" in caplog.text
+        assert ends(path, READABLE) == end
+    assert ends(path, None) == ends(path, FLUSHED) == end
+
+
+def test_where_nobody_knows_what_is_durable(tmp_path: Path, store_fixtures: StoreFixtures) -> None:
+    """RocketMQ publishes no positions: beside it, and after its crash, all that can be read."""
+    crashed = store_fixtures.get("abnormal")
+    assert (crashed.store / "abort").exists()
+    assert ends(crashed.store, None) == ends(crashed.store, READABLE) > 0
+    with pytest.raises(DurableEndUnknown, match="until=readable"):
+        ends(crashed.store, FLUSHED)
+
+
+@pytest.mark.parametrize("damage", ["zeros", "gone", "cut"])
+def test_zeros_or_nothing_inside_of_the_log_is_damage(tmp_path: Path, damage: str) -> None:
+    path = filled(tmp_path / "store", 300)
+    made = reader(path)
+    parts, second = made.partitions(), path / "commitlog" / segment_name(SEGMENT)
+    if damage == "zeros":
+        overwrite(path, SEGMENT + SEGMENT // 2, bytes(SEGMENT // 2))
+    elif damage == "gone":
+        second.unlink()
+    else:
+        os.truncate(second, SEGMENT // 2)
+    with pytest.raises(CorruptLog):
+        rows_of(made, parts)
+    with lakelog.open(path, mode="read") as store:
+        whole = expected_rows(store.scan(on_damage=lambda _: None), store_name(path))
+    assert rows_of(reader(path, corrupt="skip"), parts) == whole
+
+
+# --- bodies that an append callback stores otherwise ---
+
+# Executors know the callback by what is installed and by the store's own settings file.
+BODIES = [b"%04d " % at * 100 for at in range(300)]
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store whose callback is installed, and named in the store's settings file."""
+    installed = tmp_path / "site" / "compressing-1.0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Name: compressing\nVersion: 1.0\n")
+    point = "[lakelog]\ncompressing = examples.compress_bodies:plugin\n"
+    (installed / "entry_points.txt").write_text(point)
+    monkeypatch.syspath_prepend(installed.parent)
+    path = tmp_path / "s"
+    (path / "lakelog").mkdir(parents=True)
+    settings = 'append = "compress"\nflush = "inline"\nsegment_size_bytes = "16KiB"\n'
+    (path / "lakelog" / "lakelog.toml").write_text(settings)
+    with lakelog.open(path) as store:
+        bodies = enumerate(BODIES)
+        store.put_batch([Message("t", each, tags=f"t{at % 2}", queue_id=0) for at, each in bodies])
+    return path
+
+
+def test_rows(path: Path) -> None:
+    with lakelog.open(path, mode="read") as store:
+        assert all(len(body) < 100 for batch in batches(store) for body in batch.bodies)
+    for decompress in ("true", "false"):
+        for more, expected in (({}, BODIES), ({"tags": "t1"}, BODIES[1::2])):
+            found = read(path, decompress=decompress, **more)
+            assert [row["body"] for row in found] == expected
+            assert not any(row["sys_flag"] & COMPRESSED for row in found)
+
+
+def test_what_lands(path: Path) -> None:
+    with lakelog.open(path, mode="read") as store:
+        whole = one_batch(batches(store), LogSpan(0, store.max_offset))
+    assert whole is not None
+    found = Reader(whole, DamagePolicy(skip=False), 4096).columns(np.arange(0, len(whole), 2))
+    bodies = [body for each in found for body in each.column("body").to_pylist()]
+    assert bodies == BODIES[::2]
+
+
+def batches(store: lakelog.Store) -> Iterator[RecordBatch]:
+    return (each for each in store.scan_pieces() if isinstance(each, RecordBatch))

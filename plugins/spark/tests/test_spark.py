@@ -64,6 +64,7 @@ def test_beside_a_living_owner_each_query_sees_what_is_there(
     path = tmp_path / "store"
     with open_small(path) as owner:
         reader = spark.read.format("lakelog")
+        assert reader.load(str(path)).count() == 0
         owner.put_batch(list(messages(100)))
         assert reader.option("until", "readable").load(str(path)).count() == 100
         owner.put_batch(list(messages(100)))
@@ -71,11 +72,6 @@ def test_beside_a_living_owner_each_query_sees_what_is_there(
         assert reader.option("until", "flushed").load(str(path)).count() == 0
         assert spark.read.format("lakelog").load(str(path)).count() == 0
     assert spark.read.format("lakelog").load(str(path)).count() == 200
-
-
-def test_an_empty_store_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    open_small(tmp_path / "store").close()
-    assert spark.read.format("lakelog").load(str(tmp_path / "store")).count() == 0
 
 
 def test_damage_fails_the_query_or_is_skipped_or_a_row(spark: SparkSession, tmp_path: Path) -> None:
@@ -94,39 +90,15 @@ def test_damage_fails_the_query_or_is_skipped_or_a_row(spark: SparkSession, tmp_
     assert load(corrupt="collect").count() == COUNT
 
 
-def test_queries_of_one_frame_do_not_narrow_each_other(spark: SparkSession, store: Path) -> None:
-    """Spark 4.1 keeps one reader for a frame: its filters must not narrow that."""
-    frame = spark.read.format("lakelog").load(str(store))
-    one, other = (frame.where(f"topic = 'topic-{number}'") for number in (1, 2))
-    assert one.union(other).count() == COUNT // 3 * 2
-    assert one.count() == COUNT // 3
-    assert frame.count() == COUNT
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"corupt": "skip"}, "corupt in the options .*did you mean 'corrupt'"),
-        ({"corrupt": "no"}, "'no' is neither fail, skip nor collect"),
-    ],
-)
-def test_a_wrong_option_is_refused_at_load(
-    spark: SparkSession, store: Path, options: dict[str, str], said: str
-) -> None:
-    with pytest.raises(AnalysisException, match=said):
-        spark.read.format("lakelog").options(**options).load(str(store))
-
-
-def test_what_is_no_store_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("no store")
-    for path in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(AnalysisException, match=r"NotAStore: .*no.*store"):
-            spark.read.format("lakelog").load(str(path)).count()
-
-
-def test_other_columns_are_refused(spark: SparkSession, store: Path) -> None:
-    with pytest.raises(AnalysisException, match=r"leave out .schema"):
-        spark.read.format("lakelog").schema("topic string").load(str(store)).count()
+def test_what_is_refused_at_load(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    reader = spark.read.format("lakelog")
+    for made, path, said in (
+        (reader, tmp_path, "NotAStore: .*no.*store"),
+        (spark.read.format("lakelog").schema("topic string"), store, "leave out .schema"),
+        (reader.option("corupt", "skip"), store, "corupt in the options .*did you mean 'corrupt'"),
+    ):
+        with pytest.raises(AnalysisException, match=said):
+            made.load(str(path)).count()
 
 
 def test_an_iceberg_table_holds_what_the_log_holds(spark: SparkSession, store: Path) -> None:

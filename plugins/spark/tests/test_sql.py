@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from lakelog_lake.queries import by_duckdb
 from lakelog_spark.queries import answers
 from plugins.lake.tests.landing.test_cli import run
@@ -53,12 +51,18 @@ def test_both_engines_give_the_same(spark: SparkSession, tmp_path: Path) -> None
         assert one.rows.to_pylist() == other.rows.to_pylist(), query
 
 
-@pytest.mark.parametrize("form", ["--json", "--csv"])
-def test_both_engines_print_the_same(spark: SparkSession, tmp_path: Path, form: str) -> None:
+def test_the_command_prints_the_same_by_both_engines(spark: SparkSession, tmp_path: Path) -> None:
     assert spark.version
     store = filled(tmp_path / "s", 20)
-    query = f"{QUERIES[0]}; {QUERIES[4]}"
-    one = run("sql", store, query, form)
-    assert "engine spark: a Spark session is active" in one.stderr
-    other = run("sql", store, query, form, "--engine", "duckdb")
-    assert one.stdout == other.stdout
+    for form in ("--json", "--csv"):
+        query = f"{QUERIES[0]}; {QUERIES[4]}"
+        one = run("sql", store, query, form)
+        assert "engine spark: a Spark session is active" in one.stderr
+        assert one.stdout == run("sql", store, query, form, "--engine", "duckdb").stdout
+    some = run("sql", store, "select topic from messages", "--limit", 5, "--option", "tags=tag-1")
+    assert len(some.stdout.splitlines()) == 4
+    assert "there are more rows" in run("sql", store, QUERIES[0], "--limit", 5).stderr
+    wrong = run("sql", store, "select nothing from messages", "--engine", "spark")
+    assert wrong.exit_code == 2
+    (line,) = wrong.stderr.splitlines()
+    assert "nothing" in line

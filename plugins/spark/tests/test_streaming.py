@@ -18,6 +18,7 @@ from plugins.lake.tests.stores import SEGMENT, filled, messages, open_small
 from plugins.spark.tests.reading import Rows, offsets, options, read, rows_of
 
 COUNT = 240
+FOLLOWING = {"trigger": "processing-time"}
 
 
 @pytest.fixture
@@ -46,17 +47,14 @@ def flat(rows: list[Rows]) -> Rows:
     return [row for batch in rows for row in batch]
 
 
-def test_without_bounds_one_batch_takes_all(store: Path) -> None:
-    (batch,) = batches(stream(store))
-    assert batch == read(store)
-
-
-def test_offsets_are_json_with_the_store(store: Path) -> None:
-    reader = stream(store)
-    with lakelog.open(store, mode="read") as opened:
-        end = opened.max_offset
-    latest = json.loads(json.dumps(reader.latestOffset()))
-    assert latest == {"version": 1, "store": read(store)[0]["store"], "offset": end}
+def test_without_bounds_one_batch_takes_all_from_a_place(store: Path) -> None:
+    rows = read(store)
+    for start, expected in (
+        ("2020-01-01", [rows]),
+        (json.dumps({"offset": rows[100]["physical_offset"]}), [rows[100:]]),
+        (str(int(time.time() * 1000) + 3_600_000), []),
+    ):
+        assert [each for each in batches(stream(store, start=start)) if each] == expected
 
 
 @pytest.mark.parametrize(("count", "most"), [(40, 2_000), (COUNT, 20_000)])
@@ -64,8 +62,7 @@ def test_batches_of_bounded_bytes_give_everything_once(
     tmp_path: Path, count: int, most: int
 ) -> None:
     store = filled(tmp_path / "store", count)
-    given = {"trigger": "processing-time", "max_bytes_per_batch": str(most)}
-    found = batches(stream(store, **given))
+    found = batches(stream(store, **FOLLOWING, max_bytes_per_batch=str(most)))
     assert flat(found) == read(store)
     assert len(found) > 3
     sizes = [sum(row["store_size"] for row in batch) for batch in found]
@@ -74,10 +71,9 @@ def test_batches_of_bounded_bytes_give_everything_once(
 
 @pytest.mark.parametrize("most", [1, 50, 239])
 def test_batches_of_bounded_rows_give_everything_once(tmp_path: Path, most: int) -> None:
-    store, count = tmp_path / "store", min(COUNT, 10 * most)
-    filled(store, count)
-    given = {"trigger": "processing-time", "max_rows_per_batch": str(most)}
-    found = batches(stream(store, **given))
+    count = min(COUNT, 10 * most)
+    store = filled(tmp_path / "store", count)
+    found = batches(stream(store, **FOLLOWING, max_rows_per_batch=str(most)))
     assert flat(found) == read(store)
     assert max(map(len, found)) <= most
     assert len(found) < 2 * count // most + 2
@@ -95,7 +91,7 @@ def test_under_available_now_a_bound_never_cuts_off_the_rest(store: Path) -> Non
 
 
 def test_after_a_restart_a_bounded_query_goes_on_where_it_was(store: Path) -> None:
-    given = {"trigger": "processing-time", "max_bytes_per_batch": "20000"}
+    given = {**FOLLOWING, "max_bytes_per_batch": "20000"}
     before = stream(store, **given)
     start, end = before.initialOffset(), before.latestOffset()
     first = rows_of(before, before.partitions(start, end))
@@ -131,29 +127,6 @@ def test_latest_begins_with_what_comes(tmp_path: Path) -> None:
         new = owner.put_batch(list(messages(7)))
         found = rows_of(reader, reader.partitions(start, reader.latestOffset()))
         assert offsets(found) == [each.physical_offset for each in new]
-
-
-def test_only_what_is_durable_is_read_beside_a_living_owner(tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    with open_small(path, flush="none") as owner:
-        owner.put_batch(list(messages(20)))
-        durable = owner.flush()
-        later = [lakelog.Message("t", b"x") for _ in range(5)]
-        end = owner.put_batch(later)[-1].end_offset
-        assert stream(path).latestOffset()["offset"] == durable
-        assert stream(path, until="readable").latestOffset()["offset"] == end
-
-
-def test_a_start_in_the_log(store: Path) -> None:
-    rows = read(store)
-    place = rows[100]["physical_offset"]
-    (found,) = batches(stream(store, start=json.dumps({"offset": place})))
-    assert found == rows[100:]
-
-
-def test_a_start_in_time(store: Path) -> None:
-    assert flat(batches(stream(store, start=str(int(time.time() * 1000) + 3_600_000)))) == []
-    assert flat(batches(stream(store, start="2020-01-01"))) == read(store)
 
 
 def test_offsets_of_another_store_are_refused(store: Path, tmp_path: Path) -> None:

@@ -153,10 +153,6 @@ def test_many_bad_bodies_in_every_place() -> None:
     assert list(found.errors) == [alone[at] for at in pick if at < len(bad)]
 
 
-def test_no_bodies() -> None:
-    assert parse(PARSER).columns.num_rows == 0
-
-
 def test_steps_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonbodies, "_STEP_BYTES", 10)
     assert [row["id"] for row in rows_of(ID, *[b'{"id":%d}' % n for n in range(5)])] == [*range(5)]

@@ -4,27 +4,43 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import attrs
 import pyarrow as pa
+import pytest
 from pyarrow import parquet
 
 import lakelog
 from lakelog_lake.landing.dispatcher import Landed, LandingSource, land
 from lakelog_lake.landing.targets import sink_for
 from lakelog_lake.sinks.base import Sink
+from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
+from tests.support.sampling import seed_of_this_run
 
 KINDS = ("iceberg", "delta", "parquet")
 TABLE = "lakelog.messages"
 KEY = ["store", "topic", "queue_id", "queue_offset", "physical_offset"]
 SMALL = TaskLimits(pass_bytes=45 << 10, task_bytes=23 << 10)
 """A store of 300 messages lands in three passes, whose edges are inside of segments."""
+_Test = TypeVar("_Test", bound=Callable[..., object])
+
+
+def any_kind(test: _Test) -> _Test:
+    """Run a test of what is the same for each kind with one, which the seed chooses.
+
+    With the others it is slow. What a kind does by itself is in ``sink_contract.py``.
+    """
+    chosen = Random(f"{seed_of_this_run()} {test.__qualname__}").choice(KINDS)
+    others = [pytest.param(each, marks=pytest.mark.slow) for each in KINDS if each != chosen]
+    decorated: _Test = pytest.mark.parametrize("kind", [chosen, *others])(test)
+    return decorated
 
 
 def make(kind: str, path: Path) -> Sink:
@@ -38,6 +54,43 @@ def land_all(source: LandingSource, sink: Sink, bounds: TaskLimits = SMALL) -> l
     while (landed := land(source, sink, in_process, bounds)) is not None:
         passes.append(landed)
     return passes
+
+
+def nothing(*_: object) -> None:
+    pass
+
+
+def land_one(
+    source: LandingSource,
+    sink: Sink,
+    bounds: TaskLimits = SMALL,
+    on_phase: Callable[[str], None] = nothing,
+) -> Landed:
+    """One pass; there is something to land."""
+    landed = land(source, sink, in_process, bounds, on_phase)
+    assert landed is not None
+    return landed
+
+
+def when(phase: str, act: Callable[[], object]) -> Callable[[str], None]:
+    """For ``on_phase``: acts in each phase of this name."""
+
+    def on_phase(what: str) -> None:
+        if what == phase:
+            act()
+
+    return on_phase
+
+
+def position_in(sink: Sink, store: str = "S") -> Position:
+    found = sink.head(store).position
+    assert found is not None
+    return found
+
+
+def in_folder(folder: object) -> set[Path]:
+    """All data files that are there."""
+    return {each for each in Path(str(folder)).rglob("*.parquet*") if each.is_file()}
 
 
 @attrs.frozen
@@ -62,9 +115,7 @@ class SinkTable:
         return files(self.kind, self.path)
 
     def in_folder(self) -> set[Path]:
-        """All data files that are there."""
-        found = Path(str(self.made().folder)).rglob("*.parquet*")
-        return {each for each in found if each.is_file()}
+        return in_folder(self.made().folder)
 
     def commits(self) -> int:
         return commits(self.kind, self.path)
@@ -94,7 +145,7 @@ def make_foreign(kind: str, path: Path, table: str = TABLE) -> None:
 def read(kind: str, path: Path, table: str = TABLE) -> pa.Table:
     """All rows, as somebody who knows nothing of lakelog reads them; ``table`` is of Iceberg."""
     if kind == "iceberg":
-        return _iceberg(path, table).scan().to_arrow()
+        return iceberg(path, table).scan().to_arrow()
     if kind == "delta":
         from deltalake import DeltaTable
 
@@ -110,7 +161,7 @@ def read(kind: str, path: Path, table: str = TABLE) -> pa.Table:
 def files(kind: str, path: Path) -> list[Path]:
     """The data files that the table consists of."""
     if kind == "iceberg":
-        found = [each.file.file_path for each in _iceberg(path).scan().plan_files()]
+        found = [each.file.file_path for each in iceberg(path).scan().plan_files()]
         return [Path(unquote(urlsplit(each).path)) for each in found]
     if kind == "delta":
         from deltalake import DeltaTable
@@ -124,7 +175,7 @@ def files(kind: str, path: Path) -> list[Path]:
 def commits(kind: str, path: Path) -> int:
     """How many commits have added rows, or moved a position."""
     if kind == "iceberg":
-        return len(_iceberg(path).metadata.snapshots)
+        return len(iceberg(path).metadata.snapshots)
     if kind == "delta":
         from deltalake import DeltaTable
 
@@ -132,7 +183,7 @@ def commits(kind: str, path: Path) -> int:
     return len(list((path / "_lakelog").glob("*.json")))
 
 
-def _iceberg(path: Path, table: str = TABLE) -> Any:
+def iceberg(path: Path, table: str = TABLE) -> Any:
     from lakelog_lake.sinks.iceberg import sqlite_catalog
 
     return sqlite_catalog(path).load_table(table)
@@ -166,13 +217,8 @@ def assert_ordered(paths: Sequence[Path]) -> None:
     for path in paths:
         with parquet.ParquetFile(path) as file:
             table = file.read(KEY)  # a topic that is a partition is not in it
-        rows = list(
-            zip(
-                *(table[name].to_pylist() for name in ("store", "queue_id", "queue_offset")),
-                table["physical_offset"].to_pylist(),
-                strict=True,
-            )
-        )
+        names = [name for name in KEY if name != "topic"]
+        rows = list(zip(*(table[name].to_pylist() for name in names), strict=True))
         assert rows == sorted(rows)
         topic = table["topic"][0].as_py() if "topic" in table.column_names else str(path)
         queues = defaultdict(list)

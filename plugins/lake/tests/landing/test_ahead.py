@@ -18,10 +18,10 @@ from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
-from plugins.lake.tests.landing.kinds import any_kind
 from plugins.lake.tests.landing.table_specs import Even, all_passes, dispatcher, read_dead
 from plugins.lake.tests.landing.tables import (
     SMALL,
+    any_kind,
     assert_exactly,
     commits,
     files,

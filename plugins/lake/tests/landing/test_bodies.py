@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from lakelog.errors import SettingsError
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.log.range_reader import LogSpan
-from plugins.lake.tests.landing.kinds import any_kind
 from plugins.lake.tests.landing.table_specs import (
     Even,
     assert_parsed,
@@ -26,7 +24,7 @@ from plugins.lake.tests.landing.table_specs import (
     read_topic,
     stop_at,
 )
-from plugins.lake.tests.landing.tables import keys_of, read
+from plugins.lake.tests.landing.tables import any_kind, keys_of, read
 
 
 @pytest.mark.sample(1)
@@ -109,18 +107,6 @@ def test_dead_letters_that_are_behind_get_what_they_lack(
     assert written.parts[1].files == ()
     expected = [at for at, length in lengths(store_path).items() if length % 2 and at >= half]
     assert written.parts[0].rows == len(expected)
-
-
-@any_kind
-def test_tasks_with_parsers_travel(kind: str, store_path: Path, tmp_path: Path) -> None:
-    lander = dispatcher(
-        LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t", {"*": Even()})
-    )
-    lander.one_pass()
-    task = lander._tasks([LogSpan(0, 100)])[0]
-    assert len(task.outlets) == 6
-    copy = pickle.loads(pickle.dumps(task))
-    assert copy.outlets == task.outlets
 
 
 def test_columns_with_taken_names_are_refused(store_path: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,18 @@ from typer.testing import CliRunner, Result
 
 import lakelog
 from lakelog import Message
+from lakelog.errors import SettingsError
 from lakelog_cli.app import make_app
 from lakelog_lake import plugin
+from lakelog_lake.commands.choosing import chosen
+from lakelog_lake.commands.options import EngineName
 from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.export import to_file
-from plugins.lake.tests.landing.kinds import any_kind
 from plugins.lake.tests.landing.table_specs import per_topic, read_topic
 from plugins.lake.tests.landing.tables import (
     KEY,
     SinkTable,
+    any_kind,
     assert_exactly,
     keys_in,
     keys_of,
@@ -366,3 +370,29 @@ def test_who_waits_for_a_text_is_told_how_far_it_is(store_path: Path, tmp_path: 
         assert {total for _, total in told} == {store.max_offset - store.min_offset}
     assert told[0][0] == 0
     assert told == sorted(told)
+
+
+def test_without_lakelog_spark_processes_land(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(**_: str) -> tuple[EntryPoint, ...]:
+        return ()
+
+    monkeypatch.setattr("lakelog_lake.engine_provider.entry_points", none)
+    to = ("--to", f"parquet:{tmp_path / 't'}", "--once", "--engine", "auto")
+    done = run("dispatch", store_path, *to)
+    assert done.exit_code == 0
+    assert done.stderr.splitlines()[0] == (
+        "lakelog: engine processes, not spark: lakelog-spark is not installed "
+        "(pip install 'lakelog[spark]')"
+    )
+    with pytest.raises(SettingsError, match="need Spark: lakelog-spark is not installed"):
+        chosen(EngineName.AUTO, needs_spark=True)
+
+
+def test_an_engine_that_is_named_is_taken_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    assert chosen(EngineName.SPARK, needs_spark=True) is EngineName.SPARK
+    assert chosen(EngineName.PROCESSES) is EngineName.PROCESSES
+    with pytest.raises(SettingsError, match="need --engine spark"):
+        chosen(EngineName.PROCESSES, needs_spark=True)
+    assert capfd.readouterr() == ("", "")

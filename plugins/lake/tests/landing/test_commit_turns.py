@@ -18,8 +18,7 @@ from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
-from plugins.lake.tests.landing.kinds import any_kind
-from plugins.lake.tests.landing.tables import assert_exactly, keys_of, make
+from plugins.lake.tests.landing.tables import any_kind, assert_exactly, keys_of, make
 from plugins.lake.tests.stores import filled
 
 TINY = TaskLimits(pass_bytes=10 << 10, task_bytes=10 << 10)

@@ -7,19 +7,15 @@ of which a power cut then leaves what it may. Planted bugs show that the check c
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 import lakelog
 from lakelog import Message
-from lakelog.log.reading.pieces import Blank, Damage
-from lakelog_lake.log.coverage import edges
-from lakelog_lake.log.durable_end import DurableEnd
-from lakelog_lake.log.range_reader import LogSpan
+from lakelog.log.reading.pieces import Blank
 from lakelog_lake.tasks import ranges
 from lakelog_lake.tasks.ranges import TaskLimits, next_spans
 from lakelog_testing.crash import CrashPlan, CrashPoint, Image, SimFileSystem, images, nothing_lost
@@ -29,7 +25,6 @@ PUTS: Final = 25
 POINTS: Final = 12
 IMAGES: Final = 6
 STORE: Final = "store"
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def crash_points(root: Path, opener: Opener, rng: Random, count: int) -> list[CrashPoint]:
@@ -148,44 +143,3 @@ def test_a_blank_behind_damage_does_not_land(tmp_path: Path) -> None:
     assert (len(bodies) > 0, end) == (True, last)
     with opener.open(path) as store:
         assert store.max_offset == last
-
-
-def landed_without_a_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ranges, "sync_segments", lambda *_: None)
-
-
-def end_of_the_log_taken_for_durable(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DurableEnd, "behind", lambda _self, store, _start: store.max_offset)
-
-
-def damage_at_the_end_passed_over(patch: pytest.MonkeyPatch) -> None:
-    """What is torn there may be in the making, and is taken out by a recovery."""
-    real = ranges._cut
-
-    def cut(store: lakelog.Store, start: int, bounds: TaskLimits) -> Iterator[Any]:
-        spans = list(real(store, start, bounds))
-        damage = [each for each in store.scan_pieces(start) if isinstance(each, Damage)]
-        behind = max((edges(each)[1] for each in damage), default=0)
-        if behind > (spans[-1].end if spans else start):
-            spans.append(LogSpan(spans[-1].end if spans else start, behind))
-        yield from spans
-
-    patch.setattr(ranges, "_cut", cut)
-
-
-@pytest.mark.parametrize(
-    "plant",
-    [
-        landed_without_a_sync,
-        end_of_the_log_taken_for_durable,
-        pytest.param(damage_at_the_end_passed_over, marks=pytest.mark.slow),
-    ],
-)
-def test_a_planted_bug_is_found(
-    plant: Plant, crashes: Crashes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch)
-    for seed in range(1, 33):  # which images there are depends on threads
-        if not crashes.broken:
-            crashes.run(seed, POINTS // 4)
-    assert crashes.broken, f"{plant.__name__} was not found in {crashes.images} images"

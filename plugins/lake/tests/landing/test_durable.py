@@ -1,4 +1,4 @@
-"""How often a log is asked up to where it is durable, which may mean reading a whole segment."""
+"""How often a log is asked up to where it is durable, and which store a pass reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 import lakelog
+from lakelog import Message
+from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
+from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.landing.targets import TableSpec
+from lakelog_lake.log.cached_store import CachedStore
 from lakelog_lake.log.durable_end import DurableEnd
+from lakelog_queues.readers.catch_up import ReaderWait
+from plugins.lake.tests.landing.table_specs import all_passes, dispatcher
 from plugins.lake.tests.stores import open_small
 
 
@@ -44,26 +51,6 @@ def ends(path: Path, durable: DurableEnd, *starts: int) -> list[int]:
             assert end is not None
             found.append(end)
     return found
-
-
-def test_a_closed_log_is_asked_once_until_all_has_landed(store: Path, asked: list[int]) -> None:
-    _age(store, -60)
-    durable = DurableEnd()
-    (end,) = ends(store, durable, 0)
-    assert end
-    assert ends(store, durable, 1, end - 1) == [end, end]
-    assert asked == [end]
-    ends(store, durable, end)
-    assert asked == [end, end]
-
-
-def test_a_log_that_grew_is_asked_again(store: Path) -> None:
-    durable = DurableEnd()
-    (before,) = ends(store, durable, 0)
-    with open_small(store) as opened:
-        opened.put(lakelog.Message("t", b"more"))
-    (behind,) = ends(store, durable, 0)
-    assert behind > before
 
 
 def test_a_store_that_stays_closed_is_asked_once_also_when_all_has_landed(
@@ -103,3 +90,41 @@ def _age(store: Path, seconds: int) -> None:
     for each in (store, store / "commitlog"):
         then = each.stat().st_mtime_ns - seconds * 1_000_000_000
         os.utime(each, ns=(then, then))
+
+
+def test_passes_build_no_queues_in_memory(store: Path, tmp_path: Path) -> None:
+    """They would grow with each message, for as long as the store stays open."""
+    lander = dispatcher(LandingSource(store, "S"), TableSpec(f"parquet:{tmp_path / 't'}"))
+    with open_small(store, flush="group-commit") as owner:
+        owner.put(Message("t", b"second"))
+        all_passes(lander)
+        opened = lander._kept.kept
+        assert opened is not None
+        waits = opened._current.last().waits
+        assert isinstance(waits, ReaderWait)
+        assert waits.completion.offset == 0
+        assert waits.offset > 0  # it is asking that builds them
+        lander.close()
+
+
+def test_it_stays_open_beside_one_owner_and_sees_what_comes(store: Path) -> None:
+    """It is opened anew where the owner, the settings or known damage are others."""
+    kept = CachedStore(store)
+    with open_small(store, flush="group-commit") as owner:
+        opened, before = kept.now(), kept.now().flushed_offset
+        owner.put(Message("t", b"more"))
+        assert kept.now() is opened
+        assert kept.now().flushed_offset > before
+        for name in ("damage.json", SETTINGS_FILE):
+            former = kept.now()
+            (store / OWN_DIR / name).write_text("")
+            assert kept.now() is not former
+        last = kept.now()
+    assert kept.now() is not kept.now()
+    with open_small(store):
+        assert kept.now() is not last
+        last = kept.now()
+        kept.close()
+        with pytest.raises(lakelog.errors.StoreClosed):
+            list(last.scan())
+    kept.close()

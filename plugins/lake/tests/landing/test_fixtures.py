@@ -12,8 +12,7 @@ from lakelog.format.sysflag import COMPRESSED, is_queued
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.tasks.ranges import TaskLimits
-from plugins.lake.tests.landing.kinds import any_kind
-from plugins.lake.tests.landing.tables import land_all, make, read
+from plugins.lake.tests.landing.tables import any_kind, land_all, make, read
 from plugins.lake.tests.stores import expected_rows
 from tests.support.fixtures import StoreFixtures
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.errors import LakelogError
-from lakelog.interfaces import FollowerProgram
 from lakelog_daemon.plan import ServePlan
 from lakelog_lake.follower import DispatchFollower, LakeSettings
 from lakelog_testing import FollowerContract
@@ -34,18 +32,6 @@ class TestDispatching(FollowerContract):
     def make(self) -> DispatchFollower:
         to = f"parquet:{self.path}/lake"
         return DispatchFollower(self.path / "s", LakeSettings(to=to, options=PROCESSES))
-
-
-def test_its_program_is_dispatch() -> None:
-    follower = DispatchFollower(Path("/s"), LakeSettings(to="delta:/d", options=("--no-pin",)))
-    assert isinstance(follower, FollowerProgram)
-    *module, descriptor, command, path = follower.command()
-    assert module == [sys.executable, "-m", "lakelog_daemon.arguments"]
-    assert (command, path) == ("dispatch", "/s")
-    assert os.get_inheritable(int(descriptor))
-    assert follower._options is not None
-    with follower._options as options:
-        assert json.load(options) == ["--to", "delta:/d", "--no-pin"]
 
 
 def test_it_must_be_told_where_to(tmp_path: Path) -> None:

@@ -9,16 +9,26 @@ kill hit is told by the table's folder: versions, and files that are of no versi
 from __future__ import annotations
 
 import logging
+import os
 import random
+import signal
 import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import attrs
+import pyarrow as pa
 import pytest
 
-from lakelog_lake.landing.dispatcher import LandingSource
+from lakelog_lake.bodies.base import Parsed
+from lakelog_lake.errors import TemporaryError, WorkerLost
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
+from lakelog_lake.landing.runner import until_stopped
+from lakelog_lake.landing.targets import TableSpec, targets_for
+from lakelog_lake.tasks.engines import processes
 from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing import program_runs as runs
 from plugins.lake.tests.landing.program import Orders, spec
@@ -31,12 +41,13 @@ from plugins.lake.tests.landing.program_evidence import (
     look,
 )
 from plugins.lake.tests.landing.table_specs import (
+    Even,
     assert_parsed,
     assert_topics,
     land_spec,
     read_dead,
 )
-from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make, read
+from plugins.lake.tests.landing.tables import SMALL, assert_exactly, keys_of, land_all, make, read
 
 AHEAD = {"ahead": "before", "ahead committed": "after"}
 WAYS = ("written", "inside", "committed", "within", "anywhere", "planned", *AHEAD)
@@ -191,3 +202,68 @@ def several_tables(kind: str, mode: str, tmp_path: Path, rounds: int) -> None:
     else:
         good, bad = read(kind, table), read_dead(kind, table)
         assert_parsed(good, bad, store, None)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_dispatchers_for_a_whole_run(kind: str, tmp_path: Path) -> None:
+    won, lost = race(kind, tmp_path, seconds=30)
+    assert min(won) > 0
+    assert sum(lost) > 0, "they never met"
+
+
+def test_two_dispatchers_at_once(tmp_path: Path) -> None:
+    won, _ = race("iceberg", tmp_path, seconds=0.2)
+    assert sum(won) > 0
+
+
+def race(kind: str, tmp_path: Path, seconds: float) -> tuple[list[int], list[int]]:
+    """Passes that each of them won, and lost."""
+    store, table = tmp_path / "s", tmp_path / "t"
+    make(kind, table)
+    orders = Orders(store, kind, table, mode="follow")
+    found = runs.race(orders, lambda: landed_to(kind, table), seconds)
+    land_all(LandingSource(store, "S"), make(kind, table), TaskLimits())  # what is left, at once
+    assert_exactly(kind, table, keys_of(store, "S"))
+    return found
+
+
+@attrs.frozen
+class Deadly(Even):
+    """Kills the process that it is in, as long as there is a file ``flag``."""
+
+    flag: str = ""
+
+    def parse(self, bodies: Any, rows: pa.RecordBatch) -> Parsed:
+        if Path(self.flag).exists():
+            Path(self.flag).unlink(missing_ok=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().parse(bodies, rows)
+
+
+@pytest.mark.slow  # two pools of processes have to start
+def test_a_dispatcher_goes_on_without_it(source: LandingSource, tmp_path: Path) -> None:
+    (flag := tmp_path / "flag").touch()
+    spec = TableSpec(f"parquet:{tmp_path / 't'}", parsers={"*": Deadly(flag=str(flag))})
+    stop = Event()
+    passes: list[Landed] = []
+    troubles: list[TemporaryError] = []
+
+    def trouble(error: TemporaryError, seconds: float) -> None:
+        if seconds > 0.01:
+            troubles.append(error)
+
+    def land() -> Landed | None:
+        landed = dispatcher.one_pass()
+        if landed is None:
+            stop.set()
+        return landed
+
+    with processes(2) as engine:
+        dispatcher = LandingDispatcher(source, targets_for(spec), engine, SMALL)
+        until_stopped(land, stop, 0.01, passes.append, trouble)
+    assert [type(each) for each in troubles] == [WorkerLost]
+    assert "was killed" in str(troubles[0])
+    assert len(passes) > 1
+    good, bad = read("parquet", tmp_path / "t"), read_dead("parquet", tmp_path / "t")
+    assert_parsed(good, bad, source.path, None)

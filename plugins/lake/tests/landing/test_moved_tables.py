@@ -14,30 +14,38 @@ from deltalake import DeltaTable
 from lakelog_lake.errors import PositionMissing, RetentionGap
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.sinks.history import KnownPositions
-from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.tables import position
 from lakelog_lake.tables.position import Position, key
 from lakelog_lake.tasks.engines import in_process
-from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.tables import (
     SMALL,
-    TABLE,
     assert_exactly,
+    iceberg,
     keys_in,
     keys_of,
     land_all,
+    land_one,
     make,
+    position_in,
     read,
+    when,
 )
 from plugins.lake.tests.stores import filled
 
 slow = pytest.mark.slow
+both_kinds = pytest.mark.parametrize("kind", ["iceberg", "delta"])
 
 
 @pytest.fixture
-def sources(store_path: Path, tmp_path: Path) -> list[LandingSource]:
+def sources(source: LandingSource, tmp_path: Path) -> list[LandingSource]:
     """Two stores."""
-    return [LandingSource(store_path, "S"), LandingSource(filled(tmp_path / "other", 250), "O")]
+    return [source, LandingSource(filled(tmp_path / "other", 250), "O")]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of the table."""
+    return tmp_path / "t"
 
 
 def land_by_turns(sources: list[LandingSource], kind: str, path: Path) -> int:
@@ -54,8 +62,21 @@ def all_keys(sources: list[LandingSource]) -> list[tuple[Any, ...]]:
     return [row for each in sources for row in keys_of(each.path, each.store)]
 
 
-def add(source: LandingSource, count: int = 20) -> None:
-    filled(source.path, count)
+def assert_lands_again(sources: list[LandingSource], kind: str, path: Path) -> None:
+    """What the table lost, and nothing else; so does what comes later."""
+    lost = len(all_keys(sources)) - read(kind, path).num_rows
+    assert lost > 0
+    assert land_by_turns(sources, kind, path) == lost
+    filled(sources[1].path, 20)
+    assert land_by_turns(sources, kind, path) == 20
+    assert_exactly(kind, path, all_keys(sources))
+
+
+def roll_back(path: Path, place: int) -> None:
+    """To the snapshot at this place of the list of all."""
+    table = iceberg(path)
+    kept = table.metadata.snapshots[place].snapshot_id
+    table.manage_snapshots().rollback_to_snapshot(kept).commit()
 
 
 def foreign_append(kind: str, path: Path) -> None:
@@ -64,7 +85,7 @@ def foreign_append(kind: str, path: Path) -> None:
         delta = DeltaTable(str(path))
         deltalake.write_deltalake(delta, delta.to_pyarrow_table().slice(0, 0), mode="append")
     else:
-        table = sqlite_catalog(path).load_table(TABLE)
+        table = iceberg(path)
         table.append(table.scan(limit=1).to_arrow().slice(0, 0))
 
 
@@ -72,23 +93,25 @@ def delete_queue(kind: str, path: Path) -> None:
     if kind == "delta":
         DeltaTable(str(path)).delete("queue_id = 3 AND store = 'O'")
     else:
-        sqlite_catalog(path).load_table(TABLE).delete("queue_id == 3 and store == 'O'")
+        iceberg(path).delete("queue_id == 3 and store == 'O'")
 
 
 def forget_history(kind: str, path: Path) -> None:
     """A foreign commit, and the expiry of all that was before."""
     if kind == "delta":
         clean_up(path)
-        foreign_append(kind, path)
-        clean_up(path)
-        return
     foreign_append(kind, path)
-    expire_all(path)
+    clean_up(path) if kind == "delta" else expire_all(path)
+
+
+def clean_up(path: Path) -> None:
+    DeltaTable(str(path)).create_checkpoint()
+    DeltaTable(str(path)).cleanup_metadata()
 
 
 def expire_all(path: Path) -> None:
     """All snapshots but the current one."""
-    table = sqlite_catalog(path).load_table(TABLE)
+    table = iceberg(path)
     current = table.metadata.current_snapshot_id
     gone = [e.snapshot_id for e in table.metadata.snapshots if e.snapshot_id != current]
     table.maintenance.expire_snapshots().by_ids(gone).commit()
@@ -100,65 +123,102 @@ def without_a_topic(kind: str, path: Path) -> pa.Table:
     return rows.filter([name != "topic-1" for name in rows["topic"].to_pylist()])
 
 
-def set_retention(path: Path, **settings: str) -> None:
-    """By the table's own settings, as an owner would."""
-    named = {f"delta.{name}": value for name, value in settings.items()}
+def keep_nothing(path: Path, *names: str) -> None:
+    """By the settings of a Delta table, as an owner would."""
+    make("delta", path)
+    named = {f"delta.{name}RetentionDuration": "interval 0 seconds" for name in names}
     DeltaTable(str(path)).alter.set_table_properties(named, raise_if_not_exists=False)
 
 
-def clean_up(path: Path) -> None:
-    DeltaTable(str(path)).create_checkpoint()
-    DeltaTable(str(path)).cleanup_metadata()
+# --- restored and rolled back ---
 
 
 @pytest.mark.parametrize("back", [4, *(pytest.param(each, marks=slow) for each in (1, 7, None))])
-def test_a_restored_delta_table(
-    sources: list[LandingSource], tmp_path: Path, back: int | None
-) -> None:
+def test_a_restored_delta_table(sources: list[LandingSource], path: Path, back: int | None) -> None:
     """By so many versions, or to its beginning."""
-    path = tmp_path / "t"
     land_by_turns(sources, "delta", path)
     table = DeltaTable(str(path))
     table.restore(0 if back is None else table.version() - back)
     assert (read("delta", path).num_rows == 0) is (back is None)
-    lost = len(all_keys(sources)) - read("delta", path).num_rows
-    assert lost > 0
     if back is not None:
         foreign_append("delta", path)
-    assert land_by_turns(sources, "delta", path) == lost
-    add(sources[1])
-    land_by_turns(sources, "delta", path)
-    assert_exactly("delta", path, all_keys(sources))
+    assert_lands_again(sources, "delta", path)
 
 
 @slow
 @pytest.mark.parametrize("is_restored", [False, True])
 def test_delta_identifiers_that_vanish(
-    sources: list[LandingSource], tmp_path: Path, is_restored: bool
+    sources: list[LandingSource], path: Path, is_restored: bool
 ) -> None:
-    path = tmp_path / "t"
-    make("delta", path)
-    set_retention(path, setTransactionRetentionDuration="interval 0 seconds")
+    keep_nothing(path, "setTransaction")
     land_by_turns(sources, "delta", path)
     DeltaTable(str(path)).create_checkpoint()
     assert DeltaTable(str(path)).transaction_version("lakelog/S") is None
     if is_restored:
         DeltaTable(str(path)).restore(4)
         DeltaTable(str(path)).create_checkpoint()
-    lost = len(all_keys(sources)) - read("delta", path).num_rows
-    assert land_by_turns(sources, "delta", path) == lost
-    add(sources[0])
-    land_by_turns(sources, "delta", path)
-    assert_exactly("delta", path, all_keys(sources))
+    else:
+        filled(sources[0].path, 20)
+    assert_lands_again(sources, "delta", path)
+
+
+@pytest.mark.parametrize("back", [2, pytest.param(5, marks=slow)])
+def test_an_iceberg_table_rolled_back_and_expired(
+    sources: list[LandingSource], path: Path, back: int
+) -> None:
+    """One snapshot is left, which is of one store; the properties of both are ahead of it."""
+    land_by_turns(sources, "iceberg", path)
+    roll_back(path, -1 - back)
+    expire_all(path)
+    assert_lands_again(sources, "iceberg", path)
+
+
+@slow
+def test_an_iceberg_table_rolled_back_before_a_store(
+    sources: list[LandingSource], path: Path
+) -> None:
+    land_by_turns(sources[:1], "iceberg", path)
+    before = len(iceberg(path).metadata.snapshots)
+    land_by_turns(sources, "iceberg", path)
+    roll_back(path, before - 1)
+    assert_lands_again(sources, "iceberg", path)
+
+
+def test_an_iceberg_table_rolled_back_that_lost_its_history(
+    source: LandingSource, path: Path
+) -> None:
+    """Only its rows tell how far the store has landed; the property is ahead of them.
+
+    Before that, the history tells.
+    """
+    for is_lost in (False, True):
+        land_all(source, make("iceberg", path))
+        roll_back(path, 1)
+        if is_lost:
+            forget_history("iceberg", path)
+        assert read("iceberg", path).num_rows < 300
+        land_all(source, make("iceberg", path))
+        assert_exactly("iceberg", path, keys_of(source.path, "S"))
+
+
+@slow
+def test_what_a_restore_took_and_the_log_has_no_more_is_told(
+    source: LandingSource, path: Path
+) -> None:
+    land_all(source, make("delta", path))
+    DeltaTable(str(path)).restore(0)
+    min((source.path / "commitlog").iterdir()).unlink()
+    with pytest.raises(RetentionGap, match="deleted before they landed"):
+        land_all(source, make("delta", path))
+
+
+# --- without a history ---
 
 
 def test_delta_without_identifiers_and_history_is_refused(
-    sources: list[LandingSource], tmp_path: Path
+    sources: list[LandingSource], path: Path
 ) -> None:
-    path = tmp_path / "t"
-    make("delta", path)
-    nothing = "interval 0 seconds"
-    set_retention(path, setTransactionRetentionDuration=nothing, logRetentionDuration=nothing)
+    keep_nothing(path, "setTransaction", "log")
     land_by_turns(sources, "delta", path)
     forget_history("delta", path)
     assert not any("userMetadata" in each for each in DeltaTable(str(path)).history())
@@ -168,149 +228,58 @@ def test_delta_without_identifiers_and_history_is_refused(
 
 
 @slow
-@pytest.mark.parametrize("kind", ["iceberg", "delta"])
-def test_a_history_that_expired(kind: str, sources: list[LandingSource], tmp_path: Path) -> None:
+@both_kinds
+def test_a_history_that_expired(kind: str, sources: list[LandingSource], path: Path) -> None:
     """Both stores go on behind their last rows."""
-    path = tmp_path / "t"
-    make(kind, path)
     if kind == "delta":
-        set_retention(path, logRetentionDuration="interval 0 seconds")
+        keep_nothing(path, "log")
     land_by_turns(sources, kind, path)
     forget_history(kind, path)
-    before = make(kind, path).head("O").position
-    assert before is not None
+    before = position_in(make(kind, path), "O")
     has_mark = kind == "iceberg"  # a property that says all, and that its last row confirms
     assert (before.commit != 0) is has_mark, "the history still tells"
     assert land_by_turns(sources, kind, path) == 0
-    add(sources[0])
-    assert land_by_turns(sources, kind, path) == 20
-    again = make(kind, path).head("O").position
-    assert again == before, "the commit of one store says the positions of all"
-    add(sources[1])
-    land_by_turns(sources, kind, path)
+    for each in sources:
+        filled(each.path, 20)
+        assert position_in(make(kind, path), "O") == before, "a commit says the positions of all"
+        assert land_by_turns([each], kind, path) == 20
     assert_exactly(kind, path, all_keys(sources))
 
 
-@pytest.mark.parametrize("back", [2, pytest.param(5, marks=slow)])
-def test_an_iceberg_table_rolled_back_and_expired(
-    sources: list[LandingSource], tmp_path: Path, back: int
-) -> None:
-    """One snapshot is left, which is of one store; the properties of both are ahead of it."""
-    path = tmp_path / "t"
-    land_by_turns(sources, "iceberg", path)
-    table = sqlite_catalog(path).load_table(TABLE)
-    kept = table.metadata.snapshots[-1 - back].snapshot_id
-    table.manage_snapshots().rollback_to_snapshot(kept).commit()
-    expire_all(path)
-    lost = len(all_keys(sources)) - read("iceberg", path).num_rows
-    assert lost > 0
-    assert land_by_turns(sources, "iceberg", path) == lost
-    assert_exactly("iceberg", path, all_keys(sources))
-
-
-def test_the_position_outlives_the_snapshots(sources: list[LandingSource], tmp_path: Path) -> None:
-    path = tmp_path / "t"
+def test_the_position_outlives_the_snapshots(sources: list[LandingSource], path: Path) -> None:
     sink = make("iceberg", path)
     land_all(sources[0], sink)
     before = sink.head("S").position
     land_all(sources[1], sink)
     expire_all(path)
-    assert len(sqlite_catalog(path).load_table(TABLE).metadata.snapshots) == 1
+    assert len(iceberg(path).metadata.snapshots) == 1
     assert sink.head("S").position == before
     assert land_all(sources[0], sink) == []
     assert_exactly("iceberg", path, all_keys(sources))
 
 
-def test_a_table_that_was_rolled_back_lands_again_what_it_lost(
-    source: LandingSource, tmp_path: Path
-) -> None:
-    sink = make("iceberg", tmp_path)
-    land_all(source, sink)
-    table = sqlite_catalog(tmp_path).load_table(TABLE)
-    table.manage_snapshots().rollback_to_snapshot(table.metadata.snapshots[1].snapshot_id).commit()
-    assert read("iceberg", tmp_path).num_rows < 300
-    land_all(source, sink)
-    assert_exactly("iceberg", tmp_path, keys_of(source.path, "S"))
-
-
-def test_the_deletes_of_others_are_no_hindrance(source: LandingSource, tmp_path: Path) -> None:
-    sink = make("iceberg", tmp_path)
-
-    def meanwhile(phase: str) -> None:
-        if phase == "written":
-            sqlite_catalog(tmp_path).load_table(TABLE).delete("queue_id = 3")
-
-    first = land(source, sink, in_process, SMALL)
-    second = land(source, sink, in_process, SMALL, meanwhile)
-    assert first is not None
-    assert second is not None
-    assert second.won
-    expected = [
-        each
-        for each in keys_of(source.path, "S", second.end)
-        if each[2] != 3 or each[4] >= first.end
-    ]
-    assert_exactly("iceberg", tmp_path, expected)
-
-
-def test_an_iceberg_table_rolled_back_that_lost_its_history(
-    source: LandingSource, tmp_path: Path
-) -> None:
-    """Only its rows tell how far the store has landed; the property is ahead of them."""
-    land_all(source, make("iceberg", tmp_path))
-    table = sqlite_catalog(tmp_path).load_table(TABLE)
-    table.manage_snapshots().rollback_to_snapshot(table.metadata.snapshots[1].snapshot_id).commit()
-    forget_history("iceberg", tmp_path)
-    land_all(source, make("iceberg", tmp_path))
-    assert_exactly("iceberg", tmp_path, keys_of(source.path, "S"))
+# --- rows that others copy, replace and delete ---
 
 
 @slow
-def test_an_iceberg_table_rolled_back_before_a_store(
-    sources: list[LandingSource], tmp_path: Path
-) -> None:
-    path = tmp_path / "t"
-    land_by_turns(sources[:1], "iceberg", path)
-    first = sqlite_catalog(path).load_table(TABLE).metadata.current_snapshot_id
-    assert first is not None
-    land_by_turns(sources, "iceberg", path)
-    table = sqlite_catalog(path).load_table(TABLE)
-    table.manage_snapshots().rollback_to_snapshot(first).commit()
-    assert land_by_turns(sources, "iceberg", path) == 250
-    assert_exactly("iceberg", path, all_keys(sources))
-
-
-@slow
-@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+@both_kinds
 def test_rows_that_somebody_copied_are_refused(
-    kind: str, sources: list[LandingSource], tmp_path: Path
+    kind: str, sources: list[LandingSource], path: Path, tmp_path: Path
 ) -> None:
     land_by_turns(sources, kind, tmp_path / "first")
     copied = without_a_topic(kind, tmp_path / "first")
-    path = tmp_path / "copy"
     make(kind, path)
     if kind == "delta":
         deltalake.write_deltalake(str(path), copied, mode="append")
     else:
-        sqlite_catalog(path).load_table(TABLE).append(copied)
+        iceberg(path).append(copied)
     with pytest.raises(PositionMissing, match="land in a new table"):
         land_by_turns(sources, kind, path)
     assert read(kind, path).num_rows == copied.num_rows
 
 
-def test_an_overwritten_delta_table_is_refused(source: LandingSource, tmp_path: Path) -> None:
-    land_all(source, make("delta", tmp_path), TaskLimits())
-    rows = without_a_topic("delta", tmp_path)
-    deltalake.write_deltalake(str(tmp_path), rows, mode="overwrite")
-    with pytest.raises(PositionMissing):
-        land_all(source, make("delta", tmp_path))
-
-
-@slow
-def test_a_delta_table_overwritten_in_part_is_refused(
-    sources: list[LandingSource], tmp_path: Path
-) -> None:
-    path = tmp_path / "t"
+def test_an_overwritten_delta_table_is_refused(sources: list[LandingSource], path: Path) -> None:
+    """Until it is restored."""
     land_by_turns(sources, "delta", path)
     deltalake.write_deltalake(str(path), without_a_topic("delta", path), mode="overwrite")
     with pytest.raises(PositionMissing):
@@ -323,15 +292,13 @@ def test_a_delta_table_overwritten_in_part_is_refused(
 @slow
 @pytest.mark.parametrize("is_expired", [False, True])
 def test_an_iceberg_table_overwritten_in_part_is_refused(
-    sources: list[LandingSource], tmp_path: Path, is_expired: bool
+    sources: list[LandingSource], path: Path, is_expired: bool
 ) -> None:
-    path = tmp_path / "t"
     land_by_turns(sources, "iceberg", path)
-    table = sqlite_catalog(path).load_table(TABLE)
-    rest = without_a_topic("iceberg", path)
+    table, rest = iceberg(path), without_a_topic("iceberg", path)
     with table.transaction() as transaction:  # as Spark replaces a table
         transaction.delete("store != ''")
-    sqlite_catalog(path).load_table(TABLE).append(rest)
+    iceberg(path).append(rest)
     if is_expired:
         expire_all(path)
         with pytest.raises(PositionMissing):
@@ -340,27 +307,24 @@ def test_an_iceberg_table_overwritten_in_part_is_refused(
         assert land_by_turns(sources, "iceberg", path) == 0
 
 
-@slow
-def test_what_a_restore_took_and_the_log_has_no_more_is_told(
-    tmp_path: Path, store_path: Path
-) -> None:
-    source, path = LandingSource(store_path, "S"), tmp_path / "t"
-    land_all(source, make("delta", path))
-    DeltaTable(str(path)).restore(0)
-    sorted((store_path / "commitlog").iterdir())[0].unlink()
-    with pytest.raises(RetentionGap, match="deleted before they landed"):
-        land_all(source, make("delta", path))
+def test_the_deletes_of_others_are_no_hindrance(source: LandingSource, path: Path) -> None:
+    sink = make("iceberg", path)
+    first = land_one(source, sink)
+    meanwhile = when("written", lambda: iceberg(path).delete("queue_id = 3"))
+    second = land_one(source, sink, on_phase=meanwhile)
+    assert second.won
+    landed = keys_of(source.path, "S", second.end)
+    assert_exactly("iceberg", path, [e for e in landed if e[2] != 3 or e[4] >= first.end])
 
 
 @slow
-@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+@both_kinds
 def test_others_may_append_compact_and_delete(
-    kind: str, sources: list[LandingSource], tmp_path: Path
+    kind: str, sources: list[LandingSource], path: Path
 ) -> None:
-    path = tmp_path / "t"
     for _ in range(3):
         for each in sources:
-            add(each)
+            filled(each.path, 20)
             land(each, make(kind, path), in_process, SMALL)
         foreign_append(kind, path)
         if kind == "delta":
@@ -373,37 +337,40 @@ def test_others_may_append_compact_and_delete(
     assert keys_in(read(kind, path)) == sorted(expected)
 
 
+# --- commits of earlier versions: each says the position of one store ---
+
+
+@pytest.fixture
+def earlier(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Commit as earlier versions did, until it is undone."""
+    monkeypatch.setattr(position, "_VERSION", 1)
+    monkeypatch.setattr(KnownPositions, "texts", lambda _: {})
+    return monkeypatch
+
+
 def test_of_commits_of_an_earlier_version_the_newest_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, earlier: pytest.MonkeyPatch
 ) -> None:
-    """Each of them says the position of one store."""
-    sink = make("delta", tmp_path)
+    sink = make("delta", path)
     first, second, other = Position(0, 10), Position(10, 20), Position(0, 30)
-    with monkeypatch.context() as before:
-        before.setattr(position, "_VERSION", 1)
-        before.setattr(KnownPositions, "texts", lambda _: {})
-        for store, each in (("S", first), ("S", second), ("O", other)):
-            sink.commit(sink.head(store), store, [], each)
-    again = make("delta", tmp_path)
+    for store, each in (("S", first), ("S", second), ("O", other)):
+        sink.commit(sink.head(store), store, [], each)
+    earlier.undo()
+    again = make("delta", path)
     assert (again.head("S").position, again.head("O").position) == (second, other)
 
 
 @slow
-@pytest.mark.parametrize("kind", ["iceberg", "delta", "parquet"])
 def test_tables_of_earlier_versions_go_on(
-    kind: str, sources: list[LandingSource], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, sources: list[LandingSource], path: Path, earlier: pytest.MonkeyPatch
 ) -> None:
-    """Their commits say the position of one store."""
-    path = tmp_path / "t"
-    with monkeypatch.context() as before:
-        before.setattr(position, "_VERSION", 1)
-        before.setattr(KnownPositions, "texts", lambda _: {})
-        land_all(sources[1], make(kind, path))
-        land_all(sources[0], make(kind, path))
+    for each in reversed(sources):
+        land_all(each, make(kind, path))
+    earlier.undo()
     if kind == "delta":
         as_before(path)
     for each in sources:
-        add(each)
+        filled(each.path, 20)
     assert land_by_turns(sources, kind, path) == 40
     assert_exactly(kind, path, all_keys(sources))
 

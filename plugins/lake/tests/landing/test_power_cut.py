@@ -14,8 +14,14 @@ from lakelog_lake.errors import WrongLog
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_testing.copies import copy_store
-from plugins.lake.tests.landing.kinds import any_kind
-from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make, read
+from plugins.lake.tests.landing.tables import (
+    any_kind,
+    assert_exactly,
+    keys_of,
+    land_all,
+    make,
+    read,
+)
 from plugins.lake.tests.stores import SEGMENT, filled, messages, open_small
 
 _LONG_MS = 3_600_000

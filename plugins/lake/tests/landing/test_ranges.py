@@ -14,25 +14,13 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.format.checksum import Fingerprint
-from lakelog_lake.errors import RetentionGap, WrongLog
+from lakelog_lake.errors import WrongLog
 from lakelog_lake.log.queue_files import UNIT
 from lakelog_lake.tables.position import Position
 from lakelog_lake.tasks import ranges
 from lakelog_lake.tasks.ranges import TaskLimits, first_offset, next_spans
-from lakelog_testing.copies import copy_store
 from plugins.lake.tests.stores import SEGMENT, filled, open_small
 from tests.support.fixtures import StoreFixtures
-
-
-def test_spans_meet_and_begin_at_records(store_path: Path) -> None:
-    with lakelog.open(store_path, mode="read") as store:
-        spans = next_spans(store, 0, TaskLimits(1 << 20, 1 << 10))
-        found = list(store.scan())
-    assert len(spans) > 5
-    assert spans[0].start == 0
-    assert all(a.end == b.start for a, b in itertools.pairwise(spans))
-    edges = {0} | {each.physical_offset + each.size for each in found}
-    assert {each.start for each in spans} <= edges | set(range(0, 1 << 20, SEGMENT))
 
 
 def whole(_: Path) -> None:
@@ -99,13 +87,6 @@ def test_ranges_end_together(size: int, at_once: int, count: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_a_pass_is_bounded(store_path: Path) -> None:
-    with lakelog.open(store_path, mode="read") as store:
-        spans = next_spans(store, 0, TaskLimits(SEGMENT, SEGMENT))
-        assert spans[-1].end < store.max_offset
-        assert next_spans(store, store.max_offset, TaskLimits()) == []
-
-
 def test_what_an_owner_has_not_synced_does_not_land(tmp_path: Path) -> None:
     with open_small(tmp_path / "s", flush="none") as owner:
         owner.put(Message("t", b"1"))
@@ -149,23 +130,6 @@ def _name(fd: int) -> str:
     return Path(f"/proc/self/fd/{fd}").readlink().name
 
 
-def test_a_log_that_holds_the_last_record_goes_on(store_path: Path) -> None:
-    with lakelog.open(store_path, mode="read") as store:
-        position = _landed(store, store.max_offset)
-        assert first_offset(store, None, "it") == 0
-        assert first_offset(store, position, "it") == position.end
-
-
-def test_a_log_that_was_cut_is_refused(store_path: Path, tmp_path: Path) -> None:
-    with lakelog.open(store_path, mode="read") as store:
-        position = _landed(store, store.max_offset)
-    other = tmp_path / "other"
-    with open_small(other) as store:
-        store.put(Message("t", b"1"))
-        with pytest.raises(WrongLog, match="no whole record is there"):
-            first_offset(store, position, "it")
-
-
 def test_a_log_with_another_record_there_is_refused(store_path: Path) -> None:
     with lakelog.open(store_path, mode="read") as store:
         right = _landed(store, store.max_offset)
@@ -173,17 +137,6 @@ def test_a_log_with_another_record_there_is_refused(store_path: Path) -> None:
         wrong = Fingerprint(right.last.offset, right.last.size, right.last.crc ^ 1)
         with pytest.raises(WrongLog, match="checksum"):
             first_offset(store, Position(0, right.end, wrong), "it")
-
-
-def test_messages_deleted_before_they_landed_are_told(store_path: Path) -> None:
-    with lakelog.open(store_path, mode="read") as store:
-        position = _landed(store, SEGMENT)
-    for segment in sorted((store_path / "commitlog").iterdir())[:2]:
-        segment.unlink()
-    with lakelog.open(store_path, mode="read") as store:
-        with pytest.raises(RetentionGap, match="--gaps accept"):
-            first_offset(store, position, "it")
-        assert first_offset(store, position, "it", accept_gaps=True) == 2 * SEGMENT
 
 
 def test_a_log_that_begins_at_the_position_has_no_gap(store_path: Path) -> None:
@@ -207,11 +160,3 @@ def _landed(store: lakelog.Store, end: int) -> Position:
     file = store.path / "commitlog" / f"{segment:020d}"
     raw = file.read_bytes()[last.physical_offset - segment :][: last.size]
     return Position(0, end, Fingerprint(last.physical_offset, last.size, crc32(raw)))
-
-
-def test_a_copied_store_is_the_same_log(store_path: Path, tmp_path: Path) -> None:
-    with lakelog.open(store_path, mode="read") as store:
-        position = _landed(store, store.max_offset)
-    copy_store(store_path, tmp_path / "copy")
-    with lakelog.open(tmp_path / "copy", mode="read") as store:
-        assert first_offset(store, position, "it") == position.end

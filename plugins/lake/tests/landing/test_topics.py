@@ -7,12 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import lakelog
 from lakelog import Message
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import TableMismatch
+from lakelog_lake.errors import SelectionChanged, TableMismatch
 from lakelog_lake.landing import targets
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.landing.targets import sink_for, targets_for
@@ -20,7 +21,6 @@ from lakelog_lake.log.selection import Chosen
 from lakelog_lake.readback.open import all_opened
 from lakelog_lake.tables.topic_names import decoded, encoded, is_template, named, topics_beside
 from lakelog_lake.tasks.engines import in_process
-from plugins.lake.tests.landing.kinds import any_kind
 from plugins.lake.tests.landing.table_specs import (
     all_passes,
     assert_topics,
@@ -30,7 +30,15 @@ from plugins.lake.tests.landing.table_specs import (
     read_topic,
     stop_at,
 )
-from plugins.lake.tests.landing.tables import SMALL, keys_of
+from plugins.lake.tests.landing.tables import (
+    SMALL,
+    any_kind,
+    assert_exactly,
+    keys_of,
+    land_all,
+    make,
+    read,
+)
 from plugins.lake.tests.stores import messages, open_small
 
 NAMES = ["a%b", "with space", "a=b", "ü", "%DLQ%group", "-x", "_x", "x_dead_letters", "a_x25_b"]
@@ -233,3 +241,45 @@ def test_a_new_topic_is_not_read_from_the_beginning(tmp_path: Path) -> None:
     with open_small(store_path) as store:
         store.put(Message("new", b"1", queue_id=0))
     assert min(each.start for each in land_spec(source, spec)) >= end
+
+
+SYSTEM = "RMQ_SYS_TRACE_TOPIC"
+ALL = Chosen(system_topics=True)
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> LandingSource:
+    """A store with messages of a system topic among others."""
+    with open_small(tmp_path / "s") as store:
+        for number, message in enumerate(messages(120)):
+            store.put(message)
+            if number % 3 == 0:
+                store.put(Message(SYSTEM, b"trace", queue_id=0))
+    return LandingSource(tmp_path / "s", "S")
+
+
+@any_kind
+def test_another_choice_is_refused(kind: str, mixed: LandingSource, tmp_path: Path) -> None:
+    land_all(mixed, make(kind, tmp_path / "t"))
+    with pytest.raises(
+        SelectionChanged, match=r"but those of system topics .* land in a new table"
+    ):
+        land_all(attrs.evolve(mixed, chosen=ALL), make(kind, tmp_path / "t"))
+    assert read(kind, tmp_path / "t").num_rows == 120
+    assert land_all(mixed, make(kind, tmp_path / "t")) == []
+    land_all(attrs.evolve(mixed, chosen=ALL), make(kind, tmp_path / "new"))
+    assert_exactly(kind, tmp_path / "new", keys_of(mixed.path, "S"))
+    with pytest.raises(SelectionChanged, match="of system topics too"):
+        land_all(mixed, make(kind, tmp_path / "new"))
+
+
+def test_topics_with_tables_of_their_own_may_come_later(
+    mixed: LandingSource, tmp_path: Path
+) -> None:
+    """The table of a topic begins with its first message, whenever it is made."""
+    wanted = per_topic("delta", tmp_path / "t")
+    land_spec(mixed, wanted, SMALL)
+    land_spec(attrs.evolve(mixed, chosen=ALL), wanted, SMALL)
+    found = read("delta", Path(wanted.to.partition(":")[2].replace("{topic}", SYSTEM)))
+    assert found.num_rows == 40
+    land_spec(mixed, wanted, SMALL)

@@ -19,8 +19,7 @@ from lakelog_lake.sinks.delta import drop_versions
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
 from lakelog_lake.sinks.iceberg_expiry import GRACE_SECONDS, SnapshotExpiry
 from lakelog_lake.sinks.parquet import WHOLE_EVERY, ParquetSink
-from lakelog_lake.tables.history_setting import DEFAULT_HISTORY, HISTORY, KeptVersions, kept
-from lakelog_lake.tables.tiers import Weight, mergeable
+from lakelog_lake.tables.history_setting import DEFAULT_HISTORY, HISTORY
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.killing import killed_at
@@ -88,14 +87,6 @@ def test_a_trickle_does_not_make_the_metadata_grow(tmp_path: Path) -> None:
     day.second += int(GRACE_SECONDS) + 1
     day.commit()
     assert len(avro(tmp_path) - named(tmp_path)) <= 1  # what just expired stays for an hour
-
-
-def test_manifests_of_one_size_become_one() -> None:
-    one, ten = Weight(1, 500), Weight(10, 2000)
-    assert mergeable([one] * 9 + [ten] * 9, 1 << 20) == []
-    assert mergeable([ten, *[one] * 10], 1 << 20) == [list(range(1, 11))]
-    assert mergeable([*[one] * 10, *[ten] * 9], 1 << 20) == [list(range(19))]
-    assert mergeable([one] * 10, 4999) == []
 
 
 @pytest.mark.parametrize("versions", [pytest.param(1, marks=pytest.mark.slow), 2])
@@ -340,11 +331,6 @@ def test_delta_keeps_its_log_as_told(
     assert found.metadata().configuration["delta.enableExpiredLogCleanup"] == cleaned
     assert found.metadata().configuration.get("delta.logRetentionDuration") == retention
     assert found.metadata().configuration[HISTORY] == history
-
-
-def test_settings() -> None:
-    assert (kept(None), kept("off"), kept("7")) == (None, None, KeptVersions(7))
-    assert kept("2h") == KeptVersions(1, 7200)
 
 
 def test_versions_stay_as_long_as_they_should(store_path: Path, tmp_path: Path) -> None:

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow import parquet
 
-from lakelog.errors import SettingsError
 from lakelog_lake.errors import TooBusy
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.maintenance import merging
@@ -24,7 +22,6 @@ from lakelog_lake.maintenance.by_kind import expire as expire_tables
 from lakelog_lake.maintenance.terms import RetentionTerms
 from lakelog_lake.sinks.iceberg import sqlite_catalog
 from lakelog_lake.sinks.parquet import ParquetSink
-from lakelog_lake.tables.history_setting import duration
 from lakelog_lake.tables.remote import sync
 from lakelog_lake.tasks.engines import in_process
 from plugins.lake.tests.landing.tables import (
@@ -73,14 +70,6 @@ def test_dispatch_goes_on_after_care(kind: str, store_path: Path, tmp_path: Path
     compact(kind, path)
     expire_tables(f"{kind}:{path}", None, EVERYTHING)
     assert keys_in(read(kind, path)) == keys_of(store_path, "S")
-
-
-def test_each_queue_in_a_compacted_delta_file_is_in_order(store_path: Path, tmp_path: Path) -> None:
-    land_all(LandingSource(store_path, "S"), make("delta", tmp_path / "t"))
-    compact("delta", tmp_path / "t")
-    for path in files("delta", tmp_path / "t"):
-        offsets = parquet.read_table(path, partitioning=None)["queue_offset"].to_pylist()
-        assert offsets == sorted(offsets)
 
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
@@ -267,9 +256,3 @@ def test_the_commands(store_path: Path, tmp_path: Path) -> None:
     wrong = run("lake", "expire", f"parquet:{path}", "--older-than", "soon")
     assert wrong.exit_code == 2
     assert "write 7d" in wrong.stderr
-
-
-def test_durations() -> None:
-    assert [duration(each) for each in ("0s", "2m", "1w")] == [0, 120, 604_800]
-    with pytest.raises(SettingsError):
-        duration("7")

@@ -16,8 +16,7 @@ from lakelog import Message
 from lakelog_lake.bodies import parser_for
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec, sink_for
-from lakelog_lake.maintenance.relanding import Relanded, _Store, reland
-from plugins.lake.tests.landing.kinds import any_kind
+from lakelog_lake.maintenance.relanding import _Store, reland
 from plugins.lake.tests.landing.table_specs import (
     dispatcher,
     land_spec,
@@ -26,7 +25,7 @@ from plugins.lake.tests.landing.table_specs import (
     read_topic,
     stop_at,
 )
-from plugins.lake.tests.landing.tables import read
+from plugins.lake.tests.landing.tables import any_kind, read
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import open_small
 
@@ -211,17 +210,6 @@ def test_a_table_without_dead_letters(kind: str, tmp_path: Path) -> None:
     done = run(*command)
     assert (done.exit_code, "has no table of dead letters" in done.stdout) == (0, True)
     assert run(*command, "--json").stdout == ""
-
-
-@any_kind
-def test_nothing_to_do(kind: str, tmp_path: Path) -> None:
-    (tmp_path / "x.ddl").write_text("id bigint")
-    put(tmp_path / "s", range(3))
-    spec = TableSpec(
-        f"{kind}:{tmp_path / 't'}", parsers={"*": parser_for(f"json:{tmp_path}/x.ddl")}
-    )
-    land_spec(LandingSource(tmp_path / "s", "S"), spec)
-    assert [attrs.evolve(each, table="") for each in reland(spec)] == [Relanded("", 0, 0, 0)]
 
 
 @any_kind

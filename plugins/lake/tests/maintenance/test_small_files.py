@@ -16,9 +16,7 @@ from lakelog.errors import SettingsError
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.maintenance import small_files
 from lakelog_lake.maintenance.small_files import PeriodicCompaction
-from lakelog_lake.readback.folders import Added
 from lakelog_lake.sinks.delta import DeltaSink
-from lakelog_lake.tables.tiers import mergeable
 from lakelog_testing.copies import copy_store
 from plugins.lake.tests.landing.tables import assert_exactly, files, keys_of, land_all, make
 from plugins.lake.tests.landing.test_cli import run
@@ -69,13 +67,6 @@ def test_files_stay_few_and_nothing_is_lost(kind: str, tmp_path: Path) -> None:
     assert before is not None
     assert land_all(LandingSource(store, "S"), make(kind, path)) == []
     assert sink.head("S").position == before
-
-
-def test_what_is_merged_is_a_range_of_the_log() -> None:
-    """Small files before a long one do not pass it."""
-    sizes = [*[2000, 500_000] * 10, *[2000] * 10]
-    found = [Added(str(n), Path(), size, {}, n) for n, size in enumerate(sizes)]
-    assert mergeable(small_files._weights(found), MIB) == [list(range(20, 30))]
 
 
 def test_a_compaction_that_was_outrun_changes_nothing(

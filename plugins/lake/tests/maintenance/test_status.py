@@ -14,8 +14,7 @@ from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.readback.open import all_opened
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
-from plugins.lake.tests.landing.kinds import any_kind
-from plugins.lake.tests.landing.tables import files
+from plugins.lake.tests.landing.tables import any_kind, files
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, messages, open_small
 

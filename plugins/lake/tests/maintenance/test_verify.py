@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
+import pyarrow as pa
 import pytest
 
 import lakelog
@@ -14,7 +17,9 @@ from lakelog import Message
 from lakelog_lake.errors import NoTable, NotAMessageTable, NotLanded
 from lakelog_lake.landing.dispatcher import LandingSource, land
 from lakelog_lake.log.selection import EVERYTHING
+from lakelog_lake.readback.landed_table import LandedTable
 from lakelog_lake.readback.open import opened
+from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
 from lakelog_lake.verify.differences import (
@@ -31,8 +36,7 @@ from lakelog_lake.verify.differences import (
 )
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_testing.copies import copy_store
-from plugins.lake.tests.landing.kinds import any_kind
-from plugins.lake.tests.landing.tables import SMALL, files, land_all, make, make_foreign
+from plugins.lake.tests.landing.tables import SMALL, any_kind, files, land_all, make, make_foreign
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.maintenance.planting import (
     change,
@@ -304,3 +308,45 @@ def test_a_data_file_that_is_gone_is_told(kind: str, made: Path, tmp_path: Path)
     assert done.exit_code == 1
     assert "cannot be read" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@attrs.frozen
+class Landing:
+    """A table in which a pass lands between the look at the position and the first row."""
+
+    table: LandedTable
+    source: LandingSource
+    sink: Sink
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.table, name)
+
+    def batches(self, store: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        assert land(self.source, self.sink, in_process, SMALL) is not None
+        yield from self.table.batches(store, columns)
+
+
+@pytest.mark.sample(1)
+def test_what_lands_while_rows_are_read_is_no_difference(
+    kind: str, store_path: Path, tmp_path: Path
+) -> None:
+    source, sink = LandingSource(store_path, "S"), make(kind, tmp_path / "t")
+    land(source, sink, in_process, SMALL)
+    table: Any = Landing(opened(f"{kind}:{tmp_path / 't'}"), source, sink)
+    found = verify_here(VerifyRequest(store_path, "S", table, EVERYTHING))
+    assert found.is_clean, list(found.differences.each())
+    tallies = found.differences.tallies.values()
+    assert 0 < sum(each.log for each in tallies) == sum(each.table for each in tallies) < 300
+    after = table.position("S")
+    assert after is not None
+    assert found.position.end < after.end
+
+
+def test_rows_of_a_store_that_did_not_move_are_still_told(store_path: Path, tmp_path: Path) -> None:
+    """The store under another name lands meanwhile, which hides nothing of the first."""
+    other = tmp_path / "other"
+    filled(other, 300)
+    sink = make("parquet", tmp_path / "t")
+    land(LandingSource(store_path, "S"), sink, in_process, SMALL)
+    table: Any = Landing(opened(f"parquet:{tmp_path / 't'}"), LandingSource(other, "O"), sink)
+    assert verify_here(VerifyRequest(store_path, "S", table, EVERYTHING)).is_clean

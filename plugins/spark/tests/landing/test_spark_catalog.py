@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 
 from lakelog.errors import SettingsError
-from lakelog_lake.errors import Conflict, PositionMissing, TableMismatch
+from lakelog_lake.errors import PositionMissing, TableMismatch
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource, land
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
 from lakelog_lake.tables.fields import TableShape, dead_letter_columns
-from lakelog_lake.tables.position import Position
 from lakelog_lake.tables.topic_names import encoded
 from lakelog_lake.tasks.engines import in_process
 from lakelog_spark.catalog.iceberg import SparkIcebergSink, spark_iceberg_sink
@@ -24,22 +23,27 @@ from lakelog_spark.catalog.location import SparkCatalogLocation, catalog_in
 from plugins.lake.tests.landing.sink_contract import SinkContract
 from plugins.lake.tests.landing.table_specs import all_passes, keys_by_topic
 from plugins.lake.tests.landing.tables import (
+    KEY,
     SMALL,
     SinkTable,
     assert_exactly,
+    iceberg,
     keys_in,
     keys_of,
     land_all,
+    land_one,
+    position_in,
     read,
+    when,
 )
 from plugins.lake.tests.landing.tables import TABLE as BY_PYICEBERG
 from plugins.lake.tests.stores import filled
+from plugins.spark.tests.conftest import warehouse_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TABLE = f"lake.{BY_PYICEBERG}"
-KEYS = ("store", "topic", "queue_id", "queue_offset", "physical_offset")
 SAME = (
     *("record_count", "column_sizes", "value_counts", "null_value_counts", "lower_bounds"),
     *("upper_bounds", "split_offsets", "spec_id", "file_format", "content"),
@@ -49,9 +53,7 @@ SAME = (
 @pytest.fixture
 def warehouse(spark: SparkSession) -> Iterator[Path]:
     """Of the session's catalog ``lake``, whose table is dropped afterwards."""
-    place = spark.conf.get("spark.sql.catalog.lake.warehouse")
-    assert place is not None
-    yield Path(place.removeprefix("file://"))
+    yield warehouse_of(spark)
     spark.sql(f"DROP TABLE IF EXISTS {TABLE} PURGE")
 
 
@@ -89,39 +91,22 @@ class TestSparkSink(SinkContract):
 
 
 @pytest.mark.slow
-def test_a_query_finds_what_landed(
-    spark: SparkSession, sink: SparkIcebergSink, source: LandingSource
-) -> None:
-    assert sink.head("S").position is None
-    land_all(source, sink)
-    assert spark.table(TABLE).count() == 300
-    assert spark.table(TABLE).where("topic = 'topic-1' AND queue_offset < 5").count() == sum(
-        each[1] == "topic-1" and each[3] < 5 for each in keys_of(source.path, "S")
-    )
-
-
-@pytest.mark.slow
 def test_files_are_described_as_pyiceberg_describes_them(
     sink: SparkIcebergSink, warehouse: Path, source: LandingSource
 ) -> None:
     """One pass of each; the manifests differ in nothing but paths."""
     other = IcebergSink(sqlite_catalog(warehouse), "lakelog.other")
     other.prepare()
-    land(source, sink, in_process, SMALL)
-    land(source, other, in_process, SMALL)
-    ours, theirs = (
-        sorted(
-            (
-                {
-                    "partition": tuple(file["partition"].values()),
-                    **{name: file[name] for name in file if name in SAME},
-                }
-                for file in sqlite_catalog(warehouse).load_table(name).inspect.files().to_pylist()
-            ),
-            key=str,
+    land_one(source, sink)
+    land_one(source, other)
+
+    def facts(name: str) -> list[tuple[Any, ...]]:
+        found = iceberg(warehouse, name).inspect.files().to_pylist()
+        return sorted(
+            (str([each[name] for name in SAME]), *each["partition"].values()) for each in found
         )
-        for name in (BY_PYICEBERG, "lakelog.other")
-    )
+
+    ours, theirs = facts(BY_PYICEBERG), facts("lakelog.other")
     assert len(ours) > 2
     assert ours == theirs
 
@@ -129,8 +114,7 @@ def test_files_are_described_as_pyiceberg_describes_them(
 def test_both_ways_take_turns(
     sink: SparkIcebergSink, warehouse: Path, source: LandingSource, tmp_path: Path
 ) -> None:
-    other = tmp_path / "other"
-    filled(other, 40)
+    other = filled(tmp_path / "other", 40)
     sinks: list[Sink] = [sink, by_pyiceberg(warehouse)]
     turns = 0
     while land(source, sinks[turns % 2], in_process, SMALL) is not None:
@@ -142,73 +126,21 @@ def test_both_ways_take_turns(
 
 
 @pytest.mark.slow
-def test_who_comes_second_lands_nothing(
-    sink: SparkIcebergSink, warehouse: Path, source: LandingSource
-) -> None:
-    """The first is pyiceberg; by Java: see the contract."""
-    other = by_pyiceberg(warehouse)
-
-    def meanwhile(phase: str) -> None:
-        if phase == "written":
-            land(source, other, in_process, SMALL)
-
-    landed = land(source, sink, in_process, SMALL, meanwhile)
-    assert landed is not None
-    assert not landed.won
-    land_all(source, sink)
-    assert_exactly("iceberg", warehouse, keys_of(source.path, "S"))
-
-
-@pytest.mark.slow
-def test_a_commit_of_a_position_alone_is_a_conflict_too(
-    sink: SparkIcebergSink, store_path: Path
-) -> None:
-    """Iceberg's check for conflicting data files would let it pass."""
-    first, late = Position(0, 100), Position(0, 50)
-    head = sink.head("S")
-    sink.commit(head, "S", [], first)
-    with pytest.raises(Conflict, match="changed by another writer"):
-        sink.commit(head, "S", [], late)
-    assert sink.head("S").position == first
-
-
-@pytest.mark.slow
 def test_a_compaction_in_between_is_no_hindrance(
     spark: SparkSession, sink: SparkIcebergSink, warehouse: Path, source: LandingSource
 ) -> None:
-    land(source, sink, in_process, SMALL)
-
-    def meanwhile(phase: str) -> None:
-        if phase == "written":
-            name = BY_PYICEBERG
-            options = "options => map('rewrite-all', 'true')"
-            spark.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', {options})")
-
-    landed = land(source, sink, in_process, SMALL, meanwhile)
-    assert landed is not None
-    assert landed.won
+    compact = f"table => '{BY_PYICEBERG}', options => map('rewrite-all', 'true')"
+    land_one(source, sink)
+    meanwhile = when(
+        "written", lambda: spark.sql(f"CALL lake.system.rewrite_data_files({compact})")
+    )
+    assert land_one(source, sink, on_phase=meanwhile).won
     land_all(source, sink)
-    found = sqlite_catalog(warehouse).load_table(BY_PYICEBERG)
+    found = iceberg(warehouse)
     operations = [each.summary.operation.value for each in found.metadata.snapshots if each.summary]
     assert "replace" in operations
-    keys = sorted(map(tuple, spark.table(TABLE).select(*KEYS).collect()))
+    keys = sorted(map(tuple, spark.table(TABLE).select(*KEY).collect()))
     assert keys == keys_of(source.path, "S")
-
-
-@pytest.mark.slow
-def test_the_position_outlives_the_snapshots(
-    spark: SparkSession, sink: SparkIcebergSink, source: LandingSource, tmp_path: Path
-) -> None:
-    land_all(source, sink)
-    before = sink.head("S").position
-    filled(tmp_path / "other", 10)
-    land_all(LandingSource(tmp_path / "other", "O"), sink)
-    spark.sql(
-        f"CALL lake.system.expire_snapshots(table => '{BY_PYICEBERG}', "
-        "older_than => current_timestamp(), retain_last => 1)"
-    )
-    assert spark.sql(f"SELECT * FROM {TABLE}.snapshots").count() == 1
-    assert sink.head("S").position == before
 
 
 @pytest.mark.slow
@@ -226,13 +158,12 @@ def test_it_goes_on_behind_the_last_rows_where_snapshots_have_expired(
     spark: SparkSession, sink: SparkIcebergSink, source: LandingSource
 ) -> None:
     land_all(source, sink)
-    before = sink.head("S").position
+    before = position_in(sink)
     spark.sql(f"INSERT INTO {TABLE} SELECT * FROM {TABLE} LIMIT 0")
     spark.sql(
         f"CALL lake.system.expire_snapshots(table => '{BY_PYICEBERG}', "
         "older_than => current_timestamp(), retain_last => 1)"
     )
-    assert before is not None
     assert sink.head("S").position == before
     assert land_all(source, sink) == []
 

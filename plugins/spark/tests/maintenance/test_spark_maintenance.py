@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +19,6 @@ from lakelog_lake.verify.differences import AHEAD, BODY, COLUMNS, DOUBLED, EXTRA
 from lakelog_lake.verify.verify import Verified, VerifyRequest, verify_here
 from lakelog_spark.verify.verify import verify_by_spark
 from plugins.lake.tests.landing.tables import assert_ordered, land_all, make
-from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.maintenance.planting import (
     change,
     doubled,
@@ -31,6 +27,7 @@ from plugins.lake.tests.maintenance.planting import (
     without,
 )
 from plugins.lake.tests.stores import filled, overwrite
+from plugins.spark.tests.conftest import warehouse_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,16 +36,8 @@ if TYPE_CHECKING:
 NAME = "care.messages"
 
 
-@pytest.fixture
-def warehouse(spark: SparkSession) -> Path:
-    """That of the session that all modules share."""
-    place = spark.conf.get("spark.sql.catalog.lake.warehouse")
-    assert place is not None
-    return Path(place.removeprefix("file://"))
-
-
-def test_iceberg_after_care(warehouse: Path, store_path: Path) -> None:
-    source, to = LandingSource(store_path, "S"), f"iceberg:{warehouse}"
+def test_iceberg_after_care(spark: SparkSession, store_path: Path) -> None:
+    source, to = LandingSource(store_path, "S"), f"iceberg:{warehouse_of(spark)}"
 
     def sink() -> Sink:
         made = sink_for(to, NAME)
@@ -56,10 +45,8 @@ def test_iceberg_after_care(warehouse: Path, store_path: Path) -> None:
         return made
 
     land_all(source, sink())
-    before, asked = (
-        sink().head("S").position,
-        VerifyRequest(store_path, "S", opened(to, NAME), EVERYTHING),
-    )
+    before = sink().head("S").position
+    asked = VerifyRequest(store_path, "S", opened(to, NAME), EVERYTHING)
     small = len(asked.table.data_files())
     ((_, done),) = compact(to, NAME, 1 << 20, None)
     assert (done.removed, done.made) == (small, 3)
@@ -91,14 +78,11 @@ def test_a_job_finds_what_the_comparison_here_finds(
     assert _told(job) == _told(here)
     kinds = {each.kind for each in job.differences.ranges}
     assert kinds == {AHEAD, BODY, COLUMNS, DOUBLED, EXTRA, MISSING}
-    delta = tmp_path / "delta"
-    land_all(LandingSource(store_path, "S"), make("delta", delta))
-    asked = VerifyRequest(store_path, "S", opened(f"delta:{delta}"), EVERYTHING)
-    assert verify_by_spark(asked, spark).is_clean
-    iceberg = tmp_path / "iceberg"
-    land_all(LandingSource(store_path, "S"), make("iceberg", iceberg))
-    asked = VerifyRequest(store_path, "S", opened(f"iceberg:{iceberg}"), EVERYTHING)
-    assert verify_by_spark(asked, spark).is_clean
+    for kind in ("delta", "iceberg"):
+        land_all(LandingSource(store_path, "S"), make(kind, tmp_path / kind))
+        table = opened(f"{kind}:{tmp_path / kind}")
+        asked = VerifyRequest(store_path, "S", table, EVERYTHING)
+        assert verify_by_spark(asked, spark).is_clean
 
 
 @pytest.mark.slow
@@ -136,22 +120,3 @@ def _told(found: Verified) -> tuple[object, object]:
         for queue, each in found.differences.tallies.items()
     }
     return sorted(ranges), tallies
-
-
-def test_sql_over_a_store(spark: SparkSession, store_path: Path) -> None:
-    query = "select topic, count(*) as n from messages group by topic order by topic"
-    done = run("sql", store_path, query, "--json")
-    assert done.exit_code == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert rows == [{"topic": f"topic-{at}", "n": 100} for at in range(3)]
-    some = run("sql", store_path, "select * from messages", "--csv", "--limit", 5)
-    table = list(csv.DictReader(io.StringIO(some.stdout)))
-    assert len(table) == 5
-    assert json.loads(table[0]["properties"])["wort"] == "süß"
-    assert "there are more rows" in some.stderr
-    plain = run("sql", store_path, query, "--option", "topics=topic-1")
-    assert plain.stdout == "topic-1\t100\n"
-    wrong = run("sql", store_path, "select nothing from messages", "--engine", "spark")
-    assert wrong.exit_code == 2
-    assert "nothing" in wrong.stderr
-    assert len(wrong.stderr.splitlines()) == 1

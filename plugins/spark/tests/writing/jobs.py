@@ -79,7 +79,7 @@ def expected(times: int = 1) -> Counter[tuple[str, bytes]]:
 
 def in_order(path: Path) -> list[bytes]:
     with lakelog.open(path, mode="read", dispatchers=()) as store:
-        return [each.body for each in store.scan() if each.topic.startswith("topic-")]
+        return [each.body for each in store.scan() if each.topic != REPAIRED_TOPIC]
 
 
 class _Deadly(RealFile):

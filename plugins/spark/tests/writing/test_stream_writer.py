@@ -46,6 +46,11 @@ def writer(store: Path, checkpoint: Path | str | None = None, **more: str) -> La
     return LakelogStreamWriter(SCHEMA, *WriteOptions.of_stream(given), overwrite=False)
 
 
+def commit(store: Path, checkpoint: Path | str, content: bytes, batch: int = 0) -> None:
+    part = writer(store, checkpoint).write(iter([rows(content)]))
+    writer(store, checkpoint).commit([part], batch)
+
+
 def rows(*bodies: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"topic": ["t"] * len(bodies), "body": list(bodies)})
 
@@ -64,10 +69,8 @@ def test_a_batch_that_is_run_again_is_in_the_log_once(
     store: Path, checkpoint: Path, scheme: str
 ) -> None:
     where = scheme + (str(checkpoint).replace(" ", "%20") if scheme else str(checkpoint))
-    for number, content in enumerate([b"a", b"b", b"b", b"c"]):
-        batch = (0, 1, 1, 2)[number]
-        part = writer(store, where).write(iter([rows(content)]))
-        writer(store, where).commit([part], batch)
+    for content, batch in ((b"a", 0), (b"b", 1), (b"b", 1), (b"c", 2)):
+        commit(store, where, content, batch)
     assert bodies(store) == [b"a", b"b", b"c"]
     assert staged(store) == []
     notes = sorted(each.name for each in (store / "lakelog" / STAGING_DIR).iterdir())
@@ -77,14 +80,12 @@ def test_a_batch_that_is_run_again_is_in_the_log_once(
 def test_a_batch_that_was_stopped_is_finished_by_its_next_run(
     store: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = writer(store, checkpoint).write(iter([rows(b"a", b"b")]))
     with monkeypatch.context() as patched:
         patched.setattr("lakelog_spark.writing.stream_writer.LastBatch.write", _stopped)
         with pytest.raises(OSError, match="stopped"):
-            writer(store, checkpoint).commit([part], 0)
-    again = writer(store, checkpoint).write(iter([rows(b"a", b"b")]))
-    writer(store, checkpoint).commit([again], 0)
-    assert bodies(store) == [b"a", b"b"]
+            commit(store, checkpoint, b"a")
+    commit(store, checkpoint, b"a")
+    assert bodies(store) == [b"a"]
     assert staged(store) == []
 
 
@@ -93,14 +94,14 @@ def _stopped(*_: object) -> None:
 
 
 def test_a_new_checkpoint_is_another_query(store: Path, checkpoint: Path) -> None:
-    writer(store, checkpoint).commit([writer(store, checkpoint).write(iter([rows(b"a")]))], 0)
+    commit(store, checkpoint, b"a")
     (checkpoint / "metadata").write_text(json.dumps({"id": "another"}))
-    writer(store, checkpoint).commit([writer(store, checkpoint).write(iter([rows(b"a")]))], 0)
+    commit(store, checkpoint, b"a")
     assert bodies(store) == [b"a", b"a"]
 
 
 def test_the_note_of_a_query_outlives_what_is_pruned(store: Path, checkpoint: Path) -> None:
-    writer(store, checkpoint).commit([writer(store, checkpoint).write(iter([rows(b"a")]))], 7)
+    commit(store, checkpoint, b"a", 7)
     lost = writer(store, checkpoint).write(iter([rows(b"never committed")]))
     assert lost.part is not None
     assert staged(store) == [lost.part.file]
@@ -111,25 +112,18 @@ def test_the_note_of_a_query_outlives_what_is_pruned(store: Path, checkpoint: Pa
     assert bodies(store) == [b"a"]
 
 
-def test_an_aborted_batch_leaves_no_rows(store: Path, checkpoint: Path) -> None:
-    made = writer(store, checkpoint)
-    part = made.write(iter([rows(b"a")]))
-    made.abort([part, None], 0)
-    assert staged(store) == []
-
-
 def test_what_cannot_be_told_is_refused(store: Path, checkpoint: Path, tmp_path: Path) -> None:
-    def commit(made: LakelogStreamWriter) -> None:
+    def refuse(made: LakelogStreamWriter) -> None:
         made.commit([StagedMessage(None)], 0)
 
     with pytest.raises(SettingsError, match="no checkpoint; give option checkpointLocation"):
-        commit(writer(store))
+        refuse(writer(store))
     with pytest.raises(SettingsError, match="s3a://b/c, which this process cannot read"):
-        commit(writer(store, "s3a://b/c"))
+        refuse(writer(store, "s3a://b/c"))
     with pytest.raises(SettingsError, match="expected Spark's id of the query"):
-        commit(writer(store, tmp_path))
+        refuse(writer(store, tmp_path))
     with pytest.raises(StagingLost, match="one file for each of 1 partitions"):
-        commit(writer(store, job_id="mine"))
+        refuse(writer(store, job_id="mine"))
     made = writer(store, checkpoint)
     with pytest.raises(SettingsError, match="outputMode"):
         LakelogStreamWriter(SCHEMA, made._options, None, overwrite=True)
@@ -137,5 +131,5 @@ def test_what_cannot_be_told_is_refused(store: Path, checkpoint: Path, tmp_path:
     folder.mkdir(parents=True)
     (folder / "last_batch").write_text("seven")
     with pytest.raises(BadJournal, match="last_batch"):
-        commit(made)
+        refuse(made)
     assert os.listdir(folder) == ["last_batch"]

@@ -10,30 +10,15 @@ import pyarrow as pa
 import pytest
 
 import lakelog
-from lakelog.codec import RecordBatch
 from lakelog.errors import SettingsError
 from lakelog.format.properties import decode_properties
 from lakelog.format.sysflag import COMMIT, COMPRESSED, INNER_BATCH, MULTI_TAGS, PREPARED
 from lakelog.message import Message
-from lakelog_lake.log.columns import TYPES
-from lakelog_lake.reading.tables import Tables
 from lakelog_spark.writing.errors import BadRow
 from lakelog_spark.writing.options import WriteOptions
-from lakelog_spark.writing.rows import ACCEPTED, BY_STORE, PartitionRows, WriteTarget, check
-from plugins.lake.tests.stores import messages, open_small
+from lakelog_spark.writing.rows import PartitionRows, WriteTarget, check
+from plugins.lake.tests.stores import open_small
 
-SENDERS = (
-    "topic",
-    "body",
-    "properties",
-    "queue_id",
-    "flag",
-    "sys_flag",
-    "born_host",
-    "born_timestamp_ms",
-    "reconsume_times",
-    "keys",
-)
 TARGET = WriteTarget(
     body_bytes=1 << 20,
     segment_bytes=4 << 20,
@@ -44,8 +29,6 @@ TARGET = WriteTarget(
     store_host="127.0.0.1:10911",
 )
 OPTIONS = {"path": "s"}
-
-
 KINDS = {"keys": pa.list_(pa.string()), "properties": pa.map_(pa.string(), pa.string())}
 
 
@@ -71,14 +54,6 @@ def properties(**row: Any) -> dict[str, str]:
     return decode_properties(given)
 
 
-# --- columns ---
-
-
-def test_columns_that_a_read_gives_are_known() -> None:
-    assert set(TYPES) == {name for name in ACCEPTED if name in TYPES} | set(BY_STORE)
-    check(list(TYPES.items()), ignore_position_columns=True)
-
-
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -97,9 +72,6 @@ def test_other_columns_are_refused(columns: str, said: str) -> None:
         check(fields, ignore_position_columns=False)
 
 
-# --- options ---
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -114,32 +86,6 @@ def test_other_columns_are_refused(columns: str, said: str) -> None:
 def test_wrong_options_are_refused(given: dict[str, str], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         WriteOptions.of(given)
-
-
-def test_jobs_without_a_name_get_one_each() -> None:
-    first, second = WriteOptions.of(OPTIONS), WriteOptions.of(OPTIONS)
-    assert first.job != second.job
-    assert not first.named
-    assert WriteOptions.of({**OPTIONS, "job_id": "mine-1"}).named
-
-
-# --- rows ---
-
-
-def test_what_a_sender_gave_comes_back(tmp_path: Path) -> None:
-    with open_small(tmp_path / "s") as store:
-        store.put_batch(list(messages(60)))
-        stored = list(store.scan())
-        pieces = [each for each in store.scan_pieces() if isinstance(each, RecordBatch)]
-    table = Tables("s", list(TYPES), unpack=True, lenient=False)
-    rows = PartitionRows(TARGET, 0, decompress=True)
-    found = [each for batch in rows.batches(map(table.of_records, pieces)) for each in batch]
-    with open_small(tmp_path / "t") as store:
-        store.put_batch(found)
-        again = list(store.scan())
-    for one_stored, other in zip(stored, again, strict=True):
-        for name in SENDERS:
-            assert getattr(one_stored, name) == getattr(other, name)
 
 
 def test_queues_are_taken_in_turn_from_another_one_in_each_partition() -> None:
