@@ -1,8 +1,10 @@
-"""Every page: it loads nothing, names cannot make elements, and a browser shows it."""
+"""Every page: it loads nothing, names cannot make elements, and a browser shows it; the report."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -16,8 +18,11 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import Result
 
 import lakelog
+from lakelog_cli.grouplags import GroupLag
+from lakelog_cli.report.content import BINS, Content, TrafficOverTime, read_content
 from plugins.lake.tests.maintenance.planting import change, without
 from tests.bench.__main__ import main as measure
 from tests.bench.model import LAKELOG, CannotRunError, Contender, Contest, Sample
@@ -30,6 +35,8 @@ from tests.support.required import missing
 SEGMENT: Final = 65536
 MESSAGES: Final = 1500
 HOSTILE: Final = "<b>bold"
+HOUR_MS: Final = 3_600_000
+SMALL: Final = {"slots": 100, "entries": 400}
 BROWSER: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -57,14 +64,14 @@ def spoil(store: Path) -> None:
         file.write(b"!!!!")
 
 
-def store_in(folder: Path) -> Path:
-    """Make a store with a topic of a hostile name, in a folder of a hostile name."""
-    path = folder / HOSTILE
-    small = {"slots": 100, "entries": 400}
-    with lakelog.open(path, segment_size_bytes=SEGMENT, hash_index=small) as opened:
+def store_in(folder: Path, name: str = HOSTILE) -> Path:
+    """Make a store with a topic of a hostile name, usually in a folder of a hostile name."""
+    path = folder / name
+    with lakelog.open(path, segment_size_bytes=SEGMENT, hash_index=SMALL) as opened:
         for number in range(MESSAGES):
             topic = "visits" if number % 3 else HOSTILE
-            opened.put(lakelog.Message(topic, b"x" * 60, queue_id=0))
+            keys = f"k{number}" if number % 2 else None
+            opened.put(lakelog.Message(topic, b"x" * 60, keys=keys, queue_id=0))
         opened.wait_dispatched()
     return path
 
@@ -206,3 +213,102 @@ def _screenshot(pages: Sequence[Path], folder: Path, scheme: str) -> Any:
     shown = np.asarray(Image.open(picture).convert("RGB"))
     assert shown.shape == (HEIGHT * len(pages), WIDTH, 3)
     return np.split(shown, len(pages))
+
+
+# --- the report of a store ---
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Give a store in which a topic has a hostile name, and a group lags."""
+    path = store_in(tmp_path, "shop")
+    with (
+        lakelog.open(path) as opened,
+        opened.consumer("billing", "visits", start="earliest") as one,
+    ):
+        assert len(one.poll(10)) == 10
+        one.commit()
+    return path
+
+
+def content_of(store: Path) -> Content:
+    with lakelog.open(store, mode="read") as opened:
+        return read_content(opened, lambda _: None)
+
+
+def reported(store: Path, page: Path) -> Result:
+    return invoke("report", store, "-o", page)
+
+
+def test_everything_is_counted(store: Path) -> None:
+    content = content_of(store)
+    assert content.records == sum(content.traffic.messages) == MESSAGES
+    assert {name: each.messages for name, each in content.topics.items()} == {
+        HOSTILE: MESSAGES // 3,
+        "visits": MESSAGES * 2 // 3,
+    }
+    assert sum(each.with_keys for each in content.topics.values()) == MESSAGES // 2
+    assert content.groups == [GroupLag("billing", "visits", MESSAGES * 2 // 3 - 10)]
+    total = sum(each.used_bytes for each in content.segments.segments)
+    assert total == content.max_offset - content.min_offset
+    assert sum(content.traffic.record_bytes) <= total
+    assert not content.damages
+
+
+def test_the_growth_is_that_of_the_last_day() -> None:
+    days = TrafficOverTime(
+        0, 2 * 24 * HOUR_MS - 1, record_bytes=[7] * (BINS // 2) + [100] * (BINS // 2)
+    )
+    assert days.growth_bytes_per_day == pytest.approx(100 * BINS / 2)
+    assert TrafficOverTime(0, HOUR_MS // 2, record_bytes=[100] * BINS).growth_bytes_per_day is None
+
+
+def test_damage_has_its_place(store: Path, tmp_path: Path) -> None:
+    spoil(store)
+    content = content_of(store)
+    assert [each.damaged_bytes > 0 for each in content.segments.segments].index(True) == 1
+    assert content.records == MESSAGES - 1
+    done = reported(store, tmp_path / "page.html")
+    assert done.exit_code == 1
+    assert f'cell damaged" title="{SEGMENT:020}' in (tmp_path / "page.html").read_text()
+
+
+def test_the_terminal_has_a_plot(store: Path) -> None:
+    done = invoke("stats", store, "--plot")
+    [messages] = [line for line in done.stdout.splitlines() if line.startswith("messages ")]
+    assert len(messages.partition("[")[2].partition("]")[0]) == BINS // 2
+    document = json.loads(invoke("stats", store, "--plot", "--json").stdout)
+    assert sum(document["traffic"]["messages"]) == MESSAGES
+
+
+def test_an_empty_store_has_a_page(tmp_path: Path) -> None:
+    lakelog.open(tmp_path / "empty", segment_size_bytes=SEGMENT, hash_index=SMALL).close()
+    done = reported(tmp_path / "empty", tmp_path / "page.html")
+    assert done.exit_code == 0, done.output
+
+
+def test_a_page_that_cannot_be_written_leaves_nothing(store: Path, tmp_path: Path) -> None:
+    done = reported(store, tmp_path / "no folder" / "page.html")
+    assert done.exit_code == 5
+    assert "cannot be written" in done.output
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["shop"]
+
+
+def test_a_link_stays_and_its_file_is_written(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to(tmp_path / "page.html")
+    assert reported(store, tmp_path / "link.html").exit_code == 0
+    assert (tmp_path / "link.html").is_symlink()
+    assert "<!doctype html>" in (tmp_path / "page.html").read_text()
+
+
+def test_a_pipe_or_a_device_is_not_replaced(store: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)
+    try:
+        assert reported(store, pipe).exit_code == 0
+        assert pipe.is_fifo()
+        assert os.read(reader, 15) == b"<!doctype html>"
+    finally:
+        os.close(reader)
