@@ -27,7 +27,6 @@ from tests.processes.member import ERRORS, Member, owner_of
 from tests.processes.producing import WAYS
 from tests.processes.program import UNEXPECTED
 from tests.processes.reading import SAW
-from tests.processes.tail import Tail
 from tests.processes.words import JOURNALS, QUEUES, STORE, TOPIC
 from tests.support.waiting import until
 
@@ -35,14 +34,13 @@ SERVE: Final = "serve"
 OWNED_CODE: Final = 3
 """What ``lakelog serve`` ends with where somebody owns the store."""
 SEGMENT_BYTES: Final = 1 << 20
-QUEUE_ENTRIES: Final = 2000
-INDEX_SLOTS: Final = 1000
-INDEX_ENTRIES: Final = 4000
+SIZES: Final = {"queue": 2000, "slots": 1000, "entries": 4000}
 SETTINGS: Final = """\
 segment_size_bytes = {segment}
 max_message_size_bytes = 16384
 writer = "{writer}"
 flush = "{flush}"
+os_page_cache_busy_timeout_ms = {busy_ms}
 [consume-queue]
 file_entries = {queue}
 [hash-index]
@@ -63,15 +61,46 @@ def prepared(
     writer: str = "file",
     flush: str = "group-commit",
     segment_bytes: int = SEGMENT_BYTES,
+    busy_ms: int = 1000,
     **sizes: int,
 ) -> Path:
     """A folder with the settings of a store that is not there yet."""
     for name in (JOURNALS, ERRORS, f"{STORE}/{OWN_DIR}"):
         (folder / name).mkdir(parents=True)
-    given = {"queue": QUEUE_ENTRIES, "slots": INDEX_SLOTS, "entries": INDEX_ENTRIES, **sizes}
-    text = SETTINGS.format(segment=segment_bytes, writer=writer, flush=flush, **given)
+    given = {"segment": segment_bytes, "writer": writer, "flush": flush, "busy_ms": busy_ms}
+    text = SETTINGS.format(**given, **{**SIZES, **sizes})
     (folder / STORE / OWN_DIR / SETTINGS_FILE).write_text(text)
     return folder
+
+
+@attrs.define
+class Tail:
+    """Whole lines that begin with a word, from some place on."""
+
+    path: Path
+    word: str
+    place: int = 0
+    total: int = 0
+
+    @classmethod
+    def at_end(cls, path: Path, word: str) -> Tail:
+        """Only those that come from now on."""
+        return cls(path, word, path.stat().st_size if path.exists() else 0)
+
+    def more(self) -> int:
+        """How many have come since the last call."""
+        count = self._count() if self.path.exists() else 0
+        self.total += count
+        return count
+
+    def _count(self) -> int:
+        with self.path.open("rb") as file:
+            file.seek(self.place)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self.place += len(whole)
+        prefix = self.word.encode() + b" "
+        return sum(line.startswith(prefix) for line in whole.splitlines())
 
 
 @attrs.frozen
@@ -84,13 +113,16 @@ class Group:
     tails: dict[str, Tail] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, folder: Path, producers: int, heirs: int, **more: Member) -> Group:
+    def of(
+        cls, folder: Path, producers: int, heirs: int, *, served: bool = True, **more: Member
+    ) -> Group:
         """One that is not started yet.
 
         :param heirs: how many of the producers take over where an owner is gone
+        :param served: whether ``lakelog serve`` is one of them
         :param more: other members, by name
         """
-        found = {SERVE: Member(folder, SERVE, lambda _: _serving(folder))}
+        found = {SERVE: Member(folder, SERVE, lambda _: _serving(folder))} if served else {}
         for at in range(producers):
             arguments = partial(_producing, folder, at, at < heirs)
             found[f"p{at}"] = Member(folder, f"p{at}", arguments, renamed=True)
@@ -116,7 +148,7 @@ class Group:
         self._kill_some(choose)
         time.sleep(choose.uniform(0, LONGEST_PAUSE_SECONDS))
         self.start()
-        self._see_progress()
+        self.see_progress()
 
     def start(self) -> None:
         """All that are not there; nobody may have ended by himself, but who found an owner."""
@@ -139,10 +171,10 @@ class Group:
         others = [each for each in self.members.values() if each.name != SERVE and each.alive]
         few = [each for each in others if choose.random() < WHO["member"]]
         chosen = few or ([] if victims else [choose.choice(others)])
-        self._kill([*victims, *((each.name, each.pid) for each in chosen)])
+        self.kill([*victims, *((each.name, each.pid) for each in chosen)])
 
-    def _kill(self, victims: list[tuple[str, int]]) -> None:
-        """All at once."""
+    def kill(self, victims: list[tuple[str, int]]) -> None:
+        """All at once; each has a name, which is counted."""
         for what, pid in victims:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -151,7 +183,7 @@ class Group:
             if member.process is not None and any(pid == member.pid for _, pid in victims):
                 member.process.wait()
 
-    def _see_progress(self) -> None:
+    def see_progress(self) -> None:
         tails = [Tail.at_end(each.journal, "acked") for each in self.producers]
         waiting = list(zip(self.producers, tails, strict=True))
 
@@ -181,10 +213,14 @@ class Group:
         for member in self.producers:
             member.ended()
         until(self._is_served, "serve does not own the store")
+        self.stop_others()
+        self.members[SERVE].stop()
+
+    def stop_others(self) -> None:
+        """Once they have seen all."""
         self._readers_see_all()
         for member in self.others:
             member.stop()
-        self.members[SERVE].stop()
 
     def _are_producers_gone(self) -> bool:
         self._serve()
@@ -252,7 +288,8 @@ def _serving(folder: Path) -> list[str]:
 
 def _producing(folder: Path, at: int, takes_over: bool, name: str) -> list[str]:
     way = list(WAYS)[at % len(WAYS)]
-    given = json.dumps({"attach": {"take_over": takes_over}})
+    accelerator = "none" if at % 2 else "auto"
+    given = json.dumps({"attach": {"take_over": takes_over}, "accelerator": accelerator})
     return ["tests.processes.producing", str(folder), name, way, given]
 
 

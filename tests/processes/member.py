@@ -99,23 +99,3 @@ def owner_of(folder: Path) -> int | None:
     files, path = RealFileSystem(), folder / STORE
     page = PageView.open(files, path) if is_served(files, path) else None
     return None if page is None else page.owner[0]
-
-
-def descendants(pid: int) -> list[int]:
-    """Every process below one."""
-    found, waiting = list[int](), [pid]
-    while waiting:
-        below = _children(waiting.pop())
-        found += below
-        waiting += below
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    found = list[int]()
-    for each in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += map(int, each.read_text().split())
-        except OSError:  # it has just ended
-            continue
-    return found

@@ -7,24 +7,18 @@ JSON list: ``["ok", VALUE]``, or the name and the text of the error that came of
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import lakelog
-from lakelog import PutResult, Store
-from lakelog_testing.signals import hold
+from lakelog import Store
 from tests.processes.program import end_with_parent
 from tests.processes.words import message_of
 from tests.support import forked
-
-PATIENCE_SECONDS = 40.0
 
 
 class RemoteError(Exception):
@@ -72,13 +66,6 @@ class Remote:
             raise RemoteError(name, value)
         return value
 
-    def stop(self) -> None:
-        """By SIGSTOP, until :meth:`go`."""
-        hold(self.pid)
-
-    def go(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
-
     def kill(self) -> None:
         """By SIGKILL; it is gone afterwards."""
         self.process.kill()
@@ -101,7 +88,6 @@ class _Worker:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._store: Store | None = None
-        self._futures: list[Future[PutResult]] = []
 
     @property
     def store(self) -> Store:
@@ -113,17 +99,11 @@ class _Worker:
         if self._store is not None:
             with suppress(lakelog.LakelogError):
                 self._store.close()
-        self._path, self._store, self._futures = Path(path), None, []
+        self._path, self._store = Path(path), None
 
     def open(self, how: dict[str, Any]) -> str:
         self._store = lakelog.open(self._path, **how)
         return repr(self._store)
-
-    def become(self, uid: int) -> None:
-        """Go on as another user, without any of the groups of before."""
-        os.setgroups([])
-        os.setgid(uid)
-        os.setuid(uid)
 
     def wait_until(self, instant: float) -> None:
         """Sleep until an instant of ``time.monotonic``, which is the same in every process."""
@@ -134,17 +114,6 @@ class _Worker:
 
     def put_batch(self, keys: list[str]) -> list[int]:
         return [each.physical_offset for each in self.store.put_batch(list(map(message_of, keys)))]
-
-    def put_async(self, keys: list[str]) -> int:
-        """Without waiting for any of them; how many are under way."""
-        self._futures += [self.store.put_async(message_of(key)) for key in keys]
-        return len(self._futures)
-
-    def settle(self) -> list[int]:
-        """Where what is under way comes to be."""
-        found = [each.result(PATIENCE_SECONDS).physical_offset for each in self._futures]
-        self._futures.clear()
-        return found
 
     def keys(self) -> list[str]:
         """All that are in the log, in its order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,127 +12,61 @@ import lakelog
 from lakelog import Message
 from tests.processes.group import prepared
 from tests.processes.judging import check
-from tests.processes.words import JOURNALS, QUEUES, STORE, TOPIC, body_of, message_of, queue_of
+from tests.processes.words import JOURNALS, STORE, TOPIC, body_of, message_of, queue_of
 
 NAME: Final = "p0.1"
-COUNT: Final = 6
+KEYS: Final = [f"{NAME}-{number}" for number in range(6)]
+FIRST_QUEUE: Final = queue_of(KEYS[0])
+OTHER_BODY: Final = Message(TOPIC, body_of(KEYS[0]) + b"x", queue_id=FIRST_QUEUE, keys=KEYS[0])
+PUT: Final = "begun 0 0; acked 0 0 {0}"
 
 
-def _store(folder: Path, keys: list[str], *others: Message) -> dict[str, int]:
-    """A store with messages of those keys; where they are."""
+def judged(folder: Path, put: Sequence[int | Message], told: str, seen: str | None) -> int:
+    """Put messages, tell what a producer and perhaps a reader say, and judge.
+
+    :param put: numbers of messages, or others
+    :param told: lines; a number in braces stands for the place of the message put as that one
+    """
     prepared(folder)
     with lakelog.open(folder / STORE, flush="timed") as store:
-        places = {key: store.put(message_of(key)).physical_offset for key in keys}
-        for message in others:
-            store.put(message)
+        messages = [message_of(KEYS[each]) if isinstance(each, int) else each for each in put]
+        places = [store.put(each).physical_offset for each in messages]
         assert store.wait_dispatched(timeout_ms=60_000)
-    return places
-
-
-def _told(folder: Path, name: str, *lines: str) -> None:
-    (folder / JOURNALS / name).write_text("".join(f"{line}\n" for line in lines))
-
-
-def _acked(places: dict[str, int]) -> list[str]:
-    return [
-        line
-        for at, place in enumerate(places.values())
-        for line in (f"begun {at} {at}", f"acked {at} {at} {place}")
-    ]
-
-
-def _keys(*numbers: int) -> list[str]:
-    return [f"{NAME}-{number}" for number in numbers]
+    for name, text in ((NAME, told), ("reader0", seen)):
+        if text is not None:
+            lines = text.format(*places).replace("; ", "\n")
+            (folder / JOURNALS / name).write_text(f"{lines}\n" if lines else "")
+    return check(folder)["found"]
 
 
 def test_what_is_right_passes(tmp_path: Path) -> None:
-    places = _store(tmp_path / "g", _keys(*range(COUNT)))
-    _told(tmp_path / "g", NAME, *_acked(places), "begun 6 6", "begun 7 8", "cut of")
-    saw = [0] * QUEUES
-    lines = []
-    for key, place in places.items():
-        lines.append(f"saw {queue_of(key)} {saw[queue_of(key)]} {place} {key}")
-        saw[queue_of(key)] += 1
-    _told(tmp_path / "g", "reader0", *lines)
-    counts = check(tmp_path / "g")
-    assert (counts["acked"], counts["found"]) == (COUNT, COUNT)
+    lines = [PUT.replace("0", str(number)) for number in range(len(KEYS))]
+    lines += ["begun 6 6", "begun 7 8", "cut of"]
+    saw, seen = [0, 0], []
+    for number, key in enumerate(KEYS):
+        queue = queue_of(key)
+        seen.append(f"saw {queue} {saw[queue]} {{{number}}} {key}")
+        saw[queue] += 1
+    found = judged(tmp_path / "g", range(len(KEYS)), "; ".join(lines), "; ".join(seen))
+    assert found == len(KEYS)
 
 
-def _lost(folder: Path) -> None:
-    places = _store(folder, _keys(0, 1))
-    _told(folder, NAME, *_acked(places), "begun 2 2", f"acked 2 2 {places[f'{NAME}-1'] + 500}")
-
-
-def _moved(folder: Path) -> None:
-    _store(folder, _keys(0))
-    _told(folder, NAME, "begun 0 0", "acked 0 0 77")
-
-
-def _refused_but_there(folder: Path) -> None:
-    _store(folder, _keys(0))
-    _told(folder, NAME, "begun 0 0", "refused 0 0 OS_PAGE_CACHE_BUSY 'x'")
-
-
-def _out_of_order(folder: Path) -> None:
-    _store(folder, _keys(1, 0))
-    _told(folder, NAME, "begun 0 0", "begun 1 1")
-
-
-def _never_put(folder: Path) -> None:
-    _store(folder, _keys(0, 1))
-    _told(folder, NAME, "begun 0 0")
-
-
-def _end_of_a_batch(folder: Path) -> None:
-    _store(folder, _keys(1, 2))
-    _told(folder, NAME, "begun 0 2")
-
-
-def _twice(folder: Path) -> None:
-    key = _keys(0)[0]
-    _store(folder, [key], message_of(key))
-    _told(folder, NAME, "begun 0 0")
-
-
-def _another_body(folder: Path) -> None:
-    key = _keys(0)[0]
-    other = Message(TOPIC, body_of(key) + b"x", queue_id=queue_of(key), keys=key)
-    _store(folder, [], other)
-    _told(folder, NAME, "begun 0 0")
-
-
-def _reader_saw_less(folder: Path) -> None:
-    _told(folder, NAME, *_acked(_store(folder, _keys(0))))
-    _told(folder, "reader0")
-
-
-def _reader_saw_another(folder: Path) -> None:
-    key = _keys(0)[0]
-    _told(folder, NAME, *_acked(_store(folder, [key])))
-    _told(folder, "reader0", f"saw {queue_of(key)} 0 0 {NAME}-9")
-
-
-def _unexpected(folder: Path) -> None:
-    _told(folder, NAME, *_acked(_store(folder, _keys(0))), "UNEXPECTED anything")
-
-
-FAULTS: Final[dict[str, Callable[[Path], None]]] = {
-    "are lost": _lost,
-    "are elsewhere": _moved,
-    "refused ones are there": _refused_but_there,
-    "not in its order": _out_of_order,
-    "never put": _never_put,
-    "a part is there": _end_of_a_batch,
-    "is at 0 and at": _twice,
-    "has another body": _another_body,
-    "saw 0 of 1": _reader_saw_less,
-    "and there is": _reader_saw_another,
-    "UNEXPECTED anything": _unexpected,
+WRONG: Final[dict[str, tuple[list[int | Message], str, str | None]]] = {
+    "are lost": ([0], f"{PUT}; begun 1 1; acked 1 1 999", None),
+    "are elsewhere": ([0], "begun 0 0; acked 0 0 77", None),
+    "refused ones are there": ([0], "begun 0 0; refused 0 0 OS_PAGE_CACHE_BUSY 'x'", None),
+    "not in its order": ([1, 0], "begun 0 0; begun 1 1", None),
+    "never put": ([0, 1], "begun 0 0", None),
+    "a part is there": ([1, 2], "begun 0 2", None),
+    "is at 0 and at": ([0, 0], "begun 0 0", None),
+    "has another body": ([OTHER_BODY], "begun 0 0", None),
+    "saw 0 of 1": ([0], PUT, ""),
+    "and there is": ([0], PUT, f"saw {FIRST_QUEUE} 0 0 {NAME}-9"),
+    "UNEXPECTED anything": ([0], f"{PUT}; UNEXPECTED anything", None),
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_what_is_wrong_is_found(fault: str, tmp_path: Path) -> None:
-    FAULTS[fault](tmp_path / "g")
-    with pytest.raises(AssertionError, match=fault):
-        check(tmp_path / "g")
+@pytest.mark.parametrize("error", WRONG)
+def test_what_is_wrong_is_found(tmp_path: Path, error: str) -> None:
+    with pytest.raises(AssertionError, match=error):
+        judged(tmp_path / "g", *WRONG[error])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,9 +16,10 @@ import lakelog
 from lakelog.files.pages.shared_page import PAGE_BYTES, page_path
 from lakelog.format.layout import LOCK_FILE
 from tests.processes.group import prepared
-from tests.processes.member import ERRORS, Member, owner_of
+from tests.processes.member import Member, owner_of
 from tests.processes.remote import Remote, RemoteError, remote
 from tests.processes.words import STORE
+from tests.support.commands import invoke
 from tests.support.waiting import until
 
 STARTERS: Final = 4
@@ -173,7 +172,5 @@ def test_verify_beside_all_of_them(starters: list[Remote], folder: Path) -> None
     for at, each in enumerate(starters):
         each.call("open", WRITE)
         each.call("put_batch", [f"p{at}-{number}" for number in range(50)])
-    command = [sys.executable, "-m", "lakelog_cli.main", "verify", str(folder / STORE), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (folder / ERRORS).is_dir()
+    done = invoke("verify", folder / STORE, "--json")
+    assert done.exit_code == 0, done.output
