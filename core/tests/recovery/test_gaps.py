@@ -190,7 +190,7 @@ def test_one_that_goes_over_segments(tmp_path: Path, wide: list[PutResult]) -> N
 STOPS = pytest.mark.parametrize(
     "numbers",
     [
-        range(2, 200, 37),
+        range(2, 200, 23),
         pytest.param(range(200), marks=[pytest.mark.soak, pytest.mark.timeout(1800)]),
     ],
     ids=["some", "all"],

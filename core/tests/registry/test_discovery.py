@@ -52,20 +52,15 @@ def found() -> list[tuple[str, str]]:
     return [(each.name, str(each.distribution)) for each in installed_sources()]
 
 
-def test_comments_and_extras_in_the_file(site: Path) -> None:
-    (site / "good_plugin.py").write_text(PLUGIN)
-    text = "[console_scripts]\na = b:c\n[lakelog]\n# no = x\n m = good_plugin [extra]\n"
-    install(site, "lakelog-good", text)
-    assert found() == [("m", "lakelog-good 1.0")]
-    assert installed().plugged.sources.keys() == {"builtin", "m"}
-
-
 def test_a_plugin_is_found_by_its_entry_point_with_its_distribution(site: Path) -> None:
     (site / "good_plugin.py").write_text(PLUGIN)
-    install(site, "lakelog-good", "[lakelog]\ngood = good_plugin\n", "1.2")
+    text = "[console_scripts]\na = b:c\n[lakelog]\n# no = x\n m = good_plugin [extra]\n"
+    install(site, "lakelog-good", text, "1.2")
+    assert found() == [("m", "lakelog-good 1.2")]
     registry = installed()
-    assert str(registry.plugged.sources["good"].package) == "lakelog-good 1.2"
-    assert hooks_of(registry, "good") == ["lakelog_store_closed"]
+    assert registry.plugged.sources.keys() == {"builtin", "m"}
+    assert str(registry.plugged.sources["m"].package) == "lakelog-good 1.2"
+    assert hooks_of(registry, "m") == ["lakelog_store_closed"]
 
 
 def test_an_attribute_may_be_named(site: Path) -> None:
@@ -74,12 +69,6 @@ def test_an_attribute_may_be_named(site: Path) -> None:
     (site / "good_outer.py").write_text(source)
     install(site, "lakelog-good", "[lakelog]\ngood = good_outer:Outer.inner\n")
     assert "good" in installed().plugged.sources
-
-
-def test_plugins_given_directly_skip_the_scan(site: Path) -> None:
-    install(site, "lakelog-bad", "[lakelog]\nbad = no_such_module_at_all\n")
-    found = list(Registry.load([], {}).plugged.sources)
-    assert found == ["builtin", "processes", "queues", "retention"]
 
 
 @pytest.mark.parametrize("value", ["no_such_module_at_all", "lakelog:nothing", "explodes"])
@@ -97,6 +86,8 @@ def test_a_plugin_that_is_switched_off_is_not_even_imported(site: Path) -> None:
     environ = {"LAKELOG_DISABLE_PLUGINS": "bad"}
     plugged = Registry.load(None, environ).plugged
     assert (list(plugged.off), list(plugged.sources)) == (["bad"], ["builtin"])
+    given = Registry.load([], {}).plugged  # skips the scan
+    assert list(given.sources) == ["builtin", "processes", "queues", "retention"]
 
 
 def test_two_packages_with_an_entry_point_of_one_name(site: Path) -> None:
@@ -133,13 +124,6 @@ def test_metadata_may_be_missing(site: Path) -> None:
     assert "bare" in installed().plugged.sources
 
 
-def test_paths_that_are_not_there_hold_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    search(monkeypatch, tmp_path / "absent")
-    assert found() == []
-
-
 def test_a_zip_file_on_the_path_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = install(tmp_path / "x", "lakelog-zip", "[lakelog]\nzipped = zipped_plugin\n")
     archive = tmp_path / "all.zip"
@@ -147,7 +131,7 @@ def test_a_zip_file_on_the_path_is_read(tmp_path: Path, monkeypatch: pytest.Monk
         file.writestr("zipped_plugin.py", PLUGIN)
         for name in ("METADATA", "entry_points.txt"):
             file.write(folder / name, f"{folder.name}/{name}")
-    search(monkeypatch, archive)
+    search(monkeypatch, tmp_path / "absent", archive)
     assert found() == [("zipped", "lakelog-zip 1.0")]
     assert "zipped" in installed().plugged.sources
 
@@ -180,9 +164,6 @@ def _changed_later(folder: Path) -> None:
     """Set the folder's time apart from the former one: clocks of file systems tick slowly."""
     status = folder.stat()
     os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000_000))
-
-
-# --- what it costs ---
 
 
 CODE = """

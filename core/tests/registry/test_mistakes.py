@@ -1,18 +1,33 @@
-"""Every mistake of a plugin is an error at load that names the plugin and what to do."""
+"""Every mistake of a plugin, or of what its factory makes, is an error that says what to do."""
 
 # ruff: noqa: ARG005 - functions here have the arguments that are tested
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import attrs
 import pluggy
 import pytest
 
-from core.tests.registry.samples import Pace, factory, hooks_of, load, plain, plugin
+from core.tests.registry.samples import (
+    CONTEXT,
+    Flush,
+    Offering,
+    Pace,
+    factory,
+    hooks_of,
+    load,
+    plain,
+    plugin,
+)
 from lakelog.errors import BadHook, BadStrategy, PluginError
 from lakelog.hookspecs import hookimpl
-from lakelog.interfaces import Kind
+from lakelog.interfaces import FlushStrategy, Kind, NoSettings, Writer, WriterTraits
+from lakelog.registry import check_object
 
 
 def nothing() -> Any:
@@ -29,9 +44,6 @@ def refuses(given: object, error: type[PluginError], match: str) -> None:
         load(given)
     assert caught.value.plugin == "sample"
     assert str(caught.value).startswith("plugin 'sample': ")
-
-
-# --- hooks ---
 
 
 def wrapper() -> Any:
@@ -89,14 +101,8 @@ def test_a_mistake_in_a_hook_is_named(what: str) -> None:
     ],
     ids=["an optional hook of a later lakelog", "arguments left out", "an empty list"],
 )
-def test_what_is_no_mistake_is_loaded(given: object) -> None:
-    assert load(given).plugged.sources
-
-
-def test_modules_and_data_of_that_prefix_are_no_hooks() -> None:
-    given = plugin(lakelog_store_closed=lambda: None)
-    given.lakelog_version = "1.0"
-    given.lakelog_module = pytest
+def test_what_is_no_mistake_is_loaded(given: Any) -> None:
+    given.lakelog_version, given.lakelog_module = "1.0", pytest  # no hooks
     assert load(given).plugged.sources
 
 
@@ -127,9 +133,6 @@ def test_a_plugin_must_be_hashable() -> None:
         def lakelog_store_closed(self) -> None: ...
 
     refuses(Unhashable(), PluginError, "cannot be hashed")
-
-
-# --- what hooks return ---
 
 
 @pytest.mark.parametrize(
@@ -171,3 +174,91 @@ def test_a_hook_that_raises() -> None:
     with pytest.raises(PluginError, match=r"'sample': lakelog_writers failed with ZeroDiv") as got:
         load(plugin(lakelog_writers=fails))
     assert isinstance(got.value.__cause__, ZeroDivisionError)
+
+
+SUBMIT = "expected submit(end_offset: 'int', wait: 'bool')"
+
+
+def variant(submit: Any) -> object:
+    return type("Variant", (Flush,), {"submit": submit})()
+
+
+class Encodes(Protocol):
+    def encode(self, encoding: str, errors: str) -> bytes: ...
+
+
+def test_the_signature_of_a_compiled_method_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_object("one", Encodes) is None
+    parsed = list[object]()
+    monkeypatch.setattr(inspect, "signature", parsed.append)
+    assert check_object("another", Encodes) is None
+    assert parsed == []
+
+
+@pytest.mark.parametrize(
+    "submit",
+    [
+        lambda self, *args, **more: None,
+        lambda self, end_offset, wait, extra=1: None,
+        staticmethod(lambda end_offset, wait: None),
+        classmethod(lambda cls, end_offset, wait: None),
+        functools.partialmethod(lambda self, mode, end_offset, wait: None, 1),
+    ],
+)
+def test_whatever_takes_the_arguments_will_do(submit: Callable[..., Any]) -> None:
+    assert check_object(variant(submit), FlushStrategy) is None
+    assert check_object(Flush(), FlushStrategy) is None
+
+
+@pytest.mark.parametrize(
+    ("submit", "problem"),
+    [
+        (lambda self: None, "its method <lambda>"),
+        (lambda self, end_offset: None, "its method"),
+        (lambda self, end_offset, wait, extra: None, "its method"),
+        (lambda self, end, wait: None, "its method"),
+        (lambda self, end_offset, wait, /: None, "its method"),
+        (lambda self, *, end_offset, wait: None, "its method"),
+        (None, "it lacks the method submit"),
+        (operator.neg, "is neg(a, /)"),
+        (7, "its submit is no method, but 7"),
+    ],
+)
+def test_whatever_does_not_is_named_with_what_was_expected(submit: Any, problem: str) -> None:
+    made = variant(submit)
+    for _ in range(2):  # the second time from the cache, where there is one
+        found = check_object(made, FlushStrategy)
+        assert found is not None
+        assert problem.replace("<lambda>", "submit") in found
+        assert SUBMIT in found
+
+
+def test_what_else_is_wrong_is_named() -> None:
+    async def submit(self: object, end_offset: int, wait: bool) -> None: ...
+
+    assert "submit is async" in str(check_object(variant(submit), FlushStrategy))
+    found = str(check_object(object(), FlushStrategy))
+    assert all(name in found for name in ("start", "submit", "close"))
+    assert "its method close is close(self)" in str(check_object(Flush, FlushStrategy))
+
+
+def test_attributes_count() -> None:
+    class Bare:
+        def open(self, file: object, size_bytes: int, position: int) -> object: ...
+
+    class Wrong(Bare):
+        traits = "fast"
+
+    class Right(Bare):
+        traits = WriterTraits()
+
+    assert check_object(Bare(), Writer) == "it lacks the attribute traits: WriterTraits"
+    assert check_object(Wrong(), Writer) == "its attribute traits is 'fast', not a WriterTraits"
+    assert check_object(Right(), Writer) is None
+
+
+@pytest.mark.parametrize("made", [None, object(), Flush])
+def test_make_refuses_what_does_not_conform(made: object) -> None:
+    registry = load(Offering(factory(make=lambda settings, context: made)))
+    with pytest.raises(BadStrategy, match=r"'offering': its flush strategy 'sample': it"):
+        registry.make(Kind.FLUSH_STRATEGY, "sample", NoSettings(), CONTEXT)

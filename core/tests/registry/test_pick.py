@@ -28,15 +28,11 @@ def test_built_ins_can_be_switched_off_like_any_other() -> None:
     assert load(off="builtin,processes,queues,retention").offered == {}
 
 
-def test_sections_are_the_settings_classes_by_name() -> None:
-    registry = load(Offering(factory("fast"), factory("paced", settings=Pace)))
-    assert registry.sections()["fast"] is NoSettings
-    assert registry.sections()["paced"] is Pace
-
-
-def test_a_factory_is_found_by_kind_and_name() -> None:
-    wanted = factory("fast")
-    assert load(Offering(wanted)).factory(FLUSH, "fast") is wanted
+def test_a_factory_is_found_by_kind_and_name_and_its_settings_are_a_section() -> None:
+    fast, paced = factory("fast"), factory("paced", settings=Pace)
+    registry = load(Offering(fast, paced))
+    assert registry.factory(FLUSH, "fast") is fast
+    assert (registry.sections()["fast"], registry.sections()["paced"]) == (NoSettings, Pace)
 
 
 def test_make_hands_over_settings_and_context() -> None:
@@ -53,24 +49,19 @@ def test_make_hands_over_settings_and_context() -> None:
 
 
 def test_an_error_in_make_names_the_plugin_and_keeps_the_cause() -> None:
-    def make(settings: object, context: object) -> object:
-        raise ModuleNotFoundError("no module named 'turbo'")
+    def make_with(error: Exception) -> None:
+        def make(settings: object, context: object) -> object:
+            raise error
 
-    registry = load(Offering(factory(make=make)))
+        load(Offering(factory(make=make))).make(FLUSH, "sample", NoSettings(), CONTEXT)
+
     with pytest.raises(PluginError, match=r"'offering'.*flush strategy 'sample'.*turbo") as caught:
-        registry.make(FLUSH, "sample", NoSettings(), CONTEXT)
+        make_with(ModuleNotFoundError("no module named 'turbo'"))
     assert isinstance(caught.value.__cause__, ModuleNotFoundError)
     assert caught.value.plugin == "offering"
-
-
-def test_an_error_of_lakelog_in_make_stays_what_it_is() -> None:
-    def make(settings: object, context: object) -> object:
-        raise SettingsError("must be a multiple of 512", key="sample.block")
-
-    registry = load(Offering(factory(make=make)))
-    with pytest.raises(SettingsError, match="multiple of 512") as caught:
-        registry.make(FLUSH, "sample", NoSettings(), CONTEXT)
-    assert "offering" in caught.value.__notes__[0]
+    with pytest.raises(SettingsError, match="multiple of 512") as ours:
+        make_with(SettingsError("must be a multiple of 512", key="sample.block"))
+    assert "offering" in ours.value.__notes__[0]
 
 
 @pytest.mark.parametrize(
@@ -113,24 +104,19 @@ def test_plugins_that_were_given_replace_installed_ones(
         load().factory(Kind.WRITER, "other")
 
 
-def test_a_missing_strategy_lists_what_there_is_and_the_nearest() -> None:
-    registry = load(Offering(factory("eager")))
-    with pytest.raises(MissingPlugin, match=r"installed are eager, .*did you mean 'eager'\?"):
-        registry.factory(FLUSH, "eagre")
-
-
-def test_a_misspelt_strategy_of_ours_names_its_package_too(
+def test_a_missing_strategy_lists_what_there_is_and_the_nearest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     search(monkeypatch)
-    with pytest.raises(MissingPlugin, match=r"did you mean 'group-commit' .*lakelog-flush"):
-        load().factory(FLUSH, "groupcommit")
-
-
-@pytest.mark.parametrize("name", ["file", "mmap"])
-def test_a_name_of_another_kind_says_so(name: str) -> None:
-    with pytest.raises(MissingPlugin, match=rf"{name!r} is a writer, and a flush strategy is"):
-        load().factory(FLUSH, name)
+    registry = load(Offering(factory("eager")))
+    for name, match in (
+        ("eagre", r"installed are eager, .*did you mean 'eager'\?"),
+        ("groupcommit", r"did you mean 'group-commit' .*lakelog-flush"),
+        ("file", r"'file' is a writer, and a flush strategy is"),
+        ("mmap", r"'mmap' is a writer, and a flush strategy is"),
+    ):
+        with pytest.raises(MissingPlugin, match=match):
+            registry.factory(FLUSH, name)
 
 
 def test_a_strategy_of_a_plugin_that_is_switched_off_says_so() -> None:
@@ -139,26 +125,24 @@ def test_a_strategy_of_a_plugin_that_is_switched_off_says_so() -> None:
         registry.factory(Kind.WRITER, "mmap")
 
 
-def test_two_plugins_of_one_name() -> None:
-    with pytest.raises(DuplicateName, match="plugin 'twin': there are two plugins"):
-        load(Offering(factory("one"), name="twin"), Offering(factory("two"), name="twin"))
-
-
-def test_one_plugin_given_twice() -> None:
-    plugin = Offering(factory())
-    with pytest.raises(DuplicateName, match=r"'offering': there are two .*\(given to open and"):
-        load(plugin, plugin)
-
-
-def test_two_strategies_of_one_name() -> None:
-    first, second = Offering(factory("x"), name="first"), Offering(factory("x"), name="second")
-    with pytest.raises(DuplicateName, match=r"'x', but plugin '(first|second)'"):
-        load(first, second)
-
-
-def test_names_are_unique_across_kinds_and_built_ins() -> None:
-    with pytest.raises(DuplicateName, match=r"'file'.*'file' already; names are unique"):
-        load(Offering(factory("file")))
+def test_names_are_unique() -> None:
+    same = Offering(factory())
+    for first, second, match in (
+        (
+            Offering(factory("one"), name="twin"),
+            Offering(factory("two"), name="twin"),
+            "plugin 'twin': there are two plugins",
+        ),
+        (same, same, r"'offering': there are two .*\(given to open and"),
+        (
+            Offering(factory("x"), name="first"),
+            Offering(factory("x"), name="second"),
+            r"'x', but plugin '(first|second)'",
+        ),
+        (Offering(), Offering(factory("file"), name="other"), r"'file'.*'file' already; names are"),
+    ):
+        with pytest.raises(DuplicateName, match=match):
+            load(first, second)
 
 
 def test_a_plugin_that_is_switched_off_offers_nothing() -> None:

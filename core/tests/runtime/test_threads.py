@@ -1,7 +1,10 @@
-"""Threads that the system refuses to start."""
+"""Threads that the system refuses to start, and the append lock that serves them in turns."""
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 
@@ -9,6 +12,7 @@ import pytest
 
 from lakelog.errors import ThreadNotStarted
 from lakelog.runtime.threads import submitted
+from lakelog.runtime.yieldlock import YieldLock
 
 
 def test_work_without_a_thread_is_refused_and_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,3 +29,83 @@ def test_work_without_a_thread_is_refused_and_never_runs(monkeypatch: pytest.Mon
                 submitted(pool.submit, "lakelog-test", lambda: ran.append("refused"))
         submitted(pool.submit, "lakelog-test", lambda: ran.append("later")).result(20)
     assert ran == ["later"]
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads change as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
+def test_one_thread_at_a_time_is_inside() -> None:
+    lock, inside, most, count = YieldLock(), 0, 0, 0
+
+    def work() -> None:
+        nonlocal inside, most, count
+        for _ in range(500):
+            with lock:
+                inside += 1
+                most = max(most, inside)
+                before = count
+                time.sleep(0)
+                count = before + 1
+                inside -= 1
+
+    with ThreadPoolExecutor(4) as pool:
+        for each in [pool.submit(work) for _ in range(4)]:
+            each.result()
+    assert (most, count) == (1, 2000)
+
+
+def test_a_lock_that_is_held_is_not_had_in_time() -> None:
+    lock = YieldLock()
+    with lock, ThreadPoolExecutor(1) as other:
+        assert not other.submit(lock.acquire, 0.01).result()
+        assert not other.submit(lock.acquire, 0).result()
+        assert lock.is_mine()
+        assert not other.submit(lock.is_mine).result()
+    assert not lock.is_mine()
+    assert lock.acquire(0)
+    lock.release()
+
+
+def test_a_waiter_sleeps_longer_each_time_so_that_many_do_not_starve_the_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else an owner that makes system calls waits for the interpreter lock after each."""
+    lock, slept = YieldLock(), list[float]()
+    sleep = time.sleep
+
+    def record(seconds: float) -> None:
+        slept.append(seconds)
+        sleep(seconds)
+
+    with lock, ThreadPoolExecutor(1) as other:
+        monkeypatch.setattr(time, "sleep", record)
+        assert not other.submit(lock.acquire, 0.1).result()
+    longer = [each for each in slept if each]
+    assert longer[:3] == [50e-6, 100e-6, 200e-6]
+    assert longer == sorted(longer)
+    assert max(longer) == 2e-3
+
+
+def test_a_waiter_gets_it_once_it_is_released() -> None:
+    lock = YieldLock()
+    with ThreadPoolExecutor(1) as other:
+        lock.acquire()
+        waiting = other.submit(lock.acquire, 30)
+        time.sleep(0.05)
+        assert not waiting.done()
+        lock.release()
+        assert waiting.result()
+
+
+def test_an_error_inside_releases_it() -> None:
+    lock = YieldLock()
+    with pytest.raises(KeyError), lock:
+        raise KeyError
+    assert lock.acquire(0)

@@ -19,7 +19,6 @@ from lakelog.settings.resolver import resolve
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A store directory that is not there yet."""
     return tmp_path / "store"
 
 

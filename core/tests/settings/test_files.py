@@ -1,4 +1,4 @@
-"""Files given, of the store, of the host's project, and resources of its package."""
+"""Files of settings: where they are looked for, and formats that plugins offer."""
 
 from __future__ import annotations
 
@@ -8,48 +8,36 @@ import zipfile
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
+from core.tests.registry.samples import plugin
 from core.tests.settings.samples import Resolve
-from lakelog.errors import SettingsError, UnknownSetting
+from lakelog.errors import BadStrategy, MissingPlugin, SettingsError, UnknownSetting
+from lakelog.interfaces import Context, Factory, Kind, NoSettings, TranslatedValue, Translation
 from lakelog.registry import Registry
-from lakelog.settings.toml import embedded, from_toml, package_of
+from lakelog.settings.toml import embedded, from_toml
 
 Write = Callable[[str, str], Path]
 
 
-@pytest.mark.parametrize("kind", [str, Path])
-def test_a_file_given(resolved: Resolve, write: Write, kind: type) -> None:
-    file = write("given.toml", "writer = 'mmap'\n[group-commit]\nsync_flush_timeout_ms = '1s'")
-    write("store/lakelog/lakelog.toml", "writer = 'direct'")
-    settings = resolved(source=kind(file))
-    assert settings.core.writer == "mmap"
-    assert settings.section("group-commit").sync_flush_timeout_ms == 1000
-    assert settings.origins["writer"] == str(file)
-
-
-def test_a_path_of_another_class_is_a_file_given(resolved: Resolve, write: Write) -> None:
+def test_a_file_given(resolved: Resolve, write: Write) -> None:
     class Named:
         def __fspath__(self) -> str:
-            return str(write("given.toml", "writer = 'mmap'"))
+            return str(file)
 
         def read_bytes(self) -> bytes:
             return b"writer = 'other'"
 
+    file = write("conf/given.toml", "writer = 'mmap'\n[group-commit]\nsync_flush_timeout_ms = '1s'")
     write("store/lakelog/lakelog.toml", "writer = 'direct'")
-    assert resolved(source=Named()).core.writer == "mmap"
-
-
-def test_a_relative_name_starts_from_the_current_directory(resolved: Resolve, write: Write) -> None:
-    write("conf/given.toml", "writer = 'mmap'")
-    assert resolved(source="conf/given.toml").core.writer == "mmap"
-
-
-@pytest.mark.parametrize("name", ["broker.conf", "broker.properties"])
-def test_a_file_in_rocketmqs_format(resolved: Resolve, write: Write, name: str) -> None:
-    file = write(name, "maxMessageSize=77")
-    assert resolved(source=str(file)).core.max_message_size_bytes == 77
+    for source in (str(file), file, Named(), "conf/given.toml"):  # from the current directory
+        settings = resolved(source=source)
+        assert settings.core.writer == "mmap"
+        assert settings.section("group-commit").sync_flush_timeout_ms == 1000
+        assert settings.origins["writer"] == str(file)
 
 
 def test_a_file_that_is_not_there(resolved: Resolve, tmp_path: Path) -> None:
@@ -58,14 +46,11 @@ def test_a_file_that_is_not_there(resolved: Resolve, tmp_path: Path) -> None:
             resolved(**given)
 
 
-def test_a_file_that_is_no_toml(resolved: Resolve, write: Write) -> None:
-    write("store/lakelog/lakelog.toml", "writer = mmap")
+def test_a_file_that_cannot_be_right_is_named(resolved: Resolve, write: Write) -> None:
+    file = write("store/lakelog/lakelog.toml", "writer = mmap")
     with pytest.raises(SettingsError, match=r"lakelog\.toml: this is not TOML"):
         resolved()
-
-
-def test_a_wrong_value_names_the_file(resolved: Resolve, write: Write) -> None:
-    file = write("store/lakelog/lakelog.toml", "[timed]\nflush_interval_ms = 'soon'")
+    file.write_text("[timed]\nflush_interval_ms = 'soon'")
     with pytest.raises(SettingsError) as caught:
         resolved()
     assert (caught.value.key, caught.value.source) == ("timed.flush_interval_ms", str(file))
@@ -80,18 +65,13 @@ def test_the_nearest_pyproject_upwards(resolved: Resolve, write: Write, tmp_path
     assert resolved(cwd=below).core.writer == "file", "only the nearest counts"
 
 
-def test_a_pyproject_without_us_is_not_even_parsed(resolved: Resolve, write: Write) -> None:
+def test_a_pyproject_that_is_odd(resolved: Resolve, write: Write) -> None:
     write("pyproject.toml", "this is no TOML")
-    assert resolved().core.writer == "file"
-
-
-def test_a_pyproject_with_an_odd_table(resolved: Resolve, write: Write) -> None:
-    write("pyproject.toml", "[tool]\nlakelog = 5")
-    with pytest.raises(SettingsError, match=r"tool\.lakelog must be a table"):
-        resolved()
-    write("pyproject.toml", "tool = 'lakelog'")
-    with pytest.raises(SettingsError, match=r"tool\.lakelog must be a table"):
-        resolved()
+    assert resolved().core.writer == "file", "without us it is not even parsed"
+    for odd in ("[tool]\nlakelog = 5", "tool = 'lakelog'"):
+        write("pyproject.toml", odd)
+        with pytest.raises(SettingsError, match=r"tool\.lakelog must be a table"):
+            resolved()
 
 
 @pytest.fixture
@@ -116,16 +96,15 @@ def test_a_resource_of_the_hosts_package_is_the_weakest_source(
     assert settings.core.writer == "packed"
     assert f"in package {host}" in settings.origins["writer"]
     assert resolved(source=files(host) / "conf" / "deep.toml").core.writer == "deep"
+    deep = resolved(source=embedded(host, "conf/deep.toml"))
+    assert deep.origins["writer"] == f"resource conf/deep.toml of {host}"
     write("store/lakelog/lakelog.toml", "writer = 'own'")
     assert resolved(source=resource).core.writer == "own"
     assert resolved(source=embedded(host)).core.writer == "own"
     assert resolved(source=str(resource)).core.writer == "packed", "a name is a file given"
-
-
-def test_embedded_says_it_outright(resolved: Resolve, host: str) -> None:
-    settings = resolved(source=embedded(host, "conf/deep.toml"))
-    assert settings.core.writer == "deep"
-    assert settings.origins["writer"] == f"resource conf/deep.toml of {host}"
+    resource.write_text("writr = 'x'")
+    with pytest.raises(UnknownSetting, match=f"in package {host}"):
+        resolved(source=resource)
 
 
 def test_a_resource_in_a_zip_file(
@@ -149,24 +128,6 @@ def test_a_resource_in_a_zip_file(
         del sys.modules["hostapp_zip"]
 
 
-def test_an_unknown_key_in_a_resource(resolved: Resolve, write: Write, host: str) -> None:
-    write(f"site/{host}/lakelog.toml", "writr = 'x'")
-    with pytest.raises(UnknownSetting, match=f"in package {host}"):
-        resolved(source=files(host) / "lakelog.toml")
-
-
-def test_the_innermost_package_is_named(tmp_path: Path) -> None:
-    class Module:
-        def __init__(self, *places: object) -> None:
-            self.__path__ = list(places)
-
-    modules = {"a": Module(str(tmp_path)), "a.b": Module(str(tmp_path / "b"), 5), "none": None}
-    file = tmp_path / "b" / "c" / "x.toml"
-    assert package_of(file, modules) == "a.b"  # type: ignore[arg-type]  # stands in for sys.modules
-    assert package_of(tmp_path / "x.toml", modules) == "a"  # type: ignore[arg-type]  # stands in for sys.modules
-    assert package_of(tmp_path.parent / "x.toml", modules) is None  # type: ignore[arg-type]  # stands in for sys.modules
-
-
 def test_a_value_of_a_file_is_not_shared_between_opens(tmp_path: Path) -> None:
     file, catalog = tmp_path / "own.toml", Registry.load([], {}).installed(tmp_path)
     file.write_text('dispatchers = ["one"]')
@@ -174,3 +135,110 @@ def test_a_value_of_a_file_is_not_shared_between_opens(tmp_path: Path) -> None:
     assert isinstance(values[0], list)
     values[0].append("two")
     assert values[1] == next(from_toml(file, catalog, "own.toml")).value == ["one"]
+
+
+@attrs.frozen
+class Lines:
+    """Reads ``key value`` from each line of a file; ``never`` sets nothing."""
+
+    path: Path
+    suffixes: tuple[str, ...] = (".lines",)
+
+    def read(self, data: bytes, origin: str) -> Translation:
+        pairs = dict(line.split(" ") for line in data.decode().splitlines())
+        if "bad" in pairs:
+            raise SettingsError("it is bad", key="bad", source=origin)
+        unused = {"never": f"{pairs.pop('never')} in {self.path.name}"} if "never" in pairs else {}
+        values = (TranslatedValue(key, int(text), (key.upper(),)) for key, text in pairs.items())
+        return Translation(tuple(values), unused)
+
+    def translate_key(self, key: str) -> str | None:
+        return {"QUEUES": "queues_per_topic", "NOWHERE": "nowhere.key"}.get(key)
+
+
+def offering(name: str = "lines", make: Any = Lines) -> Any:
+    """A plugin that offers a format."""
+
+    def offer() -> list[Factory]:
+        def made(settings: NoSettings, context: Context) -> Any:
+            return make(context.path)
+
+        return [Factory(Kind.SETTINGS_FORMAT, name, NoSettings, made)]
+
+    return plugin(f"of-{name}", lakelog_settings_formats=offer)
+
+
+def test_a_file_is_read_by_the_format_of_its_suffix(resolved: Resolve, write: Write) -> None:
+    file = write("given.lines", "queues_per_topic 9\nnever 5\ntimed.flush_interval_ms 7")
+    settings = resolved(source="given.lines", plugins=[offering()])
+    assert settings.core.queues_per_topic == 9
+    assert settings.section("timed").flush_interval_ms == 7
+    assert settings.origins["queues_per_topic"] == f"{file} (QUEUES_PER_TOPIC)"
+    assert settings.unused == {"never": f"{file}: 5 in store"}
+
+    write("given.lines", "spark.target 1\ntimed.pace 2")
+    unused = resolved(source="given.lines", plugins=[offering()]).unused
+    assert "spark.target: no installed plugin has a section [spark]" in unused["SPARK.TARGET"]
+    assert "timed.pace is not a setting of the plugin" in unused["TIMED.PACE"]
+
+
+def test_which_format_reads_files_of_other_suffixes(resolved: Resolve, write: Write) -> None:
+    for name in ("given.toml", "given"):
+        write(name, "writer = 'mmap'")
+        assert resolved(source=name, plugins=[offering()]).core.writer == "mmap"
+    file, plugins = write("options", "queues_per_topic 9"), [offering("broker-conf")]
+    assert resolved(broker_conf=file, plugins=plugins).core.queues_per_topic == 9
+
+
+def test_without_the_plugin_its_package_is_named(resolved: Resolve, write: Write) -> None:
+    for key, name in (("broker_conf", "a.toml"), ("source", "a.conf"), ("source", "a.properties")):
+        given = {key: write(name, "")}
+        match = r"'broker-conf' is installed: pip install lakelog-roc"
+        with pytest.raises(MissingPlugin, match=match):
+            resolved(**given, plugins=[])
+
+
+def test_plugins_that_are_given_stand_in_the_place_of_the_installed_one(store: Path) -> None:
+    pytest.importorskip("lakelog_rocketmq")
+    formats = Registry.load([], {}).installed(store).formats
+    with pytest.raises(MissingPlugin, match=r"lakelog-rocketmq .*plugins=\[\.\.\.\].*add it there"):
+        formats.read("broker-conf", b"", "broker.conf")
+
+
+def test_an_error_of_settings_passes_as_it_is(resolved: Resolve, write: Write) -> None:
+    file = write("given.lines", "bad 1")
+    with pytest.raises(SettingsError, match="it is bad") as caught:
+        resolved(source="given.lines", plugins=[offering()])
+    assert (caught.value.key, caught.value.source) == ("bad", str(file))
+
+
+def test_a_mistake_of_the_plugin_names_it(resolved: Resolve, write: Write) -> None:
+    class Odd(Lines):
+        def read(self, data: bytes, origin: str) -> Any:
+            return {"queues_per_topic": 9}
+
+    write("given.lines", "one two three")
+    for plugins, error, match in (
+        (
+            [offering()],
+            BadStrategy,
+            r"'of-lines'.*format 'lines' failed to read .*given.lines with ValueError",
+        ),
+        ([offering(make=Odd)], BadStrategy, r"'of-lines'.*as {'queues_per_topic': 9}, which is no"),
+        ([offering(make=str)], BadStrategy, r"'of-lines'.*it lacks the method read"),
+        (
+            [offering("more"), offering()],
+            SettingsError,
+            r"lines and more all read .* end with \.lines",
+        ),
+    ):
+        with pytest.raises(error, match=match):
+            resolved(source="given.lines", plugins=plugins)
+
+
+def test_a_key_of_another_system_is_translated_where_it_is_known(resolved: Resolve) -> None:
+    with pytest.raises(UnknownSetting, match=r"nearest known one is queues_per_topic$"):
+        resolved(arguments={"QUEUES": 1}, plugins=[offering()])
+    with pytest.raises(UnknownSetting, match="nearest known one is") as caught:
+        resolved(arguments={"NOWHERE": 1}, plugins=[offering()])
+    assert "nowhere.key" not in str(caught.value)

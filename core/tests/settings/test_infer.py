@@ -24,29 +24,21 @@ def _log(*files: tuple[int, int]) -> list[tuple[str, int]]:
     return [(f"{start:020d}", length) for start, length in files]
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ([], None), ([(0, MIB)], MIB), ([(3 * MIB, MIB)], MIB), ([(0, 100), (MIB, 50)], MIB),
-        ([(0, 4096), (MIB, 100)], MIB), ([(0, 4096), (MIB, 0)], MIB),
-        ([(0, MIB), (2 * MIB, MIB)], MIB), ([(5 * MIB, MIB), (7 * MIB, MIB), (8 * MIB, 3)], MIB),
-        ([(MIB, 100)], None), ([(0, 0)], None),
-    ],
-)  # fmt: skip  # logs, and the size that each tells
-def test_the_size_of_a_log(files: list[tuple[int, int]], expected: int | None) -> None:
-    found = file_size(_log(*files))
-    assert (found and found[0]) == expected
-
-
-def test_the_file_that_tells_is_named() -> None:
-    assert file_size(_log((0, 7), (MIB, MIB))) == (MIB, f"{MIB:020d}")
-
-
-def test_other_files_do_not_count() -> None:
-    assert file_size([("00000000000000000000", MIB), ("x", 5), ("0", 6), ("\u0660" * 20, 7)]) == (
-        MIB,
-        "0" * 20,
-    )
+def test_the_size_of_a_log() -> None:
+    for files, expected in (
+        ([], None),
+        ([(3 * MIB, MIB)], MIB),
+        ([(0, 100), (MIB, 50)], MIB),
+        ([(0, 4096), (MIB, 0)], MIB),
+        ([(5 * MIB, MIB), (7 * MIB, MIB), (8 * MIB, 3)], MIB),
+        ([(MIB, 100)], None),
+        ([(0, 0)], None),
+    ):
+        found = file_size(_log(*files))
+        assert (found and found[0]) == expected
+    assert file_size(_log((0, 7), (MIB, MIB))) == (MIB, f"{MIB:020d}"), "the file that tells"
+    others = [("x", 5), ("0", 6), ("\u0660" * 20, 7)]
+    assert file_size([*_log((0, MIB)), *others]) == (MIB, "0" * 20)
 
 
 @given(st.integers(1, 1 << 40), st.integers(0, 50), st.integers(1, 6), st.data())
@@ -101,10 +93,18 @@ def _unpack_sizes(archive: Path, store: Path) -> dict[str, str]:
     return default | {key: one.value for key, one in found.items() if key in default}
 
 
-def test_a_size_that_is_given_beats_the_files(store: Path, resolved: Resolve) -> None:
+def test_files_are_looked_for_where_settings_say(store: Path, resolved: Resolve) -> None:
     _segment(store / "commitlog", 65536)
     assert resolved().core.segment_size_bytes == 65536
     assert resolved(arguments={"segment_size_bytes": "1MiB"}).core.segment_size_bytes == MIB
+    _segment(store / "elsewhere", 8192)
+    settings = resolved(arguments={"commitlog_path": "elsewhere"})
+    assert settings.core.segment_size_bytes == 8192
+    origin = settings.origins["segment_size_bytes"]
+    assert origin == "inferred from elsewhere/00000000000000000000"
+    _segment(store / "stump", 100)
+    origins = resolved(arguments={"commitlog_path": "stump"}).origins
+    assert origins["segment_size_bytes"] == "default"
 
 
 def test_one_of_two_sizes_may_be_given(store: Path, resolved: Resolve) -> None:
@@ -113,19 +113,6 @@ def test_one_of_two_sizes_may_be_given(store: Path, resolved: Resolve) -> None:
     given = {"hash-index": {"slots": 7}}
     index = resolved(arguments=given, plugins=[lakelog_hash_index.plugin]).section("hash-index")
     assert (index.slots, index.entries) == (7, 400)
-
-
-def test_files_are_looked_for_where_settings_say(store: Path, resolved: Resolve) -> None:
-    _segment(store / "elsewhere", 8192)
-    settings = resolved(arguments={"commitlog_path": "elsewhere"})
-    assert settings.core.segment_size_bytes == 8192
-    origin = settings.origins["segment_size_bytes"]
-    assert origin == "inferred from elsewhere/00000000000000000000"
-
-
-def test_a_stump_tells_nothing(store: Path, resolved: Resolve) -> None:
-    _segment(store / "commitlog", 100)
-    assert resolved().origins["segment_size_bytes"] == "default"
 
 
 def _segment(directory: Path, length: int) -> None:

@@ -1,4 +1,4 @@
-"""Which source wins, that origins are told, and that nothing slow is imported for nothing."""
+"""Which source wins, what arguments and variables say, and that origins are told."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 
+import attrs
 import pytest
 
-from core.tests.settings.samples import IndexSettings, Resolve, SinkSettings, TimedSettings
+from core.tests.settings.samples import (
+    GroupCommitSettings,
+    IndexSettings,
+    Resolve,
+    SinkSettings,
+    TimedSettings,
+)
 from lakelog.errors import SettingsError, UnknownSetting
 from lakelog.settings.model import StoreSettings
 
@@ -85,49 +93,40 @@ def test_an_unknown_key_is_an_error_even_below_a_stronger_source(
     assert "nearest known one is writer" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "near"),
-    [
+def test_the_nearest_key_is_named(resolved: Resolve) -> None:
+    for arguments, near in (
         ({"segment_size": 1}, "segment_size_bytes"),
         ({"timed": {"flush_intervall_ms": 1}}, "timed.flush_interval_ms"),
         ({"flush_interval_ms": 1}, "timed.flush_interval_ms"),
-        ({"slots": 1}, "hash-index.slots"),
         ({"file_entries": 1}, "consume-queue.file_entries"),
         ({"mappedFileSizeCommitLog": 1}, "segment_size_bytes"),
         ({"timed.flush_interval": 1}, "timed.flush_interval_ms"),
-    ],
-)
-def test_the_nearest_key_is_named(
-    resolved: Resolve, arguments: dict[str, object], near: str
+    ):
+        with pytest.raises(UnknownSetting) as caught:
+            resolved(arguments=arguments)
+        assert str(caught.value).endswith(f"the nearest known one is {near}")
+    with pytest.raises(UnknownSetting, match=r"is index-with-a-long-name\.slots$"):
+        resolved(arguments={"slots": 1}, sections={"index-with-a-long-name": IndexSettings})
+
+
+def test_a_section_of_nobody_is_an_error_or_noted_where_that_is_tolerated(
+    resolved: Resolve,
 ) -> None:
-    with pytest.raises(UnknownSetting) as caught:
-        resolved(arguments=arguments)
-    assert str(caught.value).endswith(f"the nearest known one is {near}")
-
-
-def test_a_section_of_nobody(resolved: Resolve) -> None:
     with pytest.raises(UnknownSetting) as caught:
         resolved(arguments={"timd": {"flush_interval_ms": 1}})
     message = str(caught.value)
     assert "no installed plugin has a section [timd]" in message
     assert "group-commit" in message
     assert "did you mean [timed]" in message
-
-
-def test_a_section_of_nobody_is_noted_where_that_is_tolerated(resolved: Resolve) -> None:
+    with pytest.raises(UnknownSetting, match=r"\[spark\]"):
+        resolved(arguments={"spark": {}})
     arguments = {"spark": {"target": "x"}, "empty": {}, "timed": {}}
     settings = resolved(arguments=arguments, tolerate_missing=True)
     assert set(settings.unused) == {"spark.target", "empty"}
     assert "[spark]" in settings.unused["spark.target"]
-    with pytest.raises(UnknownSetting):
-        resolved(arguments={"timed": {"x": 1}}, tolerate_missing=True)
-    with pytest.raises(UnknownSetting):
-        resolved(arguments={"x": 1}, tolerate_missing=True)
-
-
-def test_an_empty_section_of_nobody_is_an_error_too(resolved: Resolve) -> None:
-    with pytest.raises(UnknownSetting, match=r"\[spark\]"):
-        resolved(arguments={"spark": {}})
+    for unknown in ({"timed": {"x": 1}}, {"x": 1}):
+        with pytest.raises(UnknownSetting):
+            resolved(arguments=unknown, tolerate_missing=True)
 
 
 def test_a_section_that_must_be_set_is_missing_until_it_is(resolved: Resolve) -> None:
@@ -167,27 +166,122 @@ print(sorted(slow & set(sys.modules)))
     assert run.stdout.strip() == "[]"
 
 
-def test_a_key_without_its_section_is_found_however_long_that_is(resolved: Resolve) -> None:
-    with pytest.raises(UnknownSetting, match=r"is index-with-a-long-name\.slots$"):
-        resolved(arguments={"slots": 1}, sections={"index-with-a-long-name": IndexSettings})
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
+def test_a_setting_that_was_removed_is_explained(resolved: Resolve) -> None:
+    for given in (
         {"arguments": {"services": {"dispatch": "process"}}},
         {"arguments": {"services.restart_ms": 5}},
         {"environ": {"LAKELOG_SERVICES__DISPATCH": "process"}},
-    ],
-)
-def test_a_setting_that_was_removed_is_explained(
-    resolved: Resolve, given: dict[str, object]
-) -> None:
-    with pytest.raises(UnknownSetting) as caught:
-        resolved(**given)
-    words = str(caught.value)
-    assert words.startswith("services.")
-    assert words.endswith("compiled and runs in the owner or in `lakelog serve`; delete it")
-    assert "install" not in words
-    (note,) = resolved(**given, tolerate_missing=True).unused.values()
-    assert "was removed" in note
+    ):
+        with pytest.raises(UnknownSetting) as caught:
+            resolved(**given)
+        words = str(caught.value)
+        assert words.startswith("services.")
+        assert words.endswith("compiled and runs in the owner or in `lakelog serve`; delete it")
+        assert "install" not in words
+        (note,) = resolved(**given, tolerate_missing=True).unused.values()
+        assert "was removed" in note
+
+
+def test_a_section_is_a_mapping_or_its_own_class(resolved: Resolve) -> None:
+    for timed in ({"flush_interval_ms": 7}, TimedSettings(flush_interval_ms=7)):
+        settings = resolved(arguments={"timed": timed})
+        assert settings.section("timed").flush_interval_ms == 7
+        assert settings.origins["timed.flush_least_pages"] == "default"
+
+
+def test_a_key_may_be_dotted_and_a_section_named_by_an_identifier(resolved: Resolve) -> None:
+    for given in (
+        {"group-commit": {"sync_flush_timeout_ms": 3000}},
+        {"group_commit": {"sync_flush_timeout_ms": "3s"}},
+        {"group_commit.sync_flush_timeout_ms": "3s"},
+        MappingProxyType({"group-commit": MappingProxyType({"sync_flush_timeout_ms": 3000})}),
+    ):
+        section = resolved(source=given).section("group-commit")
+        assert section == GroupCommitSettings(sync_flush_timeout_ms=3000)
+
+
+def test_an_object_gives_what_differs_from_its_defaults(resolved: Resolve) -> None:
+    settings = resolved(
+        source=StoreSettings(segment_size_bytes=65536),
+        environ={"LAKELOG_SEGMENT_SIZE_BYTES": "1MiB", "LAKELOG_WRITER": "mmap"},
+    )
+    assert settings.core.segment_size_bytes == 65536
+    assert settings.core.writer == "mmap"
+    timed = resolved(source=TimedSettings(flush_least_pages=1)).section("timed")
+    assert timed.flush_least_pages == 1
+
+    @attrs.frozen
+    class Host:
+        writer: str
+        timed: TimedSettings
+
+    settings = resolved(source=Host("mmap", TimedSettings(flush_interval_ms=1)))
+    assert settings.core.writer == "mmap"
+    assert settings.section("timed").flush_interval_ms == 1
+
+
+def test_effective_settings_can_be_given_again(resolved: Resolve, store: Path) -> None:
+    (store / "commitlog").mkdir(parents=True)
+    segment = store / "commitlog" / f"{0:020d}"
+    segment.write_bytes(bytes(8192))
+    first = resolved(arguments={"writer": "mmap", "timed": {"flush_interval_ms": 1}})
+    assert first.core.segment_size_bytes == 8192
+    segment.unlink()
+    again = resolved(source=first, environ={"LAKELOG_FLUSH": "none"})
+    assert again.core.writer == "mmap"
+    assert again.core.flush == "none"
+    assert again.core.segment_size_bytes == 1 << 30, "what files told is theirs alone"
+    assert again.section("timed").flush_interval_ms == 1
+    assert again.origins["append"] == "default"
+
+
+def test_what_cannot_be_settings(resolved: Resolve) -> None:
+    for given, match in (
+        ({"arguments": {"timed": 5}}, r"timed in argument.*\[timed\]"),
+        ({"arguments": {"writer": {"a": 1}}}, r"writer in argument: expected a string"),
+        ({"source": 5}, "settings= is a int"),
+    ):
+        with pytest.raises(SettingsError, match=match):
+            resolved(**given)
+
+
+def test_variables_set_core_and_sections(resolved: Resolve) -> None:
+    settings = resolved(
+        environ={
+            "LAKELOG_WRITER": "mmap",
+            "LAKELOG_TIMED__FLUSH_INTERVAL_MS": "2s",
+            "LAKELOG_GROUP_COMMIT__SYNC_FLUSH_TIMEOUT_MS": "7",
+            "LAKELOG_DISPATCHERS": "consume-queue,hash-index",
+            "LAKELOG_REPLICATOR": "",
+            "HOME": "/",
+            "LAKELOG_DISABLE_PLUGINS": "a,b",
+            "lakelog_writer": "ignored",
+        }
+    )
+    assert settings.core.writer == "mmap"
+    assert settings.core.dispatchers == ("consume-queue", "hash-index")
+    assert settings.core.replicator is None
+    assert settings.section("timed").flush_interval_ms == 2000
+    assert settings.section("group-commit").sync_flush_timeout_ms == 7
+    assert settings.unused == {}
+    origin = settings.origins["group-commit.sync_flush_timeout_ms"]
+    assert origin == "environment LAKELOG_GROUP_COMMIT__SYNC_FLUSH_TIMEOUT_MS"
+
+
+def test_a_variable_that_matches_nothing(resolved: Resolve) -> None:
+    for name, near in (
+        ("LAKELOG_SEGMENT_SIZ_BYTES", "LAKELOG_SEGMENT_SIZE_BYTES"),
+        ("LAKELOG_TIMED__FLUSH_INTERVAL", "LAKELOG_TIMED__FLUSH_INTERVAL_MS"),
+        ("LAKELOG_GROUP_COMMIT_SYNC_FLUSH_TIMEOUT_MS", "GROUP_COMMIT__SYNC_FLUSH_TIMEOUT_MS"),
+        ("LAKELOG_MY_SINK__TARGET", "[my-sink]"),
+    ):
+        with pytest.raises(UnknownSetting) as caught:
+            resolved(environ={name: "1"})
+        assert near in str(caught.value)
+        assert name in str(caught.value)
+    unused = resolved(environ={"LAKELOG_MY_SINK__TARGET": "x"}, tolerate_missing=True).unused
+    assert list(unused) == ["my-sink.target"]
+    with pytest.raises(SettingsError) as wrong:
+        resolved(environ={"LAKELOG_QUEUES_PER_TOPIC": "yes"})
+    assert wrong.value.key == "queues_per_topic"
+    assert wrong.value.source == "environment LAKELOG_QUEUES_PER_TOPIC"

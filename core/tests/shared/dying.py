@@ -53,27 +53,20 @@ def die(step: int, modules: Modules, work: Callable[[], object]) -> bool:
     return code != 0
 
 
-def interrupt(
-    step: int,
-    modules: Modules,
-    work: Callable[[], object],
-    handler: Callable[[], object] | None = None,
-) -> bool:
+def interrupt(step: int, modules: Modules, work: Callable[[], object]) -> bool:
     """Do ``work``, and let Ctrl-C come before instruction ``step`` of ``modules``.
 
-    :param handler: what a signal's handler does there instead, if it raises nothing
     :returns: whether it came that far
     """
     before = sys.gettrace()
-    tracer = _Tracer(step, _files(modules), handler or _interrupt)
-    sys.settrace(tracer.enter)
+    sys.settrace(_Tracer(step, _files(modules), _interrupt).enter)
     try:
         work()
     except KeyboardInterrupt:
         return True
     finally:
         sys.settrace(before)
-    return tracer.left < 0
+    return False
 
 
 def _kill() -> None:

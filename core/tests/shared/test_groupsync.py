@@ -32,7 +32,6 @@ from tests.support.sampling import every
 
 AT = 128
 DISK_AT = 512
-APPEND_AT, APPEND_WORDS_AT = 9, 256
 APPENDED, DURABLE, DROPPED, SYNCS, AGAIN = range(5)
 
 
@@ -112,15 +111,6 @@ def test_one_sync_is_for_all_that_was_appended(tmp_path: Path) -> None:
     assert (disk.words[SYNCS], disk.words[AGAIN]) == (1, 0)
 
 
-def test_threads_and_processes_share_syncs(tmp_path: Path) -> None:
-    """Each appends and waits; nobody goes on before its bytes are durable."""
-    _, disk, words = a_sync(tmp_path)
-    children = [fork(partial(puts, tmp_path, 3, 30)) for _ in range(3)]
-    for each in children:
-        assert os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) == 0
-    assert disk.words[APPENDED] == disk.words[DURABLE] == words[FLUSHED] == 3 * 3 * 30
-
-
 def fork(work: Callable[[], object]) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -133,26 +123,6 @@ def fork(work: Callable[[], object]) -> int:
             os._exit(1)
         os._exit(0)
     return child
-
-
-def puts(folder: Path, threads: int, times: int) -> None:
-    sync, disk, _ = a_sync(folder)
-    append_lock, _ = a_lock(folder, APPEND_AT, APPEND_WORDS_AT)
-    mine, late = threading.Lock(), list[int]()
-
-    def run() -> None:
-        for _ in range(times):
-            with mine:
-                assert append_lock.acquire(60)
-                end = disk.words[APPENDED] = disk.words[APPENDED] + 1
-                append_lock.release()
-            if not sync.reach(end, 60) or disk.words[DURABLE] < end:
-                late.append(end)
-
-    with ThreadPoolExecutor(threads) as pool:
-        for each in [pool.submit(run) for _ in range(threads)]:
-            each.result()
-    assert not late
 
 
 def test_a_sync_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:
@@ -191,28 +161,22 @@ def test_who_waits_has_another_thread_sync(tmp_path: Path) -> None:
     assert disk.words[SYNCS] == 2
 
 
-def test_who_waits_is_told_of_an_error(tmp_path: Path) -> None:
-    (sync, disk, _), (other, _, _) = a_sync(tmp_path), a_sync(tmp_path)
-    disk.words[APPENDED] = 10
-    disk.on_sync = disk.breaks
-    with ThreadPoolExecutor(1) as thread:
-        for each in (sync, other):
-            with pytest.raises(Lost):
-                each.wait(10, 60, lambda: thread.submit(sync.lead, 10))
-    with pytest.raises(Lost):
-        other.lead(10)
-
-
-def test_an_error_fails_the_store_for_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["reach", "wait"])
+def test_an_error_fails_the_store_for_all(tmp_path: Path, way: str) -> None:
     (one, disk, words), (other, _, _) = a_sync(tmp_path), a_sync(tmp_path)
     disk.words[APPENDED] = 10
     disk.on_sync = disk.breaks
-    with pytest.raises(Lost, match="Input/output error"):
-        one.reach(10, 60)
+    with ThreadPoolExecutor(1) as thread:
+        waiting = partial(one.wait, ask=lambda: thread.submit(one.lead, 10))
+        with pytest.raises(Lost, match="Input/output" if way == "reach" else None):
+            (one.reach if way == "reach" else waiting)(10, 60)
     disk.on_sync = nothing
     for each in (one, other):
+        for call in (each.reach, partial(each.wait, ask=nothing)):
+            with pytest.raises(Lost):
+                call(10, 60)
         with pytest.raises(Lost):
-            each.reach(10, 60)
+            each.lead(10)
     assert words[FAILED]
     assert disk.words[SYNCS] == 1  # nobody tries again
     assert (words[FLUSHED], disk.words[DURABLE]) == (0, 0)
@@ -312,28 +276,6 @@ def test_ctrl_c_at_any_step_leaves_no_lock(tmp_path: Path) -> None:
         if not came:
             break
     assert step > 100
-
-
-def test_a_put_in_the_handler_of_a_signal_at_any_step(tmp_path: Path) -> None:
-    """It syncs only where its thread has the byte; elsewhere it is not in time, and all goes on."""
-    sync, disk, words = a_sync(tmp_path)
-    in_time = 0
-
-    def put() -> None:
-        nonlocal in_time
-        disk.words[APPENDED] += 10
-        in_time += sync.reach(disk.words[APPENDED], 60)
-        assert words[FLUSHED] <= disk.words[DURABLE]
-
-    for step in itertools.count():
-        end = disk.words[APPENDED] = disk.words[APPENDED] + 10
-        came = interrupt(step, groupsync, partial(sync.reach, end, 60), put)
-        assert end <= words[FLUSHED] <= disk.words[DURABLE]
-        with ThreadPoolExecutor(1) as thread:
-            assert thread.submit(sync.reach, disk.words[APPENDED], 5).result()
-        if not came:
-            break
-    assert 10 < in_time < step
 
 
 def test_copied_never_decreases_and_reachable_does() -> None:

@@ -1,12 +1,14 @@
-"""Fork and spawn: a child holds nothing of its parent's, and is refused or attaches anew."""
+"""Children of a process that has a store open, and commits of consumers in several processes."""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,9 +19,9 @@ from typing import Any
 import pytest
 
 from core.tests.store.support import a_store, bodies, open_small, read_small
-from core.tests.store.workers import a_worker
-from lakelog import Message, PutRefused, Store
-from lakelog.errors import StoreClosed
+from core.tests.store.workers import a_worker, an_owner
+from lakelog import Consumer, Message, Store
+from lakelog.errors import SettingsError, StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_owned
 from lakelog.format.layout import LOCK_FILE
@@ -229,12 +231,175 @@ def test_a_reader_goes_on_in_a_child(tmp_path: Path) -> None:
         assert in_a_child(work) == str((3, 3, "read"))
 
 
-def test_a_closed_store_stays_closed_in_a_child(tmp_path: Path) -> None:
-    store = open_small(tmp_path, attach=ATTACH)
-    put(store, b"0")
-    store.close()
-    assert str(in_a_child(lambda: bodies(store.scan()))).startswith("StoreClosed")
-    with pytest.raises(StoreClosed):
-        bodies(store.scan())
-    with pytest.raises(PutRefused, match="closed"):
-        put(store, b"1")
+FILE = Path("config/consumerOffset.json")
+QUEUE = 0
+
+
+def put_many(store: Store, count: int, queue_id: int = QUEUE) -> None:
+    store.put_batch([Message("t", b"%d" % n, queue_id=queue_id) for n in range(count)])
+    assert store.wait_dispatched()
+
+
+def a_member(store: Store, queue_id: int = QUEUE, **more: Any) -> Consumer:
+    return store.consumer("g", "t", [queue_id], start="earliest", **more)
+
+
+def kept(path: Path) -> dict[str, dict[str, int]]:
+    """What the file says."""
+    found: dict[str, dict[str, int]] = json.loads((path / FILE).read_text())["offsetTable"]
+    return found
+
+
+def read(consumer: Consumer, count: int) -> int:
+    """Poll so many; where the consumer is then."""
+    left = count
+    while left:
+        left -= len(consumer.poll(left, wait_ms=10_000))
+    return consumer.position(QUEUE)
+
+
+def test_the_owner_keeps_them_and_all_see_them(tmp_path: Path) -> None:
+    with an_owner(tmp_path) as owner, open_small(tmp_path) as store:
+        put_many(store, 10)
+        consumer = a_member(store)
+        assert read(consumer, 4) == 4
+        consumer.commit()
+        assert kept(tmp_path) == {"t@g": {"0": 4}}
+        assert owner.ask("store.groups()") == {"is_": {"g": {"t": {"0": 4}}}}
+        assert store.groups() == {"g": {"t": {0: 4}}}
+        assert consumer.committed() == {0: 4}
+        assert owner.ask("store.wait_dispatched()") == {"is_": True}  # else the queue may end at 0
+        owner.ask("store.consumer('other', 't', [0], start='earliest').reset(7)")
+        consumer.reset("latest")
+        consumer.reset(2)
+        with read_small(tmp_path) as reader:
+            assert reader.groups() == {"g": {"t": {0: 2}}, "other": {"t": {0: 7}}}
+        assert store.role == "attach"
+        assert owner.ask("store.consumer('g', 't', [0]).position(0)") == {"is_": 2}
+
+
+@pytest.mark.parametrize("ended", ["killed", "closed"])
+def test_commits_go_on_where_the_owner_is_gone(tmp_path: Path, ended: str) -> None:
+    with an_owner(tmp_path) as owner, open_small(tmp_path) as store:
+        put_many(store, 10)
+        consumer, batch = a_member(store), store.consumer("b", "t", commit="batch")
+        read(consumer, 3)
+        consumer.commit()
+        assert owner.ask("store.wait_dispatched()") == {"is_": True}
+        owner.ask("store.consumer('other', 't', [0], start='earliest').reset(5)")
+        owner.kill() if ended == "killed" else owner.ask("close")
+        read(consumer, 2)
+        consumer.commit()
+        assert kept(tmp_path) == {"t@g": {"0": 5}, "t@other": {"0": 5}}
+        put_many(store, 1)
+        assert len(batch.poll(wait_ms=10_000)) == 1
+        batch.close()
+        read(consumer, 6)
+        consumer.commit()
+        assert store.groups()["g"] == {"t": {0: 11}}
+        assert store.groups()["b"]["t"][0] == 11
+
+
+def test_members_are_killed_between_commits(tmp_path: Path) -> None:
+    """Nothing that was committed is lost, by whichever member, and none has to try again."""
+    with ExitStack() as stack:
+        members = [stack.enter_context(a_worker(tmp_path)) for _ in range(4)]
+        assert [member.hear()["role"] for member in members].count("owner") == 1
+        with open_small(tmp_path) as store:
+            for queue in range(4):
+                put_many(store, 20, queue)
+        for queue, member in enumerate(members):
+            member.ask(f"(c := store.consumer('g', 't', [{queue}], start='earliest')).group")
+        living = {0, 1, 2, 3}
+        for reached in (5, 10, 15):
+            for number in living:
+                members[number].say("[(len(c.poll(1)), c.commit())[0] for _ in range(5)]")
+            dying = min(living)  # the owner first
+            time.sleep(0.02)
+            members[dying].kill()
+            living.remove(dying)
+            for number in living:
+                assert members[number].hear() == {"is_": [1] * 5}
+                assert kept(tmp_path)["t@g"][str(number)] == reached
+
+
+def test_many_threads_commit_at_once_while_others_put(tmp_path: Path) -> None:
+    """An answer comes in time, also where those to puts come without end."""
+    large = {"segment_size_bytes": 1 << 20}
+    with an_owner(tmp_path, **large), open_small(tmp_path, **large) as store:
+        stop = threading.Event()
+
+        def go_on_putting() -> None:
+            while not stop.is_set():
+                store.put(Message("busy", b"x", queue_id=0))
+
+        def seek_and_commit(number: int) -> None:
+            consumer = store.consumer(f"g{number}", "t", [number % 7])
+            consumer.seek(number % 7, number)
+            consumer.commit()
+
+        putting = [threading.Thread(target=go_on_putting) for _ in range(2)]
+        threads = [threading.Thread(target=seek_and_commit, args=(n,)) for n in range(50)]
+        for thread in [*putting, *threads]:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive()
+        stop.set()
+        for thread in putting:
+            thread.join(20)
+    assert kept(tmp_path) == {f"t@g{n}": {str(n % 7): n} for n in range(50)}
+
+
+def test_very_many_queues(tmp_path: Path) -> None:
+    name, queues = "é" * 60, range(2_000_000_000, 2_000_001_000)
+    with an_owner(tmp_path), open_small(tmp_path) as store:
+        consumer = store.consumer("g" * 255, name, queues)
+        for queue in queues:
+            consumer.seek(queue, (1 << 63) - 1 - queue)
+        consumer.commit()
+        assert len(kept(tmp_path)[f"{name}@{'g' * 255}"]) == 1000
+
+
+def test_what_cannot_be_kept_is_refused_and_the_rest_goes_on(tmp_path: Path) -> None:
+    with an_owner(tmp_path) as owner, open_small(tmp_path) as store:
+        put_many(store, 3)
+        odd = store.consumer("g", "a/b", [0])
+        with pytest.raises(SettingsError, match="cannot name a directory"):
+            odd.commit()
+        far = a_member(store)
+        far.seek(0, 1 << 63)
+        with pytest.raises(StoreError, match="queue 0 cannot have offset 9223372036854775808"):
+            far.commit()
+        far.reset("latest")
+        (tmp_path / "config").rename(tmp_path / "former")
+        (tmp_path / "config").write_text("in the way")
+        with pytest.raises(StoreError, match="could not be written"):
+            far.reset("earliest")
+        (tmp_path / "config").unlink()
+        far.reset("earliest")
+        assert owner.ask("store.groups()") == {"is_": {"g": {"t": {"0": 0}}}}
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("role", ["owner", "attach"])
+def test_a_forked_child_commits_by_its_own_way_or_not_at_all(tmp_path: Path, role: str) -> None:
+    with ExitStack() as stack:
+        if role == "attach":
+            stack.enter_context(an_owner(tmp_path))
+        refused = stack.enter_context(open_small(tmp_path))
+        put_many(refused, 10)
+        before = a_member(refused)
+        before.reset(1)
+        said = in_a_child(lambda: before.reset(2))
+        assert str(said).startswith("StoreClosed: this process was forked")
+        assert kept(tmp_path) == {"t@g": {"0": 1}}
+        refused.close()
+        store = open_small(tmp_path, attach={"on_fork": "attach"})
+        stack.enter_context(store)
+        member = a_member(store)
+        assert in_a_child(lambda: a_member(store).reset(3)) == "None"
+        assert member.committed() == {0: 3}
+        assert in_a_child(lambda: member.reset(4)) == "None"
+        member.reset(5)
+        assert kept(tmp_path) == {"t@g": {"0": 5}}

@@ -1,25 +1,54 @@
-"""The shared page: made by one, joined by others, and bad company of all kinds."""
+"""The page that processes share: made by one, joined by others; what its words say to readers."""
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from core.tests.shared.dying import at_every, die
-from lakelog.errors import SettingsError, StoreError, StoreLocked
+from core.tests.store.faults import NthFails
+from core.tests.store.support import SEGMENT, a_store, fill, open_small, read_small
+from core.tests.store.workers import an_owner
+from lakelog import Message
+from lakelog.errors import SettingsError, StoreError, StoreFailed, StoreLocked
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages import publishing
 from lakelog.files.pages import shared_page as pages
+from lakelog.files.pages.page_reader import PageReader, ReaderDurableEnd
+from lakelog.files.pages.page_view import PageView, process_start
 from lakelog.files.pages.shared_page import (
     APPENDED,
+    DISPATCHED,
+    DISPATCHER_PID,
+    DISPATCHER_START,
+    DURABLE,
     FAILED,
+    FLAGS,
+    FLUSHED,
+    FLUSHED_TIMESTAMP,
+    HEARTBEAT,
     INTENT_END,
+    LAST_TIMESTAMP,
     MAGIC,
     MARKED,
+    MINIMUM,
+    OWNER_PID,
+    OWNER_START,
     PAGE_BYTES,
     PROOF,
+    RECORDS,
     SEGMENT_BYTES,
     STATE,
     SYNCS,
@@ -27,7 +56,12 @@ from lakelog.files.pages.shared_page import (
     SharedPage,
     page_path,
 )
+from lakelog.files.shared.membership import alone
+from lakelog.files.shared.ownership import is_published
+from lakelog_interfaces.checkpoint import read_checkpoint
+from lakelog_testing.crash.opener import owned_by
 from tests.support.sampling import every
+from tests.support.waiting import until
 
 FILES = RealFileSystem()
 SETTINGS = {"flush": "timed", "plugins": {"mmap": "1.0"}, "record_crc": False}
@@ -138,3 +172,264 @@ def test_a_death_at_any_step_leaves_what_the_next_one_can_go_on_with(
     assert step > 50
     assert page.words[SEGMENT_BYTES] == 2
     assert sorted(each.name for each in (tmp_path / "lakelog").iterdir()) == ["shared"]
+
+
+FILES = RealFileSystem()
+
+
+def forge(path: Path, word: int, value: int) -> None:
+    with page_path(path).open("r+b") as file:
+        file.seek(8 * word)
+        file.write(value.to_bytes(8, sys.byteorder))
+
+
+def page_of(path: Path) -> PageView:
+    page = PageReader(FILES, path).page()
+    assert page is not None
+    return page
+
+
+# --- readers beside an owner -------------------------------------------------------------------
+
+
+def test_a_reader_sees_what_was_put_and_what_is_durable(tmp_path: Path) -> None:
+    with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
+        assert (reader.max_offset, reader.flushed_offset) == (0, 0)
+        end, flushed = owner.ends("put", "m", 100)
+        assert 0 == flushed < end
+        assert (reader.max_offset, reader.flushed_offset) == (end, 0)
+        assert len(list(reader.scan())) == 100
+        assert owner.ends("store._owned.log.sync()") == (end, end)
+        assert (reader.max_offset, reader.flushed_offset) == (end, end)
+        assert reader.is_flushed_known
+        assert len(reader.get("t", 0, 0, 200).messages) == 100
+
+
+def test_a_killed_owners_page_counts_no_more(tmp_path: Path) -> None:
+    with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
+        end, _ = owner.ends("put", "m", 20)
+        assert reader.max_offset == end
+        owner.kill()
+        stale = PageView.open(FILES, tmp_path)
+        assert stale is not None
+        assert (stale.state, stale.readable) == (OwnerState.OPEN, end)
+        forge(tmp_path, APPENDED, 1 << 40)
+        forge(tmp_path, FLUSHED, 1 << 40)
+        assert reader.max_offset == end
+        assert reader.flushed_offset == 0, "nothing was synced, and the crash came"
+        with read_small(tmp_path) as late:
+            assert not late.is_flushed_known, "the checkpoint never moved"
+        with open_small(tmp_path) as second:
+            fill(second, 5)
+            assert reader.max_offset == second.max_offset > end
+        assert reader.flushed_offset == reader.max_offset
+
+
+def test_what_was_durable_stays_so_when_the_owner_is_killed(tmp_path: Path) -> None:
+    """The checkpoint is far behind the syncs, and vouches for none of this."""
+    with an_owner(tmp_path, flush="inline") as owner, read_small(tmp_path) as reader:
+        durable, _ = owner.ends("put", "m", 20)
+        assert reader.flushed_offset == durable
+        owner.kill()
+        assert read_checkpoint(FILES, tmp_path).confirm_offset == 0
+        assert (reader.flushed_offset, reader.is_flushed_known) == (durable, True)
+        with read_small(tmp_path) as late:
+            assert (late.flushed_offset, late.is_flushed_known) == (0, False)
+        open_small(tmp_path).close()
+        assert reader.flushed_offset == durable
+
+
+def test_what_the_checkpoint_vouches_for_after_a_crash(tmp_path: Path) -> None:
+    with an_owner(tmp_path, flush="inline") as owner:
+        durable, _ = owner.ends("put", "m", 30)
+        owner.ends("(store._owned.checkpoint.advance(), 0)[1]")
+        end, _ = owner.ends("put", "m", 5)
+        owner.kill()
+    with read_small(tmp_path) as reader:
+        assert (reader.flushed_offset, reader.max_offset) == (durable, end)
+
+
+def test_the_checkpoint_follows_the_syncs_while_the_store_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "CHECKPOINT_MS", 0)
+    with open_small(tmp_path, dispatchers=[]) as store:
+        results = fill(store, 5)
+        log = owned_by(store).log
+        log.sync()
+        stamp = log.positions.words[LAST_TIMESTAMP]
+        time.sleep(0.002)
+        fill(store, 5)
+        until(lambda: read_checkpoint(FILES, tmp_path).confirm_offset)
+        found = read_checkpoint(FILES, tmp_path)
+        assert found.confirm_offset == results[-1].end_offset
+        assert found.physic_timestamp_ms == stamp
+
+
+def test_another_program_that_owns_the_store(tmp_path: Path) -> None:
+    """RocketMQ locks byte 0; what the page of an earlier owner says is nothing then."""
+    results = a_store(tmp_path, 20)
+    forge(tmp_path, STATE, OwnerState.OPEN)
+    forge(tmp_path, APPENDED, results[3].end_offset)
+    lock = alone(FILES, tmp_path)
+    with read_small(tmp_path) as reader:
+        assert reader.max_offset == results[-1].end_offset
+        assert not reader.is_flushed_known
+        assert reader.flushed_offset == 0
+        lock.leave()
+        assert reader.flushed_offset == results[-1].end_offset, "it was closed cleanly"
+
+
+def test_a_page_of_another_version_or_state_is_not_believed(tmp_path: Path) -> None:
+    with open_small(tmp_path) as owner:
+        assert PageReader(FILES, tmp_path).page() is not None
+        words = owned_by(owner).positions.words
+        words[0] = MAGIC + 1
+        assert PageReader(FILES, tmp_path).page() is None
+        words[0] = MAGIC
+        for state in OwnerState:
+            words[STATE] = state
+            believed = state in (OwnerState.OPEN, OwnerState.FAILED, OwnerState.CLOSING)
+            assert (PageReader(FILES, tmp_path).page() is not None) == believed
+        words[STATE] = OwnerState.OPEN
+
+
+def test_what_an_owner_adds_while_the_end_is_looked_for_is_not_durable(tmp_path: Path) -> None:
+    a_store(tmp_path, 3)
+    with open_small(tmp_path) as store:
+        durable = store.max_offset
+    flushed = ReaderDurableEnd(FILES, tmp_path, lambda: None)
+    with ExitStack() as owners:
+        ends = list[int]()
+
+        def end_beside_an_owner() -> int:
+            if not ends:
+                owner = owners.enter_context(an_owner(tmp_path))
+                ends.append(owner.ends("put", "m", 1)[0])
+            return ends[0]
+
+        assert flushed.end(end_beside_an_owner) == durable < ends[0]
+
+
+def test_the_page_of_a_dead_process_whose_locks_a_child_holds_is_right(tmp_path: Path) -> None:
+    """C code forked the child, which keeps the locks of its parent, and so outlives it."""
+    code = (
+        "import ctypes, lakelog, os, sys, time\n"
+        "store = lakelog.open(sys.argv[1], plugins=[], flush='none', preallocate=False,\n"
+        f"                     segment_size_bytes={SEGMENT})\n"
+        "store.put(lakelog.Message('t', b'x'))\n"
+        "sys.setswitchinterval(60); time.sleep(0.2)  # the child has no thread to switch to\n"
+        "child = ctypes.PyDLL(None).fork()\n"
+        "if child == 0: os.close(1); time.sleep(60)\n"
+        "print(child, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, timeout=30)
+    try:
+        assert is_published(FILES, tmp_path)
+        assert PageReader(FILES, tmp_path).page() is not None
+    finally:
+        os.kill(int(done.stdout), signal.SIGKILL)
+
+
+FILES = RealFileSystem()
+
+
+def test_its_words(tmp_path: Path) -> None:
+    with open_small(tmp_path, flush="inline") as store:
+        last = fill(store, 5)[-1]
+        store.wait_dispatched()
+        assert is_published(FILES, tmp_path)
+        content = page_path(tmp_path).read_bytes()
+        assert len(content) == PAGE_BYTES
+        words = memoryview(content).cast("Q")
+        me = os.getpid()
+        expected = {
+            **dict.fromkeys((APPENDED, FLUSHED, DISPATCHED), last.end_offset),
+            **dict.fromkeys((LAST_TIMESTAMP, FLUSHED_TIMESTAMP), last.store_timestamp_ms),
+            OWNER_PID: me,
+            OWNER_START: process_start(me),
+            DISPATCHER_PID: me,
+            DISPATCHER_START: process_start(me),
+            0: MAGIC,
+            MINIMUM: 0,
+            STATE: OwnerState.OPEN,
+            FLAGS: DURABLE,
+            RECORDS: 5,
+            SYNCS: 5,
+            SEGMENT_BYTES: SEGMENT,
+        }
+        assert {at: words[at] for at in expected} == expected
+        assert abs(words[HEARTBEAT] - time.time() * 1000) < 20_000
+        abort, boot = os.stat(tmp_path / "abort"), Path("/proc/sys/kernel/random/boot_id")
+        assert content[8:24] == uuid.UUID(boot.read_text().strip()).bytes
+        assert (words[PROOF[2]], words[PROOF[3]]) == (abort.st_ino, abort.st_ctime_ns)
+        assert not any(content[512:4096]), "nothing has failed"
+        assert SharedPage.join(FILES, tmp_path).settings["segment_size_bytes"] == SEGMENT
+    assert not is_published(FILES, tmp_path)
+    closed = PageView.open(FILES, tmp_path)
+    assert closed is not None
+    assert closed.state is OwnerState.CLOSED
+
+
+def test_its_heart_beats(tmp_path: Path) -> None:
+    with open_small(tmp_path):
+        page = page_of(tmp_path)
+        first = page.words[HEARTBEAT]
+        until(lambda: page.words[HEARTBEAT] != first)
+
+
+def test_a_failed_store_says_so_and_is_still_read(tmp_path: Path) -> None:
+    files = NthFails()
+    store = open_small(tmp_path, files=files, flush="inline")
+    end = fill(store, 5)[-1].end_offset
+    files.arm(1, errno.EIO, lambda call, at: call == "sync" and at.name.isdigit())
+    with pytest.raises(StoreFailed):
+        store.put(Message("t", b""))
+    assert page_of(tmp_path).state is OwnerState.FAILED
+    with read_small(tmp_path) as reader:
+        assert reader.flushed_offset == reader.max_offset == end
+        assert len(list(reader.scan())) == 5
+        assert "EIO" in (SharedPage.join(FILES, tmp_path).failure or "")
+    with pytest.raises(StoreFailed):
+        store.close()
+    assert PageReader(FILES, tmp_path).page() is None
+
+
+WATCHED = (APPENDED, FLUSHED, DISPATCHED, LAST_TIMESTAMP, FLUSHED_TIMESTAMP, RECORDS)
+
+
+def test_no_word_goes_back_under_load(tmp_path: Path) -> None:
+    with open_small(tmp_path, flush="inline", segment_size_bytes=1 << 20) as store:
+        words, enough = page_of(tmp_path).words, Event()
+
+        def fill_on() -> None:
+            while not enough.is_set():
+                fill(store, 20)
+
+        with ThreadPoolExecutor(4) as pool:
+            filling = [pool.submit(fill_on) for _ in range(4)]
+            before, moves = dict.fromkeys(WATCHED, 0), 0
+            try:
+                while moves < 100:
+                    now = {word: words[word] for word in WATCHED}
+                    assert all(now[word] >= before[word] for word in WATCHED), (before, now)
+                    moves += now != before
+                    before = now
+            finally:
+                enough.set()
+            for each in filling:
+                each.result()
+        assert max(before[APPENDED], before[FLUSHED], before[DISPATCHED]) <= store.max_offset
+
+
+def test_an_opening_that_fails_leaves_it_as_it_was(tmp_path: Path) -> None:
+    a_store(tmp_path, 3)
+    before = page_path(tmp_path).read_bytes()
+    files = NthFails()
+    files.arm(1, errno.EIO, lambda call, at: call == "sync" and at.name == "checkpoint")
+    with pytest.raises(StoreError):
+        open_small(tmp_path, files=files)
+    assert page_path(tmp_path).read_bytes() == before
+    assert not is_published(FILES, tmp_path)

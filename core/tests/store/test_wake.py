@@ -89,17 +89,6 @@ def test_an_event_loop_is_woken_too(tmp_path: Path) -> None:
         asyncio.run(follow())
 
 
-@pytest.mark.usefixtures("patient")
-def test_a_close_wakes_who_waits(tmp_path: Path) -> None:
-    with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
-        owner.ask("put", "m", 1)
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(reader.get, "t", 0, 1, 1, wait_ms=60_000)
-            waits(tmp_path)
-            reader.close()
-            assert not waiting.result(20).messages
-
-
 @pytest.mark.both_ways
 def test_nothing_is_called_while_nobody_waits(tmp_path: Path) -> None:
     with open_small(tmp_path) as store:
