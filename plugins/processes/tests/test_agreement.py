@@ -16,7 +16,7 @@ import pytest
 import lakelog
 from core.tests.store.support import SEGMENT, open_small, read_small
 from core.tests.store.workers import Worker, a_worker
-from lakelog.errors import MissingPlugin, SettingsError
+from lakelog.errors import SettingsError
 from lakelog.files.pages.shared_page import SETTINGS_BYTES
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
@@ -136,12 +136,6 @@ def test_a_version_with_other_corrections_is_told(
     with a_newcomer(place / "s", marking={"key": "secret"}) as (_, said):
         assert said == {"role": "attach"}
     assert "of acme-marking 1.2.3, and here is acme-marking 1.2.4" in capfd.readouterr().err
-
-
-def test_a_first_party_plugin_that_was_left_out_is_named(tmp_path: Path) -> None:
-    match = r"'hash-index' of lakelog-hash-index .*add it"
-    with open_small(tmp_path, plugins=None), pytest.raises(MissingPlugin, match=match):
-        open_small(tmp_path)
 
 
 def test_all_dispatch_and_clean_alike(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_puts_and_reads_go_on_meanwhile(tmp_path: Path) -> None:
         for each in threads:
             each.start()
         try:
-            for _ in range(4):
+            for _ in range(2):
                 with serving(tmp_path):
                     enough = puts[0] + 20
                     until(partial(reached, enough))
@@ -133,7 +133,7 @@ def test_puts_and_reads_go_on_meanwhile(tmp_path: Path) -> None:
 def test_a_store_that_is_closed_when_it_is_asked(tmp_path: Path) -> None:
     """It releases the services by closing, or before; either way the next process gets them."""
     a_store(tmp_path, 3)
-    for _ in range(3):
+    for _ in range(2):
         store = open_small(tmp_path)
         with a_worker(tmp_path, SERVE) as serve:
             store.close()

@@ -24,7 +24,7 @@ from lakelog.errors import (
     StoreLocked,
 )
 from lakelog.files.filesystem import RealFileSystem
-from lakelog.interfaces import CleaningContext, CleaningReport, Deletion, SegmentInfo
+from lakelog.interfaces import CleaningReport, Deletion
 from lakelog_processes import asking
 from lakelog_processes import requests as requests_module
 from lakelog_testing.crash.opener import owned_by
@@ -45,6 +45,16 @@ def attached(path: Path, **settings: Any) -> Iterator[Worker]:
     with a_worker(path, "write", **NEVER, **settings) as worker:
         assert worker.hear() == {"role": "attach"}
         yield worker
+
+
+@contextmanager
+def serving(path: Path) -> Iterator[Worker]:
+    """A process with the services, and a topic of two messages."""
+    with a_worker(path, SERVE) as owner:
+        owner.hear()
+        owner.ask("put", "a", 2)
+        assert owner.ask("store.wait_dispatched()") == {"is_": True}
+        yield owner
 
 
 # --- each verb ---
@@ -81,7 +91,7 @@ def test_what_is_put_meanwhile_is_there_once_or_deleted(tmp_path: Path) -> None:
         owner = opened.enter_context(open_small(tmp_path))
         asker = opened.enter_context(open_small(tmp_path, **NEVER))
         producer = opened.enter_context(attached(tmp_path))
-        for _ in range(5):
+        for _ in range(3):
             asker.put(Message("t", b"before", queue_id=0))
             producer.say("put", "p", 200)
             asker.delete_topic("t")
@@ -133,18 +143,6 @@ def test_what_another_process_wrote_is_synced_before_it_is_deleted(tmp_path: Pat
         assert owner.put(Message("t", b"", queue_id=0)).queue_offset == 151
 
 
-def test_unused_topics_are_named(tmp_path: Path) -> None:
-    plugin = MaintenancePlugin(Keeping())
-    with plugin.open(tmp_path, **FEW) as owner, open_small(tmp_path, **NEVER, **FEW) as store:
-        for topic in ("one", "two"):
-            owner.put(Message(topic, b"x", queue_id=0))
-        fill(owner, 100)
-        assert owner.wait_dispatched()
-        store.delete_expired()
-        assert store.delete_unused_topics() == ["one", "two"]
-        assert store.topics() == owner.topics() == ["t"]
-
-
 def test_one_waits_for_what_another_has_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,9 +150,7 @@ def test_one_waits_for_what_another_has_asked_for(
     looked, waited = list[bool](), threading.Event()
 
     class Slow(Keeping):
-        def choose(
-            self, segments: Sequence[SegmentInfo], situation: CleaningContext
-        ) -> Sequence[Deletion]:
+        def choose(self, segments: Any, situation: Any) -> Sequence[Deletion]:
             assert waited.wait(30)
             return ()
 
@@ -253,9 +249,7 @@ def test_files_that_are_left_are_told(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_what_fails_there_by_chance_is_told(tmp_path: Path) -> None:
     class Broken(Keeping):
-        def choose(
-            self, segments: Sequence[SegmentInfo], situation: CleaningContext
-        ) -> Sequence[Deletion]:
+        def choose(self, segments: Any, situation: Any) -> Sequence[Deletion]:
             raise KeyError("a fault")
 
     with ExitStack() as opened:
@@ -266,33 +260,40 @@ def test_what_fails_there_by_chance_is_told(tmp_path: Path) -> None:
 
 
 def test_nobody_has_the_services_for_long(tmp_path: Path) -> None:
-    with a_worker(tmp_path, SERVE) as owner:
-        owner.hear()
-        owner.ask("put", "a", 1)
-        with open_small(tmp_path, **SOON) as store:
-            owner.kill()
-            with pytest.raises(NoOwner, match=r"nothing was changed.*mode='write'"):
-                store.delete_topic("t")
-            assert requests(tmp_path) == []
-            with a_worker(tmp_path, SERVE) as another:
-                another.hear()
-                assert store.topics() == ["t"]
-                store.delete_topic("t")
-                assert store.topics() == []
+    with serving(tmp_path) as owner, open_small(tmp_path, **SOON) as store:
+        owner.kill()
+        with pytest.raises(NoOwner, match=r"nothing was changed.*mode='write'"):
+            store.delete_topic("t")
+        assert requests(tmp_path) == []
+        with a_worker(tmp_path, SERVE) as another:
+            another.hear()
+            assert store.topics() == ["t"]
+            store.delete_topic("t")
+            assert store.topics() == []
 
 
 def test_who_has_the_services_is_held(tmp_path: Path) -> None:
-    with a_worker(tmp_path, SERVE) as owner:
-        owner.hear()
-        owner.ask("put", "a", 1)
-        with open_small(tmp_path, **SOON) as store:
-            hold(owner.process.pid)
-            with pytest.raises(StoreLocked, match=r"nothing was changed.*stopped") as caught:
-                store.delete_topic("t")
-            assert caught.value.owner_pid == owner.process.pid
-            owner.process.send_signal(signal.SIGCONT)
-            assert store.topics() == ["t"]
+    with serving(tmp_path) as owner, open_small(tmp_path, **SOON) as store:
+        hold(owner.process.pid)
+        with pytest.raises(StoreLocked, match=r"nothing was changed.*stopped") as caught:
             store.delete_topic("t")
+        assert caught.value.owner_pid == owner.process.pid
+        owner.process.send_signal(signal.SIGCONT)
+        assert store.topics() == ["t"]
+        store.delete_topic("t")
+
+
+def test_a_store_that_is_closed_waits_no_more(tmp_path: Path) -> None:
+    with serving(tmp_path) as owner, ThreadPoolExecutor(1) as pool:
+        store = open_small(tmp_path, **NEVER)
+        hold(owner.process.pid)
+        asked = pool.submit(store.delete_topic, "t")
+        until(lambda: bool(requests(tmp_path)))
+        owner.kill()
+        store.close()
+        with pytest.raises(StoreClosed, match="the store was closed meanwhile"):
+            asked.result(30)
+    assert requests(tmp_path) == []
 
 
 # --- deaths ---
@@ -301,10 +302,7 @@ def test_who_has_the_services_is_held(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_next", [False, True])
 def test_the_next_one_does_what_a_dead_one_has_begun(tmp_path: Path, is_next: bool) -> None:
     """Killed between tombstone and queues; the next one may be the process that requested it."""
-    with a_worker(tmp_path, SERVE) as owner:
-        owner.hear()
-        owner.ask("put", "a", 2)
-        assert owner.ask("store.wait_dispatched()") == {"is_": True}
+    with serving(tmp_path) as owner:
         dies = (
             "setattr(type(store._current.parts.owned.dispatchers[0].dispatcher), '_drop_queues', "
             "lambda *_: os.kill(os.getpid(), 9))"
@@ -323,9 +321,7 @@ def test_the_next_one_does_what_a_dead_one_has_begun(tmp_path: Path, is_next: bo
 
 
 def test_what_a_dead_one_asked_for_is_not_done(tmp_path: Path) -> None:
-    with a_worker(tmp_path, SERVE) as owner:
-        owner.hear()
-        owner.ask("put", "a", 1)
+    with serving(tmp_path) as owner:
         with attached(tmp_path) as asker:
             hold(owner.process.pid)
             asker.say("store.delete_topic('t')")
@@ -335,26 +331,3 @@ def test_what_a_dead_one_asked_for_is_not_done(tmp_path: Path) -> None:
         until(lambda: requests(tmp_path) == [])
         with read_small(tmp_path) as store:
             assert store.topics() == ["t"]
-
-
-def test_a_store_that_is_closed_waits_no_more(tmp_path: Path) -> None:
-    with a_worker(tmp_path, SERVE) as owner:
-        owner.hear()
-        owner.ask("put", "a", 1)
-        store, caught = open_small(tmp_path, **NEVER), list[Exception]()
-        hold(owner.process.pid)
-
-        def ask() -> None:
-            try:
-                store.delete_topic("t")
-            except StoreClosed as error:
-                caught.append(error)
-
-        asking = threading.Thread(target=ask)
-        asking.start()
-        until(lambda: bool(requests(tmp_path)))
-        owner.kill()
-        store.close()
-        asking.join(30)
-        assert [str(each) for each in caught] == ["the store was closed meanwhile"]
-    assert requests(tmp_path) == []

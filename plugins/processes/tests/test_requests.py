@@ -9,8 +9,11 @@ import pytest
 
 from core.tests.shared.dying import EACH, die
 from lakelog.files.filesystem import File, RealFileSystem
-from lakelog_processes import requests
+from lakelog.interfaces import StoreSharing
+from lakelog_processes import plugin, requests
 from lakelog_processes.requests import SentRequest, asked, is_asked
+from lakelog_processes.sharing import ProcessSharing
+from lakelog_testing import PluginContract, StoreSharingContract
 from tests.support.sampling import every
 
 FILES = RealFileSystem()
@@ -20,6 +23,17 @@ WHAT = {"verb": "delete_topic", "words": ["t"]}
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path) -> None:
     (tmp_path / "lakelog").mkdir()
+
+
+class TestSharing(StoreSharingContract):
+    plugin = plugin
+
+    def make(self) -> StoreSharing:
+        return ProcessSharing()
+
+
+class TestPlugin(PluginContract):
+    plugin = plugin
 
 
 def ask(path: Path) -> SentRequest:

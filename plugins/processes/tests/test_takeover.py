@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import threading
 import time
@@ -17,14 +16,11 @@ import pytest
 from core.tests.store.support import a_store, open_small, read_small
 from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message, Store
-from lakelog.dispatch.arrivals import Arrivals
 from lakelog.errors import StoreClosed
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared import watch
 from lakelog.files.shared.ownership import is_followed, is_owned
 from lakelog.log.put_future import BatchFuture
-from lakelog_queues.extension import queue_parts
-from lakelog_queues.readers.arrivals import CurrentArrivals
 from lakelog_queues.readers.catch_up import ReaderWait
 from lakelog_testing.signals import hold
 from tests.support.waiting import until
@@ -76,12 +72,8 @@ def test_who_holds_them_still_keeps_them(tmp_path: Path) -> None:
         time.sleep(1.2)  # two rounds of the thread that would take them
         assert not has_services(store)
         assert len(bodies(store)) == 20
-        let_run(owner)
+        owner.process.send_signal(signal.SIGCONT)
         assert store.wait_dispatched(timeout_ms=20_000)
-
-
-def let_run(worker: Worker) -> None:
-    worker.process.send_signal(signal.SIGCONT)
 
 
 def test_readers_go_on(tmp_path: Path) -> None:
@@ -100,53 +92,26 @@ def test_readers_go_on(tmp_path: Path) -> None:
         assert store.groups() == {"g": {"t": {0: 3}}}
 
 
-def test_a_consumer_of_before_is_woken(tmp_path: Path) -> None:
-    """Its former signal is not set for the queues that this process dispatches now."""
+def test_an_iterator_and_a_consumer_of_before_go_over(tmp_path: Path) -> None:
+    """They do not depend on the parts they were made with, which find no new messages any more."""
     with an_owner(tmp_path) as owner, open_small(tmp_path) as store, ThreadPoolExecutor() as pool:
         owner.ask("put", "a", 1)
         consumer = store.consumer("g", "t", [0], start="earliest")
         assert [bytes(each.body) for each in consumer.poll(10, wait_ms=5000)] == [b"a 0"]
-        owner.kill()
-        until(lambda: has_services(store))
-        arrivals = queue_parts(store._current.parts).waits.arrivals
-        assert isinstance(arrivals, Arrivals)
-        polled = pool.submit(consumer.poll, 10, 15_000)
-        until(lambda: bool(arrivals._waiting or polled.done()))
-        assert not polled.done()
-        store.put(Message("t", b"b", queue_id=0))
-        assert [bytes(each.body) for each in polled.result(10)] == [b"b"]
-
-
-@pytest.mark.parametrize("round_", range(4))
-def test_an_iterator_of_before_goes_over(tmp_path: Path, round_: int) -> None:
-    """It does not depend on the parts it was made with, which find no new messages any more."""
-    with an_owner(tmp_path) as owner, open_small(tmp_path) as store, ThreadPoolExecutor() as pool:
-        owner.ask("put", "a", 1)
         following = store.read("t", 0, follow=True)
         assert bytes(next(following).body) == b"a 0"
         former = store._current.parts.waits
         assert isinstance(former, ReaderWait)
         found = pool.submit(next, following)
         polled = pool.submit(store.get, "t", 0, 1, wait_ms=20_000)
-        time.sleep(0.005 * round_)
+        consumed = pool.submit(consumer.poll, 10, 15_000)
         owner.kill()
         at = former.completion.reach_now()
         former.arrivals._look = former.arrivals._refresh = lambda: at  # blind from now on
         store.put(Message("t", b"b", queue_id=0))
         assert bytes(found.result(10).body) == b"b"
         assert [bytes(each.body) for each in polled.result(10).messages] == [b"b"]
-
-
-def test_versions_of_two_roles_are_never_the_same() -> None:
-    one, other = Arrivals(), Arrivals()
-    now = [one]
-    arrivals = CurrentArrivals(lambda: now[0])
-    seen, now[0] = arrivals.version, other
-    assert one.version == other.version
-    begun = time.monotonic()
-    assert arrivals.wait(seen, 60) != seen
-    asyncio.run(asyncio.wait_for(arrivals.wait_async(seen), 60))
-    assert time.monotonic() - begun < 20
+        assert [bytes(each.body) for each in consumed.result(10)] == [b"b"]
 
 
 def test_one_of_several_has_them_next(tmp_path: Path) -> None:
@@ -246,14 +211,3 @@ def test_the_last_one_closes_the_store(tmp_path: Path) -> None:
         assert again.recovery is not None
         assert again.recovery.clean
         assert [each.body for each in again.read("t", 0)] == [b"%d" % n for n in range(5)]
-
-
-def test_who_took_services_over_and_gave_them_up_leaves_once(tmp_path: Path) -> None:
-    with an_owner(tmp_path) as owner:
-        store = open_small(tmp_path)
-        owner.kill()
-        until(lambda: store.role == "owner")
-    with an_owner(tmp_path, SERVE):
-        until(lambda: store.role == "attach")
-        store.put(Message("t", b"0", queue_id=0))
-        store.close()
