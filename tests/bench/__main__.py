@@ -14,11 +14,10 @@ from typing import Any, Final
 from rich.console import Console
 
 from tests.bench import machine, report
+from tests.bench.durable.opening import GIB_VARIABLE
 from tests.bench.model import Contest, Suite
-from tests.bench.page import page
 from tests.bench.rounds import play
 from tests.bench.suites import SUITES
-from tests.bench.suites.recovery import GIB_VARIABLE
 
 _CACHE: Final = Path(__file__).parents[2] / ".cache" / "bench"
 _WIDTH_OF_A_FILE: Final = 110
@@ -57,7 +56,8 @@ def main() -> None:
     """Run the suites, print a table after each, write the figures."""
     options = arguments()
     if options.former is not None:
-        options.html.write_text(page(json.loads(options.former.read_text())), encoding="utf-8")
+        figures = json.loads(options.former.read_text())
+        options.html.write_text(report.page(SUITES, figures), encoding="utf-8")
         return
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages have byte code too
     if options.gib is not None:
@@ -78,7 +78,7 @@ def main() -> None:
     file.write_text(json.dumps(figures, indent=1), encoding="utf-8")
     console.print(f"all figures: {file}")
     if options.html is not None:
-        options.html.write_text(page(figures), encoding="utf-8")
+        options.html.write_text(report.page(SUITES, figures), encoding="utf-8")
 
 
 def _suite(
@@ -90,7 +90,7 @@ def _suite(
     ):
         results = {
             contest.title: play(contest, options.rounds, Path(scratch), status.update)
-            for contest in _chosen(suite.contests(quick=options.quick), options.only)
+            for contest in _chosen(suite.contests(options.quick), options.only)
         }
     report.table(console, suite, results)
     return report.as_json(suite, results)

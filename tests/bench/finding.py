@@ -1,50 +1,44 @@
-"""The work of lakelog in the suite `find`, in a separate process; prints its figures as JSON."""
+"""Finding messages: builds queues and index, reads queues, looks up keys and times; and decoding.
+
+Each contender first writes its messages, in a separate process, and then does the same work.
+``python -m`` does one kind of lakelog's work, and prints its figures.
+"""
 
 from __future__ import annotations
 
 import json
 import random
-import resource
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import lakelog
 from lakelog import Message, Store
+from lakelog.codec import decode_run
 from lakelog.dispatch.run import DispatchCursor, resume
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.interfaces import Context
 from lakelog.registry import Registry
 from lakelog.store.strategies import make_dispatchers
-from tests.bench.content import QUEUES, TAGS, TOPIC, body, key
-from tests.bench.model import CannotRunError, Sample
+from tests.bench import running
+from tests.bench.content import QUEUES, TAGS, TOPIC, body, key, run_of_records
+from tests.bench.model import (
+    LAKELOG,
+    ROCKETMQ,
+    CannotRunError,
+    Column,
+    Contender,
+    Contest,
+    Sample,
+    Suite,
+)
 
 _BATCH: Final = 4096
-_AT_ONCE: Final = 32
-_COLUMNS_AT_ONCE: Final = 4096
 _CHEAP: Final = ("queue_offset", "physical_offset", "store_timestamp", "tags", "body")
-
-
-@dataclass(frozen=True)
-class Work:
-    """One kind of work, and the function that measures it."""
-
-    about: str
-    measure: Callable[[Path, int, bytes], Sample]
-
-
-def spawn(work: str, count: int, body_bytes: int, directory: Path) -> Sample:
-    """Run in a new process and wait for its figures."""
-    command = [sys.executable, "-m", __name__, work, str(count), str(body_bytes), str(directory)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise CannotRunError((done.stderr.strip() or "died").splitlines()[-1])
-    figures: Sample = json.loads(done.stdout)
-    return figures
+Measure: TypeAlias = Callable[[Path, int, bytes], Sample]
 
 
 def _open(directory: Path, **more: Any) -> Store:
@@ -68,8 +62,7 @@ def _timed(count: int, work: Callable[[], object]) -> Sample:
     start = time.perf_counter()
     work()
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"rows_s": count / seconds, "peak_rss_mb": peak}
+    return {"rows_s": count / seconds}
 
 
 def _calls(count: int, call: Callable[[int], object]) -> Sample:
@@ -118,41 +111,22 @@ def _end(directory: Path) -> int:
         return store.max_offset
 
 
-def _read(get: Callable[[Store, int, int], int]) -> Callable[[Path, int, bytes], Sample]:
+def _read(method: str, at_once: int, **more: Any) -> Measure:
     def measure(directory: Path, count: int, content: bytes) -> Sample:
         _write(directory, count, content)
         with _open(directory) as store:
+            get = getattr(store, method)
 
             def everything() -> None:
                 for queue_id in range(QUEUES):
                     offset = 0
                     while offset < count // QUEUES:
-                        offset = get(store, queue_id, offset)
+                        offset = get(TOPIC, queue_id, offset, at_once, **more).next_offset
 
             everything()
             return _timed(count // QUEUES * QUEUES, everything)
 
     return measure
-
-
-def _get(store: Store, queue_id: int, offset: int) -> int:
-    return store.get(TOPIC, queue_id, offset, _AT_ONCE).next_offset
-
-
-def _get_columns(store: Store, queue_id: int, offset: int) -> int:
-    found = store.get_columns(TOPIC, queue_id, offset, _COLUMNS_AT_ONCE, columns=_CHEAP)
-    return found.next_offset
-
-
-def _unchecked(store: Store, queue_id: int, offset: int) -> int:
-    found = store.get_columns(
-        TOPIC, queue_id, offset, _COLUMNS_AT_ONCE, columns=_CHEAP, verify=False
-    )
-    return found.next_offset
-
-
-def _all_columns(store: Store, queue_id: int, offset: int) -> int:
-    return store.get_columns(TOPIC, queue_id, offset, _COLUMNS_AT_ONCE).next_offset
 
 
 def _query(directory: Path, count: int, content: bytes) -> Sample:
@@ -191,22 +165,161 @@ def _latency(directory: Path, count: int, content: bytes) -> Sample:
         return _calls(count, call)
 
 
-WORK: Final[Mapping[str, Work]] = {
-    "dispatch": Work("consume queues and hash index, from 1 GiB segments", _dispatch),
-    "get": Work("get of 32 messages as StoredMessage", _read(_get)),
-    "get_columns": Work(
-        "get_columns of 4,096: five columns, bodies among them", _read(_get_columns)
+WORK: Final[Mapping[str, tuple[str, Measure]]] = {
+    "dispatch": ("consume queues and hash index, from 1 GiB segments", _dispatch),
+    "get": ("get of 32 messages as StoredMessage", _read("get", 32)),
+    "get_columns": (
+        "get_columns of 4,096: five columns, bodies among them",
+        _read("get_columns", 4096, columns=_CHEAP),
     ),
-    "unchecked": Work("the same without checksums, as the peer reads", _read(_unchecked)),
-    "all_columns": Work("get_columns of 4,096: every column", _read(_all_columns)),
-    "query": Work("query, topic and key checked again", _query),
-    "bytime": Work("offset_by_time", _bytime),
-    "latency": Work("put, then wait_dispatched", _latency),
+    "unchecked": (
+        "the same without checksums, as the peer reads",
+        _read("get_columns", 4096, columns=_CHEAP, verify=False),
+    ),
+    "all_columns": ("get_columns of 4,096: every column", _read("get_columns", 4096)),
+    "query": ("query, topic and key checked again", _query),
+    "bytime": ("offset_by_time", _bytime),
+    "latency": ("put, then wait_dispatched", _latency),
 }
+"""Kinds of lakelog's work: what they are, and what measures them."""
+
+_ROWS: Final = (Column("rows_s", "messages/s"),)
+_CALLS: Final = (
+    Column("rows_s", "calls/s"),
+    Column("p50_us", "p50 us", ",.1f"),
+    Column("p99_us", "p99 us", ",.1f"),
+)
+
+
+def ours(work: str, count: int, body_bytes: int, directory: Path) -> Sample:
+    """Measure one kind of work in a new process."""
+    return running.sample(running.python(__name__, work, count, body_bytes, directory))
+
+
+def _theirs(mode: str, count: int, body_bytes: int, directory: Path) -> Sample:
+    row = running.real_store().bench(directory, mode, body=body_bytes, count=count)
+    return {"rows_s": row["msgs_s"], "p50_us": row["p50_us"], "p99_us": row["p99_us"]}
+
+
+def _find(
+    name: str,
+    about: str,
+    columns: Sequence[Column],
+    *,
+    most: int,
+    works: Sequence[str] = (),
+    theirs: str = "",
+    bodies: Sequence[int] = (128,),
+) -> Suite:
+    """Return the suite of one kind of work.
+
+    :param most: how many messages
+    :param works: lakelog's kinds of work; default: one of the suite's name
+    :param theirs: the mode of the real store's benchmark; default: the suite's name
+    :param bodies: sizes of the bodies, in bytes, with one contest each
+    """
+
+    def contest(count: int, body_bytes: int) -> Contest:
+        contenders = [
+            Contender(
+                work if at else LAKELOG, WORK[work][0], partial(ours, work, count, body_bytes)
+            )
+            for at, work in enumerate(works or [name])
+        ]
+        run = partial(_theirs, theirs or name, count, body_bytes)
+        contenders.append(Contender(ROCKETMQ, f"{running.JAVA}, ASYNC_FLUSH", run))
+        return Contest(f"{count:,} messages of {body_bytes:,} B", contenders)
+
+    return Suite(
+        name,
+        about,
+        columns,
+        lambda quick: [contest(most // 20 if quick else most, each) for each in bodies],
+    )
+
+
+# --- decoding ----------------------------------------------------------------------------------
+
+_PASSES: Final = 5
+_COLUMNS: Final = (
+    *("queue_ids", "queue_offsets", "physical_offsets", "sys_flags", "store_timestamps_ms"),
+)
+
+
+def _decoding(quick: bool) -> Sequence[Contest]:
+    run_bytes = (4 if quick else 32) << 20
+    notes = {
+        LAKELOG: "decode_run with all checksums, and five columns read",
+        "unverified": "decode_run(verify=False), and five columns read",
+        "memcpy": "the bytes alone, copied",
+    }
+    return [
+        Contest(
+            f"{size:,} B",
+            [
+                Contender(name, note, partial(decoded, name, size, run_bytes // size))
+                for name, note in notes.items()
+            ],
+        )
+        for size in (128, 1024, 4096)
+    ]
+
+
+def decoded(name: str, body_bytes: int, count: int, _directory: Path) -> Sample:
+    """Return the best of some passes, because disturbances only make a pass slower."""
+    records = run_of_records(count, body(body_bytes))
+    target = memoryview(bytearray(len(records)))
+
+    def once() -> None:
+        if name == "memcpy":
+            target[:] = records
+            return
+        batch = decode_run(records, 0, verify=name == LAKELOG, max_records=count)
+        if len(batch) != count:
+            raise CannotRunError(f"{len(batch)} of {count} records decoded")
+        for column in _COLUMNS:
+            getattr(batch, column)
+
+    rows_s = max(_timed(count, once)["rows_s"] for _ in range(_PASSES))
+    return {"rows_s": rows_s, "gb_s": rows_s / count * len(records) / 1e9}
+
+
+FIND: Final = (
+    Suite(
+        "decode",
+        "a run of records in memory, found and checked; their fixed fields as columns",
+        (Column("rows_s", "records/s"), Column("gb_s", "GB/s", ",.2f")),
+        _decoding,
+    ),
+    _find(
+        "dispatch",
+        "queues and index (one key each) built from records that wait in the log",
+        _ROWS,
+        most=2_000_000,
+        theirs="reput",
+    ),
+    _find(
+        "read",
+        "all messages of four queues, read 32 at a time and decoded; columns 4,096 at a time",
+        _ROWS,
+        most=500_000,
+        works=("get", "get_columns", "unchecked", "all_columns"),
+        bodies=(128, 1024),
+    ),
+    _find(
+        "query",
+        "messages looked up by key, in an index of the default size",
+        _CALLS,
+        most=100_000,
+    ),
+    _find("bytime", "offset by store time", _CALLS, most=100_000),
+    _find("latency", "from a put until the message can be read, one by one", _CALLS, most=10_000),
+)
 
 
 def _main(work: str, count: str, body_bytes: str, directory: str) -> None:
-    print(json.dumps(WORK[work].measure(Path(directory), int(count), body(int(body_bytes)))))
+    _, measure = WORK[work]
+    print(json.dumps(measure(Path(directory), int(count), body(int(body_bytes)))))
 
 
 if __name__ == "__main__":

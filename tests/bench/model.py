@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Final, TypeAlias
 
-LAKELOG = "lakelog"
+LAKELOG: Final = "lakelog"
+ROCKETMQ: Final = "rocketmq"
 
 Sample: TypeAlias = Mapping[str, float]
 """The figures of one run, by the name of their column."""
@@ -51,13 +52,20 @@ class Contest:
     contenders: Sequence[Contender]
 
 
-class Suite(Protocol):
-    """A table of the report; ratios use the first column."""
+@dataclass(frozen=True)
+class Suite:
+    """A table of the report; ratios use the first column.
+
+    :ivar contests: makes the contests; if its argument is true, with a tenth of the work or less
+    """
 
     name: str
     about: str
     columns: Sequence[Column]
-    lower_is_better: bool
+    contests: Callable[[bool], Sequence[Contest]]
+    lower_is_better: bool = False
 
-    def contests(self, *, quick: bool) -> Sequence[Contest]:
-        """Return the contests; with ``quick``, of a tenth of the work or less."""
+
+def counted(count: int, what: str) -> str:
+    """Return a number with a noun."""
+    return f"{count:,} {what}{'s' * (count > 1)}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bench.model import CannotRunError, Contender, Contest, Sample
+from tests.bench.model import CannotRunError, Column, Contender, Contest, Sample
 
 
 @dataclass
@@ -26,6 +26,10 @@ class Score:
     def has(self, column: str) -> bool:
         """Whether there is such a figure of this contender."""
         return bool(self.samples) and column in self.samples[0]
+
+    def text(self, column: Column) -> str:
+        """The figure to report, in the column's format; empty without one."""
+        return format(self.median(column.name), column.form) if self.has(column.name) else ""
 
     def median(self, column: str) -> float:
         """The figure to report."""

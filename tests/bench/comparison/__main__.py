@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from tests.bench import machine
-from tests.bench.comparison import breaking, damaging, failing, figures, page, record
+from tests.bench.comparison import faults, page
+from tests.bench.comparison.page import Record
 from tests.bench.comparison.stores import STORES, Store, damaged_stores
 from tests.bench.model import CannotRunError
 from tests.support.killing import ROOT
@@ -47,12 +48,12 @@ def arguments() -> argparse.Namespace:
 
 
 PARTS: Final[Mapping[str, Callable[[argparse.Namespace], _Part]]] = {
-    "kills": lambda given: lambda store, path: breaking.kills(store, path, given.rounds),
-    "cuts": lambda given: lambda store, path: breaking.cuts(store, path, given.cuts),
-    "sync_once": lambda _given: failing.sync_once,
-    "syncs_then_cut": lambda _given: failing.syncs_then_cut,
-    "full_disk": lambda _given: failing.full_disk,
-    "damage": lambda given: lambda store, path: damaging.damage(store, path, given.flips),
+    "kills": lambda given: lambda store, path: faults.kills(store, path, given.rounds),
+    "cuts": lambda given: lambda store, path: faults.cuts(store, path, given.cuts),
+    "sync_once": lambda _given: faults.sync_once,
+    "syncs_then_cut": lambda _given: faults.syncs_then_cut,
+    "full_disk": lambda _given: faults.full_disk,
+    "damage": lambda given: lambda store, path: faults.damage(store, path, given.flips),
 }
 
 
@@ -86,11 +87,11 @@ def main() -> None:
     options.dir.mkdir(parents=True, exist_ok=True)
     for part in () if options.page else options.parts or [*PARTS, "figures"]:
         if part == "figures":
-            record.keep({part: {"date": _today(), "rows": figures.rows(options.figures)}})
+            page.keep({part: {"date": _today(), "rows": page.figures(options.figures)}})
         else:
             _part(part, options)
-    page.PAGE.write_text(page.page(record.load()))
-    print(f"{page.PAGE}: written from {record.FILE}")
+    page.PAGE.write_text(page.page(page.load()))
+    print(f"{page.PAGE}: written from {page.FILE}")
 
 
 def _part(part: str, options: argparse.Namespace) -> None:
@@ -101,10 +102,10 @@ def _part(part: str, options: argparse.Namespace) -> None:
         print(f"{part}, {store.name}: {json.dumps(what)}", flush=True)
         load = round(os.getloadavg()[0], 1)
         entry = {"date": _today(), "load": load, "stores": {store.name: what}}
-        found: record.Record = {part: entry}
+        found: Record = {part: entry}
         if "not_run" not in what:
             found["versions"] = {store.name: store.version()}
-        record.keep({"machine": machine.describe(options.dir), **found})
+        page.keep({"machine": machine.describe(options.dir), **found})
 
 
 def _today() -> str:

@@ -1,23 +1,91 @@
-"""Writes the tables of ``core/docs/comparison.md`` from the record; the text is in the page."""
+"""Writes the tables of ``core/docs/comparison.md`` from the record; the text is in the page.
+
+The record has the results by part and store, and selected figures of the benchmark's suites.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from tests.bench.comparison.record import Record
 from tests.bench.comparison.stores import STORES, damaged_stores
+from tests.bench.running import python
 from tests.support.killing import ROOT
 
 PAGE: Final = ROOT / "core" / "docs" / "comparison.md"
 BEGIN: Final = "<!-- {}: written by python -m tests.bench.comparison -->"
 END: Final = "<!-- end -->"
+FILE: Final = Path(__file__).with_name("found.json")
+_SUITES: Final = ("put", "put_batch", "durable", "read")
+_COLUMNS: Final = {
+    "lakelog": "lakelog",
+    "rocketmq": "RocketMQ's Java store",
+    "lmdb": "LMDB",
+    "rocksdb": "RocksDB",
+    "sqlite": "SQLite",
+    "sqlite wal": "SQLite",
+}
+"""By the name of a contender, that of its column."""
 _COUNTS: Final = ("acknowledged", "missing", "doubled", "wrong", "disordered", "unanswered")
 _WORDS_LENGTH: Final = 120
 _NOT_YET: Final = "Not in the record yet."
+Record: TypeAlias = dict[str, Any]
+"""``machine``; ``versions`` by store; ``{"date", "load", "stores": {name: what}}`` by part."""
 _Found: TypeAlias = Mapping[str, Any]
 _Row: TypeAlias = Sequence[object]
+
+
+# --- the record --------------------------------------------------------------------------------
+
+
+def load() -> Record:
+    """Return the record of the last run; empty without one."""
+    found: Record = json.loads(FILE.read_text()) if FILE.exists() else {}
+    return found
+
+
+def keep(found: Record) -> None:
+    """Add new results to the record; those of other parts and stores stay."""
+    FILE.write_text(json.dumps(_merged(load(), found), indent=1, sort_keys=True) + "\n")
+
+
+def _merged(old: Record, new: Record) -> Record:
+    """Return the results of a run, and the former ones of other parts and stores."""
+    depth = {
+        name: {**old.get(name, {}), **value} for name, value in new.items() if name != "figures"
+    }
+    for name, part in depth.items():
+        if "stores" in part:
+            part["stores"] = {**old.get(name, {}).get("stores", {}), **new[name]["stores"]}
+    return {**old, **new, **depth}
+
+
+def figures(file: Path | None) -> list[dict[str, Any]]:
+    """Return the results of the suites, by contest; runs the suites without a ``file``.
+
+    :param file: the output of `python -m tests.bench --json FILE`
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        if file is None:
+            file = Path(folder) / "figures.json"
+            command = python("tests.bench", *_SUITES, "--rounds", 5, "--json", file)
+            subprocess.run(command, cwd=ROOT, check=True)
+        measured = json.loads(file.read_text())["rows"]
+    found = dict[str, dict[str, float]]()
+    for row in measured:
+        figures = list(row["median"].values())
+        if row["suite"] in _SUITES and row["store"] in _COLUMNS and figures:
+            what = f"{row['suite']}: {row['contest']}"
+            found.setdefault(what, {})[_COLUMNS[row["store"]]] = figures[0]
+    return [{"what": what, "median": median} for what, median in found.items()]
+
+
+# --- the page ----------------------------------------------------------------------------------
 
 
 def page(record: Record) -> str:

@@ -1,9 +1,10 @@
-"""Runs a process that puts until a fault, and one that reads the store afterwards."""
+"""Runs a process that puts until a fault, and one that reads the store afterwards; counts both."""
 
 from __future__ import annotations
 
 import itertools
 import signal
+import statistics
 import subprocess
 import tempfile
 import threading
@@ -11,17 +12,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import attrs
 
 from tests.bench.comparison.stores import Store
+from tests.bench.model import NothingPutError
 from tests.support.killing import ROOT
 
 PATIENCE_SECONDS: Final = 60.0
 _READ_SECONDS: Final = 300
 _POLL_SECONDS: Final = 0.005
 _LINE_BYTES: Final = 300
+_REMARKS: Final = 3
+_REMARK_LENGTH: Final = 200
 
 
 @attrs.define
@@ -97,6 +101,11 @@ class Putting:
         """Wait for ``more`` further results; ``False`` as for :meth:`wait`."""
         most = self.outcomes + more
         return self.wait(lambda: self.outcomes >= most, seconds)
+
+    def begin(self, puts: int = 1) -> None:
+        """Wait for the first puts; raises NothingPutError without them."""
+        if not self.wait_outcomes(puts):
+            raise NothingPutError(f"nothing was put: {self.death()}")
 
     def kill(self) -> None:
         """Send SIGKILL, and collect the output until then."""
@@ -198,3 +207,72 @@ def read(store: Store, directory: Path) -> Found:
 def how(code: int) -> str:
     """Return an exit code as text."""
     return f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+
+
+@attrs.define
+class Tally:
+    """The counts over all rounds; after each, a new process read the store.
+
+    :ivar acknowledged: acknowledged messages
+    :ivar missing: acknowledged messages that are missing; each is counted once
+    :ivar doubled: further copies of messages
+    :ivar wrong: messages whose bytes differ from those that were put
+    :ivar disordered: messages behind a later one of their queue
+    :ivar unanswered: messages that are present and were never acknowledged
+    :ivar unopened: rounds after which the store did not open
+    :ivar lossy: rounds after which a message was missing
+    :ivar oldest_lost_ms: longest time from the acknowledgement of a lost message to the cut
+    """
+
+    rounds: int = 0
+    acknowledged: int = 0
+    missing: int = 0
+    doubled: int = 0
+    wrong: int = 0
+    disordered: int = 0
+    unanswered: int = 0
+    unopened: int = 0
+    lossy: int = 0
+    oldest_lost_ms: float = 0
+    open_ms: list[float] = attrs.field(factory=list)
+    told: list[str] = attrs.field(factory=list)
+
+    def add(self, must: set[int], acknowledged: int, found: Found) -> set[int]:
+        """Add a round; return the numbers of its missing messages.
+
+        :param must: the numbers of all messages that must be present
+        :param acknowledged: the count of those that this round acknowledged
+        """
+        numbers = found.numbers()
+        there = set(numbers)
+        missing = must - there
+        self.rounds += 1
+        self.acknowledged += acknowledged
+        self.missing += len(missing)
+        self.lossy += bool(missing)
+        self.doubled += len(numbers) - len(there)
+        self.wrong += found.wrong
+        self.disordered += found.disordered()
+        self.unanswered += len(there - must)
+        if found.open_ms is None:
+            self.unopened += 1
+        else:
+            self.open_ms.append(found.open_ms)
+        self.remark(*found.told)
+        return missing
+
+    def remark(self, *told: str) -> None:
+        """Keep the first few different texts, shortened."""
+        for each in told:
+            short = each[:_REMARK_LENGTH]
+            if short not in self.told and len(self.told) < _REMARKS:
+                self.told.append(short)
+
+    def record(self) -> dict[str, Any]:
+        """Return the counts for JSON, with the median and the longest time to open, in ms."""
+        found = attrs.asdict(self)
+        times = found.pop("open_ms")
+        found["oldest_lost_ms"] = round(self.oldest_lost_ms)
+        found["open_ms"] = round(statistics.median(times), 1) if times else None
+        found["longest_open_ms"] = round(max(times), 1) if times else None
+        return found

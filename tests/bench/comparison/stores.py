@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from tests.bench.comparison import reading
-from tests.bench.durable import module as putting
+from tests.bench.durable.peers import peer
 from tests.bench.model import CannotRunError
 from tests.oracle import java
 
@@ -32,7 +31,7 @@ _DURABLE: Final = "on the disk: survives a power cut"
 class Store:
     """A store in one mode.
 
-    :ivar driver: its module in `tests.bench.durable` and in `reading`; ``rocketmq`` is in Java
+    :ivar driver: of `peers` and of the readers; ``rocketmq`` is in Java
     :ivar is_durable: whether a put that returned must survive a power cut
     :ivar promise: the promise of its documentation for a put that returned
     :ivar source: the link to that documentation
@@ -52,9 +51,7 @@ class Store:
         if self.driver == "rocketmq":
             return java.missing()
         try:
-            peer = putting(self.driver)
-            reading.module(self.driver)
-            peer.Peer()
+            peer(self.driver)
             if self.options.get("accelerator") == "native":
                 import_module("lakelog_native._native")
         except (CannotRunError, ImportError) as reason:

@@ -17,18 +17,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import lakelog
-from lakelog import MessageColumns
-from tests.bench.content import QUEUES, TAGS, TOPIC, key
-from tests.bench.lake.messages import POOL, bodies
+from tests.bench import running
+from tests.bench.kafka import Producing, create_topic
+from tests.bench.lake.messages import bodies, columns
 from tests.bench.model import Sample
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 ROWS: Final = 10_000
+_CORES: Final = 4
+_TABLE: Final = "lake.rocketmq.increments"
 _WARM: Final = 5
 _POLL_SECONDS: Final = 0.005
 _LONGEST_PAUSE_SECONDS: Final = 0.5  # so that increments come at any moment of an interval
@@ -77,12 +83,8 @@ class Putter:
 
     def put(self) -> int:
         """Put one increment; return the end offset of the log."""
-        numbers = range(self._next, self._next + ROWS)
+        self._store.put_batch(columns(range(self._next, self._next + ROWS)))
         self._next += ROWS
-        some = [bodies()[each % POOL] for each in numbers]
-        keys = [key(each) for each in numbers]
-        queues = [each % QUEUES for each in numbers]
-        self._store.put_batch(MessageColumns(TOPIC, some, queues, TAGS, keys))
         return self._store.max_offset
 
 
@@ -138,7 +140,7 @@ def _dispatched(what: Increments) -> Sample:
 
 @contextmanager
 def _dispatcher(store: Path, to: str, options: list[str]) -> Iterator[None]:
-    command = [sys.executable, "-m", "lakelog", "dispatch", str(store), "--to", to, *options]
+    command = running.python("lakelog", "dispatch", store, "--to", to, *options)
     with Path(store.parent, "dispatcher.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
@@ -149,12 +151,97 @@ def _dispatcher(store: Path, to: str, options: list[str]) -> Iterator[None]:
 
 
 def run(what: Increments) -> Sample:
-    """Measure."""
+    """Measure one way."""
     if what.by == "dispatch":
         return _dispatched(what)
-    from tests.bench.lake import streams
+    return _streamed(what)
 
-    return streams.run(what)
+
+def _streamed(what: Increments) -> Sample:
+    """Run a query, and put increments one after another."""
+    from tests.bench.lake import native
+
+    is_kafka = what.by == "kafka"
+    spark = native.started(_CORES, Path(what.folder, "warehouse"), kafka=is_kafka)
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "10000")
+    seen = Seen(what.sink)
+    with ExitStack() as stack:
+        stack.callback(spark.stop)
+        if is_kafka:
+            create_topic(what.address)
+            put: Callable[[], object] = partial(Producing(what.address).put, ROWS)
+            options = native.kafka_options(what.address) | {"startingOffsets": "earliest"}
+            frame = spark.readStream.format("kafka").options(**options).load()
+        else:
+            putter = stack.enter_context(Putter(Path(what.folder, "store")))
+            put = putter.put
+            frame = spark.readStream.format("lakelog").load(str(putter.path))
+        query = (
+            frame.writeStream.foreachBatch(seen.take)
+            .option("checkpointLocation", str(Path(what.folder, "checkpoint")))
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
+        stack.callback(query.stop)
+        visible = measured(what.count, _once(query, seen, put))
+        return sample(visible) | _batches(query, what.count)
+
+
+def _once(query: Any, seen: Seen, put: Callable[[], object]) -> Callable[[], None]:
+    wanted = 0
+
+    def once() -> None:
+        nonlocal wanted
+        wanted += ROWS
+        put()
+
+        def reached() -> bool:
+            if query.exception() is not None:
+                raise RuntimeError(str(query.exception()))
+            return seen.rows >= wanted
+
+        until(reached)
+
+    return once
+
+
+class Seen:
+    """Writes batches, and counts the written rows."""
+
+    def __init__(self, sink: str) -> None:
+        self.rows = 0
+        self._sink = sink
+        self._made = False
+
+    def take(self, frame: DataFrame, number: int) -> None:
+        """Write one batch and count its rows by an accumulator, without another job."""
+        del number
+        from pyspark.sql import Observation, functions
+
+        counted = Observation()
+        observed = frame.observe(counted, functions.count(functions.lit(1)).alias("rows"))
+        if self._sink == "noop":
+            observed.write.format("noop").mode("overwrite").save()
+        else:
+            self._append(observed)
+        self.rows += int(counted.get["rows"])
+
+    def _append(self, frame: DataFrame) -> None:
+        writer = frame.writeTo(_TABLE)
+        if self._made:
+            writer.append()
+        else:
+            writer.using("iceberg").create()
+            self._made = True
+
+
+def _batches(query: Any, count: int) -> dict[str, float]:
+    """Return Spark's figures of the batches with rows."""
+    found = [each["durationMs"] for each in query.recentProgress if each["numInputRows"]][-count:]
+    return {
+        "batch_ms": statistics.median(each["triggerExecution"] for each in found),
+        "idle_ms": statistics.median(each["latestOffset"] for each in found),
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""One measurement in a separate process: its source, its sink, its program, and its result."""
+"""One measurement in a separate process: its source, its sink, its work, and its result.
+
+`python -m` runs one job: it warms up, measures, and counts the rows.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,21 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from threading import Event
+from typing import TYPE_CHECKING, Final
 
-from tests.bench.lake import workers
-from tests.bench.lake.messages import BODY_BYTES
+import psutil
+
+from tests.bench import running
+from tests.bench.lake.messages import BODY_BYTES, ranges
 from tests.bench.model import CannotRunError, Column, Sample
+
+if TYPE_CHECKING:
+    from lakelog_lake.tasks.engines import Engine
 
 COLUMNS: Final = (
     Column("rows_s", "rows/s"),
@@ -23,7 +33,8 @@ COLUMNS: Final = (
     Column("start_s", "session s", ",.1f"),
 )
 WARM_ROWS: Final = 32_768
-_PROGRAM: Final = "tests.bench.lake.program"
+_WARM_TASK_BYTES: Final = 2 << 20  # so that every process or core gets a task
+_PEAK: Final = "VmHWM:"
 
 
 @dataclass(frozen=True)
@@ -50,12 +61,12 @@ class Job:
 
 def spawn(job: Job) -> Sample:
     """Run in a new process and wait for its figures."""
-    return call(_PROGRAM, json.dumps(asdict(job)), Path(job.folder))
+    return call(__name__, json.dumps(asdict(job)), Path(job.folder))
 
 
 def call(program: str, text: str, folder: Path) -> Sample:
     """Run ``program``; its errors are stored beside ``folder`` if it fails."""
-    command = [sys.executable, "-m", program, text]
+    command = running.python(program, text)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         errors = folder.parent / "errors.txt"
@@ -78,7 +89,7 @@ def timed(job: Job, work: Callable[[], int]) -> dict[str, float]:
     Returns rows and bytes of bodies per second, and per CPU second of all processes. The worker
     processes must exist before and after.
     """
-    cpu, begin = workers.cpu_seconds(), time.perf_counter()
+    cpu, begin = cpu_seconds(), time.perf_counter()
     rows = work()
     seconds = time.perf_counter() - begin
     megabytes = rows * BODY_BYTES / 1e6
@@ -87,7 +98,105 @@ def timed(job: Job, work: Callable[[], int]) -> dict[str, float]:
     return {
         "rows_s": rows / seconds,
         "mb_s": megabytes / seconds,
-        "cpu_mb_s": megabytes / (workers.cpu_seconds() - cpu),
+        "cpu_mb_s": megabytes / (cpu_seconds() - cpu),
         "seconds": seconds,
-        **workers.largest(),
+        **_largest(),
     }
+
+
+def cpu_seconds() -> float:
+    """Return the CPU seconds of all live processes, user and system; includes a JVM's compiler."""
+    total = 0.0
+    for each in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = each.cpu_times()
+            total += times.user + times.system
+    return total
+
+
+def _largest() -> dict[str, float]:
+    """Return the peak memory of the largest Python child process, in MB; empty without one."""
+    found = []
+    for each in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess, FileNotFoundError):
+            if each.name().startswith("python"):
+                found.append(_peak_mb(each.pid))
+    return {"worker_mb": max(found)} if found else {}
+
+
+def _peak_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    peak = next((each for each in lines if each.startswith(_PEAK)), f"{_PEAK} 0 kB")
+    return int(peak.split()[1]) * 1024 / 1e6
+
+
+def run(job: Job) -> Sample:
+    """Measure ``job``."""
+    if job.by == "raw":
+        return _raw(job)
+    if job.by in ("processes", "tasks"):
+        return _landed(job)
+    from tests.bench.lake import native
+
+    return native.run(job)
+
+
+def _raw(job: Job) -> Sample:
+    from tests.bench.lake import raw
+
+    with raw.Processes(job.cores) as processes:
+
+        def write(source: str, name: str) -> int:
+            store = Path(source)
+            return processes.write(store, ranges(store, job.cores), Path(job.folder, name))
+
+        for number in range(job.cores):  # so that each worker has done some work
+            write(job.warm, f"warm-{number}")
+        return timed(job, lambda: write(job.source, "table"))
+
+
+def _landed(job: Job) -> dict[str, float]:
+    """Land the store in a new table, as `lakelog dispatch --once` does."""
+    begin = time.perf_counter()
+    with _engine(job) as engine:
+        started = {} if job.by == "processes" else {"start_s": time.perf_counter() - begin}
+        _land(job, engine, job.warm, warms=True)
+        return timed(job, lambda: _land(job, engine, job.source)) | started
+
+
+def _land(job: Job, engine: Engine, store: str, *, warms: bool = False) -> int:
+    from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
+    from lakelog_lake.landing.runner import until_done
+    from lakelog_lake.landing.targets import TableSpec, targets_for
+    from lakelog_lake.tasks.ranges import TaskLimits
+
+    bounds = TaskLimits(task_bytes=_WARM_TASK_BYTES) if warms else TaskLimits(at_once=job.cores)
+    source = LandingSource(Path(store), "bench")
+    to = Path(job.folder, Path(store).name)
+    lander = LandingDispatcher(source, targets_for(TableSpec(f"{job.sink}:{to}")), engine, bounds)
+    passes: list[Landed] = []
+    until_done(lander.one_pass, Event(), passes.append)
+    lander.finish()
+    return sum(each.rows for each in passes)
+
+
+@contextmanager
+def _engine(job: Job) -> Iterator[Engine]:
+    from lakelog_lake.tasks import engines
+
+    if job.by == "processes":
+        with engines.processes(job.cores) as run:
+            yield run
+        return
+    from lakelog_spark.engine import spark
+    from lakelog_spark.sessions.local import session
+
+    started = session(master=f"local[{job.cores}]")
+    try:
+        yield spark(started)
+    finally:
+        started.stop()
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(Job(**json.loads(sys.argv[1])))))

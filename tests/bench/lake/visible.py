@@ -12,7 +12,6 @@ import os
 import sqlite3
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -21,11 +20,10 @@ from pathlib import Path
 from typing import Final
 
 import lakelog
-from lakelog import MessageColumns
 from lakelog_lake.landing.targets import identity_of, sink_for
 from lakelog_lake.sinks.iceberg import CATALOG_FILE
-from tests.bench.content import QUEUES, TAGS, TOPIC, key
-from tests.bench.lake.messages import POOL, bodies
+from tests.bench import running
+from tests.bench.lake.messages import bodies, columns
 
 _AT_ONCE: Final = 10
 _POLL_SECONDS: Final = 0.005
@@ -35,11 +33,8 @@ def _put(store: lakelog.Store, rate: int, end: float, put: list[tuple[float, int
     """Put ``rate`` messages per second until ``end``; collects durable times and end offsets."""
     number, begun = 0, time.monotonic()
     while time.monotonic() < end:
-        numbers = range(number, number + _AT_ONCE)
-        some = [bodies()[each % POOL] for each in numbers]
-        queues = [each % QUEUES for each in numbers]
         at = time.monotonic()
-        store.put_batch(MessageColumns(TOPIC, some, queues, TAGS, [key(each) for each in numbers]))
+        store.put_batch(columns(range(number, number + _AT_ONCE)))
         put.append((at, store.max_offset))
         number += _AT_ONCE
         time.sleep(max(0.0, begun + number / rate - time.monotonic()))
@@ -63,9 +58,9 @@ def measured(kind: str, folder: Path, options: argparse.Namespace) -> list[float
     put: list[tuple[float, int]] = []
     seen: list[tuple[float, int]] = []
     with lakelog.open(folder / "store", flush="group-commit") as store:
-        store.put_batch(MessageColumns(TOPIC, [b"first"], [0], TAGS, ["first"]))
+        store.put_batch(columns(range(1)))
         identity = identity_of(folder / "store", None)
-        command = [sys.executable, "-m", "lakelog", "dispatch", str(folder / "store"), "--to", to]
+        command = running.python("lakelog", "dispatch", folder / "store", "--to", to)
         process = subprocess.Popen([*command, "--engine", options.engine, *options.more])
         try:
             while sink.head(identity).position is None:

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 from typing import Any, Final
@@ -17,10 +16,10 @@ from typing import Any, Final
 import psutil
 
 from lakelog.format.layout import OWN_DIR, SETTINGS_FILE
-from tests.bench import durable
-from tests.bench.durable.work import Work
+from tests.bench.durable.peers import peer
+from tests.bench.durable.work import Work, command
 from tests.bench.model import CannotRunError, Sample
-from tests.bench.processes.producer import READY
+from tests.bench.running import READY, go, line_of
 from tests.processes.member import owner_of
 from tests.processes.words import STORE
 
@@ -38,15 +37,19 @@ def serving(folder: Path, settings: str) -> Iterator[psutil.Process]:
     own = folder / STORE / OWN_DIR
     own.mkdir(parents=True)
     (own / SETTINGS_FILE).write_text(settings)
-    command = [sys.executable, "-m", "tests.processes.command", "serve", str(folder / STORE)]
+    words = [sys.executable, "-m", "tests.processes.command", "serve", str(folder / STORE)]
     with (folder / "serve").open("w+") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
+        process = subprocess.Popen(words, stdout=output, stderr=output)
         try:
             _await_owner(folder, process)
             yield psutil.Process(process.pid)
         finally:
             process.send_signal(signal.SIGTERM)
-            _ended(process)
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
 
 
 def _await_owner(folder: Path, process: subprocess.Popen[bytes]) -> None:
@@ -58,90 +61,63 @@ def _await_owner(folder: Path, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.05)
 
 
-def _ended(process: subprocess.Popen[Any]) -> None:
-    try:
-        process.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-
-
 @contextmanager
 def producers(
-    directory: Path, works: Sequence[Work], driver: str = "lakelog"
+    directory: Path, works: Sequence[Work], name: str = "lakelog"
 ) -> Iterator[list[subprocess.Popen[str]]]:
     """Start producers, each with its work; yields them when all are ready."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with ExitStack() as stack:
-        processes = [stack.enter_context(_producer(driver, directory, work)) for work in works]
-        for process in processes:
-            if line_of(process) != READY:
-                raise CannotRunError(f"a producer died: {process.wait()}")
-        yield processes
-
-
-@contextmanager
-def _producer(driver: str, directory: Path, work: Work) -> Iterator[subprocess.Popen[str]]:
-    module, given = "tests.bench.processes.producer", json.dumps(asdict(work))
-    command = [sys.executable, "-m", module, driver, str(directory), given]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:
+        processes = []
+        for work in works:
+            words = command(name, directory, work, "beside")
+            processes.append(stack.enter_context(subprocess.Popen(words, **pipes)))
         try:
-            yield process
+            if any(line_of(each) != READY for each in processes):
+                raise CannotRunError("a producer died")
+            yield processes
         except BaseException:
-            process.kill()
+            for each in processes:
+                each.kill()
             raise
 
 
-def line_of(process: subprocess.Popen[str]) -> str:
-    """Return the next line of a producer's output; empty if the producer has ended."""
-    assert process.stdout is not None
-    return process.stdout.readline().rstrip("\n")
-
-
-def go(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """Let the producers take the next step."""
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-
-
 def produced(folder: Path, settings: str, works: Sequence[Work]) -> Sample:
-    """Return figures of all producers: sum of rates, mean of medians, largest 99th percentile.
+    """Return figures of all producers together, and of their owner.
 
     ``cores`` is the CPU time of the owner and its services while all put, per second.
     """
     with serving(folder, settings) as owner, producers(folder / STORE, works) as processes:
-        go(processes)
         begin, before = time.monotonic(), cpu_seconds(owner)
-        lines = [line_of(process) for process in processes]
+        found = _together(processes)
         cores = (cpu_seconds(owner) - before) / (time.monotonic() - begin)
         go(processes)
-        if not all(lines):
-            raise CannotRunError("a producer died")
-    return {**_together([json.loads(line) for line in lines]), "cores": cores}
+    return {**found, "cores": cores}
 
 
-def produced_elsewhere(folder: Path, driver: str, works: Sequence[Work]) -> Sample:
+def produced_elsewhere(folder: Path, name: str, works: Sequence[Work]) -> Sample:
     """Return the same figures for processes that share another store."""
-    made = durable.module(driver).Peer()
+    made = peer(name)
     made.open(folder, works[0].options)
     made.close()
-    with producers(folder, works, driver) as processes:
+    with producers(folder, works, name) as processes:
+        found = _together(processes)
         go(processes)
-        lines = [line_of(process) for process in processes]
-        go(processes)
-        if not all(lines):
-            raise CannotRunError("a producer died")
-    return _together([json.loads(line) for line in lines])
+    return found
 
 
-def _together(samples: Sequence[Sample]) -> Sample:
+def _together(processes: Sequence[subprocess.Popen[str]]) -> Sample:
+    """Let all put; return the sum of rates, the mean of medians, the largest 99th percentile."""
+    go(processes)
+    lines = [line_of(process) for process in processes]
+    if not all(lines):
+        raise CannotRunError("a producer died")
+    samples = [json.loads(line) for line in lines]
+    found = {name: [each[name] for each in samples] for name in samples[0]}
     return {
-        "rows_s": sum(sample["rows_s"] for sample in samples),
-        "mb_s": sum(sample["mb_s"] for sample in samples),
-        "p50_us": mean(sample["p50_us"] for sample in samples),
-        "p99_us": max(sample["p99_us"] for sample in samples),
+        **{name: sum(found[name]) for name in ("rows_s", "mb_s")},
+        "p50_us": mean(found["p50_us"]),
+        "p99_us": max(found["p99_us"]),
     }
 
 
@@ -152,9 +128,5 @@ def family(owner: psutil.Process) -> list[psutil.Process]:
 
 def cpu_seconds(owner: psutil.Process) -> float:
     """Return the CPU seconds of a process and its descendants, with nanosecond resolution."""
-    return sum(_cpu_seconds(each.pid) for each in family(owner))
-
-
-def _cpu_seconds(pid: int) -> float:
-    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+    found = (Path(f"/proc/{each.pid}/task").glob("*/schedstat") for each in family(owner))
+    return sum(int(file.read_text().split()[0]) for files in found for file in files) / 1e9

@@ -10,10 +10,11 @@ import numpy as np
 
 import lakelog
 from lakelog.codec import RecordBatch
-from tests.bench.lake import filling
+from tests.bench.lake import messages
 from tests.bench.model import CannotRunError, Sample
 from tests.bench.replication import sides
-from tests.bench.replication.arrival import SlaveLog
+from tests.bench.replication.sides import SlaveLog
+from tests.bench.running import real_store
 
 BODY_BYTES: Final = 1024
 _PAUSE_S: Final = 0.002
@@ -24,8 +25,8 @@ _WARM_PART: Final = 4
 def run(master: str, slave: str, rows: int, directory: Path) -> Sample:
     """Measure one pair in an empty folder; the log is created once, in the parent folder."""
     if sides.REAL in (master, slave):
-        sides.need_java()
-    source = filling.once(directory.parent / f"log-{rows}", lambda path: _fill(path, rows))
+        real_store()
+    source = messages.once(directory.parent / f"log-{rows}", lambda path: _fill(path, rows))
     first, warm, last, end = np.load(source / _PLACES).tolist()
     kept = directory.parent / f"master-{master}-{rows}"
     if not kept.exists():
@@ -62,7 +63,7 @@ _PLACES: Final = "places.npy"
 
 
 def _fill(path: Path, rows: int) -> None:
-    filling.fill(path, rows, segment_size_bytes=sides.SEGMENT_BYTES)
+    messages.fill(path, rows, segment_size_bytes=sides.SEGMENT_BYTES)
     with lakelog.open(path, mode="read") as store:
         starts = np.concatenate(
             [

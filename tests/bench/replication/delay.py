@@ -22,7 +22,8 @@ from tests.bench.lake.increments import sample
 from tests.bench.lake.job import call
 from tests.bench.model import Sample
 from tests.bench.replication import sides
-from tests.bench.replication.arrival import SlaveLog
+from tests.bench.replication.sides import SlaveLog
+from tests.bench.running import real_store
 from tests.replication.masterbroker import free_ports
 
 _BODY_BYTES: Final = 1024
@@ -52,7 +53,7 @@ class Delays:
 def run(what: Delays, directory: Path) -> Sample:
     """Measure in a separate process."""
     if sides.REAL in (what.master, what.slave):
-        sides.need_java()
+        real_store()
     return call(__name__, json.dumps(asdict(what) | {"folder": str(directory)}), directory)
 
 

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import lakelog
 from lakelog import Message, PutStatus, Store
+from tests.bench import running
 from tests.bench.content import QUEUES, TAGS, TOPIC, body, key
 from tests.bench.model import CannotRunError, Sample
 from tests.bench.replication import sides
-from tests.oracle import java
 from tests.replication.masterbroker import free_ports
 
 BODY_BYTES: Final = 1024
@@ -40,7 +40,7 @@ class Puts:
 
 def real(what: Puts, directory: Path) -> Sample:
     """Measure the store of RocketMQ in its own process, with a real slave."""
-    sides.need_java()
+    oracle = running.real_store()
     (port,) = free_ports(1)
     flush = "SYNC" if what.is_durable else "ASYNC"
     arguments = ["--mode", "copies", "--body", str(BODY_BYTES), "--flush", flush]
@@ -51,9 +51,9 @@ def real(what: Puts, directory: Path) -> Sample:
         "haListenPort": str(port),
         "mappedFileSizeCommitLog": str(sides.SEGMENT_BYTES),
     }
-    command = java.build_oracle().command("Bench", directory / "master", arguments, options)
+    command = oracle.command("Bench", directory / "master", arguments, options)
     with _started(command, directory / "errors") as master:
-        sides.await_port(port, lambda: master.poll() is None)
+        running.await_port(port, lambda: master.poll() is None)
         settings = {"flushDiskType": f"{flush}_FLUSH"}
         address = sides.local(port)
         with sides.real_slave(directory / "slave", address, **settings):
@@ -63,9 +63,9 @@ def real(what: Puts, directory: Path) -> Sample:
 def ours(what: Puts, directory: Path) -> Sample:
     """Measure a store of lakelog, with a slave of lakelog."""
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", __name__, str(directory / "master"), str(port)]
-    with _started([*command, json.dumps(asdict(what))], directory / "errors") as master:
-        sides.await_port(port, lambda: master.poll() is None)
+    command = running.python(__name__, directory / "master", port, json.dumps(asdict(what)))
+    with _started(command, directory / "errors") as master:
+        running.await_port(port, lambda: master.poll() is None)
         vouch = "received" if what.is_durable else "age"  # synced bytes count, or written ones
         more = ("--counts", "--vouch", vouch)
         with sides.our_slave(directory / "slave", sides.local(port), *more):

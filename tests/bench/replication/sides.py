@@ -1,29 +1,28 @@
-"""Runs masters and slaves of both kinds, each in a separate process."""
+"""Runs masters and slaves of both kinds, each in a separate process; looks for bytes in a slave."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from lakelog_replication.address import Address
-from tests.bench.model import CannotRunError
-from tests.oracle import java
+from tests.bench.model import LAKELOG, ROCKETMQ, CannotRunError
+from tests.bench.running import await_port, real_store
 from tests.replication.broker import SlaveBroker
 from tests.replication.masterbroker import broker, free_ports
 
-REAL: Final = "rocketmq"
-OURS: Final = "lakelog"
+REAL: Final = ROCKETMQ
+OURS: Final = LAKELOG
 SEGMENT_BYTES: Final = 256 << 20
-_START_SECONDS: Final = 60.0
+_TIMEOUT_SECONDS: Final = 60.0
 _HOST: Final = "127.0.0.1"
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _WARM_JVM: Final = ("-Xms512m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
@@ -59,17 +58,10 @@ class Side:
         return sum(map(int, stat.split()[11:13])) / _TICKS
 
 
-def need_java() -> None:
-    """Raise CannotRunError if no real broker can run."""
-    reason = java.missing()
-    if reason:
-        raise CannotRunError(reason)
-
-
 @contextmanager
 def real_master(home: Path, **settings: object) -> Iterator[Side]:
     """Run a real broker over ``home/store``."""
-    need_java()
+    real_store()
     (home / "store" / "abort").unlink(missing_ok=True)  # it was killed, and its log is whole
     with broker(home, java_flags=_WARM_JVM, **_FILES, **settings) as made:
         yield Side(made.pid, made.store, made.client, made.slaves, made.send)
@@ -78,7 +70,7 @@ def real_master(home: Path, **settings: object) -> Iterator[Side]:
 @contextmanager
 def real_slave(home: Path, master: Address, **settings: object) -> Iterator[Side]:
     """Run a real slave over ``home/store``."""
-    need_java()
+    real_store()
     made = SlaveBroker(home, SEGMENT_BYTES, java_flags=_WARM_JVM, **{**_FILES, **settings})
     try:
         made.start(master)
@@ -116,19 +108,6 @@ def our_slave(
 def local(port: int) -> Address:
     """Return the loopback address with ``port``."""
     return Address(_HOST, port)
-
-
-def await_port(port: int, is_alive: Callable[[], bool]) -> None:
-    """Wait until a process listens at ``port`` of this machine."""
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline and is_alive():
-        try:
-            socket.create_connection((_HOST, port), 1).close()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    raise CannotRunError(f"nobody listens at port {port}")
 
 
 def _assigned(settings: Sequence[str]) -> list[str]:
@@ -173,3 +152,43 @@ def copy_of(source: Path, home: Path) -> Path:
     """Copy a closed store to ``home/store``."""
     home.mkdir(parents=True)
     return Path(shutil.copytree(source, home / "store"))
+
+
+class SlaveLog:
+    """The log in a folder to which another process appends.
+
+    A record is present once its first four bytes, its length, are not zero.
+    """
+
+    def __init__(self, store: Path, segment_bytes: int, is_alive: Callable[[], bool]) -> None:
+        self._folder = store / "commitlog"
+        self._segment_bytes = segment_bytes
+        self._is_alive = is_alive
+        self._files: dict[int, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._files.values():
+            os.close(each)
+
+    def has(self, record: int) -> bool:
+        """Whether the record that starts at ``record`` is present."""
+        at = record % self._segment_bytes
+        start = record - at
+        if start not in self._files:
+            with suppress(FileNotFoundError):
+                self._files[start] = os.open(self._folder / f"{start:020d}", os.O_RDONLY)
+        if start not in self._files:
+            return False
+        return any(os.pread(self._files[start], 4, at))
+
+    def wait(self, record: int, pause_s: float) -> float:
+        """Wait until the record is present; return the time by ``time.perf_counter``."""
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        while not self.has(record):
+            if time.monotonic() > deadline or not self._is_alive():
+                raise CannotRunError(f"the record at {record} did not come to the slave")
+            time.sleep(pause_s)
+        return time.perf_counter()

@@ -13,12 +13,10 @@ from typing import Any, Final
 import psutil
 
 import lakelog
-from tests.bench.model import Column, Contender, Contest, Sample
+from tests.bench.model import LAKELOG, ROCKETMQ, Column, Contender, Contest, Sample, Suite
 from tests.broker.later import java, lakelogs_broker, rocketmqs_broker
 from tests.support.javaprogram import QUICK
 
-_REAL: Final = "rocketmq"
-_OURS: Final = "lakelog"
 _WAYS: Final = {
     "sync_1": "sync",
     "sync_16": "sync, 16 threads",
@@ -33,25 +31,18 @@ _WAYS: Final = {
 }
 _HEAP: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m")
 _MEMORY: Final = {"VmRSS": "rss_mb", "RssAnon": "anon_mb", "RssFile": "file_mb"}
-_KIB_PER_MIB: Final = 1024
 
 
-class _Server:
-    """The process of a broker."""
+def _cpu_s(server: psutil.Process) -> float:
+    times = server.cpu_times()
+    return times.user + times.system
 
-    def __init__(self, pid: int) -> None:
-        self._process = psutil.Process(pid)
 
-    def cpu_s(self) -> float:
-        """Return its CPU seconds so far, of all threads."""
-        times = self._process.cpu_times()
-        return times.user + times.system
-
-    def memory(self) -> dict[str, float]:
-        """Return its resident memory in MiB: total, private, and of shared mapped files."""
-        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
-        found = dict(line.split(":", 1) for line in lines)
-        return {at: int(found[name].split()[0]) / _KIB_PER_MIB for name, at in _MEMORY.items()}
+def _memory(server: psutil.Process) -> dict[str, float]:
+    """Return its resident memory in MiB: total, private, and of shared mapped files."""
+    lines = Path(f"/proc/{server.pid}/status").read_text().splitlines()
+    found = dict(line.split(":", 1) for line in lines)
+    return {at: int(found[name].split()[0]) / 1024 for name, at in _MEMORY.items()}
 
 
 @contextmanager
@@ -70,7 +61,7 @@ def _client(server: str, count: int, home: Path) -> Iterator[subprocess.Popen[st
             process.kill()
 
 
-def _measure(server: _Server, client: subprocess.Popen[str]) -> dict[str, float]:
+def _measure(server: psutil.Process, client: subprocess.Popen[str]) -> dict[str, float]:
     """Return rate and server CPU time of each way; the client waits before and after each."""
     assert client.stdin is not None
     assert client.stdout is not None
@@ -78,12 +69,12 @@ def _measure(server: _Server, client: subprocess.Popen[str]) -> dict[str, float]
     before = 0.0
     for line in client.stdout:
         if line.startswith('{"begin"'):
-            before = server.cpu_s()
+            before = _cpu_s(server)
         elif line.startswith('{"way"'):
             done = json.loads(line)
             way, messages = done["way"], done["messages"]
             found[way] = messages / done["seconds"]
-            found[f"{way}_cpu_us"] = (server.cpu_s() - before) / messages * 1e6
+            found[f"{way}_cpu_us"] = (_cpu_s(server) - before) / messages * 1e6
         else:
             continue
         if found.keys() >= _WAYS.keys():
@@ -95,46 +86,45 @@ def _measure(server: _Server, client: subprocess.Popen[str]) -> dict[str, float]
 
 def _run(name: str, count: int, directory: Path) -> Sample:
     serving: Any = lakelogs_broker
-    if name == _REAL:
+    if name == ROCKETMQ:
         serving = partial(rocketmqs_broker, mappedFileSizeCommitLog=1 << 30, java_flags=_HEAP)
     else:
         lakelog.open(directory / "store").close()  # with the default sizes of files
     with serving(directory) as running:
-        server = _Server(running.process.pid)
+        server = psutil.Process(running.process.pid)
         with _client(str(running.server), count, directory) as client:
             try:
-                return _measure(server, client) | server.memory()
+                return _measure(server, client) | _memory(server)
             except EOFError as error:
                 error.add_note((directory / "client.out").read_text()[-2000:])
                 raise
 
 
-class Broker:
-    name = "broker"
-    about = "messages of 1 KiB by one Java client 5.3.3, to and from a broker in another process"
-    columns: Sequence[Column] = (
-        *(Column(way, f"{said}, messages/s", ",.0f") for way, said in _WAYS.items()),
+def _contests(quick: bool) -> Sequence[Contest]:
+    count = 3_000 if quick else 20_000
+    notes = {
+        ROCKETMQ: "RocketMQ 5.3.3, ASYNC_FLUSH, heap 512 MiB",
+        LAKELOG: "lakelog broker, default settings",
+    }
+    contenders = [
+        Contender(name, note, partial(_run, name, count), {ROCKETMQ: ROCKETMQ})
+        for name, note in notes.items()
+    ]
+    return [Contest(f"{count:,} messages each way", contenders)]
+
+
+BROKER: Final = Suite(
+    "broker",
+    "messages of 1 KiB by one Java client 5.3.3, to and from a broker in another process",
+    (
+        *(Column(way, f"{said}, messages/s") for way, said in _WAYS.items()),
         *(
             Column(f"{way}_cpu_us", f"{said}, broker's CPU µs/message", ",.1f")
             for way, said in _WAYS.items()
         ),
-        Column("rss_mb", "broker's RSS, MiB", ",.0f"),
-        Column("anon_mb", "of its own, MiB", ",.0f"),
-        Column("file_mb", "of files, MiB", ",.0f"),
-    )
-    lower_is_better = False
-
-    def contests(self, *, quick: bool) -> Sequence[Contest]:
-        count = 3_000 if quick else 20_000
-        return [
-            Contest(
-                f"{count:,} messages each way",
-                [
-                    Contender(name, note, partial(_run, name, count), {_REAL: _REAL})
-                    for name, note in (
-                        (_REAL, "RocketMQ 5.3.3, ASYNC_FLUSH, heap 512 MiB"),
-                        (_OURS, "lakelog broker, default settings"),
-                    )
-                ],
-            )
-        ]
+        Column("rss_mb", "broker's RSS, MiB"),
+        Column("anon_mb", "of its own, MiB"),
+        Column("file_mb", "of files, MiB"),
+    ),
+    _contests,
+)
