@@ -17,7 +17,7 @@ from lakelog.errors import OffsetOutOfRange
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.pieces import Damage
-from lakelog.log.reading.sources import ArchiveBackedSource, FileSource
+from lakelog.log.reading.sources import FileSource
 from lakelog.message import StoredMessage
 
 SIZE = 64 << 10
@@ -62,7 +62,6 @@ class Both:
     messages: list[StoredMessage]
 
     def move(self, start: int) -> None:
-        """Archive a segment, then delete it."""
         file = self.log / f"{start:020d}"
         shutil.copy(file, self.archive.path / file.name)
         file.unlink()
@@ -74,7 +73,6 @@ class Both:
 
 @pytest.fixture
 def both(tmp_path: Path) -> Both:
-    """Six segments, all of which are in the log."""
     path = tmp_path / "s"
     with lakelog.open(path, segment_size_bytes=SIZE, flush="inline", dispatchers=()) as store:
         store.put_batch([Message("t", b"x" * 900, queue_id=0) for _ in range(320)])
@@ -112,19 +110,6 @@ def test_the_first_segment_is_known_until_it_is_gone(both: Both) -> None:
     assert FileSource(FILES, both.archive.path, 2 * SIZE).first() == 0
     both.archive.path.joinpath("00000000000000000000").unlink()
     assert FileSource(FILES, both.archive.path, 2 * SIZE).first() is None
-
-
-def test_a_segment_that_moves_while_one_scans_is_not_missed(both: Both) -> None:
-    """What was due next is not there any more."""
-    log = FileSource(FILES, both.log, SIZE)
-    extents = ArchiveBackedSource(log, FileBounds(log), both.archive, SIZE).extents(0)
-    seen = [next(extents).start]
-    both.move(0)
-    both.move(SIZE)
-    both.move(2 * SIZE)
-    seen += [each.start for each in extents]
-    assert seen == [start * SIZE for start in range(len(seen))]
-    assert len(seen) >= 6
 
 
 def test_a_scan_goes_on_where_segments_move(both: Both) -> None:

@@ -14,19 +14,16 @@ from lakelog import PutResult, RecoveryReport, Store
 
 
 def a_crashed_store(path: Path, count: int = 110, **more: Any) -> list[PutResult]:
-    """Make a store whose owner died when all was written."""
     results = a_store(path, count, **more)
     crash(path)
     return results
 
 
 def crash(path: Path) -> None:
-    """Leave a store as if its owner had died."""
     (path / "abort").write_text("4711")
 
 
 def zero(path: Path, begin: int, end: int) -> None:
-    """Lose what stands there, blanks too."""
     while begin < end:
         length = min(end, begin - begin % SEGMENT + SEGMENT) - begin
         overwrite(path, begin, bytes(length))
@@ -39,49 +36,40 @@ def store_at(path: Path, result: PutResult, time_ms: int) -> None:
 
 
 def flip_bit(path: Path, offset: int) -> None:
-    """Flip the lowest bit of a byte of the log."""
     overwrite(path, offset, bytes([log_bytes(path)[offset] ^ 1]))
 
 
 def flip(path: Path, result: PutResult) -> None:
-    """Change one bit in the middle of a record's body."""
     flip_bit(path, (result.physical_offset + result.end_offset) // 2)
 
 
 def tear(path: Path, result: PutResult) -> None:
-    """Lose the second half of a record."""
     zero(path, (result.physical_offset + result.end_offset) // 2, result.end_offset)
 
 
 def offsets(store: Store) -> list[int]:
-    """Where the records of a store start."""
     return [each.physical_offset for each in store.scan()]
 
 
 def starts(results: list[PutResult]) -> list[int]:
-    """Where records were put."""
     return [each.physical_offset for each in results]
 
 
 def log_bytes(path: Path) -> bytes:
-    """All segments, one behind the other."""
     return b"".join(each.read_bytes() for each in segments(path))
 
 
 def recover_small(path: Path, **more: Any) -> RecoveryReport:
-    """Recover a store of small segments."""
     given = {"plugins": [], "segment_size_bytes": SEGMENT, "preallocate": False, **more}
     return lakelog.recover(path, **given)
 
 
 def quarantine(path: Path) -> dict[str, bytes]:
-    """The copies that are kept, by their names."""
     folder = path / "lakelog" / "quarantine"
     return {each.name: each.read_bytes() for each in sorted(folder.glob("*.bytes"))}
 
 
 def kept_lines(path: Path) -> list[dict[str, Any]]:
-    """What is said about them."""
     text = (path / "lakelog" / "quarantine" / "quarantine.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
 
@@ -110,6 +98,5 @@ class StoppingFiles(SeenFiles):
 
 
 def open_and_close(path: Path, **more: Any) -> Store:
-    """Open a store of small segments and close it again."""
     with open_small(path, **more) as store:
         return store

@@ -49,7 +49,6 @@ SECTOR_BYTES = 512
 
 
 def a_crashed_store_with_keys(path: Path, count: int = 20, **more: Any) -> list[PutResult]:
-    """Every record ends with some sectors of properties."""
     with open_small(path, **more) as store:
         results = [
             store.put(Message("t", b"b" * 100, keys=f"{number:06}" * 400, queue_id=0))
@@ -112,7 +111,6 @@ def test_7437_a_sector_in_the_middle_of_the_properties_was_lost(
 
 
 def syncs_of_segments(files: FaultyFiles) -> int:
-    """Segments get their place when they are whole."""
     return sum(each.syncs for each in files.opened if each.path.parent.name in ("commitlog", "tmp"))
 
 

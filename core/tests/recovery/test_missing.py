@@ -142,7 +142,6 @@ def left(path: Path, *, clean: bool) -> list[PutResult]:
 
 
 def scanned(store: Store) -> tuple[list[int], list[tuple[int, int]]]:
-    """The messages of a scan, and the damage that it told."""
     met: list[Damage] = []
     found = [each.physical_offset for each in store.scan(on_damage=met.append)]
     return found, [(each.offset, each.end_offset or 0) for each in met]

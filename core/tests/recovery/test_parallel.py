@@ -39,10 +39,8 @@ class Leaving:
 
 
 def segments(path: Path, *, sealed: bool = False) -> list[QueueOffsetSurvey]:
-    return [
-        read_segment(path / "commitlog" / segment_name(at), at, SEGMENT, sealed=sealed)
-        for at in STARTS
-    ]
+    files = [path / "commitlog" / segment_name(at) for at in STARTS]
+    return [read_segment(*each, SEGMENT, sealed=sealed) for each in zip(files, STARTS, strict=True)]
 
 
 def test_a_small_window_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

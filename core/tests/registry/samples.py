@@ -45,7 +45,6 @@ class Flush:
 
 
 def factory(name: str = "sample", **changes: Any) -> Factory:
-    """Offer :class:`Flush`, or what ``changes`` say."""
     given = {
         "kind": Kind.FLUSH_STRATEGY,
         "name": name,
@@ -68,7 +67,6 @@ class Offering:
 
 
 def plugin(name: str = "sample", **functions: Any) -> Any:
-    """A plugin of the given functions, each marked as a hook."""
     marked = {key: hookimpl(function) for key, function in functions.items()}
     return plain(name, **marked)
 
@@ -85,12 +83,10 @@ def load(*plugins: object, off: str = "") -> Registry:
 
 
 def hooks_of(registry: Registry, name: str) -> list[str]:
-    """The names of the hooks that a plugin implements."""
     manager = registry.plugged.manager
     return sorted(caller.name for caller in manager.get_hookcallers(manager.get_plugin(name)) or ())
 
 
 def search(patch: pytest.MonkeyPatch, *folders: Path) -> None:
-    """Put folders on the path, in place of those with installed packages."""
     rest = [entry for entry in sys.path if not [*Path(entry).glob("*.dist-info")]]
     patch.setattr(sys, "path", [*map(str, folders), *rest])

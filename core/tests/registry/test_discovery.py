@@ -37,7 +37,6 @@ def install(site: Path, name: str, points: str, version: str = "1.0", meta: bool
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of installed packages, the only one on the path."""
     search(monkeypatch, tmp_path)
     for name in ("good_plugin", "good_other", "good_inner", "good_outer", "explodes"):
         monkeypatch.delitem(sys.modules, name, raising=False)

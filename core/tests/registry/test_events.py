@@ -37,7 +37,6 @@ def boom() -> None:
 
 
 def hearing(event: str, heard: list[object]) -> Callable[..., None]:
-    """An implementation that takes every argument of the event."""
     names = {
         "store_opening": "path, read_only",
         "store_recovered": "path, report",

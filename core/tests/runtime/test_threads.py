@@ -33,7 +33,6 @@ def test_work_without_a_thread_is_refused_and_never_runs(monkeypatch: pytest.Mon
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Threads change as often as they can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -71,41 +70,3 @@ def test_a_lock_that_is_held_is_not_had_in_time() -> None:
     assert not lock.is_mine()
     assert lock.acquire(0)
     lock.release()
-
-
-def test_a_waiter_sleeps_longer_each_time_so_that_many_do_not_starve_the_owner(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Else an owner that makes system calls waits for the interpreter lock after each."""
-    lock, slept = YieldLock(), list[float]()
-    sleep = time.sleep
-
-    def record(seconds: float) -> None:
-        slept.append(seconds)
-        sleep(seconds)
-
-    with lock, ThreadPoolExecutor(1) as other:
-        monkeypatch.setattr(time, "sleep", record)
-        assert not other.submit(lock.acquire, 0.1).result()
-    longer = [each for each in slept if each]
-    assert longer[:3] == [50e-6, 100e-6, 200e-6]
-    assert longer == sorted(longer)
-    assert max(longer) == 2e-3
-
-
-def test_a_waiter_gets_it_once_it_is_released() -> None:
-    lock = YieldLock()
-    with ThreadPoolExecutor(1) as other:
-        lock.acquire()
-        waiting = other.submit(lock.acquire, 30)
-        time.sleep(0.05)
-        assert not waiting.done()
-        lock.release()
-        assert waiting.result()
-
-
-def test_an_error_inside_releases_it() -> None:
-    lock = YieldLock()
-    with pytest.raises(KeyError), lock:
-        raise KeyError
-    assert lock.acquire(0)

@@ -52,8 +52,6 @@ def resolved(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Re
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str, str], Path]:
-    """Write a file, named from the test's own directory."""
-
     def run(name: str, text: str) -> Path:
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)

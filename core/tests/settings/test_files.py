@@ -76,7 +76,6 @@ def test_a_pyproject_that_is_odd(resolved: Resolve, write: Write) -> None:
 
 @pytest.fixture
 def host(write: Write, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An application's package, imported, with settings and a subpackage."""
     package = write("site/hostapp_b/__init__.py", "").parent
     (package / "lakelog.toml").write_text("writer = 'packed'")
     (package / "conf").mkdir()
@@ -157,8 +156,6 @@ class Lines:
 
 
 def offering(name: str = "lines", make: Any = Lines) -> Any:
-    """A plugin that offers a format."""
-
     def offer() -> list[Factory]:
         def made(settings: NoSettings, context: Context) -> Any:
             return make(context.path)

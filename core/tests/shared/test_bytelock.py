@@ -169,7 +169,6 @@ def join(path: Path, timeout_s: float = 0) -> Membership:
 
 @contextmanager
 def another(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that joins, and is killed in the end."""
     process = program(MEMBER, path)
     try:
         yield process

@@ -71,7 +71,6 @@ class Disk:
         self.words[DROPPED] = 0
 
     def hang(self) -> tuple[threading.Event, threading.Event]:
-        """Let syncs wait: set once one does, and to let it go on."""
         inside, go_on = threading.Event(), threading.Event()
 
         def wait() -> None:

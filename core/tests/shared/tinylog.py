@@ -44,7 +44,6 @@ class TinyLog:
 
     @classmethod
     def make(cls, path: Path) -> TinyLog:
-        """An empty one."""
         files = RealFileSystem()
         (path / "lakelog").mkdir()
         SharedPage.make(files, path).reset(LOG_BYTES, {})
@@ -94,7 +93,6 @@ class TinyLog:
         return start
 
     def inside(self, work: Callable[[], object]) -> None:
-        """Do ``work`` in the section."""
         self.section.enter()
         try:
             work()

@@ -29,7 +29,6 @@ class SeenFiles(RealFileSystem):
         self.seen.append((call, path))
 
     def named(self, *calls: str) -> list[tuple[str, str]]:
-        """Calls of these names, or all, with the last part of each path."""
         return [(call, path.name) for call, path in self.seen if not calls or call in calls]
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
@@ -75,7 +74,6 @@ class _SeenFile:
 
 
 def in_the_log(_call: str, path: Path) -> bool:
-    """Calls on segments, finished or not, their folder, and the checkpoint."""
     if "consumequeue" in path.parts:
         return False
     return path.name.isdigit() or path.name in ("commitlog", "checkpoint")

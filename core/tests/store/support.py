@@ -42,7 +42,6 @@ def read_small(path: Path, **more: Any) -> Store:
 
 
 def record_bytes(topic: str = "t") -> int:
-    """The length of a record without a body and properties."""
     return RECORD_MIN_BYTES + len(topic)
 
 
@@ -59,7 +58,6 @@ def fill(store: Store, count: int, body_bytes: int = 400) -> list[PutResult]:
 
 
 def a_store(path: Path, count: int = 100, **more: Any) -> list[PutResult]:
-    """Make a store that was closed."""
     with open_small(path, **more) as store:
         return fill(store, count)
 

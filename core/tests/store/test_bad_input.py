@@ -180,7 +180,6 @@ lakelog.registry.Registry.load(None, {})  # the plugins, and what finds them
 
 @pytest.fixture
 def reachable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder that another user can reach."""
     folder = Path("/tmp") / f"lakelog-permissions-{os.getpid()}"
     folder.mkdir()
     yield folder

@@ -212,7 +212,6 @@ def test_a_segment_that_another_process_makes_meanwhile_is_used(tmp_path: Path) 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own."""
     with tmpfs(tmp_path, 16 * SEGMENT) as place:
         yield place
 
@@ -243,24 +242,6 @@ def test_no_room_at_open(free_pages: int, disk: Path) -> None:
     with open_small(path) as store:
         assert store.put(Message("t", b"later")).physical_offset == 0
     assert not list(path.rglob("*.tmp"))
-
-
-@pytest.mark.root
-def test_no_room_at_a_reopen(disk: Path) -> None:
-    """The last segment was just filled: the next one cannot be made."""
-    path = disk / "store"
-    with open_small(path) as store:
-        before = fill(store, 60)
-    other = leave(disk, 0)
-    try:
-        with open_small(path) as store:
-            assert len(list(store.scan())) == 60
-    except StoreError:
-        assert not (path / "abort").exists()
-    other.unlink()
-    with open_small(path) as store:
-        assert store.max_offset == before[-1].end_offset
-        assert fill(store, 1)[0].queue_offset == 60
 
 
 @pytest.mark.root

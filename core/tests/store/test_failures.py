@@ -155,7 +155,6 @@ def test_a_sync_that_fails_at_the_close(tmp_path: Path) -> None:
 
 
 def ahead_of_need(path: Path, fault: str, code: int, told: list[Any]) -> tuple[Store, NthFails]:
-    """A store whose next segment could not be made in the background."""
     files = NthFails()
     store = open_small(path, files=files, preallocate=True, plugins=[observer(told)])
     following = segment_name(SEGMENT)  # the first segment gets its blocks from the same put
@@ -239,7 +238,6 @@ def test_a_checkpoint_that_cannot_be_synced(tmp_path: Path) -> None:
 
 
 def work(store: Store) -> Iterator[PutResult]:
-    """Puts of all kinds over three segments."""
     for number in range(20):
         body = b"%02d" % number + bytes(900)
         yield store.put(Message("t", body, queue_id=0))

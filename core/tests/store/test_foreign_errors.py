@@ -106,7 +106,6 @@ KINDS = {
 
 
 def odd(kind: str, answer: Callable[[], Any]) -> dict[str, Any]:
-    """The arguments of an open with a strategy that answers so."""
     factory = Factory(KINDS[kind][0], "odd", NoSettings, lambda *_: Answers(answer))
     hook = KINDS[kind][0].value
     return {"plugins": [plugin("oddly", **{hook: lambda: [factory]})], kind: "odd"}

@@ -200,8 +200,6 @@ class Eager:
 
 
 def given(then: str | None = None) -> dict[str, Any]:
-    """The arguments of an open with an eager dispatcher."""
-
     def make(_settings: object, context: Context) -> Eager:
         return Eager(context.path, then)
 

@@ -32,7 +32,6 @@ NEXT = Message("t", b"next", queue_id=0)
 
 
 def begun(store: Store, start: int, end: int) -> None:
-    """Leave the intent of an append that a dead process began."""
     words = owned_by(store).positions.words
     words[INTENT_START], words[INTENT_END] = start, end
 
@@ -163,7 +162,6 @@ def test_a_roll_that_was_interrupted(tmp_path: Path, stride: int) -> None:
 
 
 def written_again(store: Store, patched: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Where bytes are written past the writer from now on."""
     found = []
     held = owned_by(store).segments
     overwrite = held.overwrite

@@ -245,13 +245,11 @@ def a_member(store: Store, queue_id: int = QUEUE, **more: Any) -> Consumer:
 
 
 def kept(path: Path) -> dict[str, dict[str, int]]:
-    """What the file says."""
     found: dict[str, dict[str, int]] = json.loads((path / FILE).read_text())["offsetTable"]
     return found
 
 
 def read(consumer: Consumer, count: int) -> int:
-    """Poll so many; where the consumer is then."""
     left = count
     while left:
         left -= len(consumer.poll(left, wait_ms=10_000))

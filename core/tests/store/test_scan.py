@@ -37,7 +37,6 @@ pytestmark = pytest.mark.both_ways
 
 
 def read(path: Path) -> tuple[list[int], list[Damage]]:
-    """Where the messages that a reader gets stand, and what it says of the rest."""
     damage: list[Damage] = []
     with read_small(path, segment_size_bytes=SEGMENT) as store:
         found = [each.physical_offset for each in store.scan(on_damage=damage.append)]
@@ -45,7 +44,6 @@ def read(path: Path) -> tuple[list[int], list[Damage]]:
 
 
 def flip(path: Path, offset: int, bit: int) -> bytes:
-    """Flip a bit of the log; the byte that was there."""
     data = (path / "commitlog" / f"{offset - offset % SEGMENT:020d}").read_bytes()
     byte = data[offset % SEGMENT]
     overwrite(path, offset, bytes([byte ^ 1 << bit]))
@@ -144,17 +142,6 @@ def test_what_is_left_over_from_an_older_log_is_not_read(tmp_path: Path) -> None
     found, damage = read(tmp_path)
     assert found == places(results)
     assert len(damage) == 1
-
-
-def test_damage_that_reaches_over_the_end_of_a_scan(tmp_path: Path) -> None:
-    results = a_store(tmp_path, 10)
-    overwrite(tmp_path, results[3].physical_offset, b"\xff" * 10)
-    damage: list[Damage] = []
-    with read_small(tmp_path) as store:
-        end = results[3].physical_offset + 50
-        found = [each.physical_offset for each in store.scan(0, end, on_damage=damage.append)]
-    assert found == places(results)[:3]
-    assert [each.offset for each in damage] == [results[3].physical_offset]
 
 
 def test_the_tail_of_a_living_owner_is_not_reported(tmp_path: Path) -> None:

@@ -109,7 +109,6 @@ def segments(tmp_path: Path, writer: Keeping) -> Segments:
 
 
 def rolled(segments: Segments, count: int) -> None:
-    """Fill ``count`` segments and one byte of the next."""
     for number in range(count):
         segments.active.write(0, b"%d" % (number % 10) * SIZE)
         segments.prepare_roll()
@@ -184,17 +183,6 @@ def test_a_new_segment_is_durable_before_it_is_used(tmp_path: Path) -> None:
     assert files.seen[-1] == ("sync_dir", tmp_path / "log")
 
 
-def test_only_so_many_segments_stay_mapped(segments: Segments, tmp_path: Path) -> None:
-    count = MOST_MAPS + 9
-    rolled(segments, count)
-    synced(segments)
-    views = [segments.view(number * SIZE, 2) for number in range(count)]
-    assert [bytes(view) for view in views] == [b"%d" % (n % 10) * 2 for n in range(count)]
-    del views
-    mapped = Path("/proc/self/maps").read_text().count(f"{tmp_path}/log/")
-    assert mapped <= MOST_MAPS + 2
-
-
 def test_a_segment_that_is_looked_at_again_and_again_stays_readable(
     segments: Segments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,14 +204,14 @@ def test_a_segment_that_is_looked_at_again_and_again_stays_readable(
         assert segments.readers(0) == 0
 
 
-def test_threads_that_read_the_same_segments_get_on(segments: Segments) -> None:
+def test_threads_that_read_the_same_segments_get_on(segments: Segments, tmp_path: Path) -> None:
     """More of them than stay mapped, so that each is let go of again and again."""
     count = MOST_MAPS + 9
     rolled(segments, count)
     synced(segments)
 
     def read(seed: int) -> bool:
-        numbers = random.Random(seed).choices(range(count), k=1000)
+        numbers = random.Random(seed).choices(range(count), k=500)
         return all(
             bytes(segments.view(number * SIZE, 2)) == b"%d" % (number % 10) * 2
             and segments.readers(number * SIZE) >= 0
@@ -232,3 +220,5 @@ def test_threads_that_read_the_same_segments_get_on(segments: Segments) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(read, range(4), timeout=60))
+    mapped = Path("/proc/self/maps").read_text().count(f"{tmp_path}/log/")
+    assert mapped <= MOST_MAPS + 2

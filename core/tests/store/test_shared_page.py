@@ -10,7 +10,6 @@ import sys
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -26,36 +25,9 @@ from lakelog.errors import SettingsError, StoreError, StoreFailed, StoreLocked
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages import publishing
 from lakelog.files.pages import shared_page as pages
-from lakelog.files.pages.page_reader import PageReader, ReaderDurableEnd
+from lakelog.files.pages.page_reader import PageReader
 from lakelog.files.pages.page_view import PageView, process_start
-from lakelog.files.pages.shared_page import (
-    APPENDED,
-    DISPATCHED,
-    DISPATCHER_PID,
-    DISPATCHER_START,
-    DURABLE,
-    FAILED,
-    FLAGS,
-    FLUSHED,
-    FLUSHED_TIMESTAMP,
-    HEARTBEAT,
-    INTENT_END,
-    LAST_TIMESTAMP,
-    MAGIC,
-    MARKED,
-    MINIMUM,
-    OWNER_PID,
-    OWNER_START,
-    PAGE_BYTES,
-    PROOF,
-    RECORDS,
-    SEGMENT_BYTES,
-    STATE,
-    SYNCS,
-    OwnerState,
-    SharedPage,
-    page_path,
-)
+from lakelog.files.pages.shared_page import OwnerState, SharedPage, page_path
 from lakelog.files.shared.membership import alone
 from lakelog.files.shared.ownership import is_published
 from lakelog_interfaces.checkpoint import read_checkpoint
@@ -81,27 +53,32 @@ def join(path: Path) -> SharedPage:
 def test_the_next_run_goes_on_in_the_same_page(tmp_path: Path) -> None:
     """A reader of the former run may look at a position now, and has seen the state before."""
     former = make(tmp_path)
-    former.words[APPENDED], former.words[PROOF[0]] = 7, 8
-    former.words[INTENT_END] = former.words[MARKED] = former.words[SYNCS] = 9
+    former.words[pages.APPENDED], former.words[pages.PROOF[0]] = 7, 8
+    former.words[pages.INTENT_END] = former.words[pages.MARKED] = former.words[pages.SYNCS] = 9
     former.fail("disk")
     made = SharedPage.make(FILES, tmp_path)
-    assert former.words[STATE] == OwnerState.OPENING
-    assert (former.words[APPENDED], former.words[PROOF[0]]) == (7, 8)
+    assert former.words[pages.STATE] == OwnerState.OPENING
+    assert (former.words[pages.APPENDED], former.words[pages.PROOF[0]]) == (7, 8)
     assert former.failure == "disk"
     made.reset(1 << 21, {})
-    assert (former.words[SEGMENT_BYTES], former.settings) == (1 << 21, {})
-    assert former.words[APPENDED] == 7
-    assert [former.words[at] for at in (INTENT_END, MARKED, SYNCS, FAILED)] == [0, 0, 0, 0]
+    assert (former.words[pages.SEGMENT_BYTES], former.settings) == (1 << 21, {})
+    assert former.words[pages.APPENDED] == 7
+    for at in (pages.INTENT_END, pages.MARKED, pages.SYNCS, pages.FAILED):
+        assert former.words[at] == 0
     assert former.failure is None
 
 
-@pytest.mark.parametrize("found", [b"", b"\xff" * 100, b"\xff" * PAGE_BYTES, b"\xff" * (1 << 16)])
-def test_a_file_that_is_no_page_becomes_one(tmp_path: Path, found: bytes) -> None:
+@pytest.mark.parametrize("length", [0, 100, pages.PAGE_BYTES, 1 << 16])
+def test_a_file_that_is_no_page_becomes_one(tmp_path: Path, length: int) -> None:
     (tmp_path / "lakelog").mkdir()
-    page_path(tmp_path).write_bytes(found)
+    page_path(tmp_path).write_bytes(b"\xff" * length)
     words = make(tmp_path).words
-    assert (words[0], words[STATE], words[APPENDED]) == (MAGIC, OwnerState.OPENING, 0)
-    assert page_path(tmp_path).stat().st_size >= PAGE_BYTES
+    assert (words[0], words[pages.STATE], words[pages.APPENDED]) == (
+        pages.MAGIC,
+        OwnerState.OPENING,
+        0,
+    )
+    assert page_path(tmp_path).stat().st_size >= pages.PAGE_BYTES
     assert join(tmp_path).settings == SETTINGS
 
 
@@ -111,20 +88,20 @@ def test_settings_that_are_nonsense_or_too_long(tmp_path: Path) -> None:
     page.memory[4104:4112] = b"nonsense"
     assert joined.settings == {}
     with pytest.raises(SettingsError, match="settings that all processes share do not fit into"):
-        page.reset(1, {"long": "x" * PAGE_BYTES})
+        page.reset(1, {"long": "x" * pages.PAGE_BYTES})
 
 
 def test_the_first_failure_is_told_to_all(tmp_path: Path) -> None:
     one, other = make(tmp_path), join(tmp_path)
     assert other.failure is None
-    one.fail("kein Platz \N{EM DASH} " + "x" * PAGE_BYTES)
+    one.fail("kein Platz \N{EM DASH} " + "x" * pages.PAGE_BYTES)
     other.fail("another")
     assert other.failure is not None
     assert other.failure.startswith("kein Platz \N{EM DASH} xxx")
     assert join(tmp_path).settings == SETTINGS
 
 
-@pytest.mark.parametrize("length", [None, 0, PAGE_BYTES - 1])
+@pytest.mark.parametrize("length", [None, 0, pages.PAGE_BYTES - 1])
 def test_a_page_that_is_gone_or_cut_short(tmp_path: Path, length: int | None) -> None:
     make(tmp_path)
     if length is None:
@@ -156,21 +133,21 @@ def test_a_death_at_any_step_leaves_what_the_next_one_can_go_on_with(
     tmp_path: Path, stride: int
 ) -> None:
     page = make(tmp_path, 1)
-    page.words[APPENDED] = 7
+    page.words[pages.APPENDED] = 7
     for step in every(stride):
-        page.words[STATE], page.words[INTENT_END] = OwnerState.OPEN, 1
+        page.words[pages.STATE], page.words[pages.INTENT_END] = OwnerState.OPEN, 1
         lived = not die(step, pages, partial(make, tmp_path, 2))
-        if page.words[INTENT_END] == 0:
-            assert page.words[STATE] == OwnerState.OPENING
-        assert (page.words[0], page.words[APPENDED]) == (MAGIC, 7)
+        if page.words[pages.INTENT_END] == 0:
+            assert page.words[pages.STATE] == OwnerState.OPENING
+        assert (page.words[0], page.words[pages.APPENDED]) == (pages.MAGIC, 7)
         if lived:
             break
-        page.words[INTENT_END] = 1
+        page.words[pages.INTENT_END] = 1
         made = make(tmp_path, 3)
-        assert (made.words[INTENT_END], made.words[SEGMENT_BYTES]) == (0, 3)
+        assert (made.words[pages.INTENT_END], made.words[pages.SEGMENT_BYTES]) == (0, 3)
         assert made.settings == SETTINGS
     assert step > 50
-    assert page.words[SEGMENT_BYTES] == 2
+    assert page.words[pages.SEGMENT_BYTES] == 2
     assert sorted(each.name for each in (tmp_path / "lakelog").iterdir()) == ["shared"]
 
 
@@ -213,8 +190,8 @@ def test_a_killed_owners_page_counts_no_more(tmp_path: Path) -> None:
         stale = PageView.open(FILES, tmp_path)
         assert stale is not None
         assert (stale.state, stale.readable) == (OwnerState.OPEN, end)
-        forge(tmp_path, APPENDED, 1 << 40)
-        forge(tmp_path, FLUSHED, 1 << 40)
+        forge(tmp_path, pages.APPENDED, 1 << 40)
+        forge(tmp_path, pages.FLUSHED, 1 << 40)
         assert reader.max_offset == end
         assert reader.flushed_offset == 0, "nothing was synced, and the crash came"
         with read_small(tmp_path) as late:
@@ -257,7 +234,7 @@ def test_the_checkpoint_follows_the_syncs_while_the_store_is_open(
         results = fill(store, 5)
         log = owned_by(store).log
         log.sync()
-        stamp = log.positions.words[LAST_TIMESTAMP]
+        stamp = log.positions.words[pages.LAST_TIMESTAMP]
         time.sleep(0.002)
         fill(store, 5)
         until(lambda: read_checkpoint(FILES, tmp_path).confirm_offset)
@@ -269,8 +246,8 @@ def test_the_checkpoint_follows_the_syncs_while_the_store_is_open(
 def test_another_program_that_owns_the_store(tmp_path: Path) -> None:
     """RocketMQ locks byte 0; what the page of an earlier owner says is nothing then."""
     results = a_store(tmp_path, 20)
-    forge(tmp_path, STATE, OwnerState.OPEN)
-    forge(tmp_path, APPENDED, results[3].end_offset)
+    forge(tmp_path, pages.STATE, OwnerState.OPEN)
+    forge(tmp_path, pages.APPENDED, results[3].end_offset)
     lock = alone(FILES, tmp_path)
     with read_small(tmp_path) as reader:
         assert reader.max_offset == results[-1].end_offset
@@ -284,31 +261,14 @@ def test_a_page_of_another_version_or_state_is_not_believed(tmp_path: Path) -> N
     with open_small(tmp_path) as owner:
         assert PageReader(FILES, tmp_path).page() is not None
         words = owned_by(owner).positions.words
-        words[0] = MAGIC + 1
+        words[0] = pages.MAGIC + 1
         assert PageReader(FILES, tmp_path).page() is None
-        words[0] = MAGIC
+        words[0] = pages.MAGIC
         for state in OwnerState:
-            words[STATE] = state
+            words[pages.STATE] = state
             believed = state in (OwnerState.OPEN, OwnerState.FAILED, OwnerState.CLOSING)
             assert (PageReader(FILES, tmp_path).page() is not None) == believed
-        words[STATE] = OwnerState.OPEN
-
-
-def test_what_an_owner_adds_while_the_end_is_looked_for_is_not_durable(tmp_path: Path) -> None:
-    a_store(tmp_path, 3)
-    with open_small(tmp_path) as store:
-        durable = store.max_offset
-    flushed = ReaderDurableEnd(FILES, tmp_path, lambda: None)
-    with ExitStack() as owners:
-        ends = list[int]()
-
-        def end_beside_an_owner() -> int:
-            if not ends:
-                owner = owners.enter_context(an_owner(tmp_path))
-                ends.append(owner.ends("put", "m", 1)[0])
-            return ends[0]
-
-        assert flushed.end(end_beside_an_owner) == durable < ends[0]
+        words[pages.STATE] = OwnerState.OPEN
 
 
 def test_the_page_of_a_dead_process_whose_locks_a_child_holds_is_right(tmp_path: Path) -> None:
@@ -342,29 +302,31 @@ def test_its_words(tmp_path: Path) -> None:
         store.wait_dispatched()
         assert is_published(FILES, tmp_path)
         content = page_path(tmp_path).read_bytes()
-        assert len(content) == PAGE_BYTES
+        assert len(content) == pages.PAGE_BYTES
         words = memoryview(content).cast("Q")
         me = os.getpid()
         expected = {
-            **dict.fromkeys((APPENDED, FLUSHED, DISPATCHED), last.end_offset),
-            **dict.fromkeys((LAST_TIMESTAMP, FLUSHED_TIMESTAMP), last.store_timestamp_ms),
-            OWNER_PID: me,
-            OWNER_START: process_start(me),
-            DISPATCHER_PID: me,
-            DISPATCHER_START: process_start(me),
-            0: MAGIC,
-            MINIMUM: 0,
-            STATE: OwnerState.OPEN,
-            FLAGS: DURABLE,
-            RECORDS: 5,
-            SYNCS: 5,
-            SEGMENT_BYTES: SEGMENT,
+            **dict.fromkeys((pages.APPENDED, pages.FLUSHED, pages.DISPATCHED), last.end_offset),
+            **dict.fromkeys(
+                (pages.LAST_TIMESTAMP, pages.FLUSHED_TIMESTAMP), last.store_timestamp_ms
+            ),
+            pages.OWNER_PID: me,
+            pages.OWNER_START: process_start(me),
+            pages.DISPATCHER_PID: me,
+            pages.DISPATCHER_START: process_start(me),
+            0: pages.MAGIC,
+            pages.MINIMUM: 0,
+            pages.STATE: OwnerState.OPEN,
+            pages.FLAGS: pages.DURABLE,
+            pages.RECORDS: 5,
+            pages.SYNCS: 5,
+            pages.SEGMENT_BYTES: SEGMENT,
         }
         assert {at: words[at] for at in expected} == expected
-        assert abs(words[HEARTBEAT] - time.time() * 1000) < 20_000
+        assert abs(words[pages.HEARTBEAT] - time.time() * 1000) < 20_000
         abort, boot = os.stat(tmp_path / "abort"), Path("/proc/sys/kernel/random/boot_id")
         assert content[8:24] == uuid.UUID(boot.read_text().strip()).bytes
-        assert (words[PROOF[2]], words[PROOF[3]]) == (abort.st_ino, abort.st_ctime_ns)
+        assert (words[pages.PROOF[2]], words[pages.PROOF[3]]) == (abort.st_ino, abort.st_ctime_ns)
         assert not any(content[512:4096]), "nothing has failed"
         assert SharedPage.join(FILES, tmp_path).settings["segment_size_bytes"] == SEGMENT
     assert not is_published(FILES, tmp_path)
@@ -376,8 +338,8 @@ def test_its_words(tmp_path: Path) -> None:
 def test_its_heart_beats(tmp_path: Path) -> None:
     with open_small(tmp_path):
         page = page_of(tmp_path)
-        first = page.words[HEARTBEAT]
-        until(lambda: page.words[HEARTBEAT] != first)
+        first = page.words[pages.HEARTBEAT]
+        until(lambda: page.words[pages.HEARTBEAT] != first)
 
 
 def test_a_failed_store_says_so_and_is_still_read(tmp_path: Path) -> None:
@@ -397,7 +359,8 @@ def test_a_failed_store_says_so_and_is_still_read(tmp_path: Path) -> None:
     assert PageReader(FILES, tmp_path).page() is None
 
 
-WATCHED = (APPENDED, FLUSHED, DISPATCHED, LAST_TIMESTAMP, FLUSHED_TIMESTAMP, RECORDS)
+ENDS = (pages.APPENDED, pages.FLUSHED, pages.DISPATCHED)
+WATCHED = (*ENDS, pages.LAST_TIMESTAMP, pages.FLUSHED_TIMESTAMP, pages.RECORDS)
 
 
 def test_no_word_goes_back_under_load(tmp_path: Path) -> None:
@@ -421,7 +384,7 @@ def test_no_word_goes_back_under_load(tmp_path: Path) -> None:
                 enough.set()
             for each in filling:
                 each.result()
-        assert max(before[APPENDED], before[FLUSHED], before[DISPATCHED]) <= store.max_offset
+        assert max(before[end] for end in ENDS) <= store.max_offset
 
 
 def test_an_opening_that_fails_leaves_it_as_it_was(tmp_path: Path) -> None:

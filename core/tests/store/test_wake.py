@@ -237,15 +237,3 @@ def test_nobody_tells_of_a_store_that_is_closed(tmp_path: Path) -> None:
     owning(tmp_path / "s", "none").close()
     with lakelog.open(tmp_path / "s", mode="read") as reader:
         assert not reader.wait_flushed(1 << 40, FOR_EVER_MS)
-
-
-def test_who_waits_hears_that_the_owner_closes(tmp_path: Path) -> None:
-    owner = owning(tmp_path / "s", "none")
-    with (
-        lakelog.open(tmp_path / "s", mode="read") as reader,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        waiting = pool.submit(reader.wait_flushed, 1 << 40, FOR_EVER_MS)
-        time.sleep(0.05)
-        owner.close()
-        assert not waiting.result(20)

@@ -32,13 +32,11 @@ class Worker:
     process: forked.Forked
 
     def say(self, word: str, *rest: Any) -> None:
-        """Tell it what to do."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps([word, *rest]) + "\n")
         self.process.stdin.flush()
 
     def hear(self) -> dict[str, Any]:
-        """What it tells next."""
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE_SECONDS)
         assert ready, "the worker does not answer"
@@ -46,7 +44,6 @@ class Worker:
         return said
 
     def ask(self, word: str, *rest: Any) -> dict[str, Any]:
-        """Tell it, and hear what came of it."""
         self.say(word, *rest)
         return self.hear()
 
@@ -64,7 +61,6 @@ class Worker:
 
 @contextmanager
 def a_worker(path: Path, mode: str = "write", **settings: Any) -> Iterator[Worker]:
-    """A process with the store in ``path`` open, or about to be: it tells its role first."""
     given = json.dumps({"mode": mode, **SMALL, **settings})
     with forked.start("core.tests.store.worker", [str(path), given]) as process:
         try:
@@ -75,7 +71,6 @@ def a_worker(path: Path, mode: str = "write", **settings: Any) -> Iterator[Worke
 
 @contextmanager
 def an_owner(path: Path, **settings: Any) -> Iterator[Worker]:
-    """A process that owns the store in ``path``."""
     with a_worker(path, **settings) as worker:
         assert worker.hear() == {"role": "owner"}
         yield worker
