@@ -16,9 +16,8 @@ import attrs
 
 import lakelog
 from lakelog_replication.address import Address
-from tests.replication.broker import eventually
-from tests.replication.masterbroker import SEGMENT, broker, jars, quick
-from tests.replication.nameserver import name_server
+from lakelog_replication.remoting import call
+from tests.replication.masterbroker import SEGMENT, broker, eventually, jars, name_server, quick
 from tests.support.javaprogram import java_program
 
 PATIENCE_SECONDS: Final = 60.0
@@ -38,13 +37,14 @@ _SETTINGS: Final[dict[str, Any]] = {
     "maxIndexNum": 20_000_000,
 }
 
+_SET_MODE: Final = 401
 _JAVA_FLAGS: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=1g")
 """Each thread of the broker that puts messages has a direct buffer of 4 MiB."""
 
 
-def make_store(path: Path) -> None:
-    """Create a store with the segment size of the tests' RocketMQ broker."""
-    lakelog.open(path, mode="exclusive", segment_size_bytes=SEGMENT).close()
+def set_pop_mode(address: Address, topic: str, group: str) -> None:
+    mode = {"topic": topic, "consumerGroup": group, "mode": "POP", "popShareQueueNum": 0}
+    call(address, _SET_MODE, {}, json.dumps(mode).encode())
 
 
 @attrs.frozen
@@ -71,21 +71,27 @@ class Serving:
 
 
 @contextmanager
-def lakelogs_broker(home: Path, port: int = 0, options: Sequence[str] = ()) -> Iterator[Serving]:
-    """Run ``lakelog broker`` on ``home/store``, which is created if it does not exist."""
+def lakelogs_broker(
+    home: Path, port: int = 0, options: Sequence[str] = (), *, said: Path | None = None
+) -> Iterator[Serving]:
+    """Run ``lakelog broker`` on ``home/store``, which is created if it does not exist.
+
+    :param said: the file of its errors: a full pipe without a reader would lose lines
+    """
+    said = said or home / "lakelog.out"
     path = home / "store"
     if not path.exists():
-        make_store(path)
+        lakelog.open(path, mode="exclusive", segment_size_bytes=SEGMENT).close()
     program = (sys.executable, "-m", "lakelog_cli.main", "broker")
     command = [*program, str(path), "--port", str(port), *options]
     with (
-        (home / "lakelog.out").open("ab") as errors,
+        said.open("ab") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
     ):
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            assert line, (home / "lakelog.out").read_text()[-2000:]
+            assert line, said.read_text()[-2000:]
             yield Serving(Address("127.0.0.1", int(line.rpartition(":")[2])), process)
         finally:
             process.kill()
@@ -147,16 +153,12 @@ class Client:
         known = len(self.events)
         self.write(line)
 
-        def answer() -> dict[str, Any] | None:
-            for each in self.events[known:]:
-                if each["event"] in answers and each["body"] == body:
-                    return each
-            return None
+        def found() -> list[dict[str, Any]]:
+            new = self.events[known:]
+            return [each for each in new if each["event"] in answers and each["body"] == body]
 
-        self.wait_for(answer)
-        found = answer()
-        assert found is not None
-        return found
+        self.wait_for(found)
+        return found()[0]
 
     def create_topic(self, body: str) -> None:
         """Send a message repeatedly until the topic exists; a broker registers after a delay."""

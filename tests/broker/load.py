@@ -16,9 +16,8 @@ import attrs
 import lakelog
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, call
-from tests.broker.later import java
-from tests.replication.broker import eventually
-from tests.replication.masterbroker import CREATE_GROUP, CREATE_TOPIC
+from tests.broker.later import java, set_pop_mode
+from tests.replication.masterbroker import CREATE_GROUP, create_topic, eventually, has_route
 from tests.support.waiting import until
 
 TOPIC: Final = "Load"
@@ -29,32 +28,20 @@ NEVER_COME: Final = "rollback", "never"
 RETRIES: Final = 2
 DELAY_MS: Final = 1_000
 """The delay of level 1, which also applies to retries."""
+LONGEST_TIMER_MS: Final = 3_000
 PATIENCE_SECONDS: Final = 180.0
-_PAUSE_MS: Final = 20
-_SET_MODE: Final = 401
 
 Event = dict[str, Any]
 
 
 def configure(address: Address) -> None:
     """Create the topic, limit the retries of all groups, and set half of them to pop mode."""
-    fields = {
-        "topic": TOPIC,
-        "defaultTopic": "TBW102",
-        "readQueueNums": "4",
-        "writeQueueNums": "4",
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": "0",
-        "order": "false",
-    }
-    call(address, CREATE_TOPIC, fields)
+    create_topic(address, TOPIC, 4)
     for group in GROUPS:
         body = {"groupName": group, "retryMaxTimes": RETRIES}
         call(address, CREATE_GROUP, body=json.dumps(body).encode())
         if group.startswith("pop"):
-            mode = {"topic": TOPIC, "consumerGroup": group, "mode": "POP", "popShareQueueNum": 0}
-            call(address, _SET_MODE, {}, json.dumps(mode).encode())
+            set_pop_mode(address, TOPIC, group)
 
 
 @attrs.define
@@ -81,19 +68,19 @@ class Kill:
 class Clients:
     """Starts, kills and restarts clients, and reads the journals of all of them."""
 
-    def __init__(self, home: Path, *, span_ms: int = 3_000) -> None:
-        self.home, self._span_ms = home, span_ms
+    def __init__(self, home: Path, pause_ms: int) -> None:
+        self.home, self._pause_ms = home, pause_ms
         self.kills: list[Kill] = []
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._starts = 0
 
-    def start(self, member: str, server: Address, *, pause_ms: int = _PAUSE_MS) -> None:
+    def start(self, member: str, server: Address) -> None:
         """Start a member, and wait until its first send is acknowledged."""
         name = f"{member}{self._starts}"
         self._starts += 1
         journal = self.home / f"journal-{name}"
-        arguments = str(server), TOPIC, member, name, str(journal), str(pause_ms)
-        command = java("Load", *arguments, str(self._span_ms), home=self.home)
+        arguments = str(server), TOPIC, member, name, str(journal), str(self._pause_ms)
+        command = java("Load", *arguments, str(LONGEST_TIMER_MS), home=self.home)
         with (self.home / f"out-{name}").open("wb") as out:
             self._running[member] = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=out, stderr=out, text=True
@@ -301,9 +288,8 @@ def await_route(names: Address, broker: Address) -> None:
     def is_known() -> bool:
         try:
             configure(broker)
-            call(names, 105, {"topic": TOPIC})
         except (BrokerRefused, OSError):
             return False
-        return True
+        return has_route(names, TOPIC)
 
     eventually(is_known)

@@ -35,6 +35,7 @@ _LOG = logging.getLogger(__name__)
 CHECKS: Final = 1_000
 """Checks per transaction, one per second; clients may take some time to start."""
 SETTINGS: Final = (
+    *("--set", "flush=group-commit"),
     *("--set", "broker.transaction_check_interval_s=1"),
     *("--set", f"broker.transaction_check_limit={CHECKS}"),
 )
@@ -81,9 +82,9 @@ def check(clients: Clients) -> None:
 
 
 @contextmanager
-def clients_of(home: Path) -> Iterator[Clients]:
-    """Yield clients that are killed at the end of the test."""
-    clients = Clients(home)
+def clients_of(home: Path, *, pause_ms: int) -> Iterator[Clients]:
+    """Yield clients, which pause between sends; they are killed at the end of the test."""
+    clients = Clients(home, pause_ms)
     try:
         yield clients
     finally:
@@ -92,24 +93,15 @@ def clients_of(home: Path) -> Iterator[Clients]:
 
 def test_a_round_loses_nothing(tmp_path: Path) -> None:
     """One of the clients is killed with the broker, the other one outlives it."""
-    with clients_of(tmp_path) as clients:
+    with clients_of(tmp_path, pause_ms=60) as clients:
         rounds_of(tmp_path, clients, ["both"])
 
 
 @pytest.mark.slow
 def test_sixty_rounds_lose_nothing_and_brokers_take_turns(tmp_path: Path) -> None:
-    with clients_of(tmp_path) as clients:
+    with clients_of(tmp_path, pause_ms=20) as clients:
         random = chance()
         rounds_of(tmp_path, clients, [random.choice(KILLED) for _ in range(60)])
-        leave_in_flight(tmp_path, clients)
-        take_over(tmp_path, clients)
-        with lakelogs_broker(tmp_path, 0, SETTINGS) as serving:
-            finish(clients, serving.server)
-
-
-@pytest.mark.slow
-def test_brokers_take_turns(tmp_path: Path) -> None:
-    with clients_of(tmp_path) as clients:
         leave_in_flight(tmp_path, clients)
         take_over(tmp_path, clients)
         with lakelogs_broker(tmp_path, 0, SETTINGS) as serving:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.broker.later import BROKERS, Client, java_client
-from tests.support.sampling import chance
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 LONG_MS = 12_000
@@ -40,21 +39,12 @@ def leave_waiting(client: Client) -> dict[str, dict[str, Any]]:
     return sent
 
 
-TAKE_OVERS = ("lakelog", True), ("rocketmq", False), ("lakelog", False), ("rocketmq", True)
-
-
-def test_what_waits_comes_from_the_other_broker(tmp_path: Path) -> None:
-    take_over(tmp_path, *chance().choice(TAKE_OVERS))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("first", "killed"), TAKE_OVERS)
-def test_each_broker_takes_over(tmp_path: Path, first: str, *, killed: bool) -> None:
-    take_over(tmp_path, first, killed)
-
-
-def take_over(tmp_path: Path, first: str, killed: bool) -> None:
-    """Let what a broker left waiting, when it was stopped or killed, come from the other one."""
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("first", BROKERS)
+def test_what_waits_comes_from_the_other_broker(
+    tmp_path: Path, first: str, *, killed: bool
+) -> None:
     (second,) = BROKERS.keys() - {first}
     topic = "Takeover"
     with BROKERS[first](tmp_path) as broker:

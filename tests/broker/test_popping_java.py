@@ -17,17 +17,20 @@ from lakelog_broker.settings import BrokerSettings
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, Response, call
 from plugins.broker.tests.serving import served
-from tests.broker.later import java
-from tests.replication.broker import eventually
-from tests.replication.masterbroker import CREATE_GROUP, CREATE_TOPIC, broker
-from tests.replication.nameserver import name_server
+from tests.broker.later import java, set_pop_mode
+from tests.replication.masterbroker import (
+    CREATE_GROUP,
+    broker,
+    create_topic,
+    eventually,
+    has_route,
+    name_server,
+)
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 TOPIC: Final = "popped"
 GROUP: Final = "popping"
-GET_ROUTE: Final = 105
-SET_MODE: Final = 401
 GET_MAX_OFFSET: Final = 30
 QUERY_OFFSET: Final = 14
 POP: Final = 200050
@@ -57,19 +60,9 @@ def pop_member(names: Address, home: Path) -> Iterator[list[str]]:
 
 def configure(address: Address) -> None:
     """Create a topic of four queues, and set its group to pop mode."""
-    fields = {
-        "topic": TOPIC,
-        "defaultTopic": "TBW102",
-        "readQueueNums": "4",
-        "writeQueueNums": "4",
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": "0",
-        "order": "false",
-    }
-    call(address, CREATE_TOPIC, fields)
-    mode = {"topic": TOPIC, "consumerGroup": GROUP, "mode": "POP", "popShareQueueNum": 0}
-    call(address, SET_MODE, {}, json.dumps(mode).encode())
+    call(address, CREATE_GROUP, body=json.dumps({"groupName": GROUP}).encode())
+    create_topic(address, TOPIC, 4)
+    set_pop_mode(address, TOPIC, GROUP)
 
 
 def test_a_push_consumer_pops_from_lakelog(tmp_path: Path) -> None:
@@ -77,8 +70,7 @@ def test_a_push_consumer_pops_from_lakelog(tmp_path: Path) -> None:
         lakelog.open(tmp_path / "store", mode="exclusive") as store,
         served(store, BrokerSettings(port=0)) as running,
     ):
-        host, _, port = running.address.rpartition(":")
-        address = Address(host, int(port))
+        address = Address.parse(running.address)
         configure(address)
 
         def committed() -> int:
@@ -95,17 +87,9 @@ def test_a_push_consumer_pops_from_rocketmq(tmp_path: Path) -> None:
         name_server(tmp_path / "names") as names,
         broker(tmp_path / "home", namesrvAddr=names, timerWheelEnable="true") as real,
     ):
-        call(real.client, CREATE_GROUP, body=json.dumps({"groupName": GROUP}).encode())
         configure(real.client)
 
-        def has_route() -> bool:
-            try:
-                call(names, GET_ROUTE, {"topic": TOPIC})
-            except BrokerRefused:
-                return False
-            return True
-
-        eventually(has_route)
+        eventually(lambda: has_route(names, TOPIC))
         with pop_member(names, tmp_path) as lines:
             assert lines == EXPECTED
 
@@ -144,7 +128,6 @@ def revived(address: Address, queue_id: str) -> int:
 def test_what_rocketmq_handed_out_is_handed_out_again(tmp_path: Path) -> None:
     """Messages behind the group's offset without an acknowledgement come again, exactly once."""
     with broker(tmp_path / "home", timerWheelEnable="true") as real:
-        call(real.client, CREATE_GROUP, body=json.dumps({"groupName": GROUP}).encode())
         configure(real.client)
         for number in range(4):
             real.send(TOPIC, b"%d" % number)
@@ -157,14 +140,8 @@ def test_what_rocketmq_handed_out_is_handed_out_again(tmp_path: Path) -> None:
                 *(popped.fields["reviveQid"], "0", "broker-a", "0", "1"),
             ]
         )
-        acknowledgement = {
-            "consumerGroup": GROUP,
-            "topic": TOPIC,
-            "queueId": "0",
-            "offset": "1",
-            "extraInfo": handle,
-        }
-        call(real.client, ACK, acknowledgement)
+        acknowledgement = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "offset": "1"}
+        call(real.client, ACK, {**acknowledgement, "extraInfo": handle})
         real.stop()
         with lakelog.open(real.store, mode="exclusive") as store:
             assert store.groups()[GROUP][TOPIC][0] == 4

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -25,10 +22,9 @@ from lakelog_broker.scheduled.transactions import OP_TOPIC
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import BrokerRefused, call
 from plugins.broker.tests.raw_client import answer_to, send
-from tests.faults.disks import Disk, made
+from tests.broker.later import lakelogs_broker
+from tests.faults.disks import Disk, eat, made, small
 from tests.replication.masterbroker import SEGMENT
-from tests.replication.test_full_disk import eat
-from tests.support.smalldisk import tmpfs
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
@@ -43,26 +39,6 @@ FAILED: Final = "a write or sync failed", "a sync of a queue failed"
 SIZES: Final = ("--set", f"segment_size_bytes={SEGMENT}", "--set", "preallocate=false")
 
 
-@contextmanager
-def served(store: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str, IO[str]]]:
-    """Run ``lakelog broker`` on a store; yields the process, its address, and a file of its errors.
-
-    The errors are in a file, because a full pipe without a reader would lose lines.
-    """
-    program = (sys.executable, "-m", "lakelog", "broker", str(store), "--json", "--port", "0")
-    with (
-        tempfile.TemporaryFile("w+") as errors,
-        subprocess.Popen(
-            [*program, *SIZES, *options], stdout=subprocess.PIPE, stderr=errors, text=True
-        ) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            yield process, json.loads(process.stdout.readline())["namesrv"], errors
-        finally:
-            process.kill()
-
-
 @attrs.define
 class Senders:
     """Threads that send messages of all kinds, and record the acknowledged ones.
@@ -71,7 +47,7 @@ class Senders:
     :ivar refusals: the error that ended each thread
     """
 
-    address: str
+    address: Address
     acknowledged: list[str] = attrs.field(factory=list)
     halves: dict[str, int] = attrs.field(factory=dict)
     refusals: list[Exception] = attrs.field(factory=list)
@@ -116,7 +92,7 @@ class Senders:
             properties["TIMER_DELIVER_MS"] = time.time_ns() // 1_000_000 + 1_500
         elif kind != "plain":
             properties |= {"TRAN_MSG": "true", "PGROUP": "producers"}
-        sent = answer_to(self.address, TOPIC, body.encode(), queue_id, **properties).fields
+        sent = answer_to(str(self.address), TOPIC, body.encode(), queue_id, **properties).fields
         if "TRAN_MSG" in properties:
             self.halves[body] = int(sent["queueOffset"])
         self.acknowledged.append(body)
@@ -126,7 +102,7 @@ class Senders:
             next_offset = str(int(sent["queueOffset"]) + 1)
             fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": str(queue_id)}
             fields["commitOffset"] = next_offset
-            call(self._broker, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+            call(self.address, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
 
     def _end(self, sent: Any, outcome: int) -> None:
         fields = {
@@ -137,11 +113,7 @@ class Senders:
             "fromTransactionCheck": "false",
             "msgId": sent["msgId"],
         }
-        call(self._broker, RequestCode.END_TRANSACTION, fields)
-
-    @property
-    def _broker(self) -> Address:
-        return Address.parse(self.address)
+        call(self.address, RequestCode.END_TRANSACTION, fields)
 
 
 @pytest.fixture(params=["ext4", "xfs"])
@@ -152,24 +124,26 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
 
 
 @pytest.mark.parametrize("cuts", [1, pytest.param(8, marks=pytest.mark.slow)])
-def test_a_cut_ends_the_broker_and_loses_nothing_acknowledged(disk: Disk, cuts: int) -> None:
+def test_a_cut_ends_the_broker_and_loses_nothing_acknowledged(
+    disk: Disk, tmp_path: Path, cuts: int
+) -> None:
     path = disk.place / "store"
     acknowledged: list[str] = []
     halves: dict[str, int] = {}
     for number in range(cuts):
-        with served(path, "--set", "flush=group-commit") as (process, address, errors):
-            senders = Senders(address)
+        options = (*SIZES, "--set", "flush=group-commit")
+        with lakelogs_broker(disk.place, 0, options, said=tmp_path / "said") as serving:
+            senders = Senders(serving.server)
             senders.start(number)
             try:
                 senders.wait(200)
                 until((path / "config" / "consumerOffset.json").exists)  # the last file saved
                 known = senders.known()
                 disk.cut()
-                ended = process.wait(60)
+                ended = serving.process.wait(60)
             finally:
                 senders.stop()
-            errors.seek(0)
-            said = errors.read()
+            said = (tmp_path / "said").read_text()
             # The kernel kills a process (SIGBUS) that accesses a mapped page of the failed disk.
             is_named = any(each in said for each in FAILED)
             assert ended == -signal.SIGBUS or (ended == REFUSED and is_named), (ended, said)
@@ -237,25 +211,23 @@ def come(path: Path, acknowledged: list[str], halves: dict[str, int]) -> None:
 
 
 @pytest.fixture(params=["tmpfs", "ext4"])
-def small(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """Mount a small file system, to be filled."""
-    if request.param == "tmpfs":
-        with tmpfs(tmp_path, 48 << 20) as place:
-            yield place
-    else:
-        with made(request.param, tmp_path) as mounted:
-            yield mounted.place
+def full_soon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    with small(request.param, tmp_path) as place:
+        yield place
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("flush", ["timed", "group-commit"])
-def test_a_full_disk_refuses_messages_until_there_is_room(small: Path, flush: str) -> None:
-    path = small / "store"
-    with served(path, "--set", f"flush={flush}") as (process, address, _):
+def test_a_full_disk_refuses_messages_until_there_is_room(
+    full_soon: Path, tmp_path: Path, flush: str
+) -> None:
+    options = (*SIZES, "--set", f"flush={flush}")
+    with lakelogs_broker(full_soon, 0, options, said=tmp_path / "said") as serving:
+        process, address = serving.process, serving.server
         full, roomy = Senders(address), Senders(address)
         full.start(0)
         full.wait(50)
-        eaten = eat(small, 2 * SEGMENT)
+        eaten = eat(full_soon, 2 * SEGMENT)
         until(lambda: is_full(address))
         full.stop()
         assert process.poll() is None
@@ -267,13 +239,13 @@ def test_a_full_disk_refuses_messages_until_there_is_room(small: Path, flush: st
         assert not roomy.refusals
         process.terminate()
         assert process.wait(60) == 0
-    come(path, full.acknowledged + roomy.acknowledged, full.halves | roomy.halves)
+    come(full_soon / "store", full.acknowledged + roomy.acknowledged, full.halves | roomy.halves)
 
 
-def is_full(address: str) -> bool:
+def is_full(address: Address) -> bool:
     """Send a large message; return whether it was refused."""
     try:
-        send(address, "Filler", bytes(SEGMENT // 8))
+        send(str(address), "Filler", bytes(SEGMENT // 8))
     except BrokerRefused:
         return True
     return False

@@ -1,4 +1,4 @@
-"""After the same sends, lakelog's broker and RocketMQ's have the same records in their logs."""
+"""Records of both brokers: the same after the same sends; lakelog's serves those of RocketMQ."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ import pytest
 
 import lakelog
 from lakelog import StoredMessage
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_broker.codes import RequestCode as Code
+from lakelog_broker.embedded import EmbeddedBroker
 from lakelog_broker.properties import stored_properties
+from lakelog_queues.configs import topics_of
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import Response, call
+from plugins.broker.tests.raw_client import send
 from tests.broker.later import lakelogs_broker
-from tests.replication.broker import eventually
-from tests.replication.masterbroker import CREATE_GROUP, broker
+from tests.replication.masterbroker import CREATE_GROUP, broker, eventually
 from tests.support.fixtures import StoreFixtures
 
 pytestmark = pytest.mark.timeout(600)
@@ -54,19 +57,8 @@ def _batch(*messages: tuple[bytes, str]) -> bytes:
 
 
 def _sent(address: Address, body: bytes, properties: str, **more: str) -> Response:
-    fields = {
-        "a": "raw",
-        "b": _TOPIC,
-        "c": "TBW102",
-        "d": "4",
-        "e": "1",
-        "f": "0",
-        "g": str(_BORN_MS),
-        "h": "7",
-        "i": properties,
-        "j": "0",
-        **more,
-    }
+    fields = {"a": "raw", "b": _TOPIC, "c": "TBW102", "d": "4", "e": "1", "f": "0", "h": "7"}
+    fields |= {"g": str(_BORN_MS), "i": properties, "j": "0", **more}
     return call(address, Code.SEND_MESSAGE_V2, fields, body)
 
 
@@ -108,6 +100,30 @@ def test_properties_of_a_real_broker_are_in_the_order_of_stored_ones(
     for text in texts:
         own = text.index(b"MSG_REGION\x01") if text in batched else 0
         assert stored_properties(text[own:]) == text[own:]
+
+
+def test_messages_and_topics_of_a_real_broker_are_served(
+    store_fixtures: StoreFixtures, tmp_path: Path
+) -> None:
+    path = store_fixtures.copy("real_broker", tmp_path).store
+    topics = topics_of(RealFileSystem(), path)
+    with lakelog.open(path, mode="read") as store:
+        before = {
+            topic: sorted(
+                bytes(each.body)
+                for queue in store.queues(topic)
+                for each in store.read(topic, queue.queue_id)
+            )
+            for topic in store.topics()
+        }
+    system = ("%", "rmq_sys", "RMQ_SYS", "SCHEDULE_TOPIC")
+    [topic, *_] = [each for each in before.keys() & topics if not each.startswith(system)]
+    with EmbeddedBroker(path) as broker:
+        for each, bodies in before.items():
+            assert sorted(bytes(message.body) for message in broker.messages(each)) == bodies
+        assert set(topics) <= {each.topic for each in broker.broker.topics}
+        send(broker.namesrv, topic, b"by a client of lakelog")
+        assert bytes(broker.messages(topic)[-1].body) == b"by a client of lakelog"
 
 
 @pytest.mark.java

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tests.support.smalldisk import mounted, need
+from tests.support.smalldisk import mounted, need, tmpfs
 
 MIB: Final = 1 << 20
 SHUTDOWN: Final = 0x8004587D
@@ -84,3 +84,28 @@ def made(kind: str, folder: Path) -> Iterator[Disk]:
     subprocess.run([*command, str(disk.image)], check=True, capture_output=True)
     with mounted(disk.place, ("mount", "-o", "loop", str(disk.image), str(disk.place))):
         yield disk
+
+
+@contextmanager
+def small(kind: str, folder: Path) -> Iterator[Path]:
+    """The folder of such a file system, or of one in memory."""
+    if kind == "tmpfs":
+        with tmpfs(folder, 48 * MIB) as place:
+            yield place
+    else:
+        with made(kind, folder) as disk:
+            yield disk.place
+
+
+def eat(disk: Path, room_bytes: int) -> Path:
+    """Fill a disk except for ``room_bytes``; return the file that takes the rest."""
+    eaten, piece, at = disk / "eaten", MIB, 0
+    with eaten.open("wb") as file:
+        while piece >= 4096:
+            try:
+                os.posix_fallocate(file.fileno(), at, piece)
+                at += piece
+            except OSError:
+                piece //= 2
+        file.truncate(at - room_bytes)
+    return eaten

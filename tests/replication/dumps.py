@@ -11,13 +11,12 @@ from tests.support.rows import Row, by_kind, difference
 
 SEGMENT: Final = 1 << 20
 OF_LAKELOG: Final = {"mappedFileSizeCommitLog": str(SEGMENT)}
-OF_MASTER: Final = {
+OF_BROKER: Final = {
     **OF_LAKELOG,
     "mappedFileSizeConsumeQueue": "600000",
     "maxHashSlotNum": "100000",
     "maxIndexNum": "400000",
 }
-OF_SLAVE: Final = {**OF_MASTER, "maxHashSlotNum": "10000", "maxIndexNum": "40000"}
 
 
 def check_equal(ours: list[Row], theirs: list[Row], *, was_killed: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Runs a real broker of RocketMQ 5.3.3 without a name server, and sends messages to it."""
+"""Runs real brokers and name servers of RocketMQ 5.3.3, and sends messages to a broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import SystemRandom
@@ -29,16 +29,15 @@ SEND_MESSAGE: Final = 10
 UPDATE_CONSUMER_OFFSET: Final = 15
 CREATE_TOPIC: Final = 17
 GET_MAX_OFFSET: Final = 30
+GET_ROUTE: Final = 105
 CREATE_GROUP: Final = 200
 _SMALL: Final = ("-Xmx512m", "-XX:MaxDirectMemorySize=256m")
 _NO_TLS: Final = "-Dtls.server.mode=disabled"
 """Else a broker makes two RSA keys at its start, by classes of a signed jar: 3 s of CPU time."""
 _POM: Final = Path(__file__).parent / "pom.xml"
 _ARCHIVE: Final = "classes.jsa"
-_START_SECONDS: Final = 90
 _CHANCE: Final = SystemRandom()  # the workers of pytest share a seed
 _ORACLE: Final = Path(__file__).parents[1] / "oracle"
-_LOGBACK: Final = _ORACLE / "resources" / "logback.xml"
 
 
 def jars() -> Path:
@@ -77,12 +76,12 @@ def free_ports(count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         port = _CHANCE.randrange(12_000, 32_000, 10)
-        if port not in found and _is_free(port) and _is_free(port - 2):
+        if port not in found and is_free(port) and is_free(port - 2):
             found.append(port)
     return found
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError:
@@ -90,8 +89,16 @@ def _is_free(port: int) -> bool:
     return True
 
 
+def eventually(is_so: Callable[[], object], why: str = "it never came true") -> None:
+    """Wait until the condition holds; a broker may work at it every 5 s only."""
+    deadline = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < deadline, why
+        time.sleep(0.05)
+
+
 @attrs.define
-class Broker:
+class BrokerProcess:
     """A broker in a folder; it can be killed and started again.
 
     :ivar client: the address for clients
@@ -106,38 +113,26 @@ class Broker:
     _process: subprocess.Popen[bytes] | None = None
 
     @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "it is not started"
+        return self._process
+
+    @property
     def pid(self) -> int:
-        """The process id."""
-        assert self._process is not None  # start has made it
-        return self._process.pid
+        return self.process.pid
 
     @property
     def store(self) -> Path:
-        """Its store directory."""
         return self.home / "store"
 
-    def start(self) -> None:
-        """Start the broker, and wait until it listens on both ports; raises ``RuntimeError``."""
+    def run(self, *listening: Address) -> None:
+        """Start the broker, and wait until it listens at the addresses."""
         self.home.mkdir(parents=True, exist_ok=True)
         conf = self.home / "broker.conf"
         conf.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
-        command = [
-            "java",
-            f"@{_ORACLE / 'jvm.args'}",
-            f"-Duser.home={self.home}",
-            f"-Drocketmq.home.dir={self.home}",
-            f"-Drmq.logback.configurationFile={_LOGBACK}",
-            *self.java_flags,
-            *("-cp", os.fspath(jars() / "*"), "org.apache.rocketmq.broker.BrokerStartup"),
-            *("-c", str(conf)),
-        ]
-        environ = {**os.environ, "ROCKETMQ_HOME": str(self.home)}
-        with (self.home / "broker.out").open("ab") as out:
-            self._process = subprocess.Popen(
-                command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environ
-            )
+        self._process = _java("broker.BrokerStartup", self.home, conf, self.java_flags)
         try:
-            for each in (self.client, self.slaves):
+            for each in listening:
                 self._await(each)
         except BaseException:
             self.kill()
@@ -173,33 +168,42 @@ class Broker:
         }
 
     def _await(self, address: Address) -> None:
-        process, deadline = self._process, time.monotonic() + _START_SECONDS
-        assert process is not None
-        while time.monotonic() < deadline and process.poll() is None:
+        def listens() -> bool:
+            assert self.process.poll() is None, self.last_words()
             with suppress(psutil.NoSuchProcess):
-                bound = psutil.Process(process.pid).net_connections("tcp")
-                if any(
+                bound = psutil.Process(self.pid).net_connections("tcp")
+                return any(  # its own port, not that of another test's broker
                     each.status == psutil.CONN_LISTEN and each.laddr.port == address.port
                     for each in bound
-                ):
-                    return  # its own port, not that of another test's broker
-            time.sleep(0.05)
-        told = (self.home / "broker.out").read_text(errors="replace")[-2000:]
-        raise RuntimeError(f"the broker did not start: {told}")
+                )
+            return False
+
+        eventually(listens, "the broker did not start")
+
+    def last_words(self) -> str:
+        return (self.home / "out").read_text(errors="replace")[-2000:]
 
     def kill(self) -> None:
-        """Kill the broker by SIGKILL."""
+        """End the broker by SIGKILL, if it runs."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End the broker by SIGTERM, if it runs."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
+            self._process.send_signal(number)
             self._process.wait()
             self._process = None
 
-    def stop(self) -> None:
-        """Stop the broker by SIGTERM."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait()
-            self._process = None
+
+class Broker(BrokerProcess):
+    """A master."""
+
+    def start(self) -> None:
+        """Start the broker, and wait until it listens on both ports."""
+        self.run(self.client, self.slaves)
 
     def send(self, topic: str, body: bytes, queue: int = 0, keys: str = "") -> int:
         """Put a message; return its physical offset. Raises :class:`BrokerRefused`."""
@@ -240,18 +244,7 @@ class Broker:
         return int(call(self.client, GET_MAX_OFFSET, fields).fields["offset"])
 
     def create_topic(self, topic: str, queues: int) -> None:
-        """Create a topic with this number of queues."""
-        fields = {
-            "topic": topic,
-            "defaultTopic": "TBW102",
-            "readQueueNums": str(queues),
-            "writeQueueNums": str(queues),
-            "perm": "6",
-            "topicFilterType": "SINGLE_TAG",
-            "topicSysFlag": "0",
-            "order": "false",
-        }
-        call(self.client, CREATE_TOPIC, fields)
+        create_topic(self.client, topic, queues)
 
     def send_many(self, topic: str, first: int, count: int, size: int = 1000) -> list[int]:
         """Put ``count`` numbered messages; return the numbers of the acknowledged ones.
@@ -269,6 +262,41 @@ class Broker:
         return done
 
 
+def create_topic(address: Address, topic: str, queues: int) -> None:
+    """Create a topic with this number of queues."""
+    fields = {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
+    call(address, CREATE_TOPIC, fields)
+
+
+def has_route(names: Address, topic: str) -> bool:
+    """Whether a name server knows where a topic is."""
+    try:
+        call(names, GET_ROUTE, {"topic": topic})
+    except (BrokerRefused, OSError):
+        return False
+    return True
+
+
+def small_jvm() -> tuple[str, ...]:
+    """Return the flags of a broker with a small heap and a quick start."""
+    return (*_SMALL, *quick())
+
+
+def addresses() -> tuple[Address, Address]:
+    """Return free addresses for the clients and the slaves of a broker."""
+    client, slaves = free_ports(2)
+    return Address("127.0.0.1", client), Address("127.0.0.1", slaves)
+
+
 @contextmanager
 def broker(
     home: Path, *, java_flags: Sequence[str] | None = None, **settings: object
@@ -277,11 +305,46 @@ def broker(
 
     :param java_flags: all of them; by default those of a small heap and a quick start
     """
-    client, slaves = (Address("127.0.0.1", each) for each in free_ports(2))
-    flags = (*_SMALL, *quick()) if java_flags is None else java_flags
-    made = Broker(home, client, slaves, settings, flags)
+    flags = small_jvm() if java_flags is None else java_flags
+    made = Broker(home, *addresses(), settings, flags)
     made.start()
     try:
         yield made
     finally:
         made.kill()
+
+
+@contextmanager
+def name_server(home: Path) -> Iterator[Address]:
+    """Run a name server, killed at the end; yields its address."""
+    address = Address("127.0.0.1", free_ports(1)[0])
+    home.mkdir(parents=True)
+    conf = home / "namesrv.conf"
+    conf.write_text(f"listenPort={address.port}\nbindAddress={address.host}\n")
+    process = _java("namesrv.NamesrvStartup", home, conf, ("-Xmx128m", *quick()))
+
+    def answers() -> bool:
+        assert process.poll() is None, (home / "out").read_text(errors="replace")[-2000:]
+        return not is_free(address.port)
+
+    try:
+        eventually(answers)
+        yield address
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _java(main: str, home: Path, conf: Path, flags: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Run a program of RocketMQ; what it prints is in ``home / "out"``."""
+    command = [
+        *("java", f"@{_ORACLE / 'jvm.args'}", *flags, f"-Duser.home={home}"),
+        f"-Drocketmq.home.dir={home}",
+        f"-Drmq.logback.configurationFile={_ORACLE / 'resources' / 'logback.xml'}",
+        *("-cp", os.fspath(jars() / "*"), f"org.apache.rocketmq.{main}", "-c", str(conf)),
+    ]
+    environ = {**os.environ, "ROCKETMQ_HOME": str(home)}
+    with (home / "out").open("ab") as out:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environ, cwd=home
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -23,8 +22,7 @@ from plugins.replication.tests.replica.copies import (
     replica,
     until,
 )
-from tests.faults.disks import made
-from tests.support.smalldisk import tmpfs
+from tests.faults.disks import eat, small
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 COUNT: Final = 3000
@@ -34,27 +32,8 @@ STATUS_BYTES: Final = 48 << 10
 
 @pytest.fixture(params=["tmpfs", "ext4", "xfs"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """Mount a small file system."""
-    if request.param == "tmpfs":
-        with tmpfs(tmp_path, 48 << 20) as place:
-            yield place
-    else:
-        with made(request.param, tmp_path) as mounted:
-            yield mounted.place
-
-
-def eat(disk: Path, room_bytes: int) -> Path:
-    """Fill a disk except for ``room_bytes``; return the file that takes the rest."""
-    eaten, piece, at = disk / "eaten", 1 << 20, 0
-    with eaten.open("wb") as file:
-        while piece >= 4096:
-            try:
-                os.posix_fallocate(file.fileno(), at, piece)
-                at += piece
-            except OSError:
-                piece //= 2
-        file.truncate(at - room_bytes)
-    return eaten
+    with small(request.param, tmp_path) as place:
+        yield place
 
 
 @pytest.mark.sample(4)
@@ -85,17 +64,8 @@ def test_a_copy_waits_for_room_and_goes_on(tmp_path: Path, disk: Path, segments:
     assert log_of(path, len(log)) == log
 
 
-@pytest.mark.parametrize(
-    ("disk", "segments"),
-    [
-        ("tmpfs", 1),
-        *(
-            pytest.param(disk, segments, marks=pytest.mark.slow)
-            for disk, segments in (("tmpfs", 8), ("ext4", 1), ("ext4", 8), ("xfs", 1), ("xfs", 8))
-        ),
-    ],
-    indirect=["disk"],
-)
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("segments", [1, 8])
 def test_a_full_disk_under_one_of_several_copies_stops_no_other(
     tmp_path: Path, disk: Path, segments: int
 ) -> None:

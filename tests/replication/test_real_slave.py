@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,16 @@ from lakelog import Message, Store
 from lakelog.status import PutStatus
 from lakelog_replication.address import Address
 from lakelog_replication.status import read_status
+from plugins.replication.tests.replica.copies import log_of
 from tests.oracle.java import Oracle
 from tests.replication import dumps
-from tests.replication.broker import SlaveBroker, eventually
+from tests.replication.broker import SlaveBroker
+from tests.replication.masterbroker import eventually
+from tests.support import forked
 from tests.support.rows import by_kind
 
 SEGMENT = 1 << 20
 PLUGINS = [lakelog_replication.plugin, lakelog_flush.plugin, lakelog_hash_index.plugin]
-ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 
@@ -51,13 +55,6 @@ def address_of(path: Path) -> Address:
     return Address.parse(found.listening)
 
 
-def log_of(store: Path, start: int, end: int) -> bytes:
-    """Return the log from ``start``, the first byte of a segment, to ``end``."""
-    files = {int(each.name): each for each in (store / "commitlog").iterdir()}
-    data = b"".join(files[each].read_bytes() for each in range(start, end, SEGMENT))
-    return data[: end - start]
-
-
 def are_equal(slave: SlaveBroker, master: Path, end: int) -> bool:
     """Whether the slave has the master's bytes up to ``end``, from its first segment on.
 
@@ -66,8 +63,7 @@ def are_equal(slave: SlaveBroker, master: Path, end: int) -> bool:
     names = [int(each.name) for each in (slave.store / "commitlog").iterdir()]
     if not names or end > max(names) + SEGMENT:
         return False
-    start = min(names)
-    return log_of(slave.store, start, end) == log_of(master, start, end)
+    return log_of(slave.store, end) == log_of(master, end)[min(names) :]
 
 
 @pytest.fixture
@@ -105,7 +101,7 @@ def test_a_real_slave_has_each_byte_of_each_acknowledged_put(
         assert end > 3 * SEGMENT
     assert are_equal(slave, path, end)
     slave.kill()
-    rows = by_kind(oracle.dump(slave.store, dumps.OF_SLAVE))
+    rows = by_kind(oracle.dump(slave.store, dumps.OF_BROKER))
     ends = [row["maxOffset"] for row in rows["queue"] if row["topic"] == "Copies"]
     assert len(ends) == 4
     assert sum(ends) > 4000, "the slave has built queues from it"
@@ -120,64 +116,51 @@ def test_a_stopped_slave_times_puts_out_and_holds_nothing_else(
         store.put(batch(0)[0])
         slave.start(address_of(path))
         eventually(lambda: store.put(batch(0)[0]).status is PutStatus.PUT_OK)
-        slave.signal(signal.SIGSTOP)
+        slave.process.send_signal(signal.SIGSTOP)
         try:
             eventually(lambda: store.put(batch(0)[0]).status is PutStatus.FLUSH_SLAVE_TIMEOUT)
             future = store.put_async(Message("Read", b"at once", queue_id=0))
             eventually(lambda: len(store.get("Read", 0, 0).messages) == 1)
             assert future.result(60).status is PutStatus.FLUSH_SLAVE_TIMEOUT
         finally:
-            slave.signal(signal.SIGCONT)
+            slave.process.send_signal(signal.SIGCONT)
         eventually(lambda: store.put(batch(0)[0]).status is PutStatus.PUT_OK)
         end = store.max_offset
         eventually(lambda: are_equal(slave, path, end))
 
 
-MASTER = """
-import sys, time
-from pathlib import Path
-from tests.replication.test_real_slave import batch, open_master
-with open_master(Path(sys.argv[1]), int(sys.argv[2]), in_sync_replicas=2) as store:
-    print("open", flush=True)
-    number = 0
-    while True:
-        results = store.put_batch(batch(number))
-        print(results[-1].status.name, results[-1].end_offset, flush=True)
-        number += 1
-        time.sleep(0.02)  # a slave that comes back has to catch up
-"""
+def main() -> None:
+    """Put batches until the process is killed."""
+    path, port = sys.argv[1:]
+    with open_master(Path(path), int(port), in_sync_replicas=2) as store:
+        for number in itertools.count():
+            results = store.put_batch(batch(number))
+            print(results[-1].status.name, results[-1].end_offset, flush=True)  # noqa: T201
+            time.sleep(0.05)  # a slave that comes back has to catch up
 
 
-class Master:
-    """A process that puts batches until it is killed."""
+@contextmanager
+def master_process(path: Path, port: int) -> Iterator[Callable[[int], int]]:
+    """Run :func:`main`, and kill it at the end.
 
-    def __init__(self, path: Path, port: int) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", MASTER, str(path), str(port)],
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        assert self._read() == ["open"]
+    Yields a function that waits for acknowledged batches, and returns the end offset of the last.
+    """
+    with forked.start(__name__, [str(path), str(port)]) as process:
+        assert process.stdout is not None
+        lines = process.stdout
 
-    def _read(self) -> list[str]:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().split()
+        def acknowledged(count: int) -> int:
+            end = 0
+            while count:
+                status, offset = lines.readline().split()
+                if status == "PUT_OK":
+                    count, end = count - 1, int(offset)
+            return end
 
-    def acknowledged(self, count: int) -> int:
-        """Wait for ``count`` acknowledged batches; return the end offset of the last one."""
-        end = 0
-        while count:
-            status, offset = self._read()
-            if status == "PUT_OK":
-                count, end = count - 1, int(offset)
-        return end
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        try:
+            yield acknowledged
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(
@@ -192,24 +175,19 @@ def test_killed_masters_and_slaves_leave_equal_stores(
         port = address_of(path)
         slave.start(port)
         eventually(lambda: are_equal(slave, path, end))  # the slave has the log from 0 on
-    master = Master(path, port.port)
-    try:
-        acknowledged = 0
-        for _ in range(rounds):
-            acknowledged = master.acknowledged(chance.randrange(5, 40))
+    for _ in range(rounds):
+        with master_process(path, port.port) as acknowledged:
+            known = acknowledged(chance.randrange(5, 40))
             slave.kill()
             slave.start(port)
-            acknowledged = max(acknowledged, master.acknowledged(chance.randrange(5, 40)))
-            master.kill()
-            assert are_equal(slave, path, acknowledged)
-            master = Master(path, port.port)
-        master.acknowledged(5)
-    finally:
-        master.kill()
+            known = max(known, acknowledged(chance.randrange(5, 40)))
+        assert are_equal(slave, path, known)
+    with master_process(path, port.port) as acknowledged:
+        known = acknowledged(5)
     with open_master(path, port.port) as store:
         end = store.max_offset
-        assert end >= acknowledged
+        assert end >= known
         eventually(lambda: are_equal(slave, path, end))
     slave.kill()
     rows = dumps.contents(oracle, path, dumps.OF_LAKELOG)
-    dumps.check_equal(rows, dumps.contents(oracle, slave.store, dumps.OF_SLAVE), was_killed=True)
+    dumps.check_equal(rows, dumps.contents(oracle, slave.store, dumps.OF_BROKER), was_killed=True)

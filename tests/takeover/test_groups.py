@@ -16,9 +16,7 @@ from lakelog_queues.groups.set_aside import resent
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import GET_ALL_SUBSCRIPTION_GROUPS, call
 from lakelog_rocketmq.config.consumeroffsets import load_offsets
-from tests.replication.broker import eventually
-from tests.replication.masterbroker import Broker, broker
-from tests.replication.nameserver import name_server
+from tests.replication.masterbroker import Broker, broker, eventually, name_server
 from tests.takeover.clients import Fails, java_member
 from tests.takeover.members import (
     DEAD_LETTERS,
