@@ -1,4 +1,4 @@
-"""A log with an archive before it is one log, also while segments go from the one to the other."""
+"""A log with an archive before it is one log; zeros of a file are passed over, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from pathlib import Path
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lakelog
 from core.tests.store.support import FileBounds
 from lakelog import Message
 from lakelog.codec import RecordBatch
 from lakelog.errors import OffsetOutOfRange
-from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.segment_files import SegmentFile
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.pieces import Damage
-from lakelog.log.reading.sources import FileSource
+from lakelog.log.reading.sources import FileExtent, FileSource
 from lakelog.message import StoredMessage
 
 SIZE = 64 << 10
@@ -141,3 +144,71 @@ def test_what_neither_has_is_told(both: Both) -> None:
     (both.archive.path / f"{0:020d}").unlink()
     with pytest.raises(OffsetOutOfRange):
         both.reader.look_up(0)
+
+
+WINDOW = 128 << 10
+FILE_BYTES = 3 * WINDOW + 5
+EDGES = (0, 4095, WINDOW - 1, WINDOW, 2 * WINDOW + 77, FILE_BYTES - 1)
+
+
+def a_file(path: Path, *, touched: bool) -> File:
+    file = RealFileSystem().open(path, write=True, create=True)
+    file.allocate(FILE_BYTES)
+    if touched:  # what was read stands in the page cache, and passes for data
+        file.read_at(0, FILE_BYTES)
+        file.map(FILE_BYTES, writable=False)[:]
+    return file
+
+
+@given(
+    places=st.sets(st.sampled_from(EDGES) | st.integers(0, FILE_BYTES - 1), max_size=4),
+    begin=st.sampled_from(EDGES) | st.integers(0, FILE_BYTES),
+    touched=st.booleans(),
+)
+def test_no_byte_is_passed_over(
+    tmp_path_factory: pytest.TempPathFactory, places: set[int], begin: int, touched: bool
+) -> None:
+    path = tmp_path_factory.mktemp("zeros") / "f"
+    file = a_file(path, touched=touched)
+    for place in places:
+        file.write_at(place, b"\xff")
+    assert file.next_data(FILE_BYTES) is None
+    due = min((place for place in places if place >= begin), default=None)
+    found = file.next_data(begin)
+    if due is None:
+        assert found in (None, begin)
+    else:
+        assert found is not None
+        assert begin <= found <= due < found + WINDOW
+    file.close()
+    path.unlink()
+
+
+class Asked:
+    """A file that counts how often it is asked where data stands."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.asked: list[int] = []
+
+    def next_data(self, position: int) -> int | None:
+        self.asked.append(position)
+        return self._file.next_data(position)
+
+
+def test_an_extent_asks_once_for_the_same_zeros(tmp_path: Path) -> None:
+    file = a_file(tmp_path / "f", touched=True)
+    place = 2 * WINDOW
+    file.write_at(place, b"\x01")
+    asked = Asked(file)
+    extent = FileExtent(SegmentFile(file.path, 7 * FILE_BYTES, FILE_BYTES), asked, FILE_BYTES)  # type: ignore[arg-type]  # that much of a file
+    start = extent.start
+    found = extent.next_data(start + 9)
+    assert found is not None
+    assert start + place - WINDOW < found <= start + place
+    assert [extent.next_data(each) for each in (start + 99, found)] == [found] * 2
+    assert asked.asked == [9]
+    assert extent.next_data(start + 1) is not None
+    behind = place + 1
+    assert [extent.next_data(start + at) for at in (behind, behind + 9, FILE_BYTES)] == [None] * 3
+    assert asked.asked == [9, 1, behind]

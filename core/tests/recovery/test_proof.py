@@ -195,21 +195,6 @@ def test_what_was_written_since_is_judged_anew(left: Left) -> None:
         assert torn.physical_offset in offsets(store)
 
 
-def test_a_bad_record_with_newer_ones_behind_it_is_damage(tmp_path: Path) -> None:
-    results = a_crashed_store(tmp_path)
-    flip(tmp_path, results[60])
-    flip(tmp_path, results[61])
-    report = recover_small(tmp_path)
-    assert report.end_offset == results[-1].end_offset
-    assert (report.cut, quarantine(tmp_path)) == ((), {})
-    assert [(each.offset, each.end_offset) for each in report.damage] == [
-        (results[60].physical_offset, results[61].end_offset)
-    ]
-    with open_small(tmp_path) as store:
-        assert offsets(store) == starts(results[:60] + results[62:])
-        assert store.put(Message("t", b"", queue_id=0)).queue_offset == len(results)
-
-
 @pytest.mark.parametrize("queues", [True, False])
 def test_without_the_checkpoint_queue_offsets_prove_it(queues: bool, tmp_path: Path) -> None:
     results = a_crashed_store(tmp_path)

@@ -1,15 +1,30 @@
-"""Strategies are picked by kind and name, and made by their factories."""
+"""Plugins are found by entry points; strategies are picked by kind and name, and made."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from core.tests.registry.samples import CONTEXT, Flush, Offering, Pace, factory, load, search
+from core.tests.registry.samples import (
+    CONTEXT,
+    Flush,
+    Offering,
+    Pace,
+    factory,
+    hooks_of,
+    load,
+    search,
+)
 from lakelog.errors import DuplicateName, MissingPlugin, PluginError, SettingsError
 from lakelog.interfaces import Kind, NoSettings
-from lakelog.registry import discovery
+from lakelog.registry import Registry, discovery
+from lakelog.registry.discovery import installed_sources
 
 FLUSH = Kind.FLUSH_STRATEGY
 
@@ -153,3 +168,167 @@ def test_a_plugin_that_is_switched_off_offers_nothing() -> None:
     )
     assert list(registry.plugged.off) == ["off"]
     assert "b" not in registry.names(FLUSH)
+
+
+PLUGIN = """
+from lakelog.hookspecs import hookimpl
+
+@hookimpl
+def lakelog_store_closed(path): ...
+"""
+
+
+def install(site: Path, name: str, points: str, version: str = "1.0", meta: bool = True) -> Path:
+    """Put metadata of a distribution into ``site``, as an installer would."""
+    folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    if meta:
+        header = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: not-this\n"
+        (folder / "METADATA").write_text(header)
+    (folder / "entry_points.txt").write_text(points)
+    return folder
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    search(monkeypatch, tmp_path)
+    for name in ("good_plugin", "good_other", "good_inner", "good_outer", "explodes"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path
+
+
+def installed() -> Registry:
+    return Registry.load(None, {})
+
+
+def found() -> list[tuple[str, str]]:
+    return [(each.name, str(each.distribution)) for each in installed_sources()]
+
+
+def test_a_plugin_is_found_by_its_entry_point_with_its_distribution(site: Path) -> None:
+    (site / "good_plugin.py").write_text(PLUGIN)
+    text = "[console_scripts]\na = b:c\n[lakelog]\n# no = x\n m = good_plugin [extra]\n"
+    install(site, "lakelog-good", text, "1.2")
+    assert found() == [("m", "lakelog-good 1.2")]
+    registry = installed()
+    assert registry.plugged.sources.keys() == {"builtin", "m"}
+    assert str(registry.plugged.sources["m"].package) == "lakelog-good 1.2"
+    assert hooks_of(registry, "m") == ["lakelog_store_closed"]
+
+
+def test_an_attribute_may_be_named(site: Path) -> None:
+    source = "class Outer:\n    import good_inner as inner\n"
+    (site / "good_inner.py").write_text(PLUGIN)
+    (site / "good_outer.py").write_text(source)
+    install(site, "lakelog-good", "[lakelog]\ngood = good_outer:Outer.inner\n")
+    assert "good" in installed().plugged.sources
+
+
+@pytest.mark.parametrize("value", ["no_such_module_at_all", "lakelog:nothing", "explodes"])
+def test_an_entry_point_that_fails_names_plugin_package_and_cause(site: Path, value: str) -> None:
+    (site / "explodes.py").write_text("1 / 0")
+    install(site, "lakelog-bad", f"[lakelog]\nbad = {value}\n", "0.3")
+    with pytest.raises(PluginError, match=r"'bad' of lakelog-bad 0\.3: importing it") as caught:
+        installed()
+    assert (caught.value.plugin, caught.value.distribution) == ("bad", "lakelog-bad 0.3")
+    assert isinstance(caught.value.__cause__, ImportError | AttributeError | ZeroDivisionError)
+
+
+def test_a_plugin_that_is_switched_off_is_not_even_imported(site: Path) -> None:
+    install(site, "lakelog-bad", "[lakelog]\nbad = no_such_module_at_all\n")
+    environ = {"LAKELOG_DISABLE_PLUGINS": "bad"}
+    plugged = Registry.load(None, environ).plugged
+    assert (list(plugged.off), list(plugged.sources)) == (["bad"], ["builtin"])
+    given = Registry.load([], {}).plugged  # skips the scan
+    assert list(given.sources) == ["builtin", "processes", "queues", "retention"]
+
+
+def test_two_packages_with_an_entry_point_of_one_name(site: Path) -> None:
+    (site / "good_plugin.py").write_text(PLUGIN)
+    (site / "good_other.py").write_text(PLUGIN)
+    install(site, "lakelog-one", "[lakelog]\ngood = good_plugin\n")
+    install(site, "lakelog-two", "[lakelog]\ngood = good_other\n")
+    with pytest.raises(DuplicateName, match=r"lakelog-one 1\.0 and lakelog-two 1\.0"):
+        installed()
+
+
+def test_two_entry_points_of_one_plugin(site: Path) -> None:
+    (site / "good_plugin.py").write_text(PLUGIN)
+    install(site, "lakelog-one", "[lakelog]\na = good_plugin\nb = good_plugin\n")
+    with pytest.raises(DuplicateName, match=r"plugin 'b' .*: it is the same plugin as 'a'"):
+        installed()
+
+
+def test_the_first_of_two_copies_of_a_package_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "a", "Lakelog.Good", "[lakelog]\nnew = x\n", "2.0")
+    install(tmp_path / "b", "lakelog-good", "[lakelog]\nold = x\n", "1.0")
+    search(monkeypatch, tmp_path / "a", tmp_path / "b")
+    assert found() == [("new", "Lakelog.Good 2.0")]
+    search(monkeypatch, tmp_path / "b", tmp_path / "a")
+    assert found() == [("old", "lakelog-good 1.0")]
+
+
+def test_metadata_may_be_missing(site: Path) -> None:
+    (site / "good_plugin.py").write_text(PLUGIN)
+    install(site, "lakelog-bare", "[lakelog]\nbare = good_plugin\n", meta=False)
+    assert found() == [("bare", "None")]
+    assert "bare" in installed().plugged.sources
+
+
+def test_a_zip_file_on_the_path_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = install(tmp_path / "x", "lakelog-zip", "[lakelog]\nzipped = zipped_plugin\n")
+    archive = tmp_path / "all.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("zipped_plugin.py", PLUGIN)
+        for name in ("METADATA", "entry_points.txt"):
+            file.write(folder / name, f"{folder.name}/{name}")
+    search(monkeypatch, tmp_path / "absent", archive)
+    assert found() == [("zipped", "lakelog-zip 1.0")]
+    assert "zipped" in installed().plugged.sources
+
+
+def test_plugins_are_loaded_once_until_what_is_installed_changes(site: Path) -> None:
+    (site / "good_plugin.py").write_text(PLUGIN)
+    (site / "good_other.py").write_text(PLUGIN)
+    folder = install(site, "lakelog-one", "[lakelog]\none = good_plugin\n")
+    installed()  # importing the plugin may create __pycache__, which changes the folder once
+    first = installed()
+    assert installed() is first
+    assert Registry.load(None, {"LAKELOG_DISABLE_PLUGINS": "one"}).plugged.off.keys() == {"one"}
+    install(site, "lakelog-two", "[lakelog]\ntwo = good_other\n")
+    _changed_later(site)
+    assert installed().plugged.sources.keys() == {"builtin", "one", "two"}
+    shutil.rmtree(folder)
+    _changed_later(site)
+    assert installed().plugged.sources.keys() == {"builtin", "two"}
+
+
+def test_another_search_path_is_searched(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (site / "good_plugin.py").write_text(PLUGIN)
+    install(site / "more", "lakelog-one", "[lakelog]\none = good_plugin\n")
+    assert "one" not in installed().plugged.sources
+    search(monkeypatch, site / "more", site)
+    assert "one" in installed().plugged.sources
+
+
+def _changed_later(folder: Path) -> None:
+    """Set the folder's time apart from the former one: clocks of file systems tick slowly."""
+    status = folder.stat()
+    os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000_000))
+
+
+CODE = """
+import sys
+before = set(sys.modules)
+from lakelog.registry import Registry
+Registry.load(None, {})
+print(*set(sys.modules) - before)
+"""
+SLOW = {"difflib", "numpy", "pytest", "asyncio"}
+
+
+def test_loading_imports_nothing_that_is_slow() -> None:
+    run = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
+    assert set(run.stdout.split()) & SLOW == set()

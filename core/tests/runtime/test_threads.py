@@ -1,16 +1,23 @@
-"""Threads that the system refuses to start, and the append lock that serves them in turns."""
+"""Threads that cannot start, the lock that serves them in turns, and what a forked child finds."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Thread
+from importlib import import_module
+from pathlib import Path
+from threading import Event, Thread
+from types import SimpleNamespace
 
 import pytest
 
 from lakelog.errors import ThreadNotStarted
+from lakelog.runtime.cached import cached_property
+from lakelog.runtime.forks import register_forked
 from lakelog.runtime.threads import submitted
 from lakelog.runtime.yieldlock import YieldLock
 
@@ -70,3 +77,128 @@ def test_a_lock_that_is_held_is_not_had_in_time() -> None:
     assert not lock.is_mine()
     assert lock.acquire(0)
     lock.release()
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+CHILD_SECONDS = 10
+FORKING = """
+import os
+child = os.fork()
+if not child:
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+class Watching:
+    """Wants to be told of forks, as an open store does."""
+
+    def forked(self) -> None:
+        """Nothing is to be let go of."""
+
+
+@pytest.fixture
+def watching() -> Watching:
+    one = Watching()
+    register_forked(one)
+    return one
+
+
+def does(work: Callable[[], object]) -> bool:
+    """Whether a forked child gets ``True`` of it in time."""
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(CHILD_SECONDS)
+        try:
+            os._exit(0 if work() else 1)
+        finally:
+            os._exit(2)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.usefixtures("watching")
+def test_a_child_can_import_what_a_thread_was_importing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "import lakelog_slow_signs as s\ns.begun.set()\nimport time\ntime.sleep(0.3)\nvalue = 7\n"
+    )
+    (tmp_path / "lakelog_slow.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    begun = Event()
+    monkeypatch.setitem(sys.modules, "lakelog_slow_signs", SimpleNamespace(begun=begun))
+    importing = Thread(target=import_module, args=("lakelog_slow",))
+    importing.start()
+    try:
+        assert begun.wait(10)
+        assert does(lambda: import_module("lakelog_slow").value == 7)
+    finally:
+        importing.join()
+        sys.modules.pop("lakelog_slow", None)
+
+
+@pytest.mark.usefixtures("watching")
+def test_parent_and_children_import_after_a_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From another thread, which the lock of all imports would hold up for ever."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def can_import(name: str) -> bool:
+        (tmp_path / f"{name}.py").touch()
+        thread = Thread(target=import_module, args=(name,), daemon=True)
+        thread.start()
+        thread.join(CHILD_SECONDS / 2)
+        return not thread.is_alive()
+
+    assert does(lambda: can_import("lakelog_of_the_child"))
+    assert can_import("lakelog_of_the_parent")
+    assert does(lambda: does(lambda: can_import("lakelog_of_a_grandchild")))
+
+
+@pytest.mark.usefixtures("watching")
+def test_a_module_that_forks_while_it_is_imported_is_not_held_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lakelog_forking.py").write_text(FORKING)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("waited for an import of its own"))
+    import_module("lakelog_forking")
+
+
+class Computing:
+    """Has an attribute that takes as long as the test wants."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = Event(), Event()
+
+    @cached_property
+    def answer(self) -> object:
+        self.begun.set()
+        self.may_end.wait(CHILD_SECONDS)
+        return object()
+
+
+def test_a_child_computes_while_a_thread_of_its_parent_does() -> None:
+    one, other = Computing(), Computing()
+    other.may_end.set()
+    thread = Thread(target=lambda: one.answer)
+    thread.start()
+    try:
+        assert one.begun.wait(10)
+        assert does(lambda: other.answer)
+        assert other.answer is other.answer
+    finally:
+        one.may_end.set()
+        thread.join()
+
+
+def test_threads_that_compute_at_once_get_the_same() -> None:
+    one = Computing()
+    with ThreadPoolExecutor(4) as pool:
+        got = [pool.submit(lambda: one.answer) for _ in range(4)]
+        assert one.begun.wait(10)
+        one.may_end.set()
+    assert [each.result() is one.answer for each in got] == [True] * 4
+    assert isinstance(Computing.answer, cached_property)

@@ -1,16 +1,22 @@
-"""Which source wins, what arguments and variables say, and that origins are told."""
+"""Which source wins, what arguments, variables and sizes of files say; origins are told."""
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import lakelog_hash_index.plugin
+import lakelog_rocketmq.plugin
 from core.tests.settings.samples import (
     GroupCommitSettings,
     IndexSettings,
@@ -19,7 +25,9 @@ from core.tests.settings.samples import (
     TimedSettings,
 )
 from lakelog.errors import SettingsError, UnknownSetting
+from lakelog.settings.inferred import file_size
 from lakelog.settings.model import StoreSettings
+from lakelog_rocketmq.java_properties import parse_properties
 
 Write = Callable[[str, str], Path]
 
@@ -167,18 +175,18 @@ print(sorted(slow & set(sys.modules)))
 
 
 def test_a_setting_that_was_removed_is_explained(resolved: Resolve) -> None:
-    for given in (
+    for wanted in (
         {"arguments": {"services": {"dispatch": "process"}}},
         {"arguments": {"services.restart_ms": 5}},
         {"environ": {"LAKELOG_SERVICES__DISPATCH": "process"}},
     ):
         with pytest.raises(UnknownSetting) as caught:
-            resolved(**given)
+            resolved(**wanted)
         words = str(caught.value)
         assert words.startswith("services.")
         assert words.endswith("compiled and runs in the owner or in `lakelog serve`; delete it")
         assert "install" not in words
-        (note,) = resolved(**given, tolerate_missing=True).unused.values()
+        (note,) = resolved(**wanted, tolerate_missing=True).unused.values()
         assert "was removed" in note
 
 
@@ -190,13 +198,13 @@ def test_a_section_is_a_mapping_or_its_own_class(resolved: Resolve) -> None:
 
 
 def test_a_key_may_be_dotted_and_a_section_named_by_an_identifier(resolved: Resolve) -> None:
-    for given in (
+    for wanted in (
         {"group-commit": {"sync_flush_timeout_ms": 3000}},
         {"group_commit": {"sync_flush_timeout_ms": "3s"}},
         {"group_commit.sync_flush_timeout_ms": "3s"},
         MappingProxyType({"group-commit": MappingProxyType({"sync_flush_timeout_ms": 3000})}),
     ):
-        section = resolved(source=given).section("group-commit")
+        section = resolved(source=wanted).section("group-commit")
         assert section == GroupCommitSettings(sync_flush_timeout_ms=3000)
 
 
@@ -236,13 +244,13 @@ def test_effective_settings_can_be_given_again(resolved: Resolve, store: Path) -
 
 
 def test_what_cannot_be_settings(resolved: Resolve) -> None:
-    for given, match in (
+    for wanted, match in (
         ({"arguments": {"timed": 5}}, r"timed in argument.*\[timed\]"),
         ({"arguments": {"writer": {"a": 1}}}, r"writer in argument: expected a string"),
         ({"source": 5}, "settings= is a int"),
     ):
         with pytest.raises(SettingsError, match=match):
-            resolved(**given)
+            resolved(**wanted)
 
 
 def test_variables_set_core_and_sections(resolved: Resolve) -> None:
@@ -285,3 +293,107 @@ def test_a_variable_that_matches_nothing(resolved: Resolve) -> None:
         resolved(environ={"LAKELOG_QUEUES_PER_TOPIC": "yes"})
     assert wrong.value.key == "queues_per_topic"
     assert wrong.value.source == "environment LAKELOG_QUEUES_PER_TOPIC"
+
+
+FIXTURES = Path(__file__).parents[3] / "tests" / "data" / "fixtures"
+MIB = 1 << 20
+
+
+def _log(*files: tuple[int, int]) -> list[tuple[str, int]]:
+    return [(f"{start:020d}", length) for start, length in files]
+
+
+def test_the_size_of_a_log() -> None:
+    for files, expected in (
+        ([], None),
+        ([(3 * MIB, MIB)], MIB),
+        ([(0, 100), (MIB, 50)], MIB),
+        ([(0, 4096), (MIB, 0)], MIB),
+        ([(5 * MIB, MIB), (7 * MIB, MIB), (8 * MIB, 3)], MIB),
+        ([(MIB, 100)], None),
+        ([(0, 0)], None),
+    ):
+        found = file_size(_log(*files))
+        assert (found and found[0]) == expected
+    assert file_size(_log((0, 7), (MIB, MIB))) == (MIB, f"{MIB:020d}"), "the file that tells"
+    others = [("x", 5), ("0", 6), ("\u0660" * 20, 7)]
+    assert file_size([*_log((0, MIB)), *others]) == (MIB, "0" * 20)
+
+
+@given(st.integers(1, 1 << 40), st.integers(0, 50), st.integers(1, 6), st.data())
+def test_a_log_with_one_whole_file_before_a_torn_one(
+    size: int, first: int, count: int, data: st.DataObject
+) -> None:
+    torn = data.draw(st.integers(0, size))
+    files = [((first + at) * size, size) for at in range(count)]
+    files.append(((first + count) * size, torn))
+    random.Random(size).shuffle(files)
+    found = file_size(_log(*files))
+    assert found is not None
+    assert found[0] == size
+
+
+@pytest.mark.parametrize("name", sorted(file.name for file in FIXTURES.glob("*.tar.xz")))
+def test_stores_of_rocketmq_tell_what_their_options_say(
+    name: str, store: Path, resolved: Resolve
+) -> None:
+    options = {key: int(text) for key, text in _unpack_sizes(FIXTURES / name, store).items()}
+    settings = resolved(plugins=(lakelog_rocketmq.plugin, lakelog_hash_index.plugin))
+    assert settings.core.segment_size_bytes == options["mappedFileSizeCommitLog"]
+    entries = settings.section("consume-queue").file_entries
+    assert entries == options["mappedFileSizeConsumeQueue"] // 20
+    index = settings.section("hash-index")
+    assert (index.slots, index.entries) == (options["maxHashSlotNum"], options["maxIndexNum"])
+    assert settings.origins["hash-index.slots"].startswith("inferred from index/")
+
+
+def _unpack_sizes(archive: Path, store: Path) -> dict[str, str]:
+    """Make empty files of the archive's lengths; the options of the broker that wrote it."""
+    options = b""
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            _, _, inside = member.name.partition("/")
+            if inside == "options":
+                extracted = tar.extractfile(member)
+                options = extracted.read() if extracted else b""
+            elif inside.startswith("store/") and member.isfile():
+                file = store / inside.removeprefix("store/")
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.touch()
+                with file.open("r+b") as opened:
+                    opened.truncate(member.size)
+    found = parse_properties(options, "options")
+    default = {
+        "mappedFileSizeCommitLog": "65536",
+        "mappedFileSizeConsumeQueue": "2000",
+        "maxHashSlotNum": "100",
+        "maxIndexNum": "400",
+    }
+    return default | {key: one.value for key, one in found.items() if key in default}
+
+
+def test_files_are_looked_for_where_settings_say(store: Path, resolved: Resolve) -> None:
+    _segment(store / "commitlog", 65536)
+    assert resolved().core.segment_size_bytes == 65536
+    assert resolved(arguments={"segment_size_bytes": "1MiB"}).core.segment_size_bytes == MIB
+    _segment(store / "elsewhere", 8192)
+    settings = resolved(arguments={"commitlog_path": "elsewhere"})
+    assert settings.core.segment_size_bytes == 8192
+    origin = settings.origins["segment_size_bytes"]
+    assert origin == "inferred from elsewhere/00000000000000000000"
+    _segment(store / "stump", 100)
+    origins = resolved(arguments={"commitlog_path": "stump"}).origins
+    assert origins["segment_size_bytes"] == "default"
+
+
+def test_one_of_two_sizes_may_be_given(store: Path, resolved: Resolve) -> None:
+    (store / "index").mkdir(parents=True)
+    (store / "index" / "20261120232352005").write_bytes(bytes(8440))
+    given = {"hash-index": {"slots": 7}}
+    index = resolved(arguments=given, plugins=[lakelog_hash_index.plugin]).section("hash-index")
+    assert (index.slots, index.entries) == (7, 400)
+
+
+def _segment(directory: Path, length: int) -> None:
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}").write_bytes(bytes(length))
