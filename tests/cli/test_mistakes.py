@@ -37,7 +37,6 @@ COMMANDS: Final = [
     ("get shop orders 9", 2, ["'9'", "there is '0', '1'"]),
     ("tail shop nothing", 2, ["no topic 'nothing' is here; there is 'orders'"]),
     ("groups reset shop nobody --to earliest", 2, ["no group 'nobody'", "no group at all"]),
-    ("pins remove shop nothing", 2, ["no pin 'nothing'", "no pin at all"]),
     ("query shop orders --key nothing", 1, ["no message has the key 'nothing'"]),
     ("grep nothing shop", 1, ["no message matches"]),
     # settings
@@ -67,7 +66,6 @@ COMMANDS: Final = [
     ("topic create shop more --queues 0", 2, ["--queues", "0 is not in the range x>=1"]),
     ("grep -e ( shop", 2, ["'(' is no regular expression"]),
     ("report shop -o missing/page.html", 5, ["missing/page.html cannot be written"]),
-    ("report shop -o .", 5, [". cannot be written: Is a directory"]),
     ("report shop -o shop/checkpoint", 5, ["it is in the store", "name a file elsewhere"]),
     (f"verify shop --html {SEGMENT}", 5, [SEGMENT, "it is in the store", "name a file elsewhere"]),
     ("stats shop --json yes", 2, ["unexpected extra argument", "yes", "stats --help"]),
@@ -76,11 +74,7 @@ COMMANDS: Final = [
     ("completion tcsh", 2, ["'bash', 'zsh', 'fish'"]),
     # a plugin of one's own
     ("plugins new Acme --kind cleaner", 2, ["'Acme'", "lower-case words", "such as acme-pace"]),
-    ("plugins new class --kind cleaner", 2, ["'class' is a word or a module of Python"]),
-    ("plugins new flush --kind cleaner", 2, ["'flush' is a setting of the core", "another name"]),
     ("plugins new acme-pace", 2, ["give --kind KIND; one of", "disk-watcher"]),
-    ("plugins new acme-pace --kind clean", 2, ["'clean' is no kind of plugin", "cleaner"]),
-    ("plugins new acme-pace shop --kind cleaner", 2, ["shop is not empty", "overwritten"]),
     ("plugins new acme-pace shop/lock/a --kind cleaner", 5, ["cannot be made: Not a directory"]),
     # tables, copies, brokers
     ("dispatch shop --to lake --engine processes", 2, ["'lake' is not KIND:PATH", "iceberg"]),
@@ -92,7 +86,6 @@ COMMANDS: Final = [
     ("broker shop --port 99999", 2, ["--port", "0<=x<=65535"]),
     ("broker shop --host 0.0.0.0", 2, ["would serve everybody", "users file"]),
     ("broker shop --set broker.port=abc", 2, ["broker.port", "expected a whole number, got 'abc'"]),
-    ("broker shop --set broker.port=99999", 2, ["broker.port", "<= 65535", "99999"]),
     ("broker shop --set broker.tls=on", 2, ["broker.tls", "off, permissive, required", "'on'"]),
     ("broker shop --set broker=1", 2, ["'broker' is a section", "give it a table, [broker]"]),
     ("serve shop --service lake=nosuchprogram", 2, ["no program 'nosuchprogram' is here"]),

@@ -102,16 +102,18 @@ def test_a_jump_that_the_queue_goes_on_with_is_one(cuts: list[int], joined: bool
     assert surveyed(offsets, cuts, joined=joined).next_offsets == {("a", 0): FAR + 3}
 
 
-def test_the_first_record_tells_where_a_log_without_its_front_goes_on() -> None:
-    found = surveyed([5000], [], joined=False)
+@pytest.mark.parametrize(
+    ("first", "settled", "then"),
+    [(5000, None, 5001), (FAR, (151, 200), 151), (FAR, (150, 0), 151)],
+    ids=["no front", "units reach further", "units end before"],
+)
+def test_where_one_record_alone_tells(
+    first: int, settled: tuple[int, int] | None, then: int
+) -> None:
+    found = surveyed([first], [], joined=False)
+    if settled is not None:
+        found.settle(("a", 0), *settled)
     found.log_doubtful_offsets()
-    assert found.next_offsets == {("a", 0): 5001}
-
-
-@pytest.mark.parametrize(("end", "reached", "then"), [(151, 200, 151), (150, 0, 151)])
-def test_units_tell_more_than_a_single_record(end: int, reached: int, then: int) -> None:
-    found = surveyed([FAR], [], joined=False)
-    found.settle(("a", 0), end, reached)
     assert found.next_offsets == {("a", 0): then}
 
 
@@ -121,7 +123,8 @@ def test_units_tell_more_than_a_single_record(end: int, reached: int, then: int)
 def test_light_queues_are_found_among_few_records_and_many(
     count: int, text: str, other_lengths: int
 ) -> None:
-    body, made, at = b"b" * BODY_BYTES, [], 0
+    """A body that looks like the property feeds none."""
+    body, made, at = DISPATCHED.ljust(BODY_BYTES, b"b"), [], 0
     for number in range(count):
         properties = text.encode() + b"k" * (number % other_lengths if text else 0)
         made.append(record("t", properties, body, number, at))
@@ -130,9 +133,3 @@ def test_light_queues_are_found_among_few_records_and_many(
     found = QueueOffsetSurvey(0, 0)
     found.count(run(*made))
     assert found.next_offsets == {("t", 0): count + 1, ("%LMQ%a", 0): 7, ("%LMQ%b", 0): 9}
-
-
-def test_a_body_feeds_no_light_queue() -> None:
-    found = QueueOffsetSurvey(0, 0)
-    found.count(run(record("t", b"", DISPATCHED)))
-    assert found.next_offsets == {("t", 0): 1}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from core.tests.store.support import a_store, open_small, read_small
+from core.tests.store.support import a_store, open_small
 from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message, Store
 from lakelog.errors import StoreClosed
@@ -112,24 +112,6 @@ def test_an_iterator_and_a_consumer_of_before_go_over(tmp_path: Path) -> None:
         assert bytes(found.result(10).body) == b"b"
         assert [bytes(each.body) for each in polled.result(10).messages] == [b"b"]
         assert [bytes(each.body) for each in consumed.result(10)] == [b"b"]
-
-
-def test_one_of_several_has_them_next(tmp_path: Path) -> None:
-    with an_owner(tmp_path) as owner, a_worker(tmp_path) as one, a_worker(tmp_path) as other:
-        assert (one.hear(), other.hear()) == ({"role": "attach"}, {"role": "attach"})
-        owner.ask("put", "a", 2)
-        owner.kill()
-        one.say("put", "one", 50)
-        other.say("put", "other", 50)
-        assert {len(each.hear()["offsets"]) for each in (one, other)} == {50}
-        both = one, other
-        until(lambda: sorted(each.ask("store.role")["is_"] for each in both) == ["attach", "owner"])
-        with read_small(tmp_path) as store:
-            found = bodies(store)
-    assert len(found) == 102
-    for name in ("one", "other"):
-        mine = [each for each in found if each.startswith(f"{name} ")]
-        assert mine == [f"{name} {n}" for n in range(50)]
 
 
 def test_what_is_under_way_meanwhile_is_there_once_and_in_order(tmp_path: Path) -> None:

@@ -42,10 +42,9 @@ def test_named_checksums_give_their_published_check_values(name: str, check: int
     assert named_crc(name)(b"123456789") == check
 
 
-@pytest.mark.parametrize("name", ["", "crc-33", "CRC"])
-def test_an_unknown_name(name: str) -> None:
+def test_an_unknown_name() -> None:
     with pytest.raises(ValueError, match="knows no checksum"):
-        named_crc(name)
+        named_crc("crc-33")
 
 
 # --- the checksum that ends a record ---

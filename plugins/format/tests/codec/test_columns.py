@@ -75,24 +75,6 @@ def test_the_same_bytes_and_results(
     assert _together(encoder(), list(given)) == expected
 
 
-def test_parts_of_columns() -> None:
-    whole = MessageColumns("t", [b"a", b"b", b"c"], [0, 1, 2], "tag", ["k", None, ["x", "y"]])
-    assert len(whole) == 3
-    assert list(whole[1:]) == [
-        Message("t", b"b", queue_id=1, tags="tag"),
-        Message("t", b"c", queue_id=2, tags="tag", keys=["x", "y"]),
-    ]
-    assert list(whole)[1:] == list(whole[1:])
-    with pytest.raises(IndexError):
-        whole[3]
-
-
-@pytest.mark.parametrize("name", ["queue_ids", "tags", "keys"])
-def test_columns_of_different_lengths(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} has 1 entries for 2 bodies"):
-        MessageColumns("t", [b"a", b"b"], **{name: ["1"]})  # type: ignore[arg-type]  # any of the columns by name
-
-
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -111,6 +93,12 @@ def test_refusals_name_the_message(wrong: dict[str, Any], words: str) -> None:
             an_encoder().encode(each)
 
 
+def test_columns_of_different_lengths() -> None:
+    for name in ("queue_ids", "tags", "keys"):
+        with pytest.raises(ValueError, match=f"{name} has 1 entries for 2 bodies"):
+            MessageColumns("t", [b"a", b"b"], **{name: ["1"]})  # type: ignore[arg-type]  # any of the columns by name
+
+
 # --- bodies in one buffer ----------------------------------------------------------------------
 
 
@@ -118,15 +106,11 @@ def test_refusals_name_the_message(wrong: dict[str, Any], words: str) -> None:
 def test_bodies_of_arrow(kind: Any) -> None:
     bodies = body_column(pa.array(["a", "", "bc", "d"], kind)[1:])
     assert isinstance(bodies, BodyColumn)
+    assert body_column(bodies) is bodies
     assert [bytes(each) for each in bodies] == [b"", b"bc", b"d"]
     assert list(bodies[1:]) == [b"bc", b"d"]
     assert bytes(bodies[-1]) == b"d"
     assert len(bodies[3:]) == len(body_column(pa.array([], kind))) == 0
-
-
-def test_what_is_no_arrow_array_is_passed_on() -> None:
-    bodies = [b"a"]
-    assert body_column(bodies) is bodies
 
 
 @pytest.mark.parametrize(
@@ -138,10 +122,11 @@ def test_other_arrow_arrays(array: Any, words: str) -> None:
         body_column(array)
 
 
-@pytest.mark.parametrize("offsets", [[0, 4], [-1, 2], [2, 1], [], [[0, 1]]])
-def test_offsets_that_cannot_be(offsets: Any) -> None:
-    with pytest.raises(ValueError, match="offsets must"):
-        BodyColumn(b"abc", np.array(offsets))
+def test_offsets_that_cannot_be() -> None:
+    offsets: list[list[Any]] = [[0, 4], [-1, 2], [2, 1], [], [[0, 1]]]
+    for each in offsets:
+        with pytest.raises(ValueError, match="offsets must"):
+            BodyColumn(b"abc", np.array(each))
 
 
 # --- messages that no record can hold, alone and in a batch ---
@@ -186,9 +171,9 @@ def test_fields(fields: dict[str, Any]) -> None:
         an_encoder().encode([wrong] * 60)
 
 
-@pytest.mark.parametrize("other", [None, "message", {"topic": "t"}])
-def test_what_is_no_message(other: Any) -> None:
-    assert _status(other) is PutStatus.MESSAGE_ILLEGAL
+def test_what_is_no_message() -> None:
+    for other in (None, "message", {"topic": "t"}):
+        assert _status(other) is PutStatus.MESSAGE_ILLEGAL
 
 
 def test_body_size() -> None:

@@ -141,10 +141,10 @@ def test_message_ids_both_ways(host: str, offset: int, text: str) -> None:
     assert decode(record_of(Message("t", b"", store_host=host), position=offset)).message_id == text
 
 
-@pytest.mark.parametrize("text", ["", "7F", "G" * 32, "0" * 33, "0" * 55, " " * 32])
-def test_other_texts_are_no_message_ids(text: str) -> None:
-    with pytest.raises(ValueError, match="not a message id"):
-        parse_message_id(text)
+def test_other_texts_are_no_message_ids() -> None:
+    for text in ("", "7F", "G" * 32, "0" * 33, "0" * 55, " " * 32):
+        with pytest.raises(ValueError, match="not a message id"):
+            parse_message_id(text)
 
 
 def test_property_bytes_are_kept() -> None:
@@ -186,15 +186,14 @@ def test_offsets_are_written_and_taken(record_crc: bool) -> None:
     assert ("__CRC32#" in decoded.properties) is record_crc
 
 
-@pytest.mark.parametrize("dispatch", ["", "plain", "plain,other"])
-def test_without_light_queues_nothing_is_added(dispatch: str) -> None:
-    record = placed(an_encoder(lights=10).encode_one(_to(dispatch)))
-    assert "INNER_MULTI_QUEUE_OFFSET" not in decode(record).properties
-
-
-def test_switched_off_it_is_a_property_like_any_other() -> None:
+@pytest.mark.parametrize(
+    ("lights", "dispatch"), [(10, ""), (10, "plain,other"), (None, "%LMQ%a")], ids=str
+)
+def test_without_light_queues_it_is_a_property_like_any_other(
+    lights: int | None, dispatch: str
+) -> None:
     offsets = QueueOffsets()
-    record = placed(an_encoder(lights=None).encode_one(_to("%LMQ%a")), offsets)
+    record = placed(an_encoder(lights=lights).encode_one(_to(dispatch)), offsets)
     assert "INNER_MULTI_QUEUE_OFFSET" not in decode(record).properties
     assert offsets.next(_A) == 0
 
@@ -208,6 +207,10 @@ def test_too_many_light_queues_are_refused() -> None:
     assert refusal.value.status is PutStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
     placed(encoder.encode_one(_to("%LMQ%b")), offsets)
     assert offsets.next(_B) == 2
+    batch, none = encoder.encode([_to(f"%LMQ%{at}") for at in range(3)]), QueueOffsets()
+    with pytest.raises(PutRefused):
+        batch.place(0, SEGMENT_BYTES, none, STORED_MS)
+    assert none.snapshot() == {}
 
 
 @pytest.mark.parametrize("count", [3, 100])
@@ -222,25 +225,13 @@ def test_in_a_batch_each_message_counts_on_from_the_one_before(count: int) -> No
     assert offsets.next(_A) == 5 + count
 
 
-def test_too_many_light_queues_in_one_batch() -> None:
-    batch = an_encoder(lights=2).encode([_to(f"%LMQ%{at}") for at in range(3)])
-    offsets = QueueOffsets()
-    with pytest.raises(PutRefused):
-        batch.place(0, SEGMENT_BYTES, offsets, STORED_MS)
-    assert offsets.snapshot() == {}
-
-
-def test_properties_that_grow_too_long_in_the_append() -> None:
+def test_what_grows_too_long_in_the_append() -> None:
     used = len("INNER_MULTI_DISPATCH") + len("%LMQ%a") + 2 + len("Z") + 2
     message = _to("%LMQ%a", Z="z" * (32767 - used))
     one = an_encoder(lights=2).encode_one(message)
     status = one.place(0, SEGMENT_BYTES, QueueOffsets(), STORED_MS)
     assert status is AppendStatus.PROPERTIES_SIZE_EXCEEDED
-
-
-def test_a_record_that_grows_too_long_in_the_append() -> None:
     plain = len(placed(an_encoder().encode_one(_to("%LMQ%a"))))
     encoder = Encoder(Limits(100, plain), "127.0.0.1:1", False, 2, RoundRobin(1))
-    one = encoder.encode_one(_to("%LMQ%a"))
-    status = one.place(0, SEGMENT_BYTES, QueueOffsets(), STORED_MS)
+    status = encoder.encode_one(_to("%LMQ%a")).place(0, SEGMENT_BYTES, QueueOffsets(), STORED_MS)
     assert status is AppendStatus.MESSAGE_SIZE_EXCEEDED

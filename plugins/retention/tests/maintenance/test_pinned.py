@@ -78,15 +78,6 @@ def test_what_was_deleted_tells_nothing_any_more(
     assert "is of another log" not in caplog.text
 
 
-def test_it_expires_as_any_other(tmp_path: Path) -> None:
-    plugin = MaintenancePlugin()
-    with plugin.filled(tmp_path, maintenance={"pin_expires_after_ms": 1000}) as store:
-        write_pin(FILES, tmp_path, Pin("lake", 1 << 40, plugin.clock.now_ms()))
-        assert store.delete_expired().deleted == ()
-        plugin.clock.advance(1001)
-        assert store.delete_expired().deleted
-
-
 def test_a_log_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
     def broken(_start: int, _end: int) -> list[RecordBatch]:
         raise OSError(5, "Input/output error")
