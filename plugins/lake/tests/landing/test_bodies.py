@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-import lakelog
 from lakelog.errors import SettingsError
+from lakelog_lake.errors import CorruptBody
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
-from lakelog_lake.log.range_reader import LogSpan
 from plugins.lake.tests.landing.table_specs import (
     Even,
     assert_parsed,
     dispatcher,
-    keys_by_topic,
     land_spec,
     lengths,
-    per_topic,
     read_dead,
-    read_topic,
     stop_at,
 )
-from plugins.lake.tests.landing.tables import any_kind, keys_of, read
+from plugins.lake.tests.landing.tables import any_kind, land_all, make, read
+from plugins.lake.tests.landing.test_cli import run
+from plugins.lake.tests.stores import mislabelled
 
 
 @pytest.mark.sample(1)
@@ -56,57 +57,18 @@ def test_bodies_of_one_topic_beside_others(kind: str, store_path: Path, tmp_path
     assert len(rows) + read_dead(kind, tmp_path / "t").num_rows == 300
 
 
-@any_kind
-def test_a_table_and_dead_letters_for_each_topic(
-    kind: str, store_path: Path, tmp_path: Path
-) -> None:
-    spec = per_topic(kind, tmp_path / "t", {"*": Even()})
-    land_spec(LandingSource(store_path, "S"), spec)
-    for topic in keys_by_topic(keys_of(store_path, "S")):
-        good = read_topic(kind, tmp_path / "t", topic)
-        bad = read_topic(kind, tmp_path / "t", topic, "_dead_letters")
-        assert_parsed(good, bad, store_path, topic)
-
-
 @pytest.mark.parametrize("number", [1, 2])
 @any_kind
 def test_a_kill_between_a_table_and_its_dead_letters(
-    kind: str, store_path: Path, tmp_path: Path, number: int
+    kind: str, source: LandingSource, tmp_path: Path, number: int
 ) -> None:
-    source = LandingSource(store_path, "S")
+    """A new table of dead letters begins where the table is."""
     spec = TableSpec(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
-
     stop_at(dispatcher(source, spec), "one committed", number)
     land_spec(source, spec)
-    assert_parsed(read(kind, tmp_path / "t"), read_dead(kind, tmp_path / "t"), store_path, None)
-
-
-@any_kind
-def test_dead_letters_that_are_behind_get_what_they_lack(
-    kind: str, store_path: Path, tmp_path: Path
-) -> None:
-    """The commit of the dead letters is lost; that of the table was done."""
-    source = LandingSource(store_path, "S")
-    spec = TableSpec(f"{kind}:{tmp_path / 't'}", parsers={"*": Even()})
-    land_spec(source, spec)
-    elsewhere = tmp_path / "other"
-    name = "lakelog.again" if kind == "iceberg" else str(elsewhere)
-    again = TableSpec(spec.to, parsers=spec.parsers, dead_letters=name)
-    passes = land_spec(source, again)
-    assert passes == []  # a new table of dead letters begins where the table is
-    with lakelog.open(store_path, mode="read") as store:
-        half = sorted(each.physical_offset for each in store.scan())[150]
-    lander = dispatcher(source, again)
-    lander.one_pass()
-    dead, main = lander.targets.served
-    dead.start = half
-    task = lander._tasks([LogSpan(0, main.start)])[0]
-    from lakelog_lake.tasks.task import write
-
-    written = write(task)
-    assert written.parts[1].files == ()
-    expected = [at for at, length in lengths(store_path).items() if length % 2 and at >= half]
-    assert written.parts[0].rows == len(expected)
+    assert_parsed(read(kind, tmp_path / "t"), read_dead(kind, tmp_path / "t"), source.path, None)
+    name = "lakelog.again" if kind == "iceberg" else str(tmp_path / "again")
+    assert land_spec(source, attrs.evolve(spec, dead_letters=name)) == []
 
 
 def test_columns_with_taken_names_are_refused(store_path: Path, tmp_path: Path) -> None:
@@ -116,3 +78,61 @@ def test_columns_with_taken_names_are_refused(store_path: Path, tmp_path: Path) 
                 LandingSource(store_path, "S"),
                 TableSpec(f"parquet:{tmp_path / 't'}", parsers={"*": Even(name)}),
             )
+
+
+# --- a body that is not what its flags say: no message is lost for it ---
+
+BODIES = [b'{"n": %d}' % number for number in range(5)]
+
+
+@pytest.fixture
+def mislabelled_store(tmp_path: Path) -> Path:
+    """The third of five bodies says wrongly that it is zlib's."""
+    mislabelled(tmp_path / "wrong", BODIES, 2)
+    return tmp_path / "wrong"
+
+
+def test_a_mislabelled_body_lands_as_it_is_stored(
+    mislabelled_store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = make("parquet", tmp_path / "t")
+    with pytest.raises(CorruptBody, match="--corrupt skip"):
+        land_all(LandingSource(mislabelled_store, "S"), sink)
+    with caplog.at_level(logging.WARNING):
+        (landed,) = land_all(LandingSource(mislabelled_store, "S", skip_damage=True), sink)
+    assert (landed.rows, landed.damaged) == (5, 0)
+    assert read("parquet", tmp_path / "t")["body"].to_pylist() == BODIES
+    assert "its row has the stored body" in caplog.text
+
+
+def test_a_mislabelled_body_is_a_dead_letter_where_bodies_are_parsed(
+    mislabelled_store: Path, tmp_path: Path
+) -> None:
+    """One of a topic without a parser ends a pass."""
+    source = LandingSource(mislabelled_store, "S")
+    with pytest.raises(CorruptBody):
+        land_spec(source, TableSpec(f"parquet:{tmp_path / 'u'}", parsers={"other": Even()}))
+    spec = TableSpec(f"parquet:{tmp_path / 't'}", parsers={"t": Even()})
+    (landed,) = land_spec(source, spec)
+    assert (landed.rows, landed.dead_letters) == (5, 1)
+    assert read("parquet", tmp_path / "t").num_rows == 4
+    (dead,) = read_dead("parquet", tmp_path / "t").to_pylist()
+    assert dead["body"] == BODIES[2]
+    assert "is no ZLIB data" in dead["error"]
+    assert "\n" not in dead["error"]
+
+
+def test_the_command_lands_verifies_and_exports_a_mislabelled_body(
+    mislabelled_store: Path, tmp_path: Path
+) -> None:
+    to, skip = f"parquet:{tmp_path / 't'}", ("--corrupt", "skip")
+    assert run("dispatch", mislabelled_store, "--to", to, "--once", *skip).exit_code == 0
+    equal = run("lake", "verify", mislabelled_store, "--to", to)
+    assert equal.exit_code == 0, equal.stdout
+    file = tmp_path / "all.jsonl"
+    refused = run("export", mislabelled_store, "--to", file, "--format", "jsonl")
+    assert refused.exit_code == 1
+    assert "--corrupt skip" in refused.stderr
+    assert run("export", mislabelled_store, "--to", file, "--format", "jsonl", *skip).exit_code == 0
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["body"].encode() for row in rows] == BODIES

@@ -5,17 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from lakelog import Message
-from lakelog.errors import SettingsError
-from lakelog_lake.errors import NotWritten
 from lakelog_lake.landing.destinations import TableLocation
 from lakelog_lake.landing.export import iso
-from lakelog_lake.tasks.task import write
 from plugins.lake.tests.landing.tables import TABLE
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, open_small
@@ -24,12 +20,6 @@ from plugins.lake.tests.stores import filled, open_small
 @pytest.fixture
 def store_path(tmp_path: Path) -> Path:
     return filled(tmp_path / "store", 20)
-
-
-@pytest.mark.parametrize("uri", ["s3://bucket/lake", "hdfs://host:8020/lake"])
-def test_an_object_store_is_refused_for_parquet(uri: str) -> None:
-    with pytest.raises(SettingsError, match="local or mounted folder"):
-        TableLocation.of(f"parquet:{uri}")
 
 
 def test_a_folder_is_found_as_people_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,27 +56,6 @@ def test_a_pipe_gets_the_rows_and_a_link_stays(store_path: Path, tmp_path: Path,
         assert os.read(reader, 1 << 20) == expected
     finally:
         os.close(reader)
-
-
-def test_a_table_that_is_removed_while_rows_are_written_is_trouble_that_may_pass(
-    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from lakelog_lake.log.range_reader import LogSpan
-    from lakelog_lake.tables import remote
-    from lakelog_lake.tables.fields import Layout
-    from lakelog_lake.tasks import task as datafiles
-
-    folder = tmp_path / "data"
-    folder.mkdir()
-
-    def removed(path: Path) -> None:
-        shutil.rmtree(path)
-        remote.sync(path)
-
-    monkeypatch.setattr(datafiles, "sync", removed)
-    outlet = datafiles.Outlet(0, folder, Layout())
-    with pytest.raises(NotWritten, match="No such file"):
-        write(datafiles.Task(store_path, "S", LogSpan(0, 3000), (outlet,)))
 
 
 @pytest.mark.parametrize("command", ["dispatch", "lake verify", "lake expire"])

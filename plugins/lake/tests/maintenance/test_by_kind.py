@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lakelog import Message
 from lakelog_lake.errors import TooBusy
 from lakelog_lake.landing.dispatcher import LandingSource, land
-from lakelog_lake.maintenance import merging
 from lakelog_lake.maintenance.by_kind import compact as compact_tables
 from lakelog_lake.maintenance.by_kind import expire as expire_tables
 from lakelog_lake.maintenance.terms import RetentionTerms
@@ -32,8 +31,11 @@ from plugins.lake.tests.landing.tables import (
     keys_in,
     keys_of,
     land_all,
+    land_one,
     make,
+    position_in,
     read,
+    when,
 )
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, open_small
@@ -52,7 +54,7 @@ def test_dispatch_goes_on_after_care(kind: str, store_path: Path, tmp_path: Path
     source, path = LandingSource(store_path, "S"), tmp_path / "t"
     sink = make(kind, path)
     land_all(source, sink)
-    before = sink.head("S").position
+    before = position_in(sink)
     small = len(files(kind, path))
     ((_, done),) = compact_tables(f"{kind}:{path}", None, MIB, None)
     assert (done.removed, done.made) == (small, 3)
@@ -60,32 +62,16 @@ def test_dispatch_goes_on_after_care(kind: str, store_path: Path, tmp_path: Path
     assert gone.files >= small
     assert len(files(kind, path)) == 3
     assert len([each for each in path.rglob("*.parquet") if "checkpoint" not in each.name]) == 3
-    after = make(kind, path).head("S").position
-    assert before is not None
-    assert after is not None
+    after = position_in(make(kind, path))
     assert (after.end, after.last, after.commit) == (before.end, before.last, before.commit)
     assert land_all(source, make(kind, path)) == []
     filled(store_path, 60)
-    assert sum(each.rows for each in land_all(source, make(kind, path))) == 60
+    with open_small(store_path) as store:  # topics that no path can have as they are
+        store.put_batch([Message(name, b"1") for name in ("a%b", "with space", "a=b", "ü")])
+    assert sum(each.rows for each in land_all(source, make(kind, path))) == 64
     compact(kind, path)
     expire_tables(f"{kind}:{path}", None, EVERYTHING)
     assert keys_in(read(kind, path)) == keys_of(store_path, "S")
-
-
-@pytest.mark.parametrize("kind", ["delta", "parquet"])
-def test_topics_of_any_name_are_compacted(kind: str, tmp_path: Path) -> None:
-    from lakelog import Message
-
-    names = ["a%b", "with space", "a=b", "ü", "x" * 120]
-    source, path = LandingSource(tmp_path / "s", "S"), tmp_path / "t"
-    for _ in range(2):
-        with open_small(tmp_path / "s") as store:
-            store.put_batch([Message(name, b"1", queue_id=0) for name in names])
-        land_all(source, make(kind, path))
-    ((_, done),) = compact_tables(f"{kind}:{path}", None, MIB, None)
-    assert (done.removed, done.made) == (2 * len(names), len(names))
-    expire_tables(f"{kind}:{path}", None, EVERYTHING)
-    assert keys_in(read(kind, path)) == keys_of(tmp_path / "s", "S")
 
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
@@ -94,16 +80,13 @@ def test_a_compaction_while_a_dispatcher_writes(
 ) -> None:
     source, path = LandingSource(store_path, "S"), tmp_path / "t"
     sink = make(kind, path)
-    land(source, sink, in_process, SMALL)
+    land_one(source, sink)
 
-    def meanwhile(phase: str) -> None:
-        if phase == "written":
-            compact(kind, path)
-            expire_tables(f"{kind}:{path}", None, EVERYTHING)
+    def care() -> None:
+        compact(kind, path)
+        expire_tables(f"{kind}:{path}", None, EVERYTHING)
 
-    second = land(source, sink, in_process, SMALL, meanwhile)
-    assert second is not None
-    assert second.won
+    assert land_one(source, sink, on_phase=when("written", care)).won
     land_all(source, sink)
     assert keys_in(read(kind, path)) == keys_of(store_path, "S")
 
@@ -129,27 +112,6 @@ def test_a_dispatcher_that_is_faster_does_not_end_a_compaction(
     assert len(landed) == 2
     land_all(source, make("parquet", path))
     assert keys_in(read("parquet", path)) == keys_of(store_path, "S")
-
-
-def test_of_two_compactions_one_wins(
-    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "t"
-    land_all(LandingSource(store_path, "S"), make("parquet", path))
-    inner, calls = merging.merge, list[Path]()
-
-    def other_first(paths: Sequence[Path], made: Path) -> Any:
-        calls.append(made)
-        if len(calls) == 1:
-            compact("parquet", path)
-        return inner(paths, made)
-
-    monkeypatch.setattr(merging, "merge", other_first)
-    with pytest.raises(TooBusy, match="another compaction"):
-        compact("parquet", path)
-    expire_tables(f"parquet:{path}", None, EVERYTHING)
-    assert_exactly("parquet", path, keys_of(store_path, "S"))
-    assert len(list((path / "data").iterdir())) == 3
 
 
 def test_a_compaction_behind_another_changes_nothing(
@@ -222,24 +184,6 @@ def test_iceberg_expires_without_java(store_path: Path, tmp_path: Path) -> None:
     assert make("iceberg", tmp_path / "t").head("S").position == before
     assert land_all(source, make("iceberg", tmp_path / "t")) == []
     assert_exactly("iceberg", tmp_path / "t", keys_of(store_path, "S"))
-
-
-def test_what_a_tag_holds_keeps_what_came_after(store_path: Path, tmp_path: Path) -> None:
-    """Else the store that landed before the tag would seem to be one that was rolled back."""
-    other, path = tmp_path / "other", tmp_path / "t"
-    filled(other, 100)
-    land_all(LandingSource(other, "O"), make("iceberg", path))
-    table = sqlite_catalog(path).load_table(TABLE)
-    current = table.metadata.current_snapshot_id
-    assert current is not None
-    table.manage_snapshots().create_tag(current, "kept").commit()
-    land_all(LandingSource(store_path, "S"), make("iceberg", path))
-    expire_tables(f"iceberg:{path}", None, EVERYTHING)
-    for name, place in (("O", other), ("S", store_path)):
-        assert land_all(LandingSource(place, name), make("iceberg", path)) == []
-    assert (
-        sqlite_catalog(path).load_table(TABLE).scan(snapshot_id=current).to_arrow().num_rows == 100
-    )
 
 
 def test_the_commands(store_path: Path, tmp_path: Path) -> None:
