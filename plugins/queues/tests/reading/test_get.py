@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 
 from core.tests.store.support import open_small, overwrite, read_small
 from lakelog import Message, Store
-from lakelog.format.queue_offsets import Queue
-from lakelog.format.units import Units
-from lakelog_queues.finding.fast_path import FewMessagesGetter
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.results import GetResult, GetStatus
-from lakelog_queues.finding.selection import MOST_BYTES, wanted
+from lakelog_queues.finding.selection import MOST_BYTES
 from plugins.queues.tests.arrow.test_columns import row_of, rows_of
-from plugins.queues.tests.reading.support import QueuesInMemory, getter_of, put_numbered, times_of
+from plugins.queues.tests.reading.support import QueuesInMemory, getter_of, put_numbered
 
 pytestmark = pytest.mark.both_ways
 
@@ -57,26 +54,17 @@ def told(result: GetResult) -> tuple[GetStatus, int, int, int]:
 # --- statuses ---
 
 
-def test_found(getter: QueueGetter) -> None:
+def test_each_status(getter: QueueGetter, queues: QueuesInMemory) -> None:
     result = getter.get("t", 0, 5)
     assert numbers(result) == list(range(5, 37))
     assert told(result) == (S.FOUND, 37, 0, COUNT)
-
-
-def test_statuses_outside_of_the_queue(getter: QueueGetter) -> None:
     assert told(getter.get("t", 0, -1)) == (S.OFFSET_TOO_SMALL, 0, 0, COUNT)
     assert told(getter.get("t", 0, COUNT)) == (S.OFFSET_OVERFLOW_ONE, COUNT, 0, COUNT)
     assert told(getter.get("t", 0, COUNT + 1)) == (S.OFFSET_OVERFLOW_BADLY, COUNT, 0, COUNT)
     assert told(getter.get("other", 0, 7)) == (S.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
     assert told(getter.get("t", 1, 7)) == (S.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
-
-
-def test_an_empty_queue(getter: QueueGetter, queues: QueuesInMemory) -> None:
     queues.of["t", 3] = []
     assert told(getter.get("t", 3, 7)) == (S.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
-
-
-def test_units_that_cannot_be_read(getter: QueueGetter, queues: QueuesInMemory) -> None:
     queues.unreadable.add(("t", 0))
     assert told(getter.get("t", 0, 7)) == (S.OFFSET_FOUND_NULL, 300_000, 0, COUNT)
 
@@ -120,39 +108,6 @@ def test_sparse_records_are_read_one_by_one_from_files(
     with read_small(tmp_path / "s", segment_size_bytes=1 << 20) as reader:
         result = getter_of(reader, queues).get("rare", 0, 0)
     assert [each.body for each in result.messages] == [b"0", b"1", b"2", b"3", b"4"]
-
-
-@given(
-    offset=st.integers(-1, COUNT + 1),
-    count=st.integers(1, COUNT + 5),
-    most=st.none() | st.integers(0, 5000),
-)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_the_short_way_leads_where_the_long_way_leads(
-    getter: QueueGetter, offset: int, count: int, most: int | None
-) -> None:
-    short = getter._short_way.get(wanted(("t", 0), offset, count, most, None))
-    if short is not None:
-        assert short.status is S.FOUND
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(FewMessagesGetter, "get", lambda *_: None)
-            assert getter.get("t", 0, offset, count, max_bytes=most) == short
-    else:
-        assert count > 1 or most is not None or not 0 <= offset < COUNT
-
-
-def test_the_short_way_serves_no_damage(
-    store: Store, queues: QueuesInMemory, tmp_path: Path
-) -> None:
-    queues.take_in(store)
-    bad = getter_of(store, queues).get("t", 0, 7, 1).messages[0]
-    overwrite(tmp_path / "s", bad.physical_offset + 150, b"?")
-    with read_small(tmp_path / "s", segment_size_bytes=16 << 10) as reader:
-        for each in (store, reader):
-            getter = getter_of(each, queues)
-            assert numbers(getter.get("t", 0, 5, 4)) == [5, 6, 8, 9]
-            assert getter._short_way.get(wanted(("t", 0), 5, 4, None, None)) is None
-            assert getter._short_way.get(wanted(("t", 0), 8, 4, None, None)) is not None
 
 
 def test_units_out_of_order_or_of_no_record_go_the_long_way(
@@ -201,13 +156,15 @@ def test_tags_that_share_a_hash(tagged: QueueGetter, tags: str | None, found: li
     assert [int(each[:6]) for each in columns.batch["body"].to_pylist()] == found
 
 
-def test_only_a_collision_is_no_match(tagged: QueueGetter) -> None:
+def test_what_stands_behind_the_tags_that_match(
+    tagged: QueueGetter, queues: QueuesInMemory
+) -> None:
+    """The next offset; where the hash alone is equal; and where the code is a place in a file."""
+    assert told(tagged.get("t", 0, 0, 1, tags="BB")) == (S.FOUND, 2, 0, 6)
     assert told(tagged.get("t", 0, 1, 1, tags="Aa")) == (S.FOUND, 6, 0, 6)
     assert told(tagged.get("t", 0, 0, tags="D")) == (S.NO_MATCHED_MESSAGE, 6, 0, 6)
-
-
-def test_the_next_offset_is_behind_the_last_one_given(tagged: QueueGetter) -> None:
-    assert told(tagged.get("t", 0, 0, 1, tags="BB")) == (S.FOUND, 2, 0, 6)
+    queues.of["t", 0] = [(*unit[:3], -(1 << 31) - 1, 1) for unit in queues.of["t", 0]]
+    assert numbers(tagged.get("t", 0, 0, tags="C")) == [3]
 
 
 def test_a_rare_tag_ends_after_800_units(queues: QueuesInMemory, getter: QueueGetter) -> None:
@@ -227,55 +184,24 @@ def test_in_the_schedule_topic_the_code_is_a_time(tmp_path: Path, queues: Queues
     assert [each.tags for each in found] == ["y"]
 
 
-def test_a_code_that_is_a_place_in_the_ext_file(
-    tagged: QueueGetter, queues: QueuesInMemory
-) -> None:
-    queues.of["t", 0] = [(*unit[:3], -(1 << 31) - 1, 1) for unit in queues.of["t", 0]]
-    assert numbers(tagged.get("t", 0, 0, tags="C")) == [3]
-
-
 # --- corrupt units and records ---
 
 
-@pytest.mark.parametrize(("offset", "size"), [(1 << 40, 300), (-5, 300), (0, 0), (0, -7), (1, 300)])
-def test_a_corrupt_unit_is_passed_over_and_logged(
-    getter: QueueGetter,
-    queues: QueuesInMemory,
-    caplog: pytest.LogCaptureFixture,
-    offset: int,
-    size: int,
-) -> None:
-    units = queues.of["t", 0]
-    units[10] = (10, offset, size, 0, 1)
-    with caplog.at_level(logging.WARNING, "lakelog"):
-        result = getter.get("t", 0, 8, 4)
-    assert numbers(result) == [8, 9, 11, 12]
-    assert result.next_offset == 13
-    assert "queue offset 10 leads to no whole record" in caplog.text
-    del units[11:]
-    assert told(getter.get("t", 0, 10)) == (S.MESSAGE_WAS_REMOVING, 11, 0, 11)
-
-
-def test_many_corrupt_units_are_one_line_for_each_call(
+def test_corrupt_units_are_passed_over_and_are_one_line_of_the_log(
     getter: QueueGetter, queues: QueuesInMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     units = queues.of["t", 0]
-    for at in (3, 4, 7):
-        units[at] = (at, 1 << 40, 300, 0, 1)
+    for at, place in zip((10, 11, 14), ((1 << 40, 300), (-5, 300), (1, 300)), strict=True):
+        units[at] = (at, *place, 0, 1)
     with caplog.at_level(logging.WARNING, "lakelog"):
-        assert numbers(getter.get("t", 0, 2, 5)) == [2, 5, 6, 8, 9]
+        result = getter.get("t", 0, 8, 6)
+    assert numbers(result) == [8, 9, 12, 13, 15, 16]
+    assert result.next_offset == 17
     (line,) = caplog.messages
-    assert "queue offset 3 leads" in line
-    assert line.endswith("skipped, and 2 more up to 7")
-
-
-def test_a_unit_of_an_absurd_size_ends_one_call_and_is_passed_over_by_the_next(
-    getter: QueueGetter, queues: QueuesInMemory
-) -> None:
-    queues.of["t", 0][10] = (10, 0, 2**31 - 1, 0, 1)
-    first = getter.get("t", 0, 8, 4)
-    assert (numbers(first), first.next_offset) == ([8, 9], 10)
-    assert numbers(getter.get("t", 0, 10, 3)) == [11, 12, 13]
+    assert "queue offset 10 leads to no whole record" in line
+    assert line.endswith("skipped, and 2 more up to 14")
+    units[10:] = [(10, 0, 0, 0, 1), (11, 0, -7, 0, 1)]
+    assert told(getter.get("t", 0, 10)) == (S.MESSAGE_WAS_REMOVING, 12, 0, 12)
 
 
 @pytest.mark.parametrize("mode", ["owner", "read"])
@@ -287,45 +213,26 @@ def test_a_damaged_record_is_passed_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     queues.take_in(store)
-    unit = queues.of["t", 0][20]
-    overwrite(tmp_path / "s", unit[1] + 100, b"?")
-    reader = store if mode == "owner" else read_small(tmp_path / "s", segment_size_bytes=16 << 10)
-    with caplog.at_level(logging.WARNING, "lakelog"):
-        result = getter_of(reader, queues).get("t", 0, 18, 5)
-    assert numbers(result) == [18, 19, 21, 22, 23]
-    assert "queue offset 20 leads" in caplog.text
-    columns = getter_of(reader, queues).get_columns("t", 0, 18, 5, columns=["queue_offset"])
-    assert columns.batch["queue_offset"].to_pylist() == [18, 19, 21, 22, 23]
-    unverified = getter_of(reader, queues).get_columns(
-        "t", 0, 18, 5, columns=["queue_offset"], verify=False
-    )
-    assert unverified.batch["queue_offset"].to_pylist() == [18, 19, 20, 21, 22]
-    assert unverified.next_offset == 23
-    if mode == "read":
-        reader.close()
+    overwrite(tmp_path / "s", queues.of["t", 0][20][1] + 100, b"?")
+    with read_small(tmp_path / "s", segment_size_bytes=16 << 10) as reader:
+        getter = getter_of(store if mode == "owner" else reader, queues)
+        with caplog.at_level(logging.WARNING, "lakelog"):
+            result = getter.get("t", 0, 18, 5)
+        assert numbers(result) == [18, 19, 21, 22, 23]
+        assert "queue offset 20 leads" in caplog.text
+        for verify, found in ((True, [18, 19, 21, 22, 23]), (False, [18, 19, 20, 21, 22])):
+            columns = getter.get_columns("t", 0, 18, 5, columns=["queue_offset"], verify=verify)
+            assert columns.batch["queue_offset"].to_pylist() == found
+            assert columns.next_offset == found[-1] + 1
 
 
-# --- batches ---
-
-
-class OfBatches(QueuesInMemory):
-    """Reads like a queue of batches: from the unit that holds an offset on."""
-
-    def units(self, queue: tuple[str, int], first: int, count: int) -> Units:
-        starts = [unit[0] for unit in self.of[queue] if unit[0] <= first]
-        return super().units(queue, starts[-1] if starts else first, count)
-
-
-def test_a_queue_of_batches(store: Store) -> None:
-    simple, queues = QueuesInMemory(), OfBatches("BatchCQ")
-    simple.take_in(store)
-    queues.of["t", 0] = [
-        (3 * at, unit[1], unit[2], 0, 3) for at, unit in enumerate(simple.of["t", 0])
-    ]
-    getter = getter_of(store, queues)
-    result = getter.get("t", 0, 4, 7)
-    assert numbers(result) == [1, 2]
-    assert told(result) == (S.FOUND, 9, 0, 3 * COUNT)
+def test_a_unit_of_an_absurd_size_ends_one_call_and_is_passed_over_by_the_next(
+    getter: QueueGetter, queues: QueuesInMemory
+) -> None:
+    queues.of["t", 0][10] = (10, 0, 2**31 - 1, 0, 1)
+    first = getter.get("t", 0, 8, 4)
+    assert (numbers(first), first.next_offset) == ([8, 9], 10)
+    assert numbers(getter.get("t", 0, 10, 3)) == [11, 12, 13]
 
 
 # --- columns ---
@@ -343,68 +250,3 @@ def test_columns_equal_messages(getter: QueueGetter, offset: int, count: int, mo
     assert rows_of(columns.batch) == [row_of(each) for each in messages.messages]
     assert (columns.status, columns.next_offset) == (messages.status, messages.next_offset)
     assert (columns.min_offset, columns.max_offset) == (messages.min_offset, messages.max_offset)
-
-
-# --- a queue with empty places in its middle, more of them than one call examines ---
-
-
-QUEUE = ("t", 0)
-HOLE = 5000
-
-
-class HoledQueues(QueuesInMemory):
-    """The first 20 units, a hole, then the others; a read in the hole continues after it."""
-
-    def take_in(self, store: Store) -> None:
-        super().take_in(store)
-        units = self.of[QUEUE]
-        self.of[QUEUE] = units[:20] + [(unit[0] + HOLE, *unit[1:]) for unit in units[20:]]
-
-    def units(self, queue: Queue, first: int, count: int) -> Units:
-        there = [unit[0] for unit in self.of[queue] if unit[0] >= first]
-        return super().units(queue, there[0] if there else first, count)
-
-
-@pytest.fixture
-def sparse(tmp_path: Path) -> Iterator[Store]:
-    with open_small(tmp_path / "s") as store:
-        put_numbered(store, 60)
-        yield store
-
-
-@pytest.mark.parametrize("count", [1, 7, 32, 100])
-@pytest.mark.parametrize("tags", [None, "*"])
-def test_everything_is_read_once_and_in_order(sparse: Store, count: int, tags: str | None) -> None:
-    queues = HoledQueues()
-    queues.take_in(sparse)
-    getter, at, found = getter_of(sparse, queues), 0, []
-    for _ in range(200):
-        result = getter.get("t", 0, at, count, tags=tags)
-        found += [int(each.body[:6]) for each in result.messages]
-        if result.next_offset == at:
-            break
-        assert result.messages
-        at = result.next_offset
-    assert found == list(range(60))
-    assert at == 60 + HOLE
-
-
-@pytest.mark.parametrize("first", [20, 21, 3000, HOLE + 19, HOLE + 20])
-def test_a_get_in_the_hole_goes_on_behind_it(sparse: Store, first: int) -> None:
-    queues = HoledQueues()
-    queues.take_in(sparse)
-    result = getter_of(sparse, queues).get("t", 0, first, 2)
-    assert [each.body[:6] for each in result.messages] == [b"000020", b"000021"]
-    assert result.next_offset == HOLE + 22
-
-
-def test_a_search_by_time_passes_over_it(sparse: Store) -> None:
-    queues = HoledQueues()
-    queues.take_in(sparse)
-    times = times_of(sparse, queues)
-    stored = [each.store_timestamp_ms for each in sparse.scan()]
-    assert times.offset_by_time("t", 0, stored[0]) == 0
-    assert times.offset_by_time("t", 0, stored[-1] + 1) == 60 + HOLE
-    for ms in set(stored):
-        first = stored.index(ms)
-        assert times.offset_by_time("t", 0, ms) == first + HOLE * (first >= 20)
