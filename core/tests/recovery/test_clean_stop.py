@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from core.tests.recovery.support import crash, flip_bit, log_bytes, offsets, recover_small, starts
+from core.tests.recovery.support import crash, flip_bit, log_bytes, recover_small
 from core.tests.store.faults import SeenFiles
 from core.tests.store.support import (
     SEGMENT,
@@ -26,13 +26,11 @@ from core.tests.store.support import (
 )
 from lakelog import Message, RecoveryReport
 from lakelog.files.file_identity import identity_at
-from lakelog.files.filesystem import File, RealFileSystem
+from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.state.clean_stop import CLEAN_STOP_FILE
 from lakelog.log.reading.bounds import TRUSTED_S
 from lakelog.recovery.clean_stop import UNCHANGED
 from lakelog_interfaces.checkpoint import read_checkpoint, write_checkpoint
-from lakelog_interfaces.files import FileIdentity
-from lakelog_testing import FaultyFile
 from lakelog_testing.copies import copy_store
 
 OLD: Final = b"left behind by somebody"
@@ -289,25 +287,6 @@ def test_it_is_gone_before_the_store_is_open_and_there_before_abort_goes(
     there = files.named().index(("rename", CLEAN_STOP_FILE))
     assert files.named()[there + 1] == ("sync_dir", "lakelog")
     assert there < files.named().index(("unlink", "abort"))
-
-
-class _Coarse(RealFileSystem):
-    """A file system that keeps times in whole seconds."""
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        return _CoarseFile(super().open(path, write=write, create=create))
-
-
-class _CoarseFile(FaultyFile):
-    def stamp(self) -> FileIdentity | None:
-        return None
-
-
-def test_without_exact_times_nothing_is_noted(tmp_path: Path) -> None:
-    put = a_store(tmp_path, 10, files=_Coarse())
-    assert not note(tmp_path).exists()
-    with open_small(tmp_path) as store:
-        assert offsets(store) == starts(put)
 
 
 def test_where_it_cannot_be_written_the_stop_is_a_clean_one_all_the_same(

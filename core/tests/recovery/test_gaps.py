@@ -179,13 +179,6 @@ def wide(tmp_path: Path) -> list[PutResult]:
     return [each for each in puts if each not in puts[second - 2 : second + 2]]
 
 
-def test_one_that_goes_over_segments(tmp_path: Path, wide: list[PutResult]) -> None:
-    report = recover_small(tmp_path / "wide")
-    assert (report.damage, report.end_offset) == ((), wide[-1].end_offset)
-    assert len(report.mended) == 2
-    assert sound(tmp_path / "wide")
-
-
 STOPS = pytest.mark.parametrize(
     "numbers",
     [

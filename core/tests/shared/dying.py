@@ -53,6 +53,20 @@ def die(step: int, modules: Modules, work: Callable[[], object]) -> bool:
     return code != 0
 
 
+def fork(work: Callable[[], object]) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        try:
+            work()
+        except BaseException:  # noqa: BLE001  # whatever it is, the parent must not go on in here
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
 def interrupt(step: int, modules: Modules, work: Callable[[], object]) -> bool:
     """Do ``work``, and let Ctrl-C come before instruction ``step`` of ``modules``.
 

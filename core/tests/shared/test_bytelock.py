@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from core.tests.shared.dying import fork
 from lakelog.errors import StoreLocked
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared import byte_lock as bytelock
@@ -26,23 +28,6 @@ from lakelog.format.layout import LOCK_CONTENT
 
 AT = 8
 WORDS_AT = 64
-COUNTS = """
-import mmap, sys, time
-from pathlib import Path
-from core.tests.shared.test_bytelock import a_lock
-lock, words = a_lock(Path(sys.argv[1]))
-print("ready", flush=True)
-sys.stdin.readline()
-for number in range(int(sys.argv[2])):
-    assert lock.acquire(60)
-    before = words[0]
-    if not number % 16:
-        time.sleep(0)
-    words[0] = before + 1
-    lock.release()
-print("done", flush=True)
-sys.stdin.readline()
-"""
 
 
 def a_lock(folder: Path, at: int = AT, words_at: int = WORDS_AT) -> tuple[ByteLock, memoryview]:
@@ -55,9 +40,15 @@ def a_lock(folder: Path, at: int = AT, words_at: int = WORDS_AT) -> tuple[ByteLo
     return ByteLock(file, at, memory, words_at), memory[:64].cast("Q")
 
 
-def program(code: str, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def count(folder: Path, times: int) -> None:
+    lock, words = a_lock(folder)
+    for number in range(times):
+        assert lock.acquire(60)
+        before = words[0]
+        if not number % 16:
+            time.sleep(0)
+        words[0] = before + 1
+        lock.release()
 
 
 def hear(process: subprocess.Popen[str]) -> str:
@@ -73,20 +64,17 @@ def say(process: subprocess.Popen[str]) -> None:
 
 def test_a_holder_that_is_killed_holds_nobody_up(tmp_path: Path) -> None:
     lock, words = a_lock(tmp_path)
-    for _ in range(3):
-        several = [program(COUNTS, tmp_path, 1_000_000) for _ in range(2)]
-        for each in several:
-            assert hear(each) == "ready"
-            say(each)
+    for _ in range(5):
+        several = [fork(partial(count, tmp_path, 1_000_000)) for _ in range(2)]
         while words[0] < 200:
             time.sleep(0.001)
         for each in several:
-            each.send_signal(signal.SIGKILL)
+            os.kill(each, signal.SIGKILL)
         assert lock.acquire(60)
         words[0] = 0
         lock.release()
         for each in several:
-            each.communicate()
+            os.waitpid(each, 0)
 
 
 def test_a_lock_that_is_held_is_not_had_in_time(tmp_path: Path) -> None:
@@ -105,15 +93,12 @@ def test_who_waits_is_woken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(bytelock, "LONGEST_SLEEP_S", 60)
     lock, words = a_lock(tmp_path)
     assert lock.acquire(0)
-    waiter = program(COUNTS, tmp_path, 1)
-    assert hear(waiter) == "ready"
-    say(waiter)
+    waiter = fork(partial(count, tmp_path, 1))
     while not lock.waited[0]:
         time.sleep(0.001)
     words[0] = 41
     lock.release()
-    assert hear(waiter) == "done"
-    waiter.communicate("\n")
+    assert os.waitpid(waiter, 0)[1] == 0
     assert words[0] == 42
 
 
@@ -169,7 +154,12 @@ def join(path: Path, timeout_s: float = 0) -> Membership:
 
 @contextmanager
 def another(path: Path) -> Iterator[subprocess.Popen[str]]:
-    process = program(MEMBER, path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", MEMBER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         yield process
     finally:
@@ -253,10 +243,7 @@ def test_another_program_with_byte_0(tmp_path: Path) -> None:
     (tmp_path / "abort").write_text("4711")
     with (tmp_path / "lock").open("w") as java:
         fcntl.lockf(java, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        with pytest.raises(
-            StoreLocked,
-            match="another process has this store open and lets nobody in: it is RocketMQ",
-        ) as caught:
+        with pytest.raises(StoreLocked, match="lets nobody in: it is RocketMQ") as caught:
             join(tmp_path)
         assert caught.value.owner_pid == 4711
     member = join(tmp_path)

@@ -9,8 +9,6 @@ import mmap
 import os
 import signal
 import threading
-import traceback
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -19,7 +17,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from core.tests.shared.dying import at_every, die, interrupt
+from core.tests.shared.dying import at_every, die, fork, interrupt
 from core.tests.shared.test_bytelock import AT as BYTE
 from core.tests.shared.test_bytelock import a_lock
 from lakelog.files.filesystem import File, RealFileSystem
@@ -30,6 +28,8 @@ from lakelog.files.shared.ofd_lock import is_locked
 from lakelog_testing.threads import beside
 from tests.support.sampling import every
 
+__all__ = ["fork"]
+"""Tests of plugins import it from here."""
 AT = 128
 DISK_AT = 512
 APPENDED, DURABLE, DROPPED, SYNCS, AGAIN = range(5)
@@ -108,20 +108,6 @@ def test_one_sync_is_for_all_that_was_appended(tmp_path: Path) -> None:
     assert (one.flushed, other.flushed) == (100, 100)
     assert other.reach(100, 0)
     assert (disk.words[SYNCS], disk.words[AGAIN]) == (1, 0)
-
-
-def fork(work: Callable[[], object]) -> int:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if not child:
-        try:
-            work()
-        except BaseException:  # noqa: BLE001  # whatever it is, the parent must not go on in here
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    return child
 
 
 def test_a_sync_that_takes_too_long_is_not_waited_for(tmp_path: Path) -> None:

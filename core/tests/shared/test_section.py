@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from core.tests.shared import tinylog
-from core.tests.shared.dying import at_every, die, interrupt
-from core.tests.shared.test_groupsync import fork
+from core.tests.shared.dying import at_every, die, fork, interrupt
 from core.tests.shared.tinylog import RECORD, Failed, MakeLock, TinyLog
 from lakelog.errors import PutRefused
 from lakelog.files.pages.shared_page import APPENDED, FAILED, INTENT_END, INTENT_START, SEVERAL

@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -16,8 +15,8 @@ from typing import Any
 import attrs
 import pytest
 
-from core.tests.store.support import SEGMENT, a_record_of, bodies, fill, open_small, segments
-from lakelog import Message, PutRefused, PutStatus
+from core.tests.store.support import SEGMENT, a_record_of, fill, open_small, segments
+from lakelog import Message, PutRefused
 from lakelog.errors import StoreError, StoreFailed
 from lakelog.files.filesystem import File, RealFile, RealFileSystem
 from lakelog.files.preallocation import SegmentMaker
@@ -119,34 +118,6 @@ def test_what_is_needed_is_tried_where_there_is_no_room_for_a_step(tmp_path: Pat
         fill(store, 1)
 
 
-@pytest.mark.parametrize("rolls", [False, True])
-def test_no_room_refuses_the_put_and_changes_nothing(rolls: bool, tmp_path: Path) -> None:
-    """At the end of a step, where a roll needs blocks for its blank record."""
-    files = Failing(errno.ENOSPC)
-    with open_small(tmp_path, files=files, **STEPS) as store:
-        store.put(a_record_of(STEP))
-        if rolls:
-            files.error = 0
-            store.put(a_record_of(SIZE - 5 * STEP))
-            files.error = errno.ENOSPC
-        before = segments(tmp_path)[0].read_bytes()
-        for _ in range(3):
-            with pytest.raises(PutRefused, match="No space left") as caught:
-                store.put(a_record_of(6 * STEP if rolls else 100))
-            assert caught.value.status is PutStatus.CREATE_MAPPED_FILE_FAILED
-            with pytest.raises(PutRefused):
-                store.put_async(a_record_of(6 * STEP)).result()
-            with pytest.raises(PutRefused):
-                store.put_batch([a_record_of(3 * STEP)] * 2)
-        assert segments(tmp_path)[0].read_bytes() == before
-        files.error = 0
-        end = store.max_offset
-        assert store.put(a_record_of(6 * STEP)).physical_offset == (SIZE if rolls else end)
-        assert len(list(store.scan())) == 2 + rolls
-    with open_small(tmp_path, **STEPS) as store:
-        assert len(list(store.scan())) == 2 + rolls
-
-
 def test_a_step_ends_before_its_file_is_closed(tmp_path: Path) -> None:
     """Else it would be of whatever file has the descriptor by then."""
     begun, go_on = threading.Event(), threading.Event()
@@ -242,52 +213,6 @@ def test_no_room_at_open(free_pages: int, disk: Path) -> None:
     with open_small(path) as store:
         assert store.put(Message("t", b"later")).physical_offset == 0
     assert not list(path.rglob("*.tmp"))
-
-
-@pytest.mark.root
-@pytest.mark.both_ways
-@pytest.mark.parametrize("preallocate", [False, True])
-@pytest.mark.parametrize("free_pages", [0, 2])
-def test_no_room_at_a_roll(free_pages: int, preallocate: bool, disk: Path) -> None:
-    path = disk / "store"
-    with open_small(path, preallocate=preallocate) as store:
-        other = disk / "other"
-        if not preallocate:
-            leave(disk, free_pages * PAGE)
-        put: list[bytes] = []
-
-        def put_next() -> None:
-            body = b"%05d" % len(put) * 100
-            store.put(Message("t", body, queue_id=0))
-            put.append(body)
-
-        if preallocate:
-            while len(list((path / "commitlog").iterdir())) < 2:  # made in the background
-                if not put:
-                    put_next()
-                time.sleep(0.001)
-            store.wait_dispatched()
-            leave(disk, free_pages * PAGE)
-        with pytest.raises(PutRefused, match="No space left") as caught:  # noqa: PT012  # which of the puts is refused is not known
-            for _ in range(1000):
-                put_next()
-        assert caught.value.status is PutStatus.CREATE_MAPPED_FILE_FAILED
-        for _ in range(3):
-            with pytest.raises(PutRefused):
-                store.put(Message("t", b"x" * 4000))
-            with pytest.raises(PutRefused):
-                store.put_batch([Message("t", b"x" * 2000)] * 2)
-            with pytest.raises(PutRefused):
-                store.put_async(Message("t", b"x" * 4000)).result()
-        assert bodies(store.scan()) == put
-        assert all(file.stat().st_size == SEGMENT for file in (path / "commitlog").iterdir())
-        assert not list((path / "lakelog" / "tmp").iterdir())
-        other.unlink()
-        result = store.put(Message("t", b"again" * 100, queue_id=0))
-        assert result.queue_offset == len(put)
-        assert result.physical_offset % SEGMENT == 0
-    with open_small(path) as store:
-        assert bodies(store.scan()) == [*put, b"again" * 100]
 
 
 @pytest.mark.root

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -319,34 +318,6 @@ def test_members_are_killed_between_commits(tmp_path: Path) -> None:
             for number in living:
                 assert members[number].hear() == {"is_": [1] * 5}
                 assert kept(tmp_path)["t@g"][str(number)] == reached
-
-
-def test_many_threads_commit_at_once_while_others_put(tmp_path: Path) -> None:
-    """An answer comes in time, also where those to puts come without end."""
-    large = {"segment_size_bytes": 1 << 20}
-    with an_owner(tmp_path, **large), open_small(tmp_path, **large) as store:
-        stop = threading.Event()
-
-        def go_on_putting() -> None:
-            while not stop.is_set():
-                store.put(Message("busy", b"x", queue_id=0))
-
-        def seek_and_commit(number: int) -> None:
-            consumer = store.consumer(f"g{number}", "t", [number % 7])
-            consumer.seek(number % 7, number)
-            consumer.commit()
-
-        putting = [threading.Thread(target=go_on_putting) for _ in range(2)]
-        threads = [threading.Thread(target=seek_and_commit, args=(n,)) for n in range(50)]
-        for thread in [*putting, *threads]:
-            thread.start()
-        for thread in threads:
-            thread.join(20)
-            assert not thread.is_alive()
-        stop.set()
-        for thread in putting:
-            thread.join(20)
-    assert kept(tmp_path) == {f"t@g{n}": {str(n % 7): n} for n in range(50)}
 
 
 def test_very_many_queues(tmp_path: Path) -> None:

@@ -257,18 +257,13 @@ def test_another_program_that_owns_the_store(tmp_path: Path) -> None:
         assert reader.flushed_offset == results[-1].end_offset, "it was closed cleanly"
 
 
-def test_a_page_of_another_version_or_state_is_not_believed(tmp_path: Path) -> None:
+def test_a_page_of_another_version_is_not_believed(tmp_path: Path) -> None:
     with open_small(tmp_path) as owner:
         assert PageReader(FILES, tmp_path).page() is not None
         words = owned_by(owner).positions.words
         words[0] = pages.MAGIC + 1
         assert PageReader(FILES, tmp_path).page() is None
         words[0] = pages.MAGIC
-        for state in OwnerState:
-            words[pages.STATE] = state
-            believed = state in (OwnerState.OPEN, OwnerState.FAILED, OwnerState.CLOSING)
-            assert (PageReader(FILES, tmp_path).page() is not None) == believed
-        words[pages.STATE] = OwnerState.OPEN
 
 
 def test_the_page_of_a_dead_process_whose_locks_a_child_holds_is_right(tmp_path: Path) -> None:
