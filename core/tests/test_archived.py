@@ -45,17 +45,6 @@ class Folder:
 
 
 @attrs.frozen
-class Listed(RealFileSystem):
-    """:ivar listed: the folders that were listed."""
-
-    listed: list[Path] = attrs.field(factory=list)
-
-    def list(self, directory: Path) -> list[tuple[str, int]]:
-        self.listed.append(directory)
-        return super().list(directory)
-
-
-@attrs.frozen
 class Both:
     """A log, its archive, and all messages that it ever had."""
 
@@ -100,19 +89,6 @@ def test_what_was_moved_is_read_where_it_is_now(both: Both) -> None:
     assert both.offsets(all_offsets[5]) == all_offsets[5:]
     for each in both.messages[::40]:
         assert both.reader.look_up(each.physical_offset) == each
-
-
-def test_the_first_segment_is_known_until_it_is_gone(both: Both) -> None:
-    listed = Listed()
-    log = FileSource(listed, both.log, SIZE)
-    assert [log.first() for _ in range(5)] == [0] * 5
-    assert len(listed.listed) == 1
-    both.move(0)
-    assert [log.first() for _ in range(5)] == [SIZE] * 5
-    assert len(listed.listed) == 2
-    assert FileSource(FILES, both.archive.path, 2 * SIZE).first() == 0
-    both.archive.path.joinpath("00000000000000000000").unlink()
-    assert FileSource(FILES, both.archive.path, 2 * SIZE).first() is None
 
 
 def test_a_scan_goes_on_where_segments_move(both: Both) -> None:

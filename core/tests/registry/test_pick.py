@@ -13,7 +13,6 @@ import pytest
 
 from core.tests.registry.samples import (
     CONTEXT,
-    Flush,
     Offering,
     Pace,
     factory,
@@ -29,16 +28,6 @@ from lakelog.registry.discovery import installed_sources
 FLUSH = Kind.FLUSH_STRATEGY
 
 
-def test_the_built_ins_are_offered_like_any_other() -> None:
-    registry = load()
-    assert {"none", "inline"} <= set(registry.names(FLUSH))
-    assert registry.names(Kind.WRITER) == ("file",)
-    assert registry.names(Kind.APPEND_CALLBACK) == ("rocketmq",)
-    assert {each.source.name for each in registry.offered.values()} == {
-        *("builtin", "processes", "queues", "retention")
-    }
-
-
 def test_built_ins_can_be_switched_off_like_any_other() -> None:
     assert load(off="builtin,processes,queues,retention").offered == {}
 
@@ -48,19 +37,6 @@ def test_a_factory_is_found_by_kind_and_name_and_its_settings_are_a_section() ->
     registry = load(Offering(fast, paced))
     assert registry.factory(FLUSH, "fast") is fast
     assert (registry.sections()["fast"], registry.sections()["paced"]) == (NoSettings, Pace)
-
-
-def test_make_hands_over_settings_and_context() -> None:
-    seen: list[object] = []
-
-    def make(settings: object, context: object) -> object:
-        seen.extend((settings, context))
-        return Flush()
-
-    settings = NoSettings()
-    made = load(Offering(factory(make=make))).make(FLUSH, "sample", settings, CONTEXT)
-    assert isinstance(made, Flush)
-    assert seen == [settings, CONTEXT]
 
 
 def test_an_error_in_make_names_the_plugin_and_keeps_the_cause() -> None:

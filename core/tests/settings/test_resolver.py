@@ -32,15 +32,6 @@ from lakelog_rocketmq.java_properties import parse_properties
 Write = Callable[[str, str], Path]
 
 
-def test_nothing_given_is_all_defaults(resolved: Resolve) -> None:
-    settings = resolved()
-    assert settings.core == StoreSettings()
-    assert settings.section("timed") == TimedSettings()
-    assert set(settings.origins.values()) == {"default"}
-    assert "timed.flush_interval_ms" in settings.origins
-    assert settings.unused == {}
-
-
 def test_the_order_of_the_sources(
     resolved: Resolve, write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -76,18 +67,6 @@ def test_the_order_of_the_sources(
     (tmp_path / "pyproject.toml").unlink()
     assert who(**resource) == (7, f"{host}/lakelog.toml (in package hostapp_a)")
     assert who() == (4, "default")
-
-
-def test_keys_of_several_sources_come_together(resolved: Resolve, write: Write) -> None:
-    write("store/lakelog/lakelog.toml", "writer = 'mmap'\n[timed]\nflush_interval_ms = '2s'\n")
-    settings = resolved(
-        arguments={"timed": {"flush_least_pages": 9}}, environ={"LAKELOG_RECORD_CRC": "true"}
-    )
-    assert settings.core.writer == "mmap"
-    assert settings.core.record_crc is True
-    assert settings.section("timed") == TimedSettings(flush_interval_ms=2000, flush_least_pages=9)
-    assert settings.origins["timed.flush_least_pages"] == "argument"
-    assert settings.origins["timed.flush_interval_ms"].endswith("lakelog.toml")
 
 
 def test_an_unknown_key_is_an_error_even_below_a_stronger_source(

@@ -16,7 +16,7 @@ from core.tests.shared import tinylog
 from core.tests.shared.dying import at_every, die, fork, interrupt
 from core.tests.shared.tinylog import RECORD, Failed, MakeLock, TinyLog
 from lakelog.errors import PutRefused
-from lakelog.files.pages.shared_page import APPENDED, FAILED, INTENT_END, INTENT_START, SEVERAL
+from lakelog.files.pages.shared_page import APPENDED, INTENT_END, INTENT_START, SEVERAL
 from lakelog.files.shared import append_lock as appendlock
 from lakelog.files.shared import append_section as section
 from lakelog.files.shared import queue_table as queuetable
@@ -131,27 +131,6 @@ def test_many_that_are_quick_are_waited_for(tmp_path: Path) -> None:
 
     log.section._wait(acquire)
     assert asked == 9
-
-
-def test_a_put_inside_of_a_put_is_refused(tmp_path: Path) -> None:
-    log = TinyLog.make(tmp_path)
-
-    def again() -> None:
-        with pytest.raises(PutRefused, match="called inside of a put"):
-            log.append(0, [2])
-
-    log.inside(again)
-    log.append(0, [1])
-    assert log.records() == [(0, 1)]
-
-
-def test_where_the_store_has_failed_nobody_enters(tmp_path: Path) -> None:
-    log, other = TinyLog.make(tmp_path), TinyLog.open(tmp_path)
-    log.page.words[SEVERAL] = log.page.words[FAILED] = 1
-    for each in (log, other, log):
-        with pytest.raises(Failed):
-            each.append(0, [1])
-    assert log.records() == []
 
 
 def test_a_repair_that_fails_fails_the_store(

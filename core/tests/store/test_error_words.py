@@ -21,7 +21,7 @@ from typing import Any, Final
 import pytest
 
 import lakelog
-from core.tests.store.support import SEGMENT, a_store, open_small, read_small
+from core.tests.store.support import SEGMENT, a_store, open_small
 from lakelog import Message, MessageColumns, PutRefused, Store, aio, errors
 from lakelog.errors import LakelogError, StoreError, StoreFailed
 from lakelog.files.filesystem import RealFile, RealFileSystem, unreadable
@@ -50,15 +50,6 @@ def test_a_directory_where_a_file_belongs(name: str, tmp_path: Path) -> None:
     (tmp_path / name).rmdir()
     with open_small(tmp_path) as store:
         assert len(list(store.scan())) == 3
-
-
-def test_a_reader_of_a_store_whose_checkpoint_is_a_directory(tmp_path: Path) -> None:
-    a_store(tmp_path, 3)
-    (tmp_path / "abort").touch()
-    directory_in_place_of(tmp_path / "checkpoint")
-    with read_small(tmp_path) as reader:
-        assert len(list(reader.scan())) == 3
-        assert not reader.is_flushed_known
 
 
 def test_a_failed_sync_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -320,16 +320,6 @@ def test_members_are_killed_between_commits(tmp_path: Path) -> None:
                 assert kept(tmp_path)["t@g"][str(number)] == reached
 
 
-def test_very_many_queues(tmp_path: Path) -> None:
-    name, queues = "é" * 60, range(2_000_000_000, 2_000_001_000)
-    with an_owner(tmp_path), open_small(tmp_path) as store:
-        consumer = store.consumer("g" * 255, name, queues)
-        for queue in queues:
-            consumer.seek(queue, (1 << 63) - 1 - queue)
-        consumer.commit()
-        assert len(kept(tmp_path)[f"{name}@{'g' * 255}"]) == 1000
-
-
 def test_what_cannot_be_kept_is_refused_and_the_rest_goes_on(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, open_small(tmp_path) as store:
         put_many(store, 3)

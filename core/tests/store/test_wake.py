@@ -89,20 +89,6 @@ def test_an_event_loop_is_woken_too(tmp_path: Path) -> None:
         asyncio.run(follow())
 
 
-@pytest.mark.both_ways
-def test_nothing_is_called_while_nobody_waits(tmp_path: Path) -> None:
-    with open_small(tmp_path) as store:
-        page = page_of(tmp_path)
-        before = page.asked[SEQUENCE]
-        fill(store, 100)
-        assert page.asked[SEQUENCE] == before
-        assert page.asked[FLAG] == 0
-        page.ask()
-        fill(store, 1)
-        assert page.asked[FLAG] == 0
-        assert page.asked[SEQUENCE] != before
-
-
 @woken
 def test_who_sleeps_is_woken_by_a_number_that_another_thread_moves(tmp_path: Path) -> None:
     (tmp_path / OWN_DIR).mkdir()
