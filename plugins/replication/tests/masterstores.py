@@ -1,7 +1,12 @@
-"""Stores that send their logs; processes of tests import this, so it imports no pytest."""
+"""Stores that send their logs; processes of tests import this, so it imports no pytest.
+
+As a program it puts a message for each line that it reads, and says status and role.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +36,15 @@ def open_master(path: Path, *, flush: str = "none", **section: Any) -> Store:
 
 def message(body: bytes = b"b" * 500) -> Message:
     return Message("t", body, keys="k", queue_id=0)
+
+
+def main() -> None:
+    with open_master(Path(sys.argv[1]), **json.loads(sys.argv[2])) as store:
+        say("open", store.role)
+        for _ in sys.stdin:
+            say(store.put(message()).status.name, store.role)
+
+
+def say(*words: str) -> None:
+    sys.stdout.write(" ".join(words) + "\n")
+    sys.stdout.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -14,10 +15,9 @@ from lakelog.status import PutStatus
 from lakelog_replication.master.replicator import HaMaster
 from lakelog_testing import FakeReplicatedLog, ScriptedSlave
 from lakelog_testing.threads import beside, settle
-from plugins.replication.tests.masters import eventually, make, serving
+from plugins.replication.tests.masters import SLOW_MS, eventually, make, serving, slave
 
-SLOW_MS = 60_000
-"""A time that no test waits for."""
+TWO: Final[dict[str, Any]] = {"in_sync_replicas": 2, "slave_timeout_ms": SLOW_MS}
 
 
 @pytest.fixture
@@ -30,9 +30,8 @@ def connect(
 ) -> Sequence[ScriptedSlave]:
     """Slaves that have the whole log."""
     peers = []
-    for source in sources:
-        assert master.port is not None
-        peer = stack.enter_context(ScriptedSlave(master.port, source=source))
+    for source in sources or ("127.0.0.1",):
+        peer = stack.enter_context(slave(master, source))
         peer.report(log.appended)
         peer.end = log.appended
         peers.append(peer)
@@ -44,16 +43,15 @@ def is_open(outcome: Outcome) -> bool:
 
 
 def test_without_a_slave_a_put_is_told_at_once(log: FakeReplicatedLog, tmp_path: Path) -> None:
-    with serving(log, tmp_path, in_sync_replicas=2, slave_timeout_ms=SLOW_MS) as master:
+    with serving(log, tmp_path, **TWO) as master:
         assert master.submit(log.append(), wait=True) is PutStatus.SLAVE_NOT_AVAILABLE
         assert master.submit(log.append(), wait=False) is PutStatus.PUT_OK
 
 
 def test_a_slave_too_far_behind_counts_as_absent(log: FakeReplicatedLog, tmp_path: Path) -> None:
     log.append(5000)
-    more = {"in_sync_replicas": 2, "slave_timeout_ms": SLOW_MS, "max_gap_bytes": 1000}
-    with serving(log, tmp_path, **more) as master, ExitStack() as stack:
-        (peer,) = connect(stack, master, log, "127.0.0.1")
+    with serving(log, tmp_path, **TWO, max_gap_bytes=1000) as master, ExitStack() as stack:
+        (peer,) = connect(stack, master, log)
         eventually(lambda: log.copies.reachable_end == 5000)
         assert is_open(near := master.submit(log.append(1000), wait=True))
         assert master.submit(log.append(1), wait=True) is PutStatus.SLAVE_NOT_AVAILABLE
@@ -65,9 +63,8 @@ def test_a_slave_too_far_behind_counts_as_absent(log: FakeReplicatedLog, tmp_pat
 def test_a_put_is_answered_by_the_report_that_covers_it(
     log: FakeReplicatedLog, tmp_path: Path
 ) -> None:
-    more = {"in_sync_replicas": 2, "slave_timeout_ms": SLOW_MS}
-    with serving(log, tmp_path, **more) as master, ExitStack() as stack:
-        (peer,) = connect(stack, master, log, "127.0.0.1")
+    with serving(log, tmp_path, **TWO) as master, ExitStack() as stack:
+        (peer,) = connect(stack, master, log)
         eventually(lambda: log.copies.reachable_end == 0)
         first, second = (master.submit(log.append(), wait=True) for _ in range(2))
         peer.bytes_up_to(200, report=False)
@@ -98,9 +95,11 @@ def test_a_put_is_answered_when_enough_slaves_have_it(
 
 
 def test_a_put_waits_for_its_time_only(log: FakeReplicatedLog, tmp_path: Path) -> None:
-    more = {"in_sync_replicas": 2, "slave_timeout_ms": 30}
-    with serving(log, tmp_path, **more) as master, ExitStack() as stack:
-        (peer,) = connect(stack, master, log, "127.0.0.1")
+    with (
+        serving(log, tmp_path, in_sync_replicas=2, slave_timeout_ms=30) as master,
+        ExitStack() as stack,
+    ):
+        (peer,) = connect(stack, master, log)
         eventually(lambda: log.copies.reachable_end == 0)
         assert settle(master.submit(log.append(), wait=True)) is PutStatus.FLUSH_SLAVE_TIMEOUT
         peer.bytes_up_to(100)
@@ -137,9 +136,11 @@ def test_a_slave_that_repeats_its_first_report_learns(
     log: FakeReplicatedLog, tmp_path: Path
 ) -> None:
     log.append(1000)
-    more = {"in_sync_replicas": 2, "slave_timeout_ms": 50}
-    with serving(log, tmp_path, **more) as master, ExitStack() as stack:
-        (peer,) = connect(stack, master, log, "127.0.0.1")
+    with (
+        serving(log, tmp_path, in_sync_replicas=2, slave_timeout_ms=50) as master,
+        ExitStack() as stack,
+    ):
+        (peer,) = connect(stack, master, log)
         eventually(lambda: log.copies.reachable_end == 1000)
         outcome = master.submit(log.append(), wait=True)
         peer.bytes_up_to(1100, report=False)
@@ -148,9 +149,8 @@ def test_a_slave_that_repeats_its_first_report_learns(
 
 
 def test_the_word_copied_never_goes_back(log: FakeReplicatedLog, tmp_path: Path) -> None:
-    more = {"in_sync_replicas": 2, "slave_timeout_ms": SLOW_MS}
-    with serving(log, tmp_path, **more) as master, ExitStack() as stack:
-        (peer,) = connect(stack, master, log, "127.0.0.1")
+    with serving(log, tmp_path, **TWO) as master, ExitStack() as stack:
+        (peer,) = connect(stack, master, log)
         peer.bytes_up_to(log.append(1000))
         eventually(lambda: log.copies.end == 1000)
         peer.close()
@@ -163,13 +163,12 @@ def test_the_word_copied_never_goes_back(log: FakeReplicatedLog, tmp_path: Path)
 def test_puts_of_a_process_that_does_not_lead_wait_at_the_word(
     log: FakeReplicatedLog, tmp_path: Path
 ) -> None:
-    more = {"in_sync_replicas": 2, "slave_timeout_ms": SLOW_MS, "send": "written"}
-    other = make(tmp_path, **more)
+    other = make(tmp_path, **TWO, send="written")
     other.start(log)  # the same page: as in another process
     try:
         assert other.submit(log.append(), wait=True) is PutStatus.SLAVE_NOT_AVAILABLE
-        with serving(log, tmp_path, **more) as master, ExitStack() as stack:
-            (peer,) = connect(stack, master, log, "127.0.0.1")
+        with serving(log, tmp_path, **TWO) as master, ExitStack() as stack:
+            (peer,) = connect(stack, master, log)
             eventually(lambda: log.copies.reachable_end == 100)
             outcome = other.submit(log.append(), wait=True)
             assert is_open(outcome)
@@ -183,9 +182,8 @@ def test_puts_of_a_process_that_does_not_lead_wait_at_the_word(
 def test_where_no_put_waits_for_the_disk_the_replicator_syncs_for_them(
     log: FakeReplicatedLog, tmp_path: Path
 ) -> None:
-    more = {"in_sync_replicas": 2, "slave_timeout_ms": SLOW_MS, "send": "flushed"}
-    with serving(log, tmp_path, **more) as master, ExitStack() as stack:
-        (peer,) = connect(stack, master, log, "127.0.0.1")
+    with serving(log, tmp_path, **TWO, send="flushed") as master, ExitStack() as stack:
+        (peer,) = connect(stack, master, log)
         eventually(lambda: log.copies.reachable_end == 0)
         outcome = master.submit(log.append(), wait=True)
         assert peer.bytes_up_to(100) == log.bytes
@@ -201,7 +199,7 @@ def test_where_puts_wait_for_the_disk_it_leaves_the_syncs_to_the_flush_strategy(
     log.waits_for_disk = True
     more = {"in_sync_replicas": 2, "slave_timeout_ms": 50, "send": "flushed"}
     with serving(log, tmp_path, **more) as master, ExitStack() as stack:
-        connect(stack, master, log, "127.0.0.1")
+        connect(stack, master, log)
         eventually(lambda: log.copies.reachable_end == 0)
         assert settle(master.submit(log.append(), wait=True)) is PutStatus.FLUSH_SLAVE_TIMEOUT
         assert log.syncs == 0
@@ -209,11 +207,9 @@ def test_where_puts_wait_for_the_disk_it_leaves_the_syncs_to_the_flush_strategy(
 
 def test_close_lets_slaves_have_the_log(log: FakeReplicatedLog, tmp_path: Path) -> None:
     log.append(64 << 16)
-    more = {"in_sync_replicas": 2, "close_timeout_ms": SLOW_MS, "slave_timeout_ms": SLOW_MS}
     with ExitStack() as stack:
-        with serving(log, tmp_path, **more) as master:
-            assert master.port is not None
-            peer = stack.enter_context(ScriptedSlave(master.port))
+        with serving(log, tmp_path, **TWO, close_timeout_ms=SLOW_MS) as master:
+            peer = stack.enter_context(slave(master))
             peer.report(1)
             peer.frame()
             reading = stack.enter_context(beside(lambda: peer.bytes_up_to(log.appended)))

@@ -16,12 +16,11 @@ from lakelog_replication.status import ReplicaStatus
 from lakelog_retention.pins import Pin, write_pin
 from lakelog_testing import ScriptedSlave
 from lakelog_testing.scriptedmaster import ScriptedMaster
-from plugins.replication.tests.brokers import brokering
+from plugins.replication.tests.brokers import brokering, runtime
 from plugins.replication.tests.masterstores import message, open_master
 from plugins.replication.tests.replica.copies import SEGMENT, make_log, replica, until
 from plugins.replication.tests.replica.test_durable import reached, replicating
 from plugins.replication.tests.test_in_a_store import port_of
-from plugins.replication.tests.test_remoting import runtime
 from tests.support.commands import invoke
 
 LONG_MS = 3_600_000

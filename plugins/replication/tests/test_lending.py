@@ -15,45 +15,15 @@ from lakelog.interfaces import Pending
 from lakelog.status import PutStatus
 from lakelog_replication.master.link import SlaveLink
 from lakelog_replication.master.replicator import HaMaster
-from lakelog_testing import FakeReplicatedLog, ScriptedSlave
+from lakelog_testing import FakeReplicatedLog
 from lakelog_testing.threads import beside, settle
-from plugins.replication.tests.masters import eventually, serving
-
-SLOW_MS = 60_000
-"""A time that no test waits for."""
+from plugins.replication.tests.masters import SLOW_MS, Replica, eventually, serving
 
 
-class Reporter:
-    """A slave that reports each frame, unless it is told to wait.
-
-    :ivar goes_on: clear it to have no more reports
-    :ivar bytes: of the log, from its start
-    """
-
-    def __init__(self, master: HaMaster, log: FakeReplicatedLog, source: str) -> None:
-        assert master.port is not None
-        self.goes_on = Event()
-        self.goes_on.set()
-        self.peer = ScriptedSlave(master.port, source=source)
-        self.peer.report(log.appended)
-        self.bytes = b""
-        self.thread = Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            while True:
-                _, body = self.peer.frame()
-                self.bytes += body
-                assert self.goes_on.wait(60)
-                self.peer.report(self.peer.end)
-        except (EOFError, OSError, ValueError):  # the master, or the test, has closed
-            return
-
-    def close(self) -> None:
-        self.goes_on.set()
-        self.peer.close()
-        self.thread.join()
+def replica(master: HaMaster, log: FakeReplicatedLog, source: str = "127.0.0.1") -> Replica:
+    """A slave that has the whole log."""
+    assert master.port is not None
+    return Replica(master.port, log.appended, source)
 
 
 class Lent:
@@ -61,7 +31,7 @@ class Lent:
 
     def __init__(self, master: HaMaster, log: FakeReplicatedLog) -> None:
         self.master, self.log = master, log
-        self.slave = Reporter(master, log, "127.0.0.1")
+        self.slave = replica(master, log)
         eventually(lambda: log.copies.reachable_end == log.appended)
 
     @property
@@ -139,32 +109,32 @@ def test_a_lone_put_sends_and_takes_the_report_in_its_own_thread(
 
 def test_a_slow_slave_is_waited_for_while_others_come(tmp_path: Path) -> None:
     with lent(tmp_path) as made:
-        made.slave.goes_on.clear()
+        made.slave.reports.clear()
         end = made.log.append()
         with beside(made.waiting(end).result) as put:
             eventually(lambda: not made.is_lent)
-            other = Reporter(made.master, made.log, "127.0.0.2")  # it has these bytes
+            other = replica(made.master, made.log, "127.0.0.2")  # it has these bytes
             assert put.result() is PutStatus.PUT_OK
             other.close()
 
 
 def test_a_driving_put_ends_in_time(tmp_path: Path) -> None:
     with lent(tmp_path, slave_timeout_ms=2_000) as made:
-        made.slave.goes_on.clear()
+        made.slave.reports.clear()
         assert made.put() is PutStatus.FLUSH_SLAVE_TIMEOUT
         end = made.log.appended
-        made.slave.goes_on.set()
+        made.slave.reports.set()
         eventually(lambda: made.log.copies.end == end)
 
 
 def test_puts_that_wait_beside_are_answered(tmp_path: Path) -> None:
     with lent(tmp_path) as made:
-        made.slave.goes_on.clear()
+        made.slave.reports.clear()
         outcomes = [made.waiting(made.log.append()) for _ in range(3)]
         called = Event()
         outcomes[0].add_done_callback(lambda _: called.set())
         assert not outcomes[1].done()
-        made.slave.goes_on.set()
+        made.slave.reports.set()
         assert outcomes[2].result() is PutStatus.PUT_OK
         assert called.wait(60)
         assert [settle(each) for each in outcomes] == [PutStatus.PUT_OK] * 3
@@ -182,7 +152,7 @@ def test_a_slave_that_goes_ends_no_other_thing(tmp_path: Path) -> None:
         made.slave.close()
         eventually(lambda: made.log.copies.reachable_end < 0)
         assert made.put() is PutStatus.SLAVE_NOT_AVAILABLE
-        made.slave = Reporter(made.master, made.log, "127.0.0.1")
+        made.slave = replica(made.master, made.log)
         made.slave.bytes = bytes(made.log.bytes)
         eventually(lambda: made.log.copies.reachable_end == made.log.appended)
         made.lend()
@@ -190,7 +160,7 @@ def test_a_slave_that_goes_ends_no_other_thing(tmp_path: Path) -> None:
 
 def test_closing_ends_a_put_that_drives(tmp_path: Path) -> None:
     with lent(tmp_path) as made:
-        made.slave.goes_on.clear()
+        made.slave.reports.clear()
         end = made.log.append()
         with beside(made.waiting(end).result) as put:
             eventually(lambda: len(made.slave.bytes) == end)
@@ -234,7 +204,7 @@ def test_a_driving_put_that_is_interrupted_harms_no_connection(
         eventually(raised)
         for _ in range(20):
             assert made.put() is PutStatus.PUT_OK
-        assert made.slave.thread.is_alive()  # by the connection it began with
+        assert not made.slave.ended.is_set()  # by the connection it began with
     assert made.slave.bytes == bytes(made.log.bytes)
 
 
@@ -247,17 +217,17 @@ def test_a_handler_may_put_while_a_put_drives(tmp_path: Path) -> None:
 
     def put(number: int, frame: FrameType | None) -> None:
         statuses.append(made.put())
-        made.slave.goes_on.set()
+        made.slave.reports.set()
 
     with lent(tmp_path) as made:
         former = signal.signal(signal.SIGUSR1, put)
         try:
-            made.slave.goes_on.clear()
+            made.slave.reports.clear()
             end = made.log.appended + 100
 
             def tell() -> None:
                 eventually(lambda: len(made.slave.bytes) == end)
-                made.slave.goes_on.set()
+                made.slave.reports.set()
                 signal.pthread_kill(main, signal.SIGUSR1)
 
             main = get_ident()

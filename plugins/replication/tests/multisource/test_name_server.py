@@ -12,7 +12,7 @@ from lakelog_replication.address import Address
 from lakelog_replication.multisource.name_server import NameServers, master_brokers, source_of
 from lakelog_replication.multisource.source import SourceMaster, read_masters, write_masters
 from lakelog_replication.remoting import BrokerRefused
-from plugins.replication.tests.test_remoting import answering, response
+from plugins.replication.tests.brokers import answering, response
 
 # As fastjson of RocketMQ 5.3.3 writes it: ids of brokers are keys without quotes.
 CLUSTER = (
@@ -34,21 +34,14 @@ def test_masters_are_the_brokers_with_the_id_0() -> None:
         assert list(master_brokers(server, "two")) == ["b"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"[]",
-        b"<html>",
-        b'{"brokerAddrTable":[]}',
-        b'{"brokerAddrTable":{"a":{}}}',
+def test_what_is_no_list_of_brokers_is_one_error() -> None:
+    for body in (
+        *(b"", b"[]", b"<html>", b'{"brokerAddrTable":[]}', b'{"brokerAddrTable":{"a":{}}}'),
         b'{"brokerAddrTable":{"a":{"brokerAddrs":{0:"here"},"cluster":"c"}}}',
         b'{"brokerAddrTable":{"a":{"brokerAddrs":{0:5},"cluster":"c"}}}',
-    ],
-)
-def test_what_is_no_list_of_brokers_is_one_error(body: bytes) -> None:
-    with answering(response(body)) as server, pytest.raises(BrokerRefused, match="no list"):
-        master_brokers(server)
+    ):
+        with answering(response(body)) as server, pytest.raises(BrokerRefused, match="no list"):
+            master_brokers(server)
 
 
 def test_a_master_says_where_slaves_connect() -> None:
@@ -61,10 +54,10 @@ def test_a_master_says_where_slaves_connect() -> None:
         source_of("a", broker)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../a", "a/b", "lakelog", "-a", "a" * 51])
-def test_a_name_that_is_no_folder_of_its_own_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="cannot name the folder"):
-        source_of(name, Address("127.0.0.1", 1))
+def test_a_name_that_is_no_folder_of_its_own_is_refused() -> None:
+    for name in ("", ".", "..", "../a", "a/b", "lakelog", "-a", "a" * 51):
+        with pytest.raises(ValueError, match="cannot name the folder"):
+            source_of(name, Address("127.0.0.1", 1))
 
 
 def test_the_next_name_server_is_asked_and_each_trouble_told() -> None:
@@ -81,24 +74,18 @@ def test_the_next_name_server_is_asked_and_each_trouble_told() -> None:
     assert str(away) in troubles[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "places"),
-    [
+def test_a_master_is_read_from_its_text() -> None:
+    for text, name, places in (
         ("10.0.0.1:10912", "10.0.0.1_10912", "10.0.0.1:10912"),
         ("[::1]:10912", "1_10912", "[::1]:10912"),
         ("broker-a=h:1,h:2", "broker-a", "h:1,h:2"),
-    ],
-)
-def test_a_master_is_read_from_its_text(text: str, name: str, places: str) -> None:
-    found = SourceMaster.parse(text)
-    assert (found.name, found.places) == (name, places)
-    assert SourceMaster.parse(str(found)) == found
-
-
-@pytest.mark.parametrize("text", ["", "a=", "=h:1", "a=h", "a=h:1,", "a=h:1,h", "a/b=h:1"])
-def test_other_text_is_no_master(text: str) -> None:
-    with pytest.raises(ValueError, match=r"address|cannot name"):
-        SourceMaster.parse(text)
+    ):
+        found = SourceMaster.parse(text)
+        assert (found.name, found.places) == (name, places)
+        assert SourceMaster.parse(str(found)) == found
+    for text in ("", "a=", "=h:1", "a=h", "a=h:1,", "a=h:1,h", "a/b=h:1"):
+        with pytest.raises(ValueError, match=r"address|cannot name"):
+            SourceMaster.parse(text)
 
 
 def test_masters_are_remembered_as_long_as_their_copies_exist(tmp_path: Path) -> None:

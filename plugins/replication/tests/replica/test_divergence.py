@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import lakelog
-from lakelog.errors import ReplicaStopped
 from lakelog_testing.copies import copy_store
 from lakelog_testing.scriptedmaster import FRAME, ScriptedMaster
 from plugins.replication.tests.replica.copies import (
@@ -120,21 +118,6 @@ def test_what_is_durable_is_never_cut_quietly(tmp_path: Path) -> None:
         with replica(tmp_path / "copy", master.address) as store:
             until(lambda: store.max_offset == master.end)
     assert log_of(tmp_path / "copy", len(two)) == two
-
-
-def test_an_open_connection_is_compared_after_it_was_lost(tmp_path: Path) -> None:
-    one, two, parted = two_logs(tmp_path, 100, 20, 60)
-    with (
-        ScriptedMaster(one, segment_bytes=SEGMENT) as master,
-        suppress(ReplicaStopped),
-        replica(tmp_path / "copy", master.address, vouch="age") as store,
-    ):
-        until(lambda: store.max_offset == master.end)
-        master.set_back(parted, two[parted:])
-        until(lambda: failure(store) is not None)
-        found = failure(store)
-    assert isinstance(found, ReplicaStopped)
-    assert found.offset == parted
 
 
 def test_a_master_that_has_deleted_what_is_needed_is_no_divergence(tmp_path: Path) -> None:

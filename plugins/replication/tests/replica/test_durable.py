@@ -9,7 +9,7 @@ from pathlib import Path
 import lakelog
 from lakelog_replication.replica.vouching import AgeVoucher
 from lakelog_testing.scriptedmaster import ScriptedMaster
-from plugins.replication.tests.brokers import brokering
+from plugins.replication.tests.brokers import Asked, brokering, runtime
 from plugins.replication.tests.replica.copies import (
     SEGMENT,
     log_of,
@@ -18,7 +18,6 @@ from plugins.replication.tests.replica.copies import (
     replica,
     until,
 )
-from plugins.replication.tests.test_remoting import runtime
 from tests.support import forked
 
 LONG_MS = 3_600_000
@@ -69,7 +68,8 @@ def test_only_what_the_master_says_that_it_has_synced_is_durable(tmp_path: Path)
             remainHowManyDataToFlush=f"{behind} B",
         )
 
-    answers, asked = {28: told(5, 900)}, list[int]()
+    answers: dict[int, bytes] = {28: told(5, 900)}
+    asked: Asked = []
     with (
         ScriptedMaster(log, segment_bytes=SEGMENT) as master,
         brokering(answers, asked) as broker,
@@ -97,7 +97,7 @@ def test_the_durable_end_is_the_end_of_a_record(tmp_path: Path) -> None:
     )
     with (
         ScriptedMaster(log, segment_bytes=SEGMENT) as master,
-        brokering({28: said}, []) as broker,
+        brokering({28: said}) as broker,
         replica(tmp_path / "copy", master.address, vouch="flushed", broker=broker) as store,
     ):
         until(lambda: store.max_offset == master.end)
@@ -142,12 +142,6 @@ def reached(path: Path) -> int:
         return -1
 
 
-def grown(reader: lakelog.Store, durable_end: int) -> int:
-    """Wait until the durable end is beyond one; return it."""
-    until(lambda: reader.flushed_offset > durable_end)
-    return reader.flushed_offset
-
-
 def test_an_end_that_was_published_is_known_after_a_kill(tmp_path: Path) -> None:
     log = make_log(tmp_path / "master", 200)
     step = len(log) // 10
@@ -160,7 +154,9 @@ def test_an_end_that_was_published_is_known_after_a_kill(tmp_path: Path) -> None
                 seen = reader.flushed_offset
                 for at in range(step, len(log), step):
                     master.append(log[at : at + step])
-                    seen = grown(reader, seen)
+                    before = seen
+                    until(lambda before=before: reader.flushed_offset > before)  # type: ignore[misc]  # one name
+                    seen = reader.flushed_offset
                 process.kill()
                 process.wait()
         assert durable(tmp_path / "copy") >= seen

@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from lakelog_replication.wire import MAX_BODY_BYTES, FrameStream, frame_header
 from lakelog_testing.descriptors import open_files
 from lakelog_testing.scriptedmaster import FRAME, ScriptedMaster
 from plugins.replication.tests.replica.copies import (
@@ -66,7 +67,7 @@ def breaking_off(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("most", [25, pytest.param(2600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [15, pytest.param(2600, marks=pytest.mark.slow)])
 def test_frames_may_break_off_at_each_byte(tmp_path: Path, most: int) -> None:
     log = make_log(tmp_path / "master", 50)
     with ScriptedMaster(log, segment_bytes=SEGMENT) as master:
@@ -96,7 +97,7 @@ def traced() -> Iterator[None]:
 @pytest.mark.timeout(300)
 def test_nonsense_leaves_nothing(tmp_path: Path, traced: None) -> None:
     first, second, log = (make_log(tmp_path / "master", count) for count in (99, 1, 1))
-    many = [*range(len(NONSENSE))] * 10
+    many = [*range(len(NONSENSE))] * 6
     with (
         ScriptedMaster(first, segment_bytes=SEGMENT) as master,
         replica(tmp_path / "copy", master.address, reconnect_interval_ms=1) as store,
@@ -112,3 +113,15 @@ def test_nonsense_leaves_nothing(tmp_path: Path, traced: None) -> None:
         until(lambda: len(open_files()) <= descriptors)
         until(lambda: tracemalloc.get_traced_memory()[0] < memory + GROWN_BYTES)
     assert log_of(tmp_path / "copy", len(log)) == log
+
+
+def test_the_largest_frame_fits_wherever_the_one_before_it_ended() -> None:
+    stream, body = FrameStream(), bytes(MAX_BODY_BYTES)
+    data = frame_header(0, 5) + b"small" + frame_header(5, len(body)) + body
+    found = []
+    while data:
+        count = min(len(stream.room()), len(data))
+        stream.room()[:count] = data[:count]
+        found += [(each.offset, len(each.body)) for each in stream.received(count)]
+        data = data[count:]
+    assert found == [(0, 5), (5, MAX_BODY_BYTES)]

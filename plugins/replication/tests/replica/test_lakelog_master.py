@@ -124,7 +124,6 @@ _CHILD = """
 import sys
 from pathlib import Path
 import lakelog
-from lakelog_testing.copies import copy_store
 from lakelog_replication.status import read_status
 path, port, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 section = {"port": port, "send": "written"}
