@@ -1,14 +1,11 @@
-"""The files of config/ that a real broker wrote, and queues built again from a real log."""
+"""The files of config/ that a real broker wrote."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from core.tests.store.support import tree
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_doctor.rebuild import rebuild
 from lakelog_queues.consumers.offsettable import OffsetTable
-from lakelog_rocketmq import plugin
 from lakelog_rocketmq.config.consumeroffsets import load_offsets, save_offsets
 from lakelog_rocketmq.config.delayoffsets import load_delay_offsets
 from lakelog_rocketmq.config.topics import load_topics
@@ -56,17 +53,3 @@ def test_cut_in_half_the_backup_counts(store_fixtures: StoreFixtures, tmp_path: 
     assert loaded.value == {"SmokeTopic@smoke_consumer": OFFSETS}
     save_offsets(FILES, store, loaded.content, loaded.value, 1)
     assert not load_offsets(FILES, store).from_backup
-
-
-def test_rebuilt_queues_of_a_real_log_are_the_real_ones(
-    store_fixtures: StoreFixtures, tmp_path: Path
-) -> None:
-    for name in ("basic", "batchcq"):
-        fixture = store_fixtures.copy(name, tmp_path / name)
-        before = {
-            folder: tree(fixture.store / folder)
-            for folder in ("commitlog", "consumequeue", "batchconsumequeue")
-        }
-        options = fixture.store.parent / "options"
-        rebuild(fixture.store, index=False, plugins=[plugin], broker_conf=options)
-        assert {folder: tree(fixture.store / folder) for folder in before} == before

@@ -5,22 +5,15 @@ Both directories are compared byte by byte before and after, and both dumps line
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 from typing import TYPE_CHECKING, Final
 
-import pytest
-from typer.testing import CliRunner
-
 import lakelog
 from lakelog import Message
-from lakelog.format.layout import CONSUMEQUEUE_DIR, INDEX_DIR
 from lakelog.format.properties import INNER_MULTI_DISPATCH, KEYS
 from lakelog.format.sysflag import COMMIT, PREPARED, ROLLBACK
-from lakelog_cli.app import make_app
-from tests.support.rows import Row, by_kind, difference, parse
-from tests.support.twostores import alike
+from tests.support.rows import by_kind, difference
+from tests.support.twostores import alike, derived, ours
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,13 +24,8 @@ SEGMENT: Final = 256 << 10
 JAVA, SETTINGS = alike(SEGMENT)
 SETTINGS["flush"] = "none"
 TOPICS: Final = ("orders", "Größe", "t" * 127, "u" * 128, "%RETRY%group")
-TAGS: Final = (
-    None,
-    "TagA",
-    "TagB",
-    "标签",
-    "polygenelubricants",
-)  # the last one's hash is negative
+TAGS: Final = (None, "TagA", "TagB", "标签", "polygenelubricants")
+"""The hash of the last one is negative."""
 DELAYS: Final = range(1, 21)
 
 
@@ -85,32 +73,12 @@ def fill(path: Path, seed: int, *, reopenings: int) -> None:
             store.put_batch([a_delayed_message(level) for level in DELAYS])
 
 
-def derived(path: Path) -> dict[str, str]:
-    """Return a digest of every file of queues and index."""
-    return {
-        str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for folder in (CONSUMEQUEUE_DIR, INDEX_DIR)
-        for file in sorted((path / folder).rglob("*"))
-        if file.is_file()
-    }
-
-
-def ours(path: Path, conf: Path) -> list[Row]:
-    conf.write_text("".join(f"{key}={value}\n" for key, value in JAVA.items()))
-    done = CliRunner().invoke(make_app(), ["dump", str(path), "--broker-conf", str(conf)])
-    assert done.exit_code == 0, done.stderr
-    return parse(done.stdout)
-
-
-@pytest.mark.parametrize(("seed", "reopenings"), [(1, 0), (2, 3)])
-def test_the_real_store_takes_it_as_it_is(
-    seed: int, reopenings: int, oracle: Oracle, tmp_path: Path
-) -> None:
+def test_the_real_store_takes_it_as_it_is(oracle: Oracle, tmp_path: Path) -> None:
     path = tmp_path / "store"
-    fill(path, seed, reopenings=reopenings)
-    dumped = ours(path, tmp_path / "conf")
+    fill(path, 2, reopenings=2)
+    dumped = ours(path, JAVA)
     before = derived(path)
-    assert sum(name.startswith(INDEX_DIR) for name in before) > 1
+    assert sum(name.startswith("index") for name in before) > 1
     theirs = oracle.dump(path, JAVA, in_place=True)
     assert not difference(dumped, theirs)
     assert derived(path) == before
@@ -118,15 +86,14 @@ def test_the_real_store_takes_it_as_it_is(
     assert rows["store"][0]["loaded"] is True
     assert {row["topic"] for row in rows["queue"]} >= {*TOPICS, "%LMQ%a", "SCHEDULE_TOPIC_XXXX"}
     assert len(rows["query"]) > 500
-    assert json.dumps(rows["rec"])
 
 
 def test_both_stores_take_turns(oracle: Oracle, tmp_path: Path) -> None:
     path = tmp_path / "store"
-    for turn in range(3):
+    for turn in range(2):
         fill(path, turn, reopenings=0)
         oracle.fill(path, JAVA, count=300, seed=turn)
-    dumped = ours(path, tmp_path / "conf")
+    dumped = ours(path, JAVA)
     before = derived(path)
     assert not difference(dumped, oracle.dump(path, JAVA, in_place=True))
     assert derived(path) == before
