@@ -64,3 +64,4 @@ def test_what_is_not_there_is_not_removed(lakelog: Run, store: Path) -> None:
     assert done.returncode == 2
     assert "do you mean 'lake'?" in done.stderr
     assert len(read_pins(FILES, store)) == 1
+    assert lakelog("pins", "remove", store / "nowhere", "lake").returncode == 3

@@ -91,13 +91,15 @@ def test_what_is_found_is_what_one_scan_finds(whole: Path, tmp_path: Path) -> No
         assert [isinstance(each, WholeSegment) for each in parts[:9]] == [True] * 9
         assert found(store, parts) == found(store, store.scan_pieces())
         assert not any(isinstance(each, WholeSegment) for each in parallel_scan(store)), "short"
+    damaged = 0
     for seed in chance().sample(range(1000), 10):
         path = copy_store(whole, tmp_path / str(seed))
         spoil(path, random.Random(seed))
         with read_small(path, segment_size_bytes=SEGMENT) as store:
             expected = found(store, store.scan_pieces())
-            assert any(kind == "damage" for kind, *_ in expected), seed
+            damaged += any(kind == "damage" for kind, *_ in expected)
             assert found(store, in_one_process(store)) == expected, seed
+    assert damaged > 4, "some write zeros over zeros"
 
 
 def test_a_whole_record_that_a_recovery_did_not_prove_stays_damaged(
