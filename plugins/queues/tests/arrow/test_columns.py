@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from lakelog.codec import RecordBatch, decode_run
 from lakelog.errors import CorruptRecord
-from lakelog.format.properties import decode_properties
 from lakelog.message import Message, StoredMessage
 from lakelog_queues.arrow import COLUMNS, empty, schema, to_arrow
-from lakelog_queues.arrow.alikeproperties import alike_properties
 from plugins.format.tests.codec.handmade import record, run
 from plugins.format.tests.codec.support import log_of
 
@@ -49,6 +47,18 @@ MESSAGES = st.builds(
     store_host=st.sampled_from(["10.0.0.2:6", "[::1]:10911"]),
     reconsume_times=st.integers(0, 9),
 )
+
+
+ALIKE = st.integers(1, 14).flatmap(
+    lambda width: st.lists(
+        st.lists(
+            st.sampled_from([b"\x01", b"\x02", b"a", b"A", b"T"]), min_size=width, max_size=width
+        ).map(lambda parts: Message("t", b"", properties=b"".join(parts))),
+        min_size=1,
+        max_size=4,
+    )
+)
+"""Messages whose property strings have one length."""
 
 
 def row_of(message: StoredMessage) -> dict[str, Any]:
@@ -86,13 +96,12 @@ def rows_of(batch: Any) -> list[dict[str, Any]]:
     return rows
 
 
-@given(messages=st.lists(MESSAGES, max_size=8), seed=st.randoms())
-@settings(deadline=None, max_examples=150)
-def test_rows_equal_messages_in_any_order(messages: list[Message], seed: Any) -> None:
-    log = log_of(messages)
-    batch = decode_run(log)
-    order = list(range(len(batch)))
-    seed.shuffle(order)
+@given(messages=st.lists(MESSAGES, max_size=8) | ALIKE, data=st.data())
+@settings(max_examples=100)
+def test_rows_equal_messages_in_any_order(messages: list[Message], data: st.DataObject) -> None:
+    """Some of them twice, also where all have the same properties."""
+    batch = decode_run(log_of(messages))
+    order = data.draw(st.lists(st.integers(0, len(batch) - 1)) if len(batch) else st.just([]))
     shuffled = RecordBatch(batch.buffer, 0, batch.starts[np.array(order, np.int64)])
     made = to_arrow(shuffled)
     made.validate(full=True)
@@ -110,16 +119,6 @@ def test_many_different_names_of_which_some_repeat() -> None:
 def test_only_the_columns_asked_for_in_their_order() -> None:
     made = to_arrow(decode_run(log_of([Message("t", b"b", queue_id=2)])), ["body", "queue_id"])
     assert made.to_pylist() == [{"body": b"b", "queue_id": 2}]
-
-
-def test_the_same_record_twice() -> None:
-    batch = decode_run(log_of([Message("t", b"one", tags="x"), Message("t", b"two")]))
-    twice = RecordBatch(batch.buffer, 0, batch.starts[np.array([1, 0, 1])])
-    assert to_arrow(twice, ["body", "tags"]).to_pylist() == [
-        {"body": b"two", "tags": None},
-        {"body": b"one", "tags": "x"},
-        {"body": b"two", "tags": None},
-    ]
 
 
 def test_nothing_refers_to_the_buffer_afterwards() -> None:
@@ -162,35 +161,6 @@ def test_times_that_microseconds_cannot_hold_are_cut() -> None:
     assert made.to_pylist() == [(2**63 - 1) // 1000 * 1000]
 
 
-# --- property strings in one table have the values of each string alone ---
-
-
-ROWS = st.integers(1, 14).flatmap(
-    lambda width: st.lists(
-        st.lists(
-            st.sampled_from([b"\x01", b"\x02", b"\x00", b"a", b"A", b"T"]),
-            min_size=width,
-            max_size=width,
-        ).map(b"".join),
-        min_size=1,
-        max_size=4,
-    )
-)
-
-
-@given(rows=ROWS, repeat=st.booleans())
-def test_values_are_those_of_each_row(rows: list[bytes], repeat: bool) -> None:
-    rows = rows[:1] * 3 if repeat else rows
-    table = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), -1)
-    parts = alike_properties(table)
-    if parts is None:
-        assert not repeat
-        return
-    for row in rows:
-        found = {name.decode(): row[part].decode() for name, part in parts.items()}
-        assert found == decode_properties(row)
-
-
 @pytest.mark.parametrize(
     ("tags", "alike"),
     [(["ab", "cd"], True), (["ab", "a"], False), (["", ""], True), ([None, None], True)],
@@ -205,11 +175,6 @@ def test_columns_of_messages_that_are_alike(tags: list[str | None], alike: bool)
     assert rows["keys"].to_pylist() == [["k", "k2"]] * 2
     assert rows["unique_key"].to_pylist() == [None, None]
     assert rows["body"].to_pylist() == [b"0", b"1"]
-
-
-def test_other_names_in_the_same_places_are_not_alike() -> None:
-    table = np.frombuffer(b"TAGS\x01a\x02KEYS\x01a\x02", np.uint8).reshape(2, 7)
-    assert alike_properties(table) is None
 
 
 def test_of_a_repeated_property_the_last_one_counts() -> None:

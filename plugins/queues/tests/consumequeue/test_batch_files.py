@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from struct import Struct
 from tempfile import TemporaryDirectory
-from threading import Event
 
 import numpy as np
 import pytest
@@ -124,20 +122,6 @@ def test_files_and_answers_are_those_of_a_plain_model(
         reader.close()
 
 
-def test_what_stands_behind_a_hole_does_not_come_back(tmp_path: Path) -> None:
-    rows = more([], [(5, 2)] * 7)
-    queue = opened(tmp_path)
-    append(queue, rows)
-    queue.close()
-    with (tmp_path / "cq" / f"{0:020d}").open("r+b") as file:
-        file.seek(2 * 46)
-        file.write(bytes(46))
-    queue = opened(tmp_path)
-    check(queue, rows[:2])
-    assert on_disk(tmp_path) == expected_files(rows[:2])
-    queue.close()
-
-
 def test_a_reader_changes_nothing_and_sees_files_go_from_the_front(tmp_path: Path) -> None:
     rows = more([], [(5, 2)] * 10)
     queue, reader = opened(tmp_path), opened(tmp_path, read_only=True)
@@ -156,18 +140,27 @@ def test_a_reader_changes_nothing_and_sees_files_go_from_the_front(tmp_path: Pat
         reader.truncate(0)
 
 
+def test_what_stands_behind_a_hole_does_not_come_back(tmp_path: Path) -> None:
+    rows = more([], [(5, 2)] * 7)
+    queue = opened(tmp_path)
+    append(queue, rows)
+    queue.close()
+    overwrite = on_disk(tmp_path)[f"{0:020d}"]
+    file = tmp_path / "cq" / f"{0:020d}"
+    file.write_bytes(overwrite[: 2 * 46] + bytes(46) + overwrite[3 * 46 :])
+    queue = opened(tmp_path)
+    check(queue, rows[:2])
+    assert on_disk(tmp_path) == expected_files(rows[:2])
+    append(queue, [(99, 5, 0, 0, 7, 2)])
+    assert queue.read(4, 9).queue_offsets.tolist() == [7], "in a gap reading goes on behind it"
+    queue.close()
+
+
 def test_units_that_no_reader_could_pass_are_left_out(tmp_path: Path) -> None:
     queue = opened(tmp_path)
     bad = [(1, 5, 0, 0, 0, 0), (2, 0, 0, 0, 0, 1), (3, 5, 0, 0, -1, 1), (4, 5, 0, 0, 0, 1 << 15)]
     append(queue, [*bad, (9, 5, 0, 0, 0, 1)])
     assert on_disk(tmp_path) == expected_files([(9, 5, 0, 0, 0, 1)])
-    queue.close()
-
-
-def test_in_a_gap_reading_goes_on_behind_it(tmp_path: Path) -> None:
-    queue = opened(tmp_path)
-    append(queue, [(1, 5, 0, 0, 0, 2), (9, 5, 0, 0, 7, 2)])
-    assert queue.read(4, 9).queue_offsets.tolist() == [7]
     queue.close()
 
 
@@ -197,35 +190,6 @@ def test_records_of_batches_become_units() -> None:
     assert units.sizes.tolist() == batch.sizes[[0, 5]].tolist()
     assert units.tags_codes.tolist() == [2598919, 2598919]
     assert times.tolist() == batch.store_timestamps_ms[[0, 5]].tolist()
-
-
-def test_no_records_become_no_units() -> None:
-    units, times = inner_batches(record_batch([Message("b", b"x")]))
-    assert (len(units), len(times)) == (0, 0)
-
-
-def test_readers_in_other_threads_see_whole_units_only(tmp_path: Path) -> None:
-    rows = more([], [(5, 2)] * 400)
-    queue, done = opened(tmp_path), Event()
-
-    def look() -> int:
-        seen = 0
-        while not done.is_set():
-            end = queue.bounds(0)[1]
-            if end:
-                assert rows_of(queue.read(end - 1, 1)) == without_times(
-                    rows[end // 2 - 1 : end // 2]
-                )
-                seen += 1
-        return seen
-
-    with ThreadPoolExecutor(2) as pool:
-        looking = [pool.submit(look) for _ in range(2)]
-        for at in range(0, 400, 3):
-            append(queue, rows[at : at + 3])
-        done.set()
-        assert all(each.result() for each in looking)
-    queue.close()
 
 
 def test_a_file_goes_once_its_last_record_is_gone(tmp_path: Path) -> None:

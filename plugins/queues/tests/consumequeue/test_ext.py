@@ -124,18 +124,26 @@ def test_an_address_at_which_no_unit_stands_is_refused(tmp_path: Path, place: in
     ext.close()
 
 
-def test_a_tags_code_is_no_address(tmp_path: Path) -> None:
-    with pytest.raises(CorruptQueue, match="2598919 is not the address"):
-        opened(tmp_path).resolve(longs([LOWEST, 2598919]))
-
-
 def test_a_reader_makes_nothing_and_may_not_write(tmp_path: Path) -> None:
     reader = opened(tmp_path, read_only=True)
     with pytest.raises(StoreReadOnly):
         reader.append(longs([1]), longs([2]))
     with pytest.raises(StoreReadOnly):
         reader.truncate_after(None)
+    with pytest.raises(CorruptQueue, match="2598919 is not the address"):
+        reader.resolve(longs([LOWEST, 2598919]))
     assert (reader.end, list(tmp_path.iterdir())) == (0, [])
+
+
+@pytest.mark.parametrize("names", [{110: 109}, {0: 110, 220: 110}, {55: 110}])
+def test_files_that_do_not_fit_are_refused(tmp_path: Path, names: dict[int, int]) -> None:
+    (tmp_path / "ext").mkdir()
+    for offset, length in names.items():
+        (tmp_path / "ext" / f"{offset:020d}").write_bytes(bytes(length))
+    with pytest.raises(CorruptQueue, match="rebuild the queues"):
+        opened(tmp_path)
+    with pytest.raises(ValueError, match="below 24"):
+        opened(tmp_path, size=23)
 
 
 def test_where_no_address_is_left_the_tags_code_itself_is_given(tmp_path: Path) -> None:
@@ -150,29 +158,6 @@ def test_where_no_address_is_left_the_tags_code_itself_is_given(tmp_path: Path) 
     assert is_address[: min(room, (size - 4) // 20)].all()
     assert got[-3:].tolist() == [room, room + 1, room + 2]
     ext.close()
-
-
-def test_files_at_the_front_go_when_no_address_is_in_them(tmp_path: Path) -> None:
-    ext = opened(tmp_path)
-    addresses = ext.append(longs(range(12)), longs(range(12)))
-    ext.truncate_before(int(addresses[7]))
-    assert sorted(on_disk(tmp_path)) == [f"{FILE_BYTES:020d}", f"{2 * FILE_BYTES:020d}"]
-    assert ext.resolve(addresses[5:])[0].tolist() == list(range(5, 12))
-    ext.close()
-
-
-@pytest.mark.parametrize("names", [{110: 109}, {0: 110, 220: 110}, {55: 110}])
-def test_files_that_do_not_fit_are_refused(tmp_path: Path, names: dict[int, int]) -> None:
-    (tmp_path / "ext").mkdir()
-    for offset, length in names.items():
-        (tmp_path / "ext" / f"{offset:020d}").write_bytes(bytes(length))
-    with pytest.raises(CorruptQueue, match="rebuild the queues"):
-        opened(tmp_path)
-
-
-def test_a_file_without_room_for_a_unit_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="below 24"):
-        opened(tmp_path, size=23)
 
 
 def test_a_file_that_units_fill_exactly_keeps_room_for_its_end(tmp_path: Path) -> None:

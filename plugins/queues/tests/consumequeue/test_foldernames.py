@@ -20,16 +20,13 @@ NO_FOLDERS = ["a/b", "/a", "a/", "..", ".", "", "../../x", "a\x00b", "a/0"]
 FOLDERS = ["a.b", "...", " ", "a\\b", "-", "\u00fc", "%LMQ%x", "a\tb", "t" * 127]
 
 
-@pytest.mark.parametrize("topic", [*NO_FOLDERS, "t" * 256, "\u00fc" * 128])
-def test_what_names_no_folder(topic: str) -> None:
-    assert not names_folder(topic)
-
-
-@pytest.mark.parametrize("topic", [*FOLDERS, "t" * 255])
-def test_what_names_a_folder(topic: str, tmp_path: Path) -> None:
-    assert names_folder(topic)
-    (tmp_path / topic).mkdir()
-    assert [path.name for path in tmp_path.iterdir()] == [topic]
+def test_what_names_a_folder(tmp_path: Path) -> None:
+    for topic in (*FOLDERS, "t" * 255):
+        assert names_folder(topic)
+        (tmp_path / topic).mkdir()
+        assert (tmp_path / topic) in tmp_path.iterdir()
+    for topic in (*NO_FOLDERS, "t" * 256, "\u00fc" * 128):
+        assert not names_folder(topic)
 
 
 def test_records_of_such_topics_stand_in_no_queue_and_the_others_do(

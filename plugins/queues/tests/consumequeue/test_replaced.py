@@ -10,11 +10,9 @@ import pytest
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.layout import RECORD_MIN_BYTES
 from lakelog.format.properties import REPAIRED_TOPIC
-from lakelog.format.units import Units
 from lakelog_format.codec.record_batch import RecordBatch
 from lakelog_queues.check.replacement_queues import queues_with_replacements
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
-from lakelog_queues.files.replaced import Replacements
 from plugins.format.tests.codec.handmade import record, run
 from plugins.queues.tests.consumequeue.support import contents, plain, queues
 
@@ -78,34 +76,6 @@ def test_the_place_leads_there_and_reads_pass_over_it(
     assert queues_with_replacements(RealFileSystem(), tmp_path) == (QUEUE,)
 
 
-def test_what_comes_again_changes_nothing(tmp_path: Path) -> None:
-    made = mended(tmp_path, 3)
-    before = raw(tmp_path, 0, 11)
-    made.dispatch(plain("t", range(5)))
-    made.dispatch(replacement(1000, 600))
-    made.dispatch(plain("t", range(8, 11), 1600))
-    assert raw(tmp_path, 0, 11) == before
-    made.close()
-
-
-def test_both_in_one_run(tmp_path: Path) -> None:
-    made = opened(tmp_path)
-    made.dispatch(plain("t", range(5)))
-    made.dispatch(both(1000, 200, 6))
-    assert raw(tmp_path, 5, 2) == [(1000, 200, 0), (1200, 200, 0)]
-    made.close()
-
-
-def test_a_crash_forgets_no_more_than_others_do(tmp_path: Path) -> None:
-    """Several units of one record count as ordered: none is built again."""
-    made = mended(tmp_path, 7)
-    made.close()
-    again = queues(tmp_path, clean=False)
-    again._ensure_loaded()
-    assert again.bounds(QUEUE, 0) == (0, 15)
-    again.close()
-
-
 def test_a_crash_left_the_first_ones_only(tmp_path: Path) -> None:
     """The next record takes the place that it states, and not the one after these units."""
     made = mended(tmp_path, 25)
@@ -119,6 +89,22 @@ def test_a_crash_left_the_first_ones_only(tmp_path: Path) -> None:
     again.dispatch(plain("t", range(30, 33), 6000))
     assert raw(tmp_path, 0, 33) == before
     again.close()
+
+
+def test_what_comes_again_changes_nothing(tmp_path: Path) -> None:
+    made = mended(tmp_path, 3)
+    log = plain("t", range(5)), replacement(1000, 600), plain("t", range(8, 11), 1600)
+    before = raw(tmp_path, 0, 11)
+    for batch in log:
+        made.dispatch(batch)
+    assert raw(tmp_path, 0, 11) == before
+    made.close()
+    assert problems(tmp_path, *log) == []
+    file = tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}"
+    data = bytearray(file.read_bytes())
+    data[5 * 20 + 11] += 1  # one of them leads to another length
+    file.write_bytes(data)
+    assert len(problems(tmp_path, *log)) == 1
 
 
 def test_the_first_records_of_a_queue_were_lost(tmp_path: Path) -> None:
@@ -147,16 +133,6 @@ def test_one_that_stands_elsewhere_is_not_meant(tmp_path: Path) -> None:
     assert queues_with_replacements(RealFileSystem(), tmp_path) == ()
 
 
-def test_the_shortest_one_in_between_is_led_to() -> None:
-    offsets = np.array([100, 300, 700, 900], np.int64)
-    sizes = np.array([100, 400, 200, 50], np.int32)
-    stated, ones = np.arange(4), np.ones(4, np.int32)
-    found = Replacements.of([Units(stated, offsets, sizes, stated, ones)])
-    assert found.between(300, 900) == (700, 200)
-    assert found.between(0, 900) == (100, 100)
-    assert found.between(301, 700) is None
-
-
 def test_they_go_with_the_log_behind_its_end(tmp_path: Path) -> None:
     made = mended(tmp_path, 3)
     made.truncate(1000)
@@ -180,12 +156,6 @@ def problems(path: Path, *batches: RecordBatch, minimum: int = 0) -> list[str]:
     return [f"{each.position}: {each.what}" for each in found]
 
 
-def test_it_is_right_for_the_check(tmp_path: Path) -> None:
-    mended(tmp_path, 3).close()
-    log = plain("t", range(5)), replacement(1000, 600), plain("t", range(8, 11), 1600)
-    assert problems(tmp_path, *log) == []
-
-
 def test_a_filler_is_wrong_once_there_is_a_replacement(tmp_path: Path) -> None:
     made = opened(tmp_path)
     made.dispatch(plain("t", range(5)))
@@ -207,16 +177,6 @@ def test_so_is_one_at_the_front_of_a_log_from_0(tmp_path: Path, minimum: int, co
     found = problems(tmp_path, both(100, 400, 2), minimum=minimum)
     assert len(found) == count
     assert all(each.startswith("0: the unit of a lost record") for each in found)
-
-
-def test_one_that_leads_to_another_length_is_wrong(tmp_path: Path) -> None:
-    mended(tmp_path, 1).close()
-    file = tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}"
-    data = bytearray(file.read_bytes())
-    data[5 * 20 + 11] += 1
-    file.write_bytes(data)
-    log = plain("t", range(5)), replacement(1000, 200), plain("t", range(6, 9), 1200)
-    assert len(problems(tmp_path, *log)) == 1
 
 
 # --- places of lost records without a replacement: they have fillers ---

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog_queues.dispatching.grouping import queue_groups
 from lakelog_queues.units.javahash import java_hash
 from lakelog_queues.units.tags import tags_codes
 from plugins.queues.tests.consumequeue.support import batch_of
@@ -51,11 +49,6 @@ def test_known_hashes(text: str, code: int) -> None:
     assert java_hash(text) == code == reference_hash(text)
 
 
-@given(TEXTS)
-def test_hashes_are_those_of_java(text: str) -> None:
-    assert java_hash(text) == reference_hash(text)
-
-
 @given(
     st.lists(
         st.lists(
@@ -74,21 +67,3 @@ def test_codes_are_those_of_the_last_tags(
     strings = [text + "\x02" if ended and text else text for text in strings]
     batch = batch_of([("t", text, b"\x02TAGS\x01no\x02") for text in strings])
     assert tags_codes(batch).tolist() == [reference_code(text) for text in strings]
-
-
-@given(st.lists(st.text("ab", min_size=1, max_size=20), min_size=1, max_size=60))
-def test_topics_are_told_apart(topics: list[str]) -> None:
-    groups = queue_groups(batch_of([(topic, "", b"") for topic in topics]))
-    by_topic = {topic: np.flatnonzero([each == topic for each in topics]) for topic in topics}
-    assert [group.queue for group in groups] == [(topic, 0) for topic in by_topic]
-    for group in groups:
-        assert group.records.tolist() == by_topic[group.queue[0]].tolist()
-
-
-@pytest.mark.parametrize("count", [4, 20])
-def test_short_topics_are_found_alike_behind_any_body(count: int) -> None:
-    topics = [chr(ord("a") + at % (count // 2)) for at in range(count)]
-    groups = queue_groups(batch_of([(each, "", b"%d" % at) for at, each in enumerate(topics)]))
-    assert [group.records.tolist() for group in groups] == [
-        [at, at + count // 2] for at in range(count // 2)
-    ]

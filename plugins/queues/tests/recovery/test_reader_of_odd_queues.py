@@ -24,13 +24,9 @@ SMALL = {"file_entries": ENTRIES}
 def made(tmp_path: Path) -> list[PutResult]:
     with open_small(tmp_path, consume_queue=SMALL) as store:
         results = fill(store, COUNT)
-        fill_other(store)
+        for number in range(5):
+            store.put(Message("other", b"%d" % number, queue_id=1))
     return results
-
-
-def fill_other(store: Store) -> None:
-    for number in range(5):
-        store.put(Message("other", b"%d" % number, queue_id=1))
 
 
 def read(path: Path) -> Store:
@@ -42,8 +38,7 @@ def file_of(path: Path, number: int) -> Path:
 
 
 @pytest.mark.parametrize("left", ["clean", "abort"])
-@pytest.mark.parametrize("length", [1, FILE_BYTES - 20, FILE_BYTES + 20])
-@pytest.mark.parametrize("number", [0, 3])
+@pytest.mark.parametrize(("length", "number"), [(1, 0), (FILE_BYTES - 20, 3), (FILE_BYTES + 20, 0)])
 def test_all_is_found_and_nothing_is_changed(
     tmp_path: Path,
     made: list[PutResult],
