@@ -20,13 +20,11 @@ LONGEST_SECONDS: Final = 50
 
 
 def put(store: Store, begun: Event) -> None:
-    """Put in a thread."""
     begun.set()
     store.put(Message("t", b"parent", queue_id=0))
 
 
 def main() -> None:
-    """One fork."""
     path = sys.argv[1]
     begun = Event()
     with lakelog.open(path, attach={"on_fork": "attach"}, flush="none") as store:

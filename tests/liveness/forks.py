@@ -41,7 +41,6 @@ class Busy:
         self.acknowledged: list[int] = []
 
     def verbs(self) -> list[Callable[[], object]]:
-        """One of each."""
         verbs: list[Callable[[], object]] = [self.put, self.put_batch, self.put_async]
         for store in (self._writing, self._reading):
             verbs += [
@@ -61,19 +60,16 @@ class Busy:
         ]
 
     def put(self) -> None:
-        """One."""
         numbers, (message,) = self._some(1)
         self._writing.put(message)
         self.acknowledged += numbers
 
     def put_batch(self) -> None:
-        """Many."""
         numbers, messages = self._some(40)
         self._writing.put_batch(messages)
         self.acknowledged += numbers
 
     def put_async(self) -> None:
-        """One, and wait for it."""
         numbers, (message,) = self._some(1)
         self._writing.put_async(message).result()
         self.acknowledged += numbers
@@ -93,7 +89,6 @@ class Busy:
 
 
 def _scan(store: Store) -> None:
-    """Some of it."""
     assert len(list(islice(store.scan(), 100))) <= 100
 
 
@@ -116,7 +111,6 @@ def child(busy: Busy, path: str, random: Random, answer: int) -> None:
 
 
 def forked(busy: Busy, path: str, random: Random, answer: int) -> int:
-    """The process that does it."""
     seed = random.random()
     pid = os.fork()
     if not pid:
@@ -125,7 +119,6 @@ def forked(busy: Busy, path: str, random: Random, answer: int) -> int:
 
 
 def main(path: str, seed: str, role: str, flush: str) -> None:
-    """One run."""
     random = Random(int(seed))
     settings: dict[str, Any] = {"flush": flush, "segment_size_bytes": 1 << 20, **ATTACH}
     reading_end, answer = os.pipe()

@@ -18,43 +18,29 @@ from tests.support.sampling import seed_of_this_run
 ROOT: Final = Path(__file__).parents[2]
 FLUSHES: Final = ("none", "timed", "inline", "group-commit")
 ROLES: Final = ("owner", "attach", "heir")
-TURNS: Final = pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.slow)])
+PROGRAMS: Final = pytest.mark.parametrize(
+    ("program", "role"),
+    [*(("verbs", role) for role in ROLES), ("forks", "owner"), ("forks", "attach")],
+)
 
 
-def seed_of(role: str, turn: int) -> int:
-    """Another one in each run; those of two roles stand for all flush strategies."""
-    return random.Random(seed_of_this_run()).randrange(1_000_000) + 2 * turn + ROLES.index(role)
-
-
-@pytest.mark.parametrize("role", ROLES)
-@TURNS
-def test_everything_ends(tmp_path: Path, role: str, turn: int) -> None:
-    run(tmp_path / "store", seed_of(role, turn), role)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("role", ROLES)
-def test_everything_ends_again_and_again(tmp_path: Path, role: str) -> None:
-    for seed in range(100, 400):
-        run(tmp_path / str(seed), seed, role)
-
-
-@pytest.mark.parametrize("role", ["owner", "attach"])
-@TURNS
-def test_forked_children_end(tmp_path: Path, role: str, turn: int) -> None:
-    run(tmp_path / "store", seed_of(role, turn), role, "forks")
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.slow)])
+@PROGRAMS
+def test_everything_ends(tmp_path: Path, program: str, role: str, turn: int) -> None:
+    """Another seed in each run; those of two roles stand for all flush strategies."""
+    seed = random.Random(seed_of_this_run()).randrange(1_000_000) + 2 * turn + ROLES.index(role)
+    run(tmp_path / "store", seed, role, program)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("role", ["owner", "attach"])
-def test_forked_children_end_again_and_again(tmp_path: Path, role: str) -> None:
+@PROGRAMS
+def test_everything_ends_again_and_again(tmp_path: Path, program: str, role: str) -> None:
     for seed in range(100, 400):
-        run(tmp_path / str(seed), seed, role, "forks")
+        run(tmp_path / str(seed), seed, role, program)
 
 
-@pytest.mark.parametrize("times", [12, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [8, pytest.param(300, marks=pytest.mark.slow)])
 def test_a_child_forked_within_the_first_put_of_a_thread_puts(tmp_path: Path, times: int) -> None:
     # A name that compiled code interned at its first use made every seventh child wait forever.
     errors = tmp_path / "errors"
@@ -66,7 +52,7 @@ def test_a_child_forked_within_the_first_put_of_a_thread_puts(tmp_path: Path, ti
             assert sorted(bytes(each.body) for each in found.scan()) == [b"child", b"parent"]
 
 
-def run(path: Path, seed: int, role: str, program: str = "verbs") -> None:
+def run(path: Path, seed: int, role: str, program: str) -> None:
     """What was acknowledged is there once."""
     command = [sys.executable, "-W", "ignore", "-m", f"tests.liveness.{program}"]
     done = subprocess.run(

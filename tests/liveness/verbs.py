@@ -46,14 +46,12 @@ class Verbs:
         self.acknowledged: list[int] = []
 
     def begin(self, threads: int) -> list[Thread]:
-        """Start so many."""
         made = [Thread(target=self._work, args=(self._random.random(),)) for _ in range(threads)]
         for each in made:
             each.start()
         return made
 
     def _work(self, seed: float) -> None:
-        """What one thread does."""
         random = Random(seed)
         for _ in range(random.choice([30, 150])):
             self._act(random, 0)
@@ -143,7 +141,6 @@ class Owner:
         self.start()
 
     def start(self) -> None:
-        """Come back when it is there."""
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -151,7 +148,6 @@ class Owner:
         assert self._process.stdout.readline() == b"up\n"
 
     def end(self, *, kill: bool) -> None:
-        """And wait for it."""
         if kill:
             self._process.kill()
         with self._process:
@@ -159,7 +155,6 @@ class Owner:
 
 
 def main(path: str, seed: str, role: str, flush: str) -> None:
-    """One run."""
     faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
     random = Random(int(seed))
     if random.random() < 0.4:

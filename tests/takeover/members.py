@@ -1,6 +1,6 @@
-"""Members that handle a part of the messages: ``python -m tests.takeover.members STORE``.
+"""Members that handle a part of the messages of a store, a program of its own.
 
-They print their state and wait for the end of their input; then they close, unless killed before.
+They print their state and wait for a line of input; then they close, unless killed before.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any, Final
 
 import attrs
@@ -19,6 +18,8 @@ import attrs
 import lakelog
 from lakelog import Delivery, GroupConsumer, Store
 from tests.replication.masterbroker import SEGMENT
+from tests.support import forked
+from tests.support.forked import Forked
 
 GROUP: Final = "billing"
 TOPIC: Final = "orders"
@@ -66,10 +67,9 @@ class Part:
             self.acked.append(body)
 
 
-def main(path: Path) -> None:
-    """Handle a part of the messages."""
+def main() -> None:
     part, handled = Part(), 0
-    with open_store(path) as store, ExitStack() as joined:
+    with open_store(Path(sys.argv[1])) as store, ExitStack() as joined:
         join = partial(store.subscribe, GROUP, TOPIC, start="earliest", max_attempts=2)
         one, two = (joined.enter_context(join(commit_interval_ms=0)) for _ in range(2))
         while handled < _PART or not (part.retried and store.queues(DEAD_LETTERS)):
@@ -78,20 +78,15 @@ def main(path: Path) -> None:
                     part.handle(consumer, each)
                     handled += 1
         print(json.dumps(attrs.asdict(part)), flush=True)  # noqa: T201  # what the test reads
-        sys.stdin.read()
+        sys.stdin.readline()
 
 
 @contextmanager
-def running_members(path: Path) -> Iterator[tuple[Part, Popen[str]]]:
+def running_members(path: Path) -> Iterator[tuple[Part, Forked]]:
     """Members in a process of their own that have handled their part."""
-    command = [sys.executable, "-m", __name__, str(path)]
-    with Popen(command, stdin=PIPE, stdout=PIPE, text=True) as process:
+    with forked.start(__name__, [str(path)]) as process:
         assert process.stdout is not None
         try:
             yield Part(**json.loads(process.stdout.readline())), process
         finally:
             process.kill()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

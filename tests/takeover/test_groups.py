@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeAlias
+from queue import SimpleQueue
+from subprocess import PIPE, Popen
+from threading import Thread
+from typing import Any, Final
 
 import pytest
-from typer.testing import CliRunner
 
 from lakelog import Delivery, Message
 from lakelog.files.filesystem import RealFileSystem
-from lakelog_cli.app import make_app
 from lakelog_queues.groups.set_aside import resent
 from lakelog_replication.address import Address
 from lakelog_replication.remoting import GET_ALL_SUBSCRIPTION_GROUPS, call
 from lakelog_rocketmq.config.consumeroffsets import load_offsets
-from tests.replication.masterbroker import Broker, broker, eventually, name_server
-from tests.takeover.clients import Fails, java_member
+from tests.replication.masterbroker import (
+    Broker,
+    broker,
+    eventually,
+    jars,
+    name_server,
+    quick,
+)
+from tests.support.commands import invoke
+from tests.support.javaprogram import java_program
 from tests.takeover.members import (
     DEAD_LETTERS,
     DIES,
@@ -41,8 +52,51 @@ FAILS_LAST: Final = 70
 LATER: Final = range(80, 100)
 SETTINGS: Final = {"messageDelayLevel": " ".join(["1s"] * 18)}
 
-Messages: TypeAlias = dict[tuple[str, int], list[int]]
-"""The bodies in each queue, from offset 0."""
+PATIENCE_SECONDS: Final = 120.0
+
+
+def java(program: str, *arguments: str, home: Path) -> list[str]:
+    """The words that run a program of ``java/``; skips the test without a JDK or Maven."""
+    sources = sorted((Path(__file__).parent / "java").glob("*.java"))
+    main = f"lakelog.takeover.{program}"
+    return java_program(jars(), sources, main, *arguments, home=home, flags=quick())
+
+
+@contextmanager
+def java_member(
+    server: Address, *fails: int, home: Path
+) -> Iterator[Callable[[int], list[dict[str, Any]]]]:
+    """A push consumer that leaves its group, and so commits, at the end.
+
+    Yields a function that returns so many next messages, in the order of their arrival.
+
+    :param fails: bodies: one that fails at first, one that fails each time, and one that fails, and
+        after which the member handles no other
+    """
+    arguments = str(server), GROUP, TOPIC, *map(str, fails)
+    lines = SimpleQueue[dict[str, Any]]()
+    with Popen(
+        java("GroupMember", *arguments, home=home), stdin=PIPE, stdout=PIPE, text=True
+    ) as it:
+        assert it.stdin is not None
+        assert it.stdout is not None
+        output = it.stdout
+
+        def read() -> None:
+            for line in output:
+                if line.startswith("{"):  # the client's own notes go there too
+                    lines.put(json.loads(line))
+
+        reader = Thread(target=read)
+        reader.start()
+        try:
+            yield lambda count: [lines.get(timeout=PATIENCE_SECONDS) for _ in range(count)]
+            it.stdin.close()
+            assert it.wait(PATIENCE_SECONDS) == 0
+        finally:
+            it.kill()
+            reader.join()
+    assert lines.empty()
 
 
 def fill(path: Path) -> None:
@@ -52,11 +106,12 @@ def fill(path: Path) -> None:
         ("topic", "create", str(path), TOPIC),
         ("groups", "create", str(path), GROUP, "--max-retries", str(MAX_RETRIES)),
     ):
-        done = CliRunner().invoke(make_app(), command)
+        done = invoke(*command)
         assert done.exit_code == 0, done.output
 
 
-def messages_in(path: Path) -> Messages:
+def messages_in(path: Path) -> dict[tuple[str, int], list[int]]:
+    """The bodies in each queue, from offset 0."""
     with open_store(path, mode="read") as store:
         return {
             (each.topic, each.queue_id): [
@@ -79,7 +134,8 @@ def members_stop(path: Path, *, killed: bool) -> Part:
             process.kill()
         else:
             assert process.stdin is not None
-            process.stdin.close()
+            process.stdin.write("\n")
+            process.stdin.flush()
             assert process.wait(60) == 0
     return part
 
@@ -90,9 +146,9 @@ def go_on_in_java(path: Path, part: Part, server: Address, master: Broker, home:
     assert set(range(COUNT)) - new <= {*part.acked, FAILS, DIES}, "a message is lost"
     assert WAITS in new
     assert FAILS in retried
-    fails = Fails(FAILS_IN_JAVA, DIES_IN_JAVA, FAILS_LAST)
-    with java_member(server, GROUP, TOPIC, fails, home=home) as member:
-        found = member.next(len(new) + len(retried) + 2)
+    fails = FAILS_IN_JAVA, DIES_IN_JAVA, FAILS_LAST
+    with java_member(server, *fails, home=home) as following:
+        found = following(len(new) + len(retried) + 2)
         assert {each["topic"] for each in found} == {TOPIC}
         first = sorted(each["body"] for each in found if each["retries"] == 0)
         again = sorted(each["body"] for each in found if each["retries"] == 1)
@@ -101,9 +157,8 @@ def go_on_in_java(path: Path, part: Part, server: Address, master: Broker, home:
         eventually(lambda: master.max_offset(DEAD_LETTERS) == 2)
         before = master.max_offset(RETRIES)
         master.send(TOPIC, b"%d" % FAILS_LAST)
-        assert [each["body"] for each in member.next(1)] == [FAILS_LAST]
+        assert [each["body"] for each in following(1)] == [FAILS_LAST]
         eventually(lambda: master.max_offset(RETRIES) == before + 1)
-    assert member.lines.empty()
 
 
 def go_on_in_lakelog(path: Path, *, exactly: bool) -> None:
