@@ -172,7 +172,16 @@ def test_a_failed_store_ends_the_broker_and_a_new_start_mends_it(tmp_path: Path)
 
         until(has_ended)
         assert "check the disk, then reopen the store" in str(failures[0])
-        until(lambda: is_closed(address))
+
+        def is_closed() -> bool:
+            host, _, port = address.rpartition(":")
+            try:
+                socket.create_connection((host, int(port)), 1).close()
+            except OSError:
+                return True
+            return False
+
+        until(is_closed)
     finally:
         with pytest.raises(StoreFailed):
             broker.close()
@@ -184,13 +193,3 @@ def test_a_failed_store_ends_the_broker_and_a_new_start_mends_it(tmp_path: Path)
         broker.is_well()
     finally:
         broker.close()
-
-
-def is_closed(address: str) -> bool:
-    """Whether nothing listens there."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), 1).close()
-    except OSError:
-        return True
-    return False

@@ -1,11 +1,14 @@
-"""RocketMQ's Python client of the gRPC protocol against a broker in the same process."""
+"""Calls of the gRPC protocol, by RocketMQ's Python client and without one; users at its port."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -26,11 +29,15 @@ from lakelog import Store
 from lakelog.errors import SettingsError
 from lakelog_broker.broker import Broker
 from lakelog_broker.grpc.protos import CODES, SERVICE, class_of, proto
+from lakelog_broker.grpc.server import GrpcServer
+from lakelog_broker.popping.service import Popping
 from lakelog_broker.running import running_broker
 from lakelog_broker.scheduled.recall import RecallHandle
 from lakelog_broker.settings import BrokerSettings
 from lakelog_rocketmq.config.topics import TopicConfig
 from plugins.broker.tests.serving import served
+from plugins.broker.tests.support import broker_over, dispatched
+from tests.support.waiting import until
 
 PATIENCE_S: Final = 120
 TOPIC: Final = "orders"
@@ -133,17 +140,25 @@ def started_consumer(configuration: ClientConfiguration, listener: Any) -> Any:
             return consumer
 
 
-def call(broker: Broker, name: str, request: Any, client_id: str = "c1") -> Any:
-    """One call without a client, to send what clients refuse to send."""
+def call(broker: Broker, name: str, request: Any, client_id: str = "c1", **metadata: str) -> Any:
+    """The answer of one call without a client, to send what clients refuse; of a stream the first.
+
+    :param metadata: with ``_`` for ``-`` in names
+    """
     method = SERVICE.methods_by_name[name]
     with grpc.insecure_channel(broker.grpc_address) as channel:
-        made = channel.unary_unary(
+        is_stream = name in ("ReceiveMessage", "Telemetry", "PullMessage")
+        kind = "stream" if name == "Telemetry" else "unary"
+        made = getattr(channel, f"{kind}_{'stream' if is_stream else 'unary'}")(
             f"/{SERVICE.full_name}/{name}",
             class_of(method.input_type).SerializeToString,
             class_of(method.output_type).FromString,
         )
-        metadata = [("x-mq-client-id", client_id)] if client_id else []
-        return made(request, metadata=metadata, timeout=PATIENCE_S)
+        pairs = [("x-mq-client-id", client_id)] if client_id else []
+        pairs += [(key.replace("_", "-"), value) for key, value in metadata.items()]
+        sent = iter([request]) if name == "Telemetry" else request
+        answer = made(sent, metadata=pairs, timeout=PATIENCE_S)
+        return next(answer) if is_stream else answer
 
 
 def one_message(**system: Any) -> Any:
@@ -242,7 +257,7 @@ def test_a_message_that_waits_is_recalled(broker: Broker) -> None:
         queues = [each for each in range(2) if broker.store.queue_bounds(TOPIC, each)]
         return [m.body for each in queues for m in broker.store.read(TOPIC, each)]
 
-    assert eventually(lambda: b"m3" in bodies())
+    until(lambda: b"m3" in bodies())
     assert sorted(bodies()) == [b"m2", b"m3"]
 
 
@@ -269,8 +284,120 @@ def send_entry(broker: Broker, sent: Any) -> Any:
     return call(broker, "SendMessage", proto("SendMessageRequest")(messages=[sent])).entries[0]
 
 
-def eventually(is_true: Callable[[], bool]) -> bool:
-    end_s = time.monotonic() + PATIENCE_S
-    while not (found := is_true()) and time.monotonic() < end_s:
-        time.sleep(0.05)
-    return found
+# --- signatures and permissions ---
+
+
+_USERS: Final = """
+[[accounts]]
+access_key = "ann-key"
+secret_key = "secret-of-ann"
+topic_perms = { orders = "PUB", bills = "SUB" }
+group_perms = { billing = "SUB" }
+
+[[accounts]]
+access_key = "eve-key"
+secret_key = "secret-of-eve"
+topic_perms = { other = "PUB|SUB" }
+"""
+
+
+@pytest.fixture
+def guarded(store: Store, tmp_path: Path) -> Iterator[Broker]:
+    """A broker with two users."""
+    users = tmp_path / "users.toml"
+    users.write_text(_USERS)
+    with served(store, BrokerSettings(port=0, grpc_port=0, users=users)) as running:
+        yield running
+
+
+def signed(key: str, secret: str, age: timedelta = timedelta(0)) -> dict[str, str]:
+    text = (datetime.now(UTC) - age).strftime("%Y%m%dT%H%M%SZ")
+    signature = hmac.digest(secret.encode(), text.encode(), "sha1").hex()
+    head = f"MQv2-HMAC-SHA1 Credential={key}, SignedHeaders=x-mq-date-time, Signature={signature}"
+    return {"authorization": head, "x_mq_date_time": text}
+
+
+ANN: Final = ("ann-key", "secret-of-ann")
+EVE: Final = ("eve-key", "secret-of-eve")
+
+
+def code(broker: Broker, name: str, request: Any, user: tuple[str, str] | None = ANN) -> str:
+    """The name of the code with which a call of a user is answered."""
+    number = call(broker, name, request, **({} if user is None else signed(*user))).status.code
+    return next(each for each, value in CODES.items() if value == number)
+
+
+def send_request(topic: str, **system: Any) -> Any:
+    sent = one_message(**system)
+    sent.topic.name = topic
+    return proto("SendMessageRequest")(messages=[sent])
+
+
+def test_every_call_needs_a_signature(guarded: Broker) -> None:
+    """Also those that are not served."""
+    for method in SERVICE.methods:
+        request = class_of(method.input_type)()
+        if method.name != "PullMessage":
+            assert code(guarded, method.name, request, None) == "UNAUTHORIZED", method.name
+            wrong = ("ann-key", "another secret")
+            assert code(guarded, method.name, request, wrong) == "UNAUTHORIZED", method.name
+    old = call(guarded, "SendMessage", send_request("orders"), **signed(*ANN, timedelta(hours=1)))
+    assert old.status.code == CODES["UNAUTHORIZED"] == 40100
+    assert guarded.store.queue_bounds("orders", 0) is None
+
+
+def test_sends_need_pub(guarded: Broker) -> None:
+    assert code(guarded, "SendMessage", send_request("orders")) == "OK"
+    for topic in ("bills", "unlisted"):
+        assert code(guarded, "SendMessage", send_request(topic)) == "FORBIDDEN"
+    both = send_request("orders")
+    both.messages.extend(send_request("bills").messages)
+    assert code(guarded, "SendMessage", both) == "FORBIDDEN"
+
+
+@pytest.mark.parametrize(
+    ("topic", "group", "expected"),
+    [("bills", "billing", False), ("orders", "billing", True), ("bills", "other", True)],
+)
+def test_consumers_need_sub_of_topic_and_group(
+    guarded: Broker, topic: str, group: str, expected: bool
+) -> None:
+    named = {"group": {"name": group}, "topic": {"name": topic}}
+    receive = proto("ReceiveMessageRequest")(
+        group={"name": group}, message_queue={"topic": {"name": topic}}, batch_size=1
+    )
+    receive.invisible_duration.seconds = 30
+    receive.long_polling_timeout.seconds = 0
+    subscribed = proto("TelemetryCommand")()
+    subscribed.settings.subscription.group.name = group
+    subscribed.settings.subscription.subscriptions.add().topic.name = topic
+    for name, request in (
+        ("ReceiveMessage", receive),
+        ("AckMessage", proto("AckMessageRequest")(**named)),
+        ("QueryAssignment", proto("QueryAssignmentRequest")(**named)),
+        ("ChangeInvisibleDuration", proto("ChangeInvisibleDurationRequest")(**named)),
+        ("Telemetry", subscribed),
+    ):
+        assert (code(guarded, name, request) == "FORBIDDEN") is expected, name
+    assert (guarded.members.group(group) is None) is expected
+
+
+def test_a_transaction_is_ended_by_those_who_may_send_to_its_topic(guarded: Broker) -> None:
+    """The name of another topic in the request does not help."""
+    sent = call(guarded, "SendMessage", send_request("orders", message_type=4), **signed(*ANN))
+    dispatched(guarded.store)
+    end = proto("EndTransactionRequest")(resolution=1, topic={"name": "other"})
+    end.transaction_id = sent.entries[0].transaction_id
+    assert code(guarded, "EndTransaction", end, EVE) == "FORBIDDEN"
+    end.topic.name = "orders"
+    assert code(guarded, "EndTransaction", end) == "OK"
+    dispatched(guarded.store)
+    queues = [guarded.store.queue_bounds("orders", each) for each in range(8)]
+    assert [bounds for bounds in queues if bounds] == [(0, 1)]
+
+
+def test_an_address_that_others_reach_needs_users(store: Store) -> None:
+    """As that of the remoting port."""
+    broker = broker_over(store, host="0.0.0.0", grpc_port=0)
+    with pytest.raises(SettingsError, match="allow_anonymous"):
+        GrpcServer(broker, Popping(broker))

@@ -17,10 +17,17 @@ from lakelog.status import PutStatus
 from lakelog_broker.broker import Broker
 from lakelog_broker.codes import Refused, ResponseCode
 from lakelog_broker.scheduled.delivering import RETRY_MS
-from lakelog_broker.scheduled.timer_table import TimerTable
 from lakelog_broker.scheduled.timers import ROLL_MS, Timers
 from lakelog_broker.state.traffic import TIMER_GET
-from plugins.broker.tests.support import SetClock, bodies, broker_over, dispatched, put, save
+from plugins.broker.tests.support import (
+    SetClock,
+    bodies,
+    broker_over,
+    dispatched,
+    put,
+    save,
+    settle,
+)
 
 HOUR_MS = 3_600_000
 
@@ -36,25 +43,40 @@ def timers_of(broker: Broker, clock: SetClock) -> Timers:
     return broker.timers
 
 
-def settle(timers: Timers, clock: SetClock) -> int:
-    """Deliver all that is due; returns when the next is."""
-    while (due := timers.deliver_due()) <= clock.now_ms:
-        pass
-    return due
-
-
 def test_a_message_comes_at_its_millisecond(store: lakelog.Store) -> None:
     broker, due = broker_over(store), now_ms() + HOUR_MS + 7
     put(broker, b"late", TIMER_DELIVER_MS=str(due))
     put(broker, b"later", TIMER_DELIVER_MS=str(due + 1))
     clock = SetClock(due - 1)
     timers = timers_of(broker, clock)
+    assert (timers.unread, len(timers)) == (2, 0)
     assert settle(timers, clock) == due
     assert bodies(store, "Orders") == []
+    assert (timers.unread, len(timers), timers.behind_ms, timers.delivered) == (0, 2, 0, 0)
+    clock.now_ms = due + 5_000
+    assert timers.behind_ms == 5_000
     clock.now_ms = due
     assert settle(timers, clock) == due + 1
     assert bodies(store, "Orders") == [b"late"]
-    assert len(timers) == 1
+    assert (len(timers), timers.behind_ms, timers.delivered) == (1, 0, 1)
+    assert broker.traffic.counts()[TIMER_GET, ""] == 1
+
+
+def test_many_messages_come_at_their_times_in_order(store: lakelog.Store) -> None:
+    """Also those of one millisecond, and those that are due long after others."""
+    broker, start = broker_over(store), now_ms() + HOUR_MS
+    spans = random.Random(1).choices([*range(5), 900, 60_000, 60_001, 599_999], k=60)
+    for number, span in enumerate(spans):
+        put(broker, b"%d" % number, TIMER_DELIVER_MS=str(start + span))
+    clock = SetClock(start)
+    timers, expected = timers_of(broker, clock), sorted(range(60), key=lambda at: spans[at])
+    while (due := settle(timers, clock)) < start + 600_000:
+        count = sum(start + span <= clock.now_ms for span in spans)
+        assert bodies(store, "Orders") == [b"%d" % at for at in expected[:count]]
+        clock.now_ms = due
+        if not len(timers):
+            break
+    assert bodies(store, "Orders") == [b"%d" % at for at in expected]
 
 
 def test_a_delay_begins_when_the_message_is_stored(store: lakelog.Store) -> None:
@@ -100,23 +122,6 @@ def test_a_recalled_message_does_not_come(store: lakelog.Store) -> None:
     settle(timers, clock)
     assert bodies(store, "Orders") == [b"kept"]
     assert len(timers) == len(timers._recalled) == 0
-
-
-def test_figures_of_messages_that_wait_are_due_and_were_delivered(store: lakelog.Store) -> None:
-    broker, due = broker_over(store), now_ms() + HOUR_MS
-    for number in range(3):
-        put(broker, b"%d" % number, TIMER_DELIVER_MS=str(due + number))
-    clock = SetClock(due - 1)
-    timers = timers_of(broker, clock)
-    assert (timers.unread, len(timers)) == (3, 0)
-    settle(timers, clock)
-    assert (timers.unread, len(timers), timers.behind_ms, timers.delivered) == (0, 3, 0, 0)
-    clock.now_ms = due + 5_000
-    assert timers.behind_ms == 5_000
-    clock.now_ms = due
-    settle(timers, clock)
-    assert (len(timers), timers.behind_ms, timers.delivered) == (2, 0, 1)
-    assert broker.traffic.counts()[TIMER_GET, ""] == 1
 
 
 def test_a_restart_delivers_the_rest_and_nothing_again(store: lakelog.Store) -> None:
@@ -207,23 +212,3 @@ def test_a_message_that_waits_long_is_appended_again(store: lakelog.Store) -> No
     clock.now_ms = due
     settle(timers, clock)
     assert bodies(store, "Orders") == [b"old"]
-
-
-def test_the_table_gives_every_pair_in_order() -> None:
-    random_ = random.Random(1)
-    table, now = TimerTable(), 1_700_000_000_000
-    pairs = [(now + random_.randrange(-1000, 600_000), at) for at in range(2000)]
-    for due, at in pairs:
-        table.add(due, at, now)
-    assert table.lowest_offset() == 0
-    taken: list[tuple[int, int]] = []
-    while len(table):
-        left = {at for _, at in pairs} - {at for _, at in taken}
-        assert table.lowest_offset() == min(left)
-        while (pair := table.take(now)) is not None:
-            assert pair[0] <= now
-            taken.append(pair)
-        first = table.next_ms(now)
-        assert first is None or first > now
-        now += 7_777
-    assert taken == sorted(pairs)
