@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from lakelog_lake.errors import TooManyDeadLetters, Unreachable
-from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource, land
+from lakelog_lake.landing.dispatcher import Landed, LandingDispatcher, LandingSource
 from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.landing.targets import TableSpec
@@ -25,16 +25,15 @@ from plugins.lake.tests.landing.tables import (
     assert_exactly,
     commits,
     files,
+    in_folder,
     keys_of,
+    land_one,
     make,
+    nothing,
     read,
 )
 
 LONGEST_SECONDS = 30
-
-
-def nothing(*_: object) -> None:
-    pass
 
 
 @attrs.define(eq=False)
@@ -68,10 +67,6 @@ class Meanwhile:
         )
 
 
-def in_folder(folder: object) -> set[Path]:
-    return {each for each in Path(str(folder)).rglob("*.parquet*") if each.is_file()}
-
-
 def assert_tidy(kind: str, table: Path, store: Path) -> None:
     """All rows once, and no file besides."""
     assert_exactly(kind, table, keys_of(store, "S"))
@@ -103,9 +98,7 @@ def test_what_was_written_ahead_of_a_pass_that_another_landed(
     table = tmp_path / "t"
 
     def other() -> None:
-        landed = land(LandingSource(store_path, "S"), make(kind, table), in_process, bounds)
-        assert landed is not None
-        assert landed.won
+        assert land_one(LandingSource(store_path, "S"), make(kind, table), bounds).won
 
     passes = all_passes(Meanwhile(make(kind, table), other).lander(store_path))
     assert [each.won for each in passes] == [False, *[True] * (len(passes) - 1)]

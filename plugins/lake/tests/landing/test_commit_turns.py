@@ -18,7 +18,7 @@ from lakelog_lake.landing.target import Target
 from lakelog_lake.landing.target_set import Targets
 from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
-from plugins.lake.tests.landing.tables import any_kind, assert_exactly, keys_of, make
+from plugins.lake.tests.landing.tables import any_kind, assert_exactly, keys_of, make, when
 from plugins.lake.tests.stores import filled
 
 TINY = TaskLimits(pass_bytes=10 << 10, task_bytes=10 << 10)
@@ -61,16 +61,10 @@ def test_a_range_that_another_dispatcher_landed_is_not_landed_again(
     store, table, lock = filled(tmp_path / "s", 50), tmp_path / "t", tmp_path / "lock"
     first, second = (dispatcher(store, "s", kind, table, lock) for _ in range(2))
 
-    def other_lands(phase: str) -> None:
-        if phase == "written":
-            landed = second.one_pass()
-            assert landed is not None
-            assert landed.won
-
-    first.on_phase = other_lands
-    landed = first.one_pass()
-    assert landed is not None
-    assert not landed.won
+    passes: list[Landed | None] = []
+    first.on_phase = when("written", lambda: passes.append(second.one_pass()))
+    passes.append(first.one_pass())
+    assert [each and each.won for each in passes] == [True, False]
     first.close()
     second.close()
     assert_exactly(kind, table, keys_of(store, "s"))

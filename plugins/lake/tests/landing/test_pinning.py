@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 
 import lakelog
-from lakelog.errors import SettingsError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.format.checksum import Fingerprint
 from lakelog_lake.errors import LandingError
 from lakelog_lake.landing.dispatcher import LandingDispatcher, LandingSource
-from lakelog_lake.landing.pin import RENEW_MS, PinWriter, pin_name
+from lakelog_lake.landing.pin import RENEW_MS, PinWriter
 from lakelog_lake.landing.targets import TableSpec, pin_for
 from lakelog_lake.tables.position import Position
 from lakelog_retention.pins import Pin, read_pins
-from plugins.lake.tests.landing.table_specs import dispatcher, per_topic
-from plugins.lake.tests.landing.tables import TABLE, make
+from plugins.lake.tests.landing.table_specs import all_passes, dispatcher, per_topic
+from plugins.lake.tests.landing.tables import TABLE, any_kind, make, position_in
 from plugins.lake.tests.landing.test_cli import run
 from plugins.lake.tests.stores import filled, open_small
 
@@ -36,6 +35,7 @@ def only(store: Path) -> Pin:
     return found
 
 
+@any_kind
 def test_it_says_what_the_table_says(kind: str, store: Path, tmp_path: Path) -> None:
     spec = TableSpec(f"{kind}:{tmp_path / 't'}")
     lander = dispatcher(LandingSource(store, "S"), spec)
@@ -43,8 +43,7 @@ def test_it_says_what_the_table_says(kind: str, store: Path, tmp_path: Path) -> 
     assert lander.one_pass() is not None
     assert only(store).position == 0  # it holds all of what is landing now
     assert lander.one_pass() is None
-    head = make(kind, tmp_path / "t").head("S").position
-    assert head is not None
+    head = position_in(make(kind, tmp_path / "t"))
     assert head.last is not None
     found = only(store)
     with lakelog.open(store, mode="read") as opened:
@@ -59,13 +58,11 @@ def test_of_several_tables_the_last_one_counts(store: Path, tmp_path: Path) -> N
     spec = per_topic("parquet", tmp_path / "t")
     lander = dispatcher(LandingSource(store, "S"), spec)
     lander.pin = pin_for(store, "S", spec, None)
-    while lander.one_pass() is not None:
-        pass
+    all_passes(lander)
     before = only(store).position
     with open_small(store) as owner:
         owner.put_batch([lakelog.Message("topic-0", b"x", queue_id=0)] * 10)
-    while lander.one_pass() is not None:
-        pass
+    all_passes(lander)
     ends = [each.landed.end for each in lander.targets.served]
     assert len(ends) > 1
     assert only(store).position == min(ends)
@@ -78,16 +75,16 @@ def test_of_several_tables_the_last_one_counts(store: Path, tmp_path: Path) -> N
 
 def test_it_is_renewed_though_nothing_lands(tmp_path: Path) -> None:
     (tmp_path / "lakelog").mkdir()
-    now_ms = 1_000_000
+    now_ms, five = 1_000_000, Position(0, 5, Fingerprint(1, 4, 9))
     pin = PinWriter(tmp_path, "n", "d", lambda: now_ms)
-    pin.renew(Position(0, 5, Fingerprint(1, 4, 9)))
-    first = only(tmp_path)
-    now_ms += RENEW_MS - 1
-    pin.renew(Position(0, 5, Fingerprint(1, 4, 9)))
-    assert only(tmp_path) == first
-    now_ms += 1
-    pin.renew(Position(0, 5, Fingerprint(1, 4, 9)))
-    assert only(tmp_path).time_ms == now_ms
+    for later_ms, renewed_ms in (
+        (0, 1_000_000),
+        (RENEW_MS - 1, 1_000_000),
+        (1, 1_000_000 + RENEW_MS),
+    ):
+        now_ms += later_ms
+        pin.renew(five)
+        assert only(tmp_path).time_ms == renewed_ms
     pin.renew(Position(0, 6, Fingerprint(1, 5, 9)))
     assert only(tmp_path).position == 6
 
@@ -121,25 +118,6 @@ def test_one_that_cannot_be_written_is_told_once(
         f"the pin 'n' cannot be written: [Errno 28] No space left on device: "
         f"'{tmp_path}/lakelog/followers/n.json'"
     ]
-
-
-def test_names_are_of_the_destination_and_always_the_same() -> None:
-    names = {
-        pin_name(None, *given)
-        for given in [
-            ("parquet:/a/t", "/a/t", "S"),
-            ("parquet:/b/t", "/b/t", "S"),
-            ("parquet:/b/t", "/b/t", "T"),
-            ("iceberg:/a", "lake.messages", "S"),
-            ("iceberg:/a", "lake.of_{topic}", "S"),
-            ("parquet:/a/ü", "/a/ü", "S"),
-        ]
-    }
-    assert len(names) == 6
-    assert pin_name(None, "iceberg:/a", "lake.messages", "S").startswith("iceberg-lake.messages-")
-    assert pin_name("mine", "iceberg:/a", "lake.messages", "S") == "mine"
-    with pytest.raises(SettingsError, match="--pin"):
-        pin_name("a/b", "iceberg:/a", "lake.messages", "S")
 
 
 def test_a_run_that_fails_before_anything_has_landed_holds_nothing(

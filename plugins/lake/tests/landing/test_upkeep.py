@@ -12,25 +12,27 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakelog.errors import SettingsError
-from lakelog_lake.landing.dispatcher import LandingSource, land
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec, targets_for
 from lakelog_lake.sinks import iceberg_expiry
 from lakelog_lake.sinks.delta import drop_versions
-from lakelog_lake.sinks.iceberg import IcebergSink, sqlite_catalog
+from lakelog_lake.sinks.iceberg import IcebergSink
 from lakelog_lake.sinks.iceberg_expiry import GRACE_SECONDS, SnapshotExpiry
 from lakelog_lake.sinks.parquet import WHOLE_EVERY, ParquetSink
 from lakelog_lake.tables.history_setting import DEFAULT_HISTORY, HISTORY
-from lakelog_lake.tasks.engines import in_process
 from lakelog_lake.tasks.ranges import TaskLimits
 from plugins.lake.tests.landing.killing import killed_at
 from plugins.lake.tests.landing.many_commits import STORE, Day
 from plugins.lake.tests.landing.tables import (
-    TABLE,
     assert_exactly,
+    iceberg,
     keys_of,
     land_all,
+    land_one,
     make,
+    position_in,
     read,
+    when,
 )
 from plugins.lake.tests.stores import filled
 
@@ -44,11 +46,7 @@ def store_path(tmp_path: Path) -> Path:
     return filled(tmp_path / "store", 120)
 
 
-def load(path: Path) -> Any:
-    return sqlite_catalog(path).load_table(TABLE)
-
-
-def iceberg(path: Path, history: str) -> IcebergSink:
+def keeping(path: Path, history: str) -> IcebergSink:
     sink = make("iceberg", path)
     assert isinstance(sink, IcebergSink)
     sink.keep(history)
@@ -56,7 +54,7 @@ def iceberg(path: Path, history: str) -> IcebergSink:
 
 
 def manifests(path: Path) -> list[Any]:
-    table = load(path)
+    table = iceberg(path)
     return list(table.current_snapshot().manifests(table.io))
 
 
@@ -65,7 +63,7 @@ def avro(path: Path) -> set[str]:
 
 
 def named(path: Path) -> set[str]:
-    table = load(path)
+    table = iceberg(path)
     found = {each.manifest_list for each in table.metadata.snapshots}
     for each in table.metadata.snapshots:
         found |= {one.manifest_path for one in each.manifests(table.io)}
@@ -77,9 +75,9 @@ def test_a_trickle_does_not_make_the_metadata_grow(tmp_path: Path) -> None:
     for _ in range(2):
         for _ in range(26):
             day.commit()
-        assert len(load(tmp_path).metadata.snapshots) == KEPT
+        assert len(iceberg(tmp_path).metadata.snapshots) == KEPT
         assert len(manifests(tmp_path)) <= 2 * 9 + 2
-    table = load(tmp_path)
+    table = iceberg(tmp_path)
     metadata = Path(table.metadata_location.removeprefix("file://"))
     assert metadata.stat().st_size < 48 << 10
     assert len(list(table.scan().plan_files())) == day.second
@@ -89,32 +87,21 @@ def test_a_trickle_does_not_make_the_metadata_grow(tmp_path: Path) -> None:
     assert len(avro(tmp_path) - named(tmp_path)) <= 1  # what just expired stays for an hour
 
 
-@pytest.mark.parametrize("versions", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_rows_and_positions_stay(source: LandingSource, tmp_path: Path, versions: int) -> None:
-    path = tmp_path / "t"
-    assert len(land_all(source, iceberg(path, str(versions)), TINY)) > 10
-    assert len(load(path).metadata.snapshots) == versions
-    assert_exactly("iceberg", path, keys_of(source.path, "S"))
-    assert land_all(source, make("iceberg", path)) == []
-
-
 def test_a_reader_of_an_expired_version_reads_on_for_an_hour(
     store_path: Path, tmp_path: Path
 ) -> None:
     path, now = tmp_path / "t", 0.0
-    sink = iceberg(path, "1")
+    sink = keeping(path, "1")
     sink.clock = lambda: now
     source = LandingSource(store_path, "S")
-    first = land(source, sink, in_process, TINY)
-    assert first is not None
-    old = load(path)
-    second = land(source, sink, in_process, TINY)
+    first = land_one(source, sink, TINY)
+    old = iceberg(path)
+    land_one(source, sink, TINY)
     now = GRACE_SECONDS - 1
-    land(source, sink, in_process, TINY)
+    land_one(source, sink, TINY)
     assert old.scan().to_arrow().num_rows == first.rows
     now = GRACE_SECONDS + 1
-    land(source, sink, in_process, TINY)
-    assert second is not None
+    land_one(source, sink, TINY)
     with pytest.raises(FileNotFoundError):
         old.scan().to_arrow()
     land_all(source, sink, TINY)
@@ -126,13 +113,13 @@ def test_what_processes_have_left_goes_when_it_is_a_day_old(
 ) -> None:
     path, source = tmp_path / "t", LandingSource(store_path, "S")
     monkeypatch.setattr(iceberg_expiry, "_SWEPT_EVERY", 6)
-    iceberg(path, "2")
+    keeping(path, "2")
     for number in range(1, 7):
         assert len(avro(path) - named(path)) == max(0, number - 3)
         if number == 4:
             for each in path.rglob("*.avro"):
                 os.utime(each, (0, 0))
-        land(source, make("iceberg", path), in_process, TINY)
+        land_one(source, make("iceberg", path), TINY)
     assert len(avro(path) - named(path)) == 1
     land_all(source, make("iceberg", path))
     assert_exactly("iceberg", path, keys_of(store_path, "S"))
@@ -140,41 +127,41 @@ def test_what_processes_have_left_goes_when_it_is_a_day_old(
 
 def test_what_a_tag_holds_stays(store_path: Path, tmp_path: Path) -> None:
     path, now = tmp_path / "t", 0.0
-    source, sink = LandingSource(store_path, "S"), iceberg(path, "2")
+    source, sink = LandingSource(store_path, "S"), keeping(path, "2")
     sink.clock = lambda: now
     for _ in range(4):
-        land(source, sink, in_process, TINY)
-    table = load(path)
+        land_one(source, sink, TINY)
+    table = iceberg(path)
     tagged = table.current_snapshot().snapshot_id
     rows = table.scan().to_arrow().num_rows
     table.manage_snapshots().create_tag(tagged, "eve").commit()
     for _ in range(4):
         now += GRACE_SECONDS
-        land(source, sink, in_process, TINY)
-    assert len(load(path).metadata.snapshots) == 5
-    assert load(path).scan(snapshot_id=tagged).to_arrow().num_rows == rows
-    table = load(path)
+        land_one(source, sink, TINY)
+    assert len(iceberg(path).metadata.snapshots) == 5
+    assert iceberg(path).scan(snapshot_id=tagged).to_arrow().num_rows == rows
+    table = iceberg(path)
     table.manage_snapshots().remove_tag("eve").commit()
-    land(source, sink, in_process, TINY)
-    assert len(load(path).metadata.snapshots) == 2
+    land_one(source, sink, TINY)
+    assert len(iceberg(path).metadata.snapshots) == 2
 
 
 @pytest.mark.slow
 def test_after_a_rollback_what_was_rolled_back_can_still_be_read(tmp_path: Path) -> None:
     path, now = tmp_path / "t", 0.0
     store_path = filled(tmp_path / "store", 240)
-    source, sink = LandingSource(store_path, "S"), iceberg(path, "3")
+    source, sink = LandingSource(store_path, "S"), keeping(path, "3")
     sink.clock = lambda: now
     for _ in range(8):
-        land(source, sink, in_process, TINY)
-    table = load(path)
+        land_one(source, sink, TINY)
+    table = iceberg(path)
     newest, rows = table.current_snapshot().snapshot_id, table.scan().to_arrow().num_rows
     parent = table.current_snapshot().parent_snapshot_id
     table.manage_snapshots().rollback_to_snapshot(parent).commit()
     for _ in range(6):
         now += GRACE_SECONDS
-        land(source, sink, in_process, TINY)
-    assert load(path).scan(snapshot_id=newest).to_arrow().num_rows == rows
+        land_one(source, sink, TINY)
+    assert iceberg(path).scan(snapshot_id=newest).to_arrow().num_rows == rows
     land_all(source, sink, TINY)
     assert_exactly("iceberg", path, keys_of(store_path, "S"))
 
@@ -184,35 +171,31 @@ def test_a_table_of_somebody_else_keeps_all_until_it_is_told(
 ) -> None:
     path = tmp_path / "t"
     make("iceberg", path)
-    assert load(path).properties[HISTORY] == DEFAULT_HISTORY
-    load(path).transaction().remove_properties(HISTORY).commit_transaction()
+    assert iceberg(path).properties[HISTORY] == DEFAULT_HISTORY
+    iceberg(path).transaction().remove_properties(HISTORY).commit_transaction()
     source = LandingSource(store_path, "S")
     for _ in range(6):
-        land(source, make("iceberg", path), in_process, TINY)
-    assert len(load(path).metadata.snapshots) == 6
+        land_one(source, make("iceberg", path), TINY)
+    assert len(iceberg(path).metadata.snapshots) == 6
     targets_for(TableSpec(f"iceberg:{path}", history="3"))
-    land(source, make("iceberg", path), in_process, TINY)
-    assert len(load(path).metadata.snapshots) == 3
+    land_one(source, make("iceberg", path), TINY)
+    assert len(iceberg(path).metadata.snapshots) == 3
     targets_for(TableSpec(f"iceberg:{path}", history="off"))
-    land(source, make("iceberg", path), in_process, TINY)
-    assert len(load(path).metadata.snapshots) == 4
+    land_one(source, make("iceberg", path), TINY)
+    assert len(iceberg(path).metadata.snapshots) == 4
 
 
 def test_the_commits_of_others_meanwhile_are_no_hindrance(store_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "t"
     source, other = LandingSource(store_path, "S"), LandingSource(store_path, "O")
-    sink = iceberg(path, "1")
-
-    def meanwhile(phase: str) -> None:
-        if phase == "written":
-            land(other, make("iceberg", path), in_process, TINY)
-
+    sink = keeping(path, "1")
+    meanwhile = when("written", lambda: land_one(other, make("iceberg", path), TINY))
     for _ in range(3):
-        land(source, sink, in_process, TINY, meanwhile)
+        land_one(source, sink, TINY, meanwhile)
     land_all(source, sink)
     land_all(other, make("iceberg", path))
     assert_exactly("iceberg", path, keys_of(store_path, "S") + keys_of(store_path, "O"))
-    assert len(load(path).metadata.snapshots) == 1
+    assert len(iceberg(path).metadata.snapshots) == 1
 
 
 @pytest.mark.parametrize(
@@ -223,7 +206,7 @@ def test_kills_neither_lose_nor_double_rows(
     owner: Any, name: str, store_path: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "t"
-    iceberg(path, "1")
+    keeping(path, "1")
 
     def work() -> None:
         land_all(LandingSource(store_path, "S"), make("iceberg", path), TINY)
@@ -232,7 +215,7 @@ def test_kills_neither_lose_nor_double_rows(
     assert read("iceberg", path).num_rows < 120
     work()
     assert_exactly("iceberg", path, keys_of(store_path, "S"))
-    assert len(load(path).metadata.snapshots) == 1
+    assert len(iceberg(path).metadata.snapshots) == 1
 
 
 def log_of(path: Path) -> list[int]:
@@ -252,9 +235,8 @@ def test_the_log_of_a_delta_table_does_not_grow(tmp_path: Path) -> None:
     assert len(found) <= 45
     assert found == list(range(found[0], found[-1] + 1))
     assert len(DeltaTable(tmp_path / "t").file_uris()) == day.second
-    position = make("delta", tmp_path / "t").head(STORE).position
-    assert position is not None
-    assert position.next_offsets["orders"][0] == day.second
+    ends = position_in(make("delta", tmp_path / "t"), STORE).next_offsets
+    assert ends["orders"][0] == day.second
 
 
 def test_a_delta_table_keeps_a_number_of_versions(tmp_path: Path) -> None:
@@ -269,9 +251,8 @@ def test_a_delta_table_keeps_a_number_of_versions(tmp_path: Path) -> None:
         assert found[0] == (int(checkpoints[0].name[:20]) if found[0] else 0)
     assert DeltaTable(path, version=found[0]).version() == found[0]
     assert len(DeltaTable(path).file_uris()) == day.second
-    position = make("delta", path).head(STORE).position
-    assert position is not None
-    assert position.next_offsets["orders"][0] == day.second
+    ends = position_in(make("delta", path), STORE).next_offsets
+    assert ends["orders"][0] == day.second
 
 
 @pytest.mark.parametrize("trouble", [PermissionError(13, "not allowed"), SettingsError("no")])
@@ -335,14 +316,14 @@ def test_delta_keeps_its_log_as_told(
 
 def test_versions_stay_as_long_as_they_should(store_path: Path, tmp_path: Path) -> None:
     path, ahead = tmp_path / "t", 0
-    source, sink = LandingSource(store_path, "S"), iceberg(path, "1h")
+    source, sink = LandingSource(store_path, "S"), keeping(path, "1h")
     sink.clock = lambda: time.time() + ahead
     for _ in range(4):
-        land(source, sink, in_process, TINY)
-    assert len(load(path).metadata.snapshots) == 4
+        land_one(source, sink, TINY)
+    assert len(iceberg(path).metadata.snapshots) == 4
     ahead = 3700
-    land(source, sink, in_process, TINY)
-    assert len(load(path).metadata.snapshots) == 2
+    land_one(source, sink, TINY)
+    assert len(iceberg(path).metadata.snapshots) == 2
 
 
 def test_a_whole_manifest_has_the_files_of_its_own_commit(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import lakelog
 from lakelog.errors import SettingsError
 from lakelog.format.layout import segment_name
 from lakelog_lake.commands.sql import SqlEngine
+from lakelog_lake.commands.statements import statements
 from lakelog_lake.errors import CorruptLog, QueryFailed, StatementRefused
 from lakelog_lake.log.columns import store_name
 from lakelog_lake.queries import by_duckdb
@@ -129,12 +130,12 @@ def test_each_statement_sees_the_store_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with open_small(path) as owner:
 
-        def statements() -> Iterator[str]:
+        def later() -> Iterator[str]:
             for count in (20, 30):
                 owner.put_batch(list(messages(count)))
                 yield "select count(*) from messages"
 
-        found = answers(path, statements(), 10, {"until": "readable"})
+        found = answers(path, later(), 10, {"until": "readable"})
         assert [each.rows.column(0)[0].as_py() for each in found] == [20, 50]
 
 
@@ -143,11 +144,6 @@ def test_no_more_rows_come_than_were_asked_for(store: Path) -> None:
     assert (len(answer.rows), answer.is_more) == (7, True)
     (answer,) = answers(store, ["select queue_id from messages"], COUNT, {})
     assert (len(answer.rows), answer.is_more) == (COUNT, False)
-
-
-def test_tables_stay_from_one_statement_to_the_next(store: Path) -> None:
-    made = "create table kept as select topic from messages where queue_id = 1"
-    assert asked(store, made, "select count(*) n from kept")[1] == [{"n": COUNT // 4}]
 
 
 def test_names_are_no_variables_of_the_program(store: Path) -> None:
@@ -192,3 +188,50 @@ def test_the_command_says_which_engine_answers(
     without = run("sql", store, query, "--engine", "duckdb")
     assert without.exit_code == 2
     assert "DuckDB is not installed: pip install 'lakelog-lake[duckdb]'" in without.stderr
+
+
+# --- where statements end ---
+
+Cases = tuple[tuple[list[str], list[str]], ...]
+BOTH: Cases = (
+    (["select 1"], ["select 1"]),
+    (["select 1; select 2;"], ["select 1", "select 2"]),
+    (["select 1\n", "from t;\n", "select 2\n"], ["select 1\nfrom t", "select 2"]),
+    (["select ';', \"a;b\"; select 2"], ["select ';', \"a;b\"", "select 2"]),
+    (["select 'it'';s'; select 2"], ["select 'it'';s'", "select 2"]),
+    (["select 'one;\n", "two'; select 2\n"], ["select 'one;\ntwo'", "select 2"]),
+    (["select 1 -- no; end\n", "; select 2"], ["select 1 -- no; end", "select 2"]),
+    (["select 1 /* no;\n", "end; */; select 2"], ["select 1 /* no;\nend; */", "select 2"]),
+    (["select 'never ends; select 2"], ["select 'never ends; select 2"]),
+    ([";; -- nothing\n", " /* ; */ ;"], []),
+)
+OF_SPARK: Cases = (
+    (["select `c;d`; select 2"], ["select `c;d`", "select 2"]),
+    (["select 'it\\';s'; select 2"], ["select 'it\\';s'", "select 2"]),
+)
+OF_DUCKDB: Cases = (
+    (["select '\\'; select 2"], ["select '\\'", "select 2"]),
+    (["select $$a;b$$, $t$;\n", "$$;$t$; select 2"], ["select $$a;b$$, $t$;\n$$;$t$", "select 2"]),
+    (["select $1; select 2"], ["select $1", "select 2"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "texts", "expected"),
+    [
+        *(("spark", *each) for each in (*BOTH, *OF_SPARK)),
+        *(("duckdb", *each) for each in (*BOTH, *OF_DUCKDB)),
+    ],
+)
+def test_statements_end_with_semicolons(
+    dialect: str, texts: list[str], expected: list[str]
+) -> None:
+    assert list(statements(texts, dialect)) == expected
+
+
+def test_a_statement_is_there_as_soon_as_it_ends() -> None:
+    def lines() -> Iterator[str]:
+        yield "select 1;\n"
+        raise AssertionError("it waits for more")
+
+    assert next(statements(lines())) == "select 1"

@@ -6,7 +6,7 @@ import pytest
 
 from lakelog.errors import SettingsError
 from lakelog_lake.log.wanted import ALL, NumberSpan, RecordCondition
-from lakelog_lake.reading.limits import Limit, both, either, limited, to_option
+from lakelog_lake.reading.limits import Limit, limited, to_option
 
 AB, BC = frozenset("ab"), frozenset("bc")
 
@@ -35,23 +35,6 @@ def test_options_and_limits_both_hold() -> None:
         topics=frozenset("b"), physical=NumberSpan(150, 200), queue_ids=frozenset({1})
     )
     assert found.times_ms == ALL
-
-
-def test_and_takes_what_is_in_both_and_or_what_is_in_one() -> None:
-    one: dict[str, Limit] = {"topic": AB, "queue_offset": NumberSpan(2, 6), "tags": frozenset("t")}
-    other: dict[str, Limit] = {
-        "topic": BC,
-        "queue_offset": NumberSpan(4, 9),
-        "queue_id": frozenset({1}),
-    }
-    assert both(one, other) == {
-        "topic": frozenset("b"),
-        "queue_offset": NumberSpan(4, 6),
-        "tags": frozenset("t"),
-        "queue_id": frozenset({1}),
-    }
-    assert either(one, other) == {"topic": frozenset("abc"), "queue_offset": NumberSpan(2, 9)}
-    assert either(one, {}) == {}
 
 
 @pytest.mark.parametrize("text", ["topic = 'a'", "[]", '{"body": []}'])
