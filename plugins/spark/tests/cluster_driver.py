@@ -1,7 +1,8 @@
 """A driver in a process of its own: reads a store, streams it, lands it; says what came of it.
 
-Its only argument is JSON: ``master``, ``folder``, ``store`` or the ``url`` of an archive, and
-perhaps ``python``, which is the executors' and lacks lakelog. So is what it prints.
+Its only argument is JSON: ``master``, ``folder``, ``store`` and ``kinds`` of tables, or the ``url``
+of an archive, and perhaps ``python``, which is the executors' and lacks lakelog. So is what it
+prints.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ def main() -> None:
     if "url" in given:
         said = of_an_archive(spark, given["url"])
     else:
-        said = of_a_store(spark, given["store"], folder)
+        said = of_a_store(spark, given["store"], folder, given["kinds"])
     said["executors"] = executors(spark)
     spark.stop()
     sys.stdout.write(json.dumps(said) + "\n")
 
 
-def of_a_store(spark: SparkSession, store: str, folder: Path) -> dict[str, Any]:
+def of_a_store(spark: SparkSession, store: str, folder: Path, kinds: list[str]) -> dict[str, Any]:
     return {
         "batch": batch(spark, store),
         "stream": stream(spark, store, folder / "stream"),
         "lakelog_from": spark.sparkContext.parallelize([0], 1).map(where).first(),
-        "landed": landed(spark, Path(store), folder),
+        "landed": landed(spark, Path(store), folder, kinds),
     }
 
 
@@ -111,7 +112,7 @@ def where(_: int) -> dict[str, Any]:
     }
 
 
-def landed(spark: SparkSession, store: Path, folder: Path) -> dict[str, int]:
+def landed(spark: SparkSession, store: Path, folder: Path, kinds: list[str]) -> dict[str, int]:
     """Rows that each kind of table got, by Spark's tasks."""
     sinks = {
         "spark_iceberg": spark_iceberg_sink(spark, "lake.rocketmq.messages"),
@@ -119,8 +120,8 @@ def landed(spark: SparkSession, store: Path, folder: Path) -> dict[str, int]:
         "parquet": sink_for(f"parquet:{folder / 'parquet'}"),
     }
     rows = {}
-    for name, sink in sinks.items():
-        sink.prepare()
+    for name in kinds:
+        (sink := sinks[name]).prepare()
         rows[name] = 0
         while (done := land(LandingSource(store, "S"), sink, by_spark(spark), SMALL)) is not None:
             rows[name] += done.rows

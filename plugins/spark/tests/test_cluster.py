@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 import lakelog
-from lakelog_archive.archive import Archive
-from lakelog_archive.lazy import place_at
 from plugins.lake.tests.landing.tables import KEY, assert_exactly, keys_in, keys_of
 from plugins.lake.tests.remote import servers
-from plugins.lake.tests.stores import expected_rows, filled
-from plugins.spark.tests.clusters import Cluster, bare_python, run, standalone
+from plugins.lake.tests.stores import filled
+from plugins.spark.tests.clusters import Cluster, bare_python, connect_server, run, standalone
+from plugins.spark.tests.test_archived import moved
 
 pytestmark = [pytest.mark.java, pytest.mark.spark, pytest.mark.timeout(600)]
 COUNT = 300
@@ -33,8 +32,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return filled(tmp_path_factory.mktemp("store"), COUNT)
 
 
-def drive(cluster: Cluster, store: Path, folder: Path, **more: str) -> dict[str, Any]:
-    given = {"master": cluster.master, "store": str(store), "folder": str(folder), **more}
+def drive(cluster: Cluster, store: Path, folder: Path, *kinds: str, **more: str) -> dict[str, Any]:
+    given: dict[str, Any] = {"store": str(store), "folder": str(folder), **more}
+    given |= {"master": cluster.master, "kinds": ["spark_iceberg", *kinds]}
     said = run("-m", "plugins.spark.tests.cluster_driver", json.dumps(given))
     return dict(json.loads(said))
 
@@ -46,9 +46,10 @@ def check(said: dict[str, Any], store: Path, folder: Path) -> None:
     assert said["batch"]["filtered"] == sum(k[1] == "topic-1" and k[3] < 5 for k in keys)
     assert said["batch"]["by_key"] == 1
     assert len(said["executors"]) == 2
-    assert said["landed"] == {"spark_iceberg": COUNT, "delta": COUNT, "parquet": COUNT}
-    for kind in ("delta", "parquet"):
-        assert_exactly(kind, folder / kind, keys)
+    for kind, count in said["landed"].items():
+        assert count == COUNT
+        if kind != "spark_iceberg":
+            assert_exactly(kind, folder / kind, keys)
     table = read_catalog(folder / "lake")
     assert sorted(table) == keys
 
@@ -61,7 +62,9 @@ def read_catalog(warehouse: Path) -> list[tuple[Any, ...]]:
 
 @pytest.mark.slow
 def test_executors_without_lakelog_get_it(cluster: Cluster, store: Path, tmp_path: Path) -> None:
-    said = drive(cluster, store, tmp_path, python=str(bare_python(tmp_path / "bare")))
+    said = drive(
+        cluster, store, tmp_path, "delta", "parquet", python=str(bare_python(tmp_path / "bare"))
+    )
     check(said, store, tmp_path)
     assert "lakelog.zip" in said["lakelog_from"]["file"]
     assert {"flush", "hash-index", "mmap", "spark"} <= set(said["lakelog_from"]["plugins"])
@@ -81,28 +84,17 @@ def test_executors_with_the_python_of_the_driver(
 @pytest.mark.slow
 def test_a_cluster_reads_an_archive_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = filled(tmp_path / "store", 600)
-    uuid = json.loads((path / "lakelog" / "store.json").read_text())["uuid"]
-    url = f"s3://{servers.BUCKET}/old/{uuid}"
+    segments = len(list((path / "commitlog").iterdir())) - 1
     with servers.aws() as aws:
         for name, value in aws.environment.items():
             monkeypatch.setenv(name, value)
-        segments = sorted((path / "commitlog").iterdir())[:-1]
-        archive = Archive(place_at(url))
-        for segment in segments:
-            archive.keep(segment, int(segment.name))
-        end = int(segments[-1].name) + segments[-1].stat().st_size
-        with lakelog.open(path, mode="read") as store:
-            rows = [
-                [each[key] for key in KEY[1:]]
-                for each in expected_rows(store.scan(None, end), uuid)
-            ]
-        shutil.rmtree(path)
-
+        url, found = moved(path, f"s3://{servers.BUCKET}/old")
         with standalone(tmp_path) as cluster:
             given = {"master": cluster.master, "url": url, "folder": str(tmp_path / "driver")}
             said = json.loads(run("-m", "plugins.spark.tests.cluster_driver", json.dumps(given)))
+    rows = [[each[key] for key in KEY[1:]] for each in found]
     assert len(rows) > 300
-    assert said["partitions"] == len(segments)
+    assert said["partitions"] == segments
     assert len(said["executors"]) == 2
     assert said["read"] == said["table"] == sorted(rows)
     assert said["filtered"] == sum(row[0] == "topic-1" and row[2] < 5 for row in rows)
@@ -154,3 +146,23 @@ def test_bytes_from_the_disk(large: Path, tmp_path: Path) -> None:
     assert whole["workers"] < 1.1 * log_bytes, said
     assert small["driver"] < 0.01 * log_bytes, said
     assert 0 < small["workers"] < 0.25 * log_bytes, said
+
+
+# --- the batch reader behind Spark Connect: the driver has no JVM, and needs no Java ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ship", [False, True])
+def test_a_store_is_read_by_a_server(tmp_path: Path, *, ship: bool) -> None:
+    """With ``ship`` the server's Python lacks lakelog."""
+    filled(tmp_path / "store", 200)
+    python = str(bare_python(tmp_path / "bare")) if ship else sys.executable
+    with connect_server(tmp_path, python) as remote:
+        given = {"remote": remote, "store": str(tmp_path / "store"), "ship": ship}
+        text = run("-m", "plugins.spark.tests.connect_driver", json.dumps(given))
+    said, keys = json.loads(text), keys_of(tmp_path / "store", "S")
+    assert said["session"] == "pyspark.sql.connect.session"
+    assert said["offsets"] == sorted(each[4] for each in keys)
+    assert said["rows"] == len(keys)
+    assert said["filtered"] == sum(each[1] == "topic-1" and each[3] < 5 for each in keys)
+    assert said["by_key"] == 1

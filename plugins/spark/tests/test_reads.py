@@ -12,8 +12,9 @@ import lakelog
 from lakelog import Message
 from lakelog.files.filesystem import RealFile
 from lakelog_lake.log.wanted import NumberSpan
+from lakelog_lake.reading.limits import Limit
 from plugins.lake.tests.stores import open_small
-from plugins.spark.tests.reading import offsets, read, reader, rows_of
+from plugins.spark.tests.reading import Rows, offsets, read, reader
 
 SEGMENT = 4 << 20
 LOG_BYTES = 5 * SEGMENT
@@ -27,17 +28,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     body = bytes(900)
     with open_small(path, segment_size_bytes=SEGMENT) as made:
         for start in range(0, 20_000, 1000):
-            made.put_batch(
-                [
-                    Message(
-                        "rare" if at % RARE_EVERY == 7 else "usual",
-                        body,
-                        keys=f"key-{at}",
-                        queue_id=at % 4,
-                    )
-                    for at in range(start, start + 1000)
-                ]
-            )
+            batch = []
+            for at in range(start, start + 1000):
+                topic = "rare" if at % RARE_EVERY == 7 else "usual"
+                batch.append(Message(topic, body, keys=f"key-{at}", queue_id=at % 4))
+            made.put_batch(batch)
     return path
 
 
@@ -63,56 +58,34 @@ def _folder(path: Path) -> str:
     return next((each for each in known if each in path.parts), "other")
 
 
-def log_bytes(path: Path) -> int:
-    with lakelog.open(path, mode="read") as opened:
-        return opened.max_offset
-
-
-def test_the_driver_reads_under_one_percent(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with counted(monkeypatch) as read_bytes:
-        parts = reader(store, max_partition_bytes="1m").partitions()
-    assert len(parts) >= LOG_BYTES >> 20
-    assert 0 < sum(read_bytes.values()) < log_bytes(store) / 100
-
-
-def test_tasks_read_little_more_than_their_runs(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = reader(store, max_partition_bytes="1m")
-    parts = made.partitions()
-    with counted(monkeypatch) as read_bytes:
-        rows = rows_of(made, parts)
-    assert len(rows) == 20_000
-    assert sum(read_bytes.values()) < 1.1 * log_bytes(store)
-
-
-def test_a_small_topic_is_read_by_its_queues(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with counted(monkeypatch) as read_bytes:
-        rows = read(store, {"topic": frozenset({"rare"})})
-    assert len(rows) == 10
-    assert {row["topic"] for row in rows} == {"rare"}
-    assert sum(read_bytes.values()) < log_bytes(store) / 100
-
-
-def test_a_place_is_read_from_there_on(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with counted(monkeypatch) as read_bytes:
-        low = log_bytes(store) - 100_000
-        rows = read(store, {"physical_offset": NumberSpan(low=low)})
-    assert offsets(rows)[0] >= low > offsets(rows)[0] - 2000
-    assert read_bytes["commitlog"] < log_bytes(store) / 2
-
-
-def test_the_queues_offsets_of_one_queue(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = {"start": '{"usual": {"1": 4000}}', "end": '{"usual": {"1": 4010}}'}
-    with counted(monkeypatch) as read_bytes:
-        rows = read(store, queues="usual/1", **place)
-    assert [row["queue_offset"] for row in rows] == list(range(4000, 4010))
-    assert sum(read_bytes.values()) < log_bytes(store) / 20
-
-
 def test_a_key_is_found_by_the_index(store: Path) -> None:
     parts = reader(store, key="key-777").partitions()
     assert [len(each.value.places or ()) for each in parts] == [1]
     (row,) = read(store, key="key-777")
     assert row["keys"] == ["key-777"]
     assert read(store, key="no-such-key") == []
+
+
+def test_no_more_is_read_than_it_takes(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with lakelog.open(store, mode="read") as opened:
+        end = opened.max_offset
+
+    def read_rows(most: float, limits: dict[str, Limit] | None = None, /, **given: str) -> Rows:
+        with counted(monkeypatch) as read_bytes:
+            rows = read(store, limits, **given)
+        assert sum(read_bytes.values()) < most * end
+        return rows
+
+    made = reader(store, max_partition_bytes="1m")
+    with counted(monkeypatch) as of_driver:
+        assert len(made.partitions()) >= LOG_BYTES >> 20
+    assert 0 < sum(of_driver.values()) < end / 100
+    assert len(read_rows(1.1, max_partition_bytes="1m")) == 20_000
+    rare = read_rows(0.01, {"topic": frozenset({"rare"})})
+    assert [row["topic"] for row in rare] == ["rare"] * 10
+    low = end - 100_000
+    late = offsets(read_rows(0.5, {"physical_offset": NumberSpan(low=low)}))
+    assert late[0] >= low > late[0] - 2000
+    place = {"start": '{"usual": {"1": 4000}}', "end": '{"usual": {"1": 4010}}'}
+    some = read_rows(0.05, queues="usual/1", **place)
+    assert [row["queue_offset"] for row in some] == list(range(4000, 4010))

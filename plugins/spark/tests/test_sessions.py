@@ -17,7 +17,7 @@ from typer.testing import Result
 import lakelog_spark
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import NoJava, WrongSpark
-from lakelog_spark.sessions import java
+from lakelog_spark.sessions import java, local
 from lakelog_spark.sessions.package import DELTA, DELTA_JAR, ICEBERG, ICEBERG_JAR, packages
 from lakelog_spark.sessions.versions import check_jar, check_spark
 from plugins.lake.tests.landing.test_cli import LAKELOG
@@ -114,6 +114,20 @@ def test_another_spark_is_refused(version: str, monkeypatch: pytest.MonkeyPatch)
 def test_a_server_brings_its_own_catalogs(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="its own master, catalogs and jars"):
         lakelog_spark.session(tmp_path, remote="sc://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("absent", ["grpc", "google.rpc"])
+def test_what_it_needs_is_named(absent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(name: str) -> object:
+        if name == "grpc" == absent:
+            return None
+        if name == absent:
+            raise ModuleNotFoundError(f"No module named {name.partition('.')[0]!r}")
+        return name
+
+    monkeypatch.setattr(local, "find_spec", find)
+    with pytest.raises(WrongSpark, match=rf"no {absent}\).*pip install 'pyspark\[connect\]"):
+        lakelog_spark.session(remote="sc://127.0.0.1:1")
 
 
 # --- a session that runs ---
