@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import grpc.aio
@@ -161,10 +160,10 @@ async def _channel(broker: Broker) -> Any:
     return grpc.aio.insecure_channel(broker.grpc_address)
 
 
-@pytest.fixture
-def session(tmp_path: Path) -> Iterator[_Session]:
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Session]:
     with asyncio.Runner() as runner:
-        context = served(tmp_path, grpc_port=0)
+        context = served(tmp_path_factory.mktemp("calls"), grpc_port=0)
         broker = runner.run(context.__aenter__())
         try:
             made = _Session(runner, broker)

@@ -22,7 +22,7 @@ from lakelog.dispatch.run import DispatchCursor, NamedDispatcher
 from lakelog.errors import StoreError
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_followed, is_owned
-from lakelog.format.layout import ABORT_FILE, RECORD_MIN_BYTES
+from lakelog.format.layout import ABORT_FILE
 from lakelog.log.reading.log_reader import LogReader
 from lakelog.log.reading.sources import FileSource
 from lakelog_queues.dispatching import reader_start
@@ -30,7 +30,6 @@ from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.simplequeue import SimpleQueue
 from lakelog_queues.readers.catch_up import ReaderCatchUp
 from lakelog_queues.settings import ConsumeQueueSettings
-from plugins.format.tests.codec.handmade import record, run
 from plugins.queues.tests.consumequeue.support import contents, plain, queues
 
 FILES = RealFileSystem()
@@ -236,30 +235,3 @@ def test_an_owner_that_opens_after_the_reader_is_seen(tmp_path: Path) -> None:
     assert contents(late) == contents(made)
     for each in (calm, late, made):
         each.close()
-
-
-def test_a_batch_that_is_on_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_start, "BATCH_BYTES", 2000)
-    monkeypatch.setattr(reader_start, "_SLACK_BYTES", 2000)
-    log = [
-        record(f"t{at % 3}", b"", b"b" * (198 - RECORD_MIN_BYTES), at // 3, 200 * at)
-        for at in range(60)
-    ]
-    made = queues(tmp_path)
-    made.resume(0, 0)
-    made.dispatch(run(*log[:51]))
-    (tmp_path / ABORT_FILE).touch()
-    last = run(*log[51:], start=51 * 200)
-    groups = list(made._grouping.units(last))
-    assert len(groups) == 3
-    for group in groups:
-        reader = queues(tmp_path, read_only=True)
-        start = reader.resume(0, 12_000)
-        assert 0 < start <= 51 * 200
-        reader.dispatch(run(*log[start // 200 :], start=start))
-        assert {queue: found[0] for queue, found in contents(reader).items()} == {
-            (f"t{at}", 0): (0, 20) for at in range(3)
-        }
-        reader.close()
-        made._opened(group.queue).append(group.units, group.store_times_ms)
-    made.close()

@@ -182,9 +182,6 @@ def test_so_is_one_at_the_front_of_a_log_from_0(tmp_path: Path, minimum: int, co
 # --- places of lost records without a replacement: they have fillers ---
 
 
-LOST = bytes(8) + b"\x7f\xff\xff\xff" + bytes(8)
-
-
 def holed(path: Path, lost: int = 2000, *, read_only: bool = False) -> ConsumeQueues:
     """Five records, then ``lost`` lost ones, then three."""
     made = queues(path, read_only=read_only)
@@ -205,6 +202,8 @@ def test_reads_go_on_behind_a_hole(tmp_path: Path, lost: int, read_only: bool) -
     made = holed(tmp_path, lost, read_only=read_only)
     behind = [5 + lost, 6 + lost, 7 + lost]
     assert made.bounds(QUEUE, 0) == (0, 8 + lost)
+    if not read_only:  # as RocketMQ fills the front of a queue
+        assert raw(tmp_path, 5, lost) == [FILLER] * lost
     assert places(made, 0) == [0, 1, 2, 3, 4, *behind]
     assert places(made, 4, 1) == [4]
     for first in (5, 4 + lost, 5 + lost):
@@ -214,13 +213,6 @@ def test_reads_go_on_behind_a_hole(tmp_path: Path, lost: int, read_only: bool) -
     assert made.bounds(QUEUE, 801) == (5 + lost, 8 + lost)
     assert made.bounds(QUEUE, 200 * (6 + lost)) == (6 + lost, 8 + lost)
     made.close()
-
-
-def test_a_hole_is_written_as_rocketmq_fills_the_front_of_a_queue(tmp_path: Path) -> None:
-    holed(tmp_path, 3).close()
-    data = (tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}").read_bytes()
-    assert data[100:160] == LOST * 3
-    assert data[160:168] == (8 * 200).to_bytes(8, "big")
 
 
 @pytest.mark.parametrize("clean", [True, False])

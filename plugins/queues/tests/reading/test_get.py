@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from core.tests.store.support import open_small, overwrite, read_small
 from lakelog import Message, Store
+from lakelog_format.codec.frame import SECTOR_BYTES
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.results import GetResult, GetStatus
 from lakelog_queues.finding.selection import MOST_BYTES
@@ -236,6 +237,27 @@ def test_a_unit_of_an_absurd_size_ends_one_call_and_is_passed_over_by_the_next(
 
 
 # --- columns ---
+
+
+def test_a_record_that_lost_a_sector_is_passed_over(tmp_path: Path, queues: QueuesInMemory) -> None:
+    """Where sectors begin in the log, and not in the buffer of a read; zeros may also be meant."""
+    zeros = {"a\x00": "\x00", "zeros": "\x00" * (SECTOR_BYTES - 1), "long": "x" * 2000}
+    with open_small(tmp_path / "l") as store:
+        for number in range(6):
+            body = b"%06d" % number + bytes(300 + 7 * number)
+            store.put(Message("t", body, properties=zeros, keys=["some", "key"], queue_id=0))
+        queues.take_in(store)
+    with read_small(tmp_path / "l", segment_size_bytes=16 << 10) as reader:
+        getter = getter_of(reader, queues)
+        assert numbers(getter.get("t", 0, 0)) == list(range(6))
+        for at in (1, 4):
+            _, offset, size, *_ = queues.of["t", 0][at]
+            last = (offset + size) // SECTOR_BYTES * SECTOR_BYTES
+            if at == 1:
+                overwrite(tmp_path / "l", last, bytes(offset + size - last))
+            else:
+                overwrite(tmp_path / "l", last - SECTOR_BYTES, bytes(SECTOR_BYTES))
+        assert numbers(getter.get("t", 0, 0)) == [0, 2, 3, 5]
 
 
 @given(offset=st.integers(-2, COUNT + 3), count=st.integers(1, COUNT), most=st.integers(1, 20_000))

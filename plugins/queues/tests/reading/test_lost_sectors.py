@@ -31,18 +31,3 @@ def test_a_lost_end_of_the_properties(tail: int, record_crc: bool) -> None:
     record = record_of(message, record_crc=record_crc, position=position)
     assert _is_sound(record, position)
     assert not _is_sound(record[: length - tail] + bytes(tail), position)
-
-
-def test_a_lost_sector_inside_of_long_properties() -> None:
-    record = record_of(Message("orders", b"body", properties={"long": "x" * 2000}), position=100)
-    first, last = 2 * SECTOR_BYTES - 100, 3 * SECTOR_BYTES - 100
-    assert not _is_sound(record[:first] + bytes(SECTOR_BYTES) + record[last:], 100)
-    assert _is_sound(record[:first] + bytes(SECTOR_BYTES - 1) + record[last - 1 :], 100)
-
-
-@pytest.mark.parametrize("position", range(0, SECTOR_BYTES, 7))
-def test_zeros_that_are_meant(position: int) -> None:
-    several = {"a\x00": "\x00", "zeros": "\x00" * (SECTOR_BYTES - 1), "b": "\x00\x00"}
-    for properties in (None, {}, several):
-        record = record_of(Message("orders", bytes(300), properties=properties), position=position)
-        assert _is_sound(record, position)
