@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -164,7 +164,6 @@ def cycles(imports: Mapping[str, frozenset[str]]) -> set[frozenset[str]]:
 
 
 def part(module: str) -> str:
-    """The module or package right below the top one."""
     return [*module.split("."), ""][1]
 
 
@@ -191,10 +190,7 @@ STARTS: Final = re.compile(
 
 
 def test_threads_are_started_where_a_failure_is_an_error_of_lakelog() -> None:
-    own = {
-        CORE / "runtime" / "threads.py",
-        CORE / "runtime" / "signals.py",
-    }
+    own = {CORE / "runtime" / name for name in ("threads.py", "signals.py")}
     sources = [*CORE.rglob("*.py"), *ROOT.glob("plugins/*/src/**/*.py")]
     wrong = [
         str(each.relative_to(ROOT))
@@ -210,13 +206,27 @@ def test_threads_are_started_where_a_failure_is_an_error_of_lakelog() -> None:
 # --- the core's own modules ---
 
 
-def test_no_modules_import_one_another() -> None:
-    assert cycles(graph(at_run_time=True)) == set()
-
-
-def test_even_annotations_reach_in_circles_only_inside_of_one_package() -> None:
-    for cycle in cycles(graph(at_run_time=False)):
+@pytest.mark.parametrize("package", ["lakelog", "lakelog_lake", "lakelog_spark", *LIBRARIES])
+def test_no_modules_of_a_package_import_one_another(package: str) -> None:
+    pytest.importorskip(package)
+    assert cycles(graph(at_run_time=True, package=package)) == set()
+    for cycle in cycles(graph(at_run_time=False)):  # annotations may, inside of one room
         assert len({part(module) for module in cycle}) == 1, sorted(cycle)
+
+
+@pytest.mark.parametrize("package", ["lakelog_lake", "lakelog_spark", *LIBRARIES])
+def test_rooms_of_a_package_are_small(package: str) -> None:
+    pytest.importorskip(package)
+    modules = graph(at_run_time=True, package=package)
+    rooms = Counter(each.rpartition(".")[0] for each in modules if not any_below(each, modules))
+    assert {room: n for room, n in rooms.items() if n > MOST_MODULES} == {}
+
+
+def test_the_core_stays_small_and_so_do_its_rooms() -> None:
+    assert len([room for room in ROOMS if (CORE / room["name"]).is_dir()]) <= PLAN["most_rooms"]
+    counts = {each: len(modules(each)) for each in CORE.rglob("*") if each.is_dir()}
+    assert {room: n for room, n in counts.items() if n > PLAN["most_modules"]} == {}
+    assert sum(map(code_lines, CORE.rglob("*.py"))) <= PLAN["most_code_lines"]
 
 
 def test_every_module_has_a_room() -> None:
@@ -240,21 +250,6 @@ def test_no_rooms_import_one_another() -> None:
         here = rooms.get(part(module), frozenset())
         rooms[part(module)] = here | {part(other) for other in imports} - {part(module)}
     assert cycles(rooms) == set()
-
-
-def test_the_core_has_few_rooms() -> None:
-    assert len([room for room in ROOMS if (CORE / room["name"]).is_dir()]) <= PLAN["most_rooms"]
-
-
-def test_rooms_are_small() -> None:
-    folders = [each for each in CORE.rglob("*") if each.is_dir()]
-    found = {str(each.relative_to(CORE)): len(modules(each)) for each in folders}
-    crowded = {name: count for name, count in found.items() if count > PLAN["most_modules"]}
-    assert crowded == {}
-
-
-def test_the_core_does_not_grow() -> None:
-    assert sum(map(code_lines, CORE.rglob("*.py"))) <= PLAN["most_code_lines"]
 
 
 def test_the_page_of_the_architecture_has_the_rooms_as_they_are() -> None:
@@ -283,12 +278,7 @@ def test_the_built_in_strategies_are_reached_through_the_registry_only() -> None
 
 
 def test_the_core_imports_no_plugin() -> None:
-    public = (
-        "__init__.py",
-        "aio.py",
-        "arrow.py",
-        "store/open.py",
-    )
+    public = ("__init__.py", "aio.py", "arrow.py", "store/open.py")
     files = {*CORE.rglob("*.py")} - {CORE / each for each in public}
     wrong = [file for file in files for name in facts(file).imports if is_plugin(name)]
     assert wrong == []
@@ -309,7 +299,6 @@ def test_an_import_of_lakelog_is_light(statement: str) -> None:
 
 
 def is_plugin(module: str) -> bool:
-    """Whether a module belongs to a plugin of ours."""
     return module.startswith("lakelog_") and module.split(".", maxsplit=1)[0] not in LIBRARIES
 
 
@@ -361,14 +350,11 @@ def public_name_of(module: str) -> str | None:
     return found[1] if found else None
 
 
-@pytest.mark.parametrize("package", ["lakelog_lake", "lakelog_spark", *LIBRARIES])
-def test_no_modules_of_a_package_import_one_another(package: str) -> None:
-    pytest.importorskip(package)
-    assert cycles(graph(at_run_time=True, package=package)) == set()
-
-
-def test_rooms_of_the_lake_import_one_way() -> None:
+def test_rooms_of_the_lake_import_one_way_and_spark_by_an_entry_point_only() -> None:
     pytest.importorskip("lakelog_lake")
+    sources = (ROOT / "plugins" / "lake" / "src").rglob("*.py")
+    names = {name.split(".")[0] for file in sources for name in facts(file).imports}
+    assert names.isdisjoint({"pyspark", "py4j", "lakelog_spark"})
     imports = graph(at_run_time=True, package="lakelog_lake")
     row = {name: at for at, name in enumerate(LAKE_ROOMS)}
     wrong = [
@@ -380,36 +366,18 @@ def test_rooms_of_the_lake_import_one_way() -> None:
     assert sorted(wrong) == []
 
 
-@pytest.mark.parametrize("package", ["lakelog_lake", "lakelog_spark", *LIBRARIES])
-def test_rooms_of_a_package_are_small(package: str) -> None:
-    pytest.importorskip(package)
-    modules = graph(at_run_time=True, package=package)
-    rooms = Counter(each.rpartition(".")[0] for each in modules if not any_below(each, modules))
-    assert {room: n for room, n in rooms.items() if n > MOST_MODULES} == {}
-
-
-def test_the_lake_reaches_spark_by_an_entry_point_only() -> None:
-    sources = (ROOT / "plugins" / "lake" / "src").rglob("*.py")
-    names = {name.split(".")[0] for file in sources for name in facts(file).imports}
-    assert names.isdisjoint({"pyspark", "py4j", "lakelog_spark"})
-
-
 # --- hooks ---
 
 
-def implemented_hooks() -> Iterator[str]:
-    """The functions with ``@hookimpl`` outside of tests and of the kits for them."""
-    for folder in ("core/src", "plugins/*/src", "contrib/*/src", "examples"):
-        for file in (each for root in ROOT.glob(folder) for each in root.rglob("*.py")):
-            if "lakelog_testing" not in file.parts:
-                yield from facts(file).hooks
-
-
-def test_every_hook_has_an_implementer() -> None:
-    assert known_hooks().keys() - {*implemented_hooks()} == set()
-
-
-def test_every_hook_is_documented() -> None:
+def test_every_hook_is_documented_and_has_an_implementer() -> None:
+    folders = ("core/src", "plugins/*/src", "contrib/*/src", "examples")
+    files = [
+        each for folder in folders for root in ROOT.glob(folder) for each in root.rglob("*.py")
+    ]
+    implemented = {
+        hook for each in files if "lakelog_testing" not in each.parts for hook in facts(each).hooks
+    }
+    assert known_hooks().keys() - implemented == set()
     page = (ROOT / "core" / "docs" / "reference" / "hooks.md").read_text()
     assert [each for each in known_hooks() if not inspect.getdoc(getattr(Hooks, each))] == []
     assert [each for each in known_hooks() if f"| `{each}` |" not in page] == []
@@ -418,19 +386,13 @@ def test_every_hook_is_documented() -> None:
 # --- files ---
 
 
-def test_no_file_of_python_is_long() -> None:
+def test_no_file_or_function_is_long() -> None:
     files = [each for folder in SOURCE_FOLDERS for each in (ROOT / folder).rglob("*.py")]
-    long = {
-        str(each): n for each in files if (n := len(each.read_text().splitlines())) > MOST_LINES
-    }
-    assert long == {}
-
-
-def test_no_function_is_long() -> None:
-    files = [each for folder in PLUGINS for each in (ROOT / folder).glob("*/src/**/*.py")]
+    lengths = {str(each): len(each.read_text().splitlines()) for each in files}
+    assert {name: n for name, n in lengths.items() if n > MOST_LINES} == {}
     long = {
         f"{file.relative_to(ROOT)}: {name}": lines
-        for file in [*CORE.rglob("*.py"), *files]
+        for file in [*CORE.rglob("*.py"), *plugin_sources()]
         for name, lines in facts(file).functions
         if lines > MOST_FUNCTION_LINES
     }
@@ -451,28 +413,21 @@ def test_no_file_names_a_registry_or_a_place_on_one_machine() -> None:
 def test_every_silenced_check_says_why_on_its_line() -> None:
     silenced = re.compile(r"# (?:noqa|type: ignore|fmt: \w+)\b")
     argued = re.compile(r"# (?:noqa: [A-Z0-9, ]+|type: ignore\[[a-z, -]+\]|fmt: skip)  # \w")
+    rust = [*(ROOT / "plugins/native/rust").glob("*.rs")]
+    python = [each for each in checked_files() if each.suffix == ".py" and each != Path(__file__)]
     mute = [
         f"{file.relative_to(ROOT)}:{number}"
-        for file in checked_files()
-        if file.suffix == ".py" and file != Path(__file__)
+        for file in (*python, *rust)
         for number, line in enumerate(file.read_text().splitlines(), 1)
-        if silenced.search(line) and not argued.search(line)
-    ]
-    mute += [
-        f"{file.relative_to(ROOT)}:{number}"
-        for file in (ROOT / "plugins/native/rust").glob("*.rs")
-        for number, line in enumerate(file.read_text().splitlines(), 1)
-        if "#[allow(" in line and "] // " not in line
+        if (file.suffix == ".py" and silenced.search(line) and not argued.search(line))
+        or (file.suffix == ".rs" and "#[allow(" in line and "] // " not in line)
     ]
     assert mute == []
 
 
 def test_class_names_are_unique() -> None:
-    folders = ("core/src", "plugins", "contrib")
-    files = [each for folder in folders for each in (ROOT / folder).rglob("src/**/*.py")]
-    files += [*CORE.rglob("*.py")]
     places: dict[str, set[Path]] = {}
-    for file in files:
+    for file in (*CORE.rglob("*.py"), *plugin_sources()):
         for name in facts(file).classes:
             if not name.startswith("_"):
                 places.setdefault(name, set()).add(file)
