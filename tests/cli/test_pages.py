@@ -172,6 +172,7 @@ def test_a_page_loads_nothing_and_names_make_no_elements(pages: Pages) -> None:
         assert HOSTILE not in page.read_text()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_every_page(pages: Pages, tmp_path: Path, scheme: str) -> None:
     pictures = _screenshot(list(pages.values()), tmp_path, scheme)

@@ -120,7 +120,7 @@ _RULES: Final = {
 
 
 def _begin(m: Joining, s: State, p: int) -> tuple[str, ...]:
-    return ("done",) if s[p + ROUNDS] >= m.rounds else ("set-up lock",)
+    return ("done",) if s[p + ROUNDS] >= m.rounds else ("set up lock",)
 
 
 def _next(_m: Joining, s: State, p: int) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ def _set_up_lock(m: Joining, s: State, p: int) -> tuple[str, ...]:
         s[SET_UP_LOCK] = p
     if m.bug == "page made first":
         s[PAGE_WHOLE] = 0
-    return ("alone first?",) if m.bug == "alone is asked first" else ("share",)
+    return ("alone first",) if m.bug == "alone is asked first" else ("share",)
 
 
 def _alone_first(m: Joining, s: State, p: int) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ def _share_only(m: Joining, s: State, p: int) -> tuple[str, ...]:
 
 
 def _share(m: Joining, s: State, p: int) -> tuple[str, ...]:
-    return ("alone?",) if m.take(s, p, SHARED) else ("give up",)
+    return ("alone",) if m.take(s, p, SHARED) else ("give up",)
 
 
 def _give_up(_m: Joining, s: State, p: int) -> tuple[str, ...]:
@@ -216,7 +216,7 @@ def _leave(m: Joining, s: State, p: int) -> tuple[str, ...]:
         if s[SET_UP_LOCK]:
             return ()
         s[SET_UP_LOCK] = p
-    return ("last?",)
+    return ("last",)
 
 
 def _last(m: Joining, s: State, p: int) -> tuple[str, ...]:
@@ -256,30 +256,11 @@ def _rocketmq_stop(_m: Joining, s: State, p: int) -> tuple[str, ...]:
 
 
 _STEPS: Final[dict[str, Step]] = {
-    "begin": _begin,
-    "next": _next,
-    "set-up lock": _set_up_lock,
-    "alone first?": _alone_first,
-    "share only": _share_only,
-    "share": _share,
-    "give up": _give_up,
-    "alone?": _alone,
-    "recover": _recover,
-    "end of the log": _end_of_the_log,
-    "page whole": _page_whole,
-    "down": _down,
-    "join": _join,
-    "append": _append,
-    "append again": _append_again,
-    "leave": _leave,
-    "last?": _last,
-    "clean stop": _clean_stop,
-    "let go": _let_go,
-    "rocketmq begin": _rocketmq_begin,
-    "rocketmq lock": _rocketmq_lock,
-    "rocketmq append": _rocketmq_append,
-    "rocketmq stop": _rocketmq_stop,
+    name[1:].replace("_", " "): step
+    for name, step in list(globals().items())
+    if name.startswith("_") and not name.startswith("__") and callable(step)
 }
+"""The steps by name: that of the function, in words."""
 _ENDS: Final = frozenset({"done"})
 _NAMES: Final = (*_STEPS, *sorted(_ENDS))
 _NUMBERS: Final = {name: number for number, name in enumerate(_NAMES)}
