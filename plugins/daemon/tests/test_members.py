@@ -92,8 +92,7 @@ def test_an_append_that_takes_long_is_told(tmp_path: Path) -> None:
         assert watch.view()["appending"] is None
 
 
-@pytest.mark.parametrize("how", ["open", "mapped"])
-def test_deleted_segments_that_a_process_keeps_are_told(tmp_path: Path, how: str) -> None:
+def test_deleted_segments_that_a_process_keeps_are_told(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with (
         MaintenancePlugin(Keeping(keep=1)).open(path) as store,
@@ -103,10 +102,9 @@ def test_deleted_segments_that_a_process_keeps_are_told(tmp_path: Path, how: str
         fill(store, 160)
         first = segments(path)[0]
         size = first.stat().st_size
-        if how == "open":
-            worker.ask(f"globals().update(kept=open({str(first)!r}, 'rb'))")
-        else:
-            worker.ask(f"globals().update(kept=__import__('numpy').memmap({str(first)!r}))")
+        opened, mapped = f"open({str(first)!r}, 'rb')", f"numpy.memmap({str(first)!r})"
+        worker.ask(f"globals().update(numpy=__import__('numpy'), opened={opened})")
+        worker.ask(f"globals().update(mapped={mapped})")
         assert store.delete_expired().deleted
         assert not first.exists()
 
@@ -118,5 +116,7 @@ def test_deleted_segments_that_a_process_keeps_are_told(tmp_path: Path, how: str
         until(lambda: [each["files"] for each in of_the_worker()] == [1])
         assert of_the_worker()[0]["bytes"] >= size
         assert f"process {worker.process.pid} (python" in top(path)
-        worker.ask("globals().pop('kept') and None")
+        worker.ask("globals().pop('opened') and None")
+        assert [each["files"] for each in of_the_worker()] == [1], "it is mapped still"
+        worker.ask("globals().pop('mapped') and None")
         until(lambda: not of_the_worker())

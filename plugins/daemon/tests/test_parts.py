@@ -8,26 +8,27 @@ import logging
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from threading import Event
+from types import FrameType
 
 import pytest
 
 from lakelog.errors import SettingsError
+from lakelog.runtime.signals import soon
 from lakelog.settings.model import ServeSettings
-from lakelog_daemon import processes
-from lakelog_daemon.daemon import every, log_failure, signals_in
+from lakelog_daemon import follower
+from lakelog_daemon.daemon import every, log_failure
 from lakelog_daemon.logs import MOST_LINES, LogTarget, LogWriter, TextFormatter, fields, start_log
 from lakelog_daemon.logs import stop_log as end_log
-from lakelog_daemon.notify import Notifier, NotifyReceiver
+from lakelog_daemon.notify import Notifier
 from lakelog_daemon.plan import Spec, check_names, parse
 from lakelog_daemon.service import SPREAD, Backoff
 from plugins.daemon.tests.support import SECONDS, run_until
-from tests.support.waiting import until
 
 SETTINGS = ServeSettings(restart_first_ms=100, restart_longest_ms=1_000, restart_settled_ms=5_000)
 
@@ -57,32 +58,15 @@ def test_a_command_is_parted_as_by_a_shell_and_told_the_store() -> None:
     assert ours == (sys.executable, "-m", "lakelog", "tail")
 
 
-@pytest.mark.parametrize("text", ["nothing", "a b=true", "=true", "x=", "x=echo 'open", "x=/nope"])
-def test_what_is_no_service_is_refused(text: str) -> None:
-    with pytest.raises(SettingsError, match=r"serve\.services"):
-        parse(text, Path("/s"), "serve.services")
-
-
-def test_two_services_of_one_name_are_refused() -> None:
+def test_what_is_no_service_is_refused() -> None:
+    for text in ("nothing", "a b=true", "=true", "x=", "x=echo 'open", "x=/nope"):
+        with pytest.raises(SettingsError, match=r"serve\.services"):
+            parse(text, Path("/s"), "serve.services")
     with pytest.raises(SettingsError, match="two services are called 'x'"):
         check_names(parse(f"x={program}", Path("/s"), "--service") for program in ("true", "false"))
 
 
 # --- notifications ---
-
-
-def test_what_a_service_says_is_heard() -> None:
-    with closing(NotifyReceiver()) as ear:
-        assert Notifier(ear.address).send("READY=1", "STATUS=a b")
-        assert Notifier(ear.address).send("WATCHDOG=1")
-        assert list(ear.lines()) == ["READY=1", "STATUS=a b", "WATCHDOG=1"]
-        assert list(ear.lines()) == []
-
-
-def test_nobody_need_listen() -> None:
-    assert not Notifier().send("READY=1")
-    assert not Notifier("@lakelog-nobody-is-here").send("READY=1")
-    assert not Notifier("/no/such/socket").send("READY=1")
 
 
 def test_a_manager_that_does_not_read_holds_nobody_up(
@@ -97,20 +81,19 @@ def test_a_manager_that_does_not_read_holds_nobody_up(
         assert time.monotonic() - begun < SECONDS
 
 
-@pytest.mark.parametrize(
-    ("more", "seconds"),
-    [
-        ({}, None),
-        ({"WATCHDOG_USEC": "1500000"}, 1.5),
-        ({"WATCHDOG_USEC": "1500000", "WATCHDOG_PID": str(os.getpid())}, 1.5),
-        ({"WATCHDOG_USEC": "1500000", "WATCHDOG_PID": "1"}, None),
-        ({"WATCHDOG_USEC": "soon"}, None),
-        ({"WATCHDOG_USEC": "0"}, None),
-    ],
-)
-def test_how_often_the_manager_wants_to_hear(more: dict[str, str], seconds: float | None) -> None:
-    assert Notifier.of({"NOTIFY_SOCKET": "@x", **more}).watchdog_seconds == seconds
-    assert Notifier.of(more) == Notifier()
+def test_how_often_the_manager_wants_to_hear() -> None:
+    for usec, pid, seconds in (
+        (None, None, None),
+        ("1500000", None, 1.5),
+        ("1500000", str(os.getpid()), 1.5),
+        ("1500000", "1", None),
+        ("soon", None, None),
+        ("0", None, None),
+    ):
+        told = {"WATCHDOG_USEC": usec, "WATCHDOG_PID": pid}
+        environ = {name: value for name, value in told.items() if value is not None}
+        assert Notifier.of({"NOTIFY_SOCKET": "@x", **environ}).watchdog_seconds == seconds
+        assert Notifier.of(environ) == Notifier()
 
 
 # --- the loop ---
@@ -138,62 +121,29 @@ def test_a_call_that_takes_longer_than_its_interval_is_not_made_up_for(loop: Loo
     assert times[2] - times[1] >= 0.009
 
 
-def test_a_failure_of_a_periodic_call_is_logged_and_ends_nothing(
+def test_a_failure_of_a_periodic_call_or_of_a_reader_is_logged_and_ends_nothing(
     loop: Loop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    came: list[float] = []
-
-    def wrong() -> None:
-        came.append(time.monotonic())
-        raise ValueError("wrong")
-
-    every(loop, 0.01, wrong)
-    assert run_until(loop, lambda: len(came) >= 3)
-    logged = [each for each in caplog.records if each.name == "lakelog.serve"]
-    assert [record.exc_info is not None for record in logged] == [True] * len(came)
-
-
-def test_a_failure_of_a_reader_is_logged_and_ends_nothing(
-    loop: Loop, caplog: pytest.LogCaptureFixture
-) -> None:
+    came: list[object] = []
     here, there = os.pipe()
     os.write(there, b"xx")
-    read: list[bytes] = []
 
     def wrong() -> None:
-        read.append(os.read(here, 1))
+        came.append(None)
         raise ValueError("wrong")
 
-    loop.add_reader(here, wrong)
-    assert run_until(loop, lambda: len(read) == 2)
+    def read_wrong() -> None:
+        came.append(os.read(here, 1))
+        raise ValueError("wrong")
+
+    every(loop, 0.001, wrong)
+    loop.add_reader(here, read_wrong)
+    assert run_until(loop, lambda: came.count(b"x") == 2 and came.count(None) >= 3)
     logged = [each for each in caplog.records if each.name == "lakelog.serve"]
-    assert [record.exc_info is not None for record in logged] == [True, True]
+    assert [record.exc_info is not None for record in logged] == [True] * len(came)
     loop.remove_reader(here)
     os.close(here)
     os.close(there)
-
-
-def test_a_periodic_call_longer_than_its_interval_blocks_no_other(loop: Loop) -> None:
-    here, there = os.pipe()
-    os.write(there, b"x")
-    heard: list[bytes] = []
-    loop.add_reader(here, lambda: heard.append(os.read(here, 1)))
-    loop.call_soon(lambda: every(loop, 0.001, lambda: time.sleep(0.005)))
-    assert run_until(loop, lambda: bool(heard))
-    loop.remove_reader(here)
-    os.close(here)
-    os.close(there)
-
-
-def test_signals_are_heard_in_the_loop_and_the_former_handlers_come_back(loop: Loop) -> None:
-    heard: list[signal.Signals] = []
-    former = signal.getsignal(signal.SIGHUP)
-    with signals_in(loop, [signal.SIGHUP, signal.SIGUSR1], heard.append):
-        os.kill(os.getpid(), signal.SIGUSR1)
-        os.kill(os.getpid(), signal.SIGHUP)
-        assert run_until(loop, lambda: len(heard) == 2)
-    assert heard == [signal.SIGUSR1, signal.SIGHUP]
-    assert signal.getsignal(signal.SIGHUP) is former
 
 
 # --- logs ---
@@ -229,10 +179,9 @@ def test_json_lines_have_fields_and_errors(tmp_path: Path, log: logging.Logger) 
     assert writer.dropped == 1
 
 
-def test_text_lines_say_which_service(tmp_path: Path, log: logging.Logger) -> None:
-    record = log.makeRecord(
-        log.name, 30, "f", 1, "it ends", (), None, extra=fields("e", service="x")
-    )
+def test_text_lines_say_which_service(log: logging.Logger) -> None:
+    more = fields("e", service="x")
+    record = log.makeRecord(log.name, 30, "f", 1, "it ends", (), None, extra=more)
     assert TextFormatter().format(record).endswith("+00:00 WARNING x: it ends")
 
 
@@ -249,25 +198,37 @@ def test_a_log_that_nobody_reads_holds_nobody_up(monkeypatch: pytest.MonkeyPatch
     os.close(writing)
 
 
-# --- processes ---
+# --- a signal handler sets what the main thread waits for, whatever that was doing ---
 
 
-def test_what_linux_says_of_a_process_and_what_it_started() -> None:
-    program = "import subprocess, sys; subprocess.run(['sleep', '600'])"
-    with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as process:
-        try:
-            (child,) = until(lambda: processes.children(process.pid))
-            until(lambda: getattr(processes.look_at(child), "name", "") == "sleep")
-            until(lambda: getattr(processes.look_at(child), "rss_bytes", 0))
-            alone, all_of_it = processes.look_at(process.pid), processes.with_children(process.pid)
-            assert alone is not None
-            assert all_of_it is not None
-            assert all_of_it.rss_bytes > alone.rss_bytes > 1 << 20
-            assert not alone.is_stopped
-            os.kill(process.pid, signal.SIGSTOP)
-            until(lambda: getattr(processes.look_at(process.pid), "is_stopped", False))
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            assert process.wait() == -signal.SIGKILL
-    assert processes.look_at(process.pid) is None
-    assert processes.children(process.pid) == []
+@pytest.fixture
+def former_handlers() -> Iterator[None]:
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    former = {each: signal.getsignal(each) for each in numbers}
+    yield
+    for each, handler in former.items():
+        signal.signal(each, handler)
+
+
+def as_in_a_wait(event: Event, number: signal.Signals) -> bool:
+    """Signal while the main thread holds the lock of ``event``; returns whether it was set."""
+    with event._cond:  # type: ignore[attr-defined]  # as Event.wait does, for a moment
+        signal.raise_signal(number)
+    return event.wait(SECONDS)
+
+
+@pytest.mark.usefixtures("former_handlers")
+def test_an_event_is_set_while_its_lock_is_held() -> None:
+    event = Event()
+
+    def set_it(_number: int, _frame: FrameType | None) -> None:
+        soon(event.set)
+
+    signal.signal(signal.SIGTERM, set_it)
+    assert as_in_a_wait(event, signal.SIGTERM)
+
+
+@pytest.mark.usefixtures("former_handlers")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_follower_is_stopped_while_it_begins_to_wait(number: signal.Signals) -> None:
+    assert as_in_a_wait(follower._stopped_by_signals(), number)

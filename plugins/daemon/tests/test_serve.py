@@ -8,6 +8,8 @@ import socket
 import subprocess
 from pathlib import Path
 
+import lakelog
+from lakelog import GetStatus, Message
 from lakelog_testing.signals import hold
 from plugins.daemon.tests.support import (
     IDLE,
@@ -21,6 +23,7 @@ from plugins.daemon.tests.support import (
     serving,
     started,
 )
+from tests.support.commands import invoke
 from tests.support.waiting import until
 
 
@@ -30,21 +33,15 @@ def test_a_stop_is_in_order_and_leaves_a_clean_store(tmp_path: Path) -> None:
         pid_file = serve.store / "lakelog/serve.pid"
         assert int(pid_file.read_text()) == serve.process.pid
         assert (serve.store / "abort").exists()
-        assert serve.stop() == 0
+        os.killpg(serve.process.pid, signal.SIGTERM)  # it comes to all of the group
+        assert serve.process.wait(SECONDS) == 0
         assert not is_there(child)
     assert not (serve.store / "abort").exists()
+    assert [line for line in serve.log() if line["level"] not in {"DEBUG", "INFO"}] == []
     assert not pid_file.exists()
     assert serve.status()["state"] == "stopped"
     assert serve.row("idle")["state"] == "stopped"
     assert serve.events() == ["serving", "started", "stopping", "stopped", "stopped"]
-
-
-def test_a_signal_to_the_whole_group_stops_it_quietly(tmp_path: Path) -> None:
-    with serving(tmp_path) as serve:
-        os.killpg(serve.process.pid, signal.SIGTERM)
-        assert serve.process.wait(SECONDS) == 0
-    assert not (serve.store / "abort").exists()
-    assert [line for line in serve.log() if line["level"] not in {"DEBUG", "INFO"}] == []
 
 
 def test_a_second_signal_hurries(tmp_path: Path) -> None:
@@ -136,15 +133,42 @@ def test_a_manager_is_told(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_run_is_wrong_usage_before_anything_is_touched(tmp_path: Path) -> None:
-    done = subprocess.run(
-        command(tmp_path, "--service", "x=no-such-program"),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert done.returncode == 2, done.stderr
-    assert done.stderr == (
-        "lakelog: --service: service 'x': no program 'no-such-program' is here that may be run\n"
-    )
+    done = invoke("serve", tmp_path / "store", "--service", "x=no-such-program")
+    assert done.exit_code == 2, done.stderr
+    assert "service 'x': no program 'no-such-program' is here that may be run" in done.stderr
     assert not (tmp_path / "store").exists()
+
+
+# --- with producers and readers in other processes ---
+
+
+def put(store: lakelog.Store, first: int, count: int = 20) -> None:
+    for number in range(first, first + count):
+        store.put(Message("t", b"%d" % number, queue_id=0))
+
+
+def bodies(path: Path, count: int) -> list[bytes]:
+    """Wait for ``count`` messages in a queue, and return their bodies, by a reader."""
+    with lakelog.open(path, mode="read", segment_size_bytes="64KiB") as reader:
+        until(lambda: reader.queue_bounds("t", 0) == (0, count))
+        found = reader.get("t", 0, 0, count)
+        assert found.status is GetStatus.FOUND
+        return [bytes(each.body) for each in found.messages]
+
+
+def test_puts_go_on_while_services_fall_and_come_back(tmp_path: Path) -> None:
+    with serving(tmp_path, *service("idle", IDLE)) as serve, lakelog.open(serve.store) as store:
+        put(store, 0)
+        os.kill(serve.running("idle"), signal.SIGKILL)
+        put(store, 20)
+        serve.running("idle", restarts=1)
+        hold(serve.running("idle"))
+        put(store, 40)
+        serve.running("idle", restarts=2)
+        put(store, 60)
+        until(lambda: serve.status()["positions"]["records"] == 80)
+        assert bodies(serve.store, 80) == [b"%d" % number for number in range(80)]
+        put(store, 80)
+        assert serve.stop() == 0
+    assert not (serve.store / "abort").exists()
+    assert bodies(serve.store, 100) == [b"%d" % number for number in range(100)]

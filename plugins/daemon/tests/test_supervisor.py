@@ -66,6 +66,7 @@ class Running:
 
 
 Make = Callable[..., Running]
+Events = Callable[[], list[dict[str, Any]]]
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def running(tmp_path: Path) -> Iterator[Make]:
 
 
 @pytest.fixture
-def events(caplog: pytest.LogCaptureFixture) -> Callable[[], list[dict[str, Any]]]:
+def events(caplog: pytest.LogCaptureFixture) -> Events:
     caplog.set_level(logging.INFO, logger="lakelog.serve")
     return lambda: [
         {"message": record.getMessage(), **getattr(record, FIELDS, {})} for record in caplog.records
@@ -110,24 +111,16 @@ def test_one_that_is_held_by_a_signal_is_started_again(running: Make) -> None:
     first = services.pid("one")
     hold(first)
     services.until(lambda: services["one"].health == "hanging")
+    os.kill(first, signal.SIGCONT)
+    services.until(lambda: services["one"].health == "ok")
+    assert services.pid("one") == first
+    hold(first)
     services.until(lambda: services["one"].record.restarts == 1)
     assert services["one"].record.hangs == 1
     assert not is_there(first)
 
 
-def test_one_that_is_held_for_a_moment_goes_on(running: Make) -> None:
-    services = running(one=SLEEP)
-    first = services.pid("one")
-    hold(first)
-    services.until(lambda: services["one"].health == "hanging")
-    os.kill(first, signal.SIGCONT)
-    services.until(lambda: services["one"].health == "ok")
-    assert services.pid("one") == first
-
-
-def test_one_that_falls_silent_is_started_again(
-    running: Make, events: Callable[[], list[dict[str, Any]]]
-) -> None:
+def test_one_that_falls_silent_is_started_again(running: Make, events: Events) -> None:
     services = running(one=SILENT)
     services.until(lambda: services["one"].record.message == "is well")
     assert services["one"].health == "ok"
@@ -144,9 +137,7 @@ def test_nothing_hangs_where_that_is_switched_off(running: Make) -> None:
     assert not run_until(services.loop, lambda: services["one"].record.hangs > 0, 0.3)
 
 
-def test_pauses_become_longer_and_what_is_printed_is_logged(
-    running: Make, events: Callable[[], list[dict[str, Any]]]
-) -> None:
+def test_pauses_become_longer_and_what_is_printed_is_logged(running: Make, events: Events) -> None:
     services = running(bad="echo no; printf way >&2; exit 7")
     services.until(lambda: services["bad"].record.restarts == 4)
     assert services["bad"].record.last_exit == "ended with code 7"
@@ -157,9 +148,7 @@ def test_pauses_become_longer_and_what_is_printed_is_logged(
     assert len(times) >= 5
 
 
-def test_what_never_ends_its_line_is_logged_in_pieces(
-    running: Make, events: Callable[[], list[dict[str, Any]]]
-) -> None:
+def test_what_never_ends_its_line_is_logged_in_pieces(running: Make, events: Events) -> None:
     running(long="head -c 200000 /dev/zero | tr '\\0' x; exec sleep 600")
 
     def printed() -> int:
@@ -169,9 +158,7 @@ def test_what_never_ends_its_line_is_logged_in_pieces(
     services.until(lambda: printed() >= 131_072)
 
 
-def test_a_stop_asks_and_then_kills_with_all_that_was_started(
-    running: Make, events: Callable[[], list[dict[str, Any]]]
-) -> None:
+def test_a_stop_asks_and_then_kills_all_that_was_started(running: Make, events: Events) -> None:
     services = running(kind=SLEEP, deaf=DEAF, held=SLEEP)
     services.until(lambda: any(each.get("event") == "output" for each in events()))
     (grandchild,) = (int(each["message"]) for each in events() if each.get("event") == "output")
@@ -252,7 +239,7 @@ def test_one_that_comes_later_is_supervised_and_can_become_another(running: Make
 
 
 def test_a_line_of_lakelogs_own_log_keeps_its_level(
-    running: Make, events: Callable[[], list[dict[str, Any]]], caplog: pytest.LogCaptureFixture
+    running: Make, events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = "2026-11-24T10:30:49.123+00:00 CRITICAL the logs differ"
     services = running(one=f"echo '{line}'; {SLEEP}")
