@@ -202,6 +202,7 @@ def test_dispatch_to_a_table_for_each_topic(kind: str, store_path: Path, tmp_pat
     assert {type(each) for each in found[1]["body"].to_pylist()} == {str}
 
 
+@any_kind
 def test_export_to_tables_adds_what_is_new(kind: str, store_path: Path, tmp_path: Path) -> None:
     arguments = ("export", store_path, "--to", tmp_path / "t", "--format", kind)
     assert run(*arguments).stdout == "300 rows\n"

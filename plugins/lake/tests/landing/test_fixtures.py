@@ -12,15 +12,15 @@ from lakelog.format.sysflag import COMPRESSED, is_queued
 from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.tasks.ranges import TaskLimits
-from plugins.lake.tests.landing.tables import any_kind, land_all, make, read
+from plugins.lake.tests.landing.tables import land_all, make, read
 from plugins.lake.tests.stores import expected_rows
 from tests.support.fixtures import StoreFixtures
 
 LARGER = TaskLimits(pass_bytes=256 << 10, task_bytes=64 << 10)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["basic", "real_broker", "real_broker_crash", "edge8", "lmq"])
-@any_kind
 def test_what_rocketmq_wrote_lands(
     kind: str, name: str, store_fixtures: StoreFixtures, tmp_path: Path
 ) -> None:
@@ -42,8 +42,8 @@ def test_what_rocketmq_wrote_lands(
     assert len(rows) > 0
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["basic", "real_broker"])
-@any_kind
 def test_the_rows_are_what_the_real_store_read(
     kind: str, name: str, store_fixtures: StoreFixtures, tmp_path: Path
 ) -> None:

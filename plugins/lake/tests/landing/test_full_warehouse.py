@@ -18,7 +18,7 @@ from lakelog_lake.landing.dispatcher import Landed, LandingSource, land
 from lakelog_lake.sinks.base import Sink
 from lakelog_lake.tasks.engines import Engine, in_process, processes
 from lakelog_lake.tasks.ranges import TaskLimits
-from plugins.lake.tests.landing.program_evidence import look
+from plugins.lake.tests.landing.program_evidence import landed_to, look
 from plugins.lake.tests.landing.tables import assert_exactly, keys_of, land_all, make
 from plugins.lake.tests.landing.test_cli import LAKELOG, PROCESSES
 from plugins.lake.tests.stores import open_small
@@ -132,20 +132,11 @@ def test_a_dispatcher_waits_for_room(store: Path, disk: Path) -> None:
         assert "trying again in" in said
         append(store, COUNT, 5)
         ballast.unlink()
-        until_landed(table, store)
+        with lakelog.open(store, mode="read") as opened:
+            end = opened.max_offset
+        until(lambda: landed_to("delta", table) >= end, "nothing lands", seconds=_LONGEST_SECONDS)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=_LONGEST_SECONDS)
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
     assert_exactly("delta", table, keys_of(store, "S"))
-
-
-def until_landed(table: Path, store: Path) -> None:
-    with lakelog.open(store, mode="read") as opened:
-        wanted = opened.max_offset
-
-    def has_landed() -> bool:
-        position = make("delta", table).head("S").position
-        return position is not None and position.end >= wanted
-
-    until(has_landed, "nothing more lands", seconds=_LONGEST_SECONDS)

@@ -104,6 +104,7 @@ def test_wider_numbers_are_refused_where_no_format_has_them(kind: str, tmp_path:
         land(kind, tmp_path, WIDE, {"id": 2})
 
 
+@pytest.mark.sample(1)
 def test_other_types_are_refused(kind: str, tmp_path: Path) -> None:
     land(kind, tmp_path, "id bigint, user struct<name: string>", {"id": 1, "user": {"name": "x"}})
     for ddl in ("user struct<name: int>", "user string", "user array<string>"):

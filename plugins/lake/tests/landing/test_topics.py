@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pytest
@@ -15,19 +14,17 @@ from lakelog import Message
 from lakelog.errors import SettingsError
 from lakelog_lake.errors import SelectionChanged, TableMismatch
 from lakelog_lake.landing import targets
-from lakelog_lake.landing.dispatcher import LandingSource, land
+from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import sink_for, targets_for
 from lakelog_lake.log.selection import Chosen
 from lakelog_lake.readback.open import all_opened
 from lakelog_lake.tables.topic_names import decoded, encoded, is_template, named, topics_beside
-from lakelog_lake.tasks.engines import in_process
 from plugins.lake.tests.landing.table_specs import (
     all_passes,
     assert_topics,
     dispatcher,
     land_spec,
     per_topic,
-    read_topic,
     stop_at,
 )
 from plugins.lake.tests.landing.tables import (
@@ -37,6 +34,7 @@ from plugins.lake.tests.landing.tables import (
     keys_of,
     land_all,
     make,
+    position_in,
     read,
 )
 from plugins.lake.tests.stores import messages, open_small
@@ -105,13 +103,6 @@ def test_each_topic_has_its_rows(kind: str, store_path: Path, tmp_path: Path) ->
     assert_topics(kind, tmp_path / "t", keys_of(store_path, "S"))
 
 
-def test_a_topic_that_no_queue_tells_of_is_met(store_path: Path, tmp_path: Path) -> None:
-    shutil.rmtree(store_path / "consumequeue")
-    spec = per_topic("parquet", tmp_path / "t")
-    land_spec(LandingSource(store_path, "S"), spec)
-    assert_topics("parquet", tmp_path / "t", keys_of(store_path, "S"))
-
-
 @pytest.mark.parametrize("again", [False, True])
 def test_queues_that_begin_too_late_are_not_believed(tmp_path: Path, again: bool) -> None:
     """One queue of a topic is gone: its table starts where the log does."""
@@ -135,16 +126,6 @@ def _two_queues(store: lakelog.Store, topic: str) -> None:
     store.put_batch([Message(topic, b"1", queue_id=0), Message(topic, b"2", queue_id=1)])
 
 
-def test_system_topics_have_no_tables(store_path: Path, tmp_path: Path) -> None:
-    with open_small(store_path) as store:
-        store.put(Message("%RETRY%g", b"1"))
-    spec = per_topic("parquet", tmp_path / "t")
-    land_spec(LandingSource(store_path, "S"), spec)
-    assert len(list((tmp_path / "t").iterdir())) == 3
-    land_spec(LandingSource(store_path, "S", chosen=Chosen(system_topics=True)), spec)
-    assert read_topic("parquet", tmp_path / "t", "%RETRY%g").num_rows == 1
-
-
 @pytest.mark.parametrize(("phase", "number"), [("written", 1), ("one committed", 2)])
 @any_kind
 def test_a_kill_between_commits_loses_and_doubles_nothing(
@@ -165,15 +146,11 @@ def test_an_idle_table_is_moved_seldom_and_at_the_end(
         store.put(Message("idle", b"1", queue_id=0))
         store.put_batch([Message("busy", b"x" * 200, queue_id=0) for _ in range(300)])
     lander = dispatcher(LandingSource(store_path, "S"), per_topic(kind, tmp_path / "t"))
-    passes: list[Any] = []
-    while landed := lander.one_pass():
-        passes.append(landed)
+    passes = all_passes(lander)
     idle = next(each for each in lander.targets.served if each.topics == frozenset({"idle"}))
 
     def landed_to() -> int:
-        position = idle.sink.head("S").position
-        assert position is not None
-        return position.end
+        return position_in(idle.sink).end
 
     assert landed_to() == passes[0].end < passes[-1].end
     assert idle.start == passes[-1].end
@@ -218,14 +195,10 @@ def test_a_table_of_something_else_under_a_topics_name_is_refused(
 ) -> None:
     spec = per_topic(kind, tmp_path / "t")
     targets_for(spec)
-    path, name = (
-        (tmp_path / "t", "lake.of_topic-1")
-        if kind == "iceberg"
-        else (tmp_path / "t" / "of_topic-1", None)
-    )
-    of_all = sink_for(f"{kind}:{path}", name)
+    to, name = spec.to.replace("{topic}", "topic-1"), spec.table
+    of_all = sink_for(to, name and name.replace("{topic}", "topic-1"))
     of_all.prepare()
-    land(LandingSource(store_path, "S"), of_all, in_process, SMALL)
+    land_all(LandingSource(store_path, "S"), of_all)
     with pytest.raises(TableMismatch, match="holds the messages of all topics"):
         land_spec(LandingSource(store_path, "S"), spec)
 

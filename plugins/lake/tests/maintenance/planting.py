@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import parquet
 
 from lakelog_lake.sinks.parquet import ParquetSink
@@ -43,8 +42,3 @@ def moved_behind(table: pa.Table, row: int, offset: int | None) -> pa.Table:
     """The same table, and a row more that claims another place in the log."""
     more = with_value(table.slice(row, 1), 0, "physical_offset", offset)
     return pa.concat_tables([table, more])
-
-
-def last_of(table: pa.Table) -> int:
-    """Its greatest physical offset."""
-    return int(pc.max(table["physical_offset"]).as_py())

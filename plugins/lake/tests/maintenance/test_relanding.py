@@ -184,6 +184,7 @@ def test_a_dispatcher_that_was_under_way_goes_on(
     landed.assert_whole(2 * ROWS)
 
 
+@pytest.mark.sample(1)
 def test_what_is_to_land_yet_is_left_to_the_dispatcher(landed: Landed) -> None:
     """Dead letters are committed first: here their table is ahead."""
     put(landed.folder / "s", range(ROWS, 2 * ROWS))

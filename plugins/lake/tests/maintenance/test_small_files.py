@@ -52,6 +52,7 @@ def landed(made: Path, tmp_path: Path) -> tuple[Path, Path]:
     return copy_store(made / "s", tmp_path / "s"), copy_store(made / "t", tmp_path / "t")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
 def test_files_stay_few_and_nothing_is_lost(kind: str, tmp_path: Path) -> None:
     store, path = tmp_path / "s", tmp_path / "t"

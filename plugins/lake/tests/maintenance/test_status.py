@@ -32,6 +32,7 @@ def landed(path: Path, to: str, count: int) -> None:
     assert done.exit_code == 0, done.stderr
 
 
+@pytest.mark.sample(1)
 def test_a_table_before_and_behind_new_messages(kind: str, tmp_path: Path) -> None:
     path, to = tmp_path / "s", f"{kind}:{tmp_path / 't'}"
     filled(path, 1)

@@ -251,6 +251,7 @@ def test_a_table_of_another_store_is_refused_in_one_line(landed: Path, store_pat
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.sample(1)
 def test_a_data_file_that_is_gone_is_told(kind: str, made: Path, tmp_path: Path) -> None:
     land_all(LandingSource(made / "store", "S"), make(kind, tmp_path / "u"), TaskLimits())
     files(kind, tmp_path / "u")[1].unlink()

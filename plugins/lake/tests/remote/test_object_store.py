@@ -85,12 +85,9 @@ def test_the_environment_is_enough(
     assert "mine.lakelog.messages: equal" in verified
     monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__URI", f"sqlite:///{tmp_path / 'other.db'}")
     warehouse = f"s3://{BUCKET}/{place.prefix}/other"
-    lakelog_runs(
-        "export", store_path, "--to", warehouse, "--format", "iceberg", "--topic", "topic-1"
-    )
-    again = run(
-        "export", store_path, "--to", warehouse, "--format", "iceberg", "--topic", "topic-2"
-    )
+    export = ("export", store_path, "--to", warehouse, "--format", "iceberg", "--topic")
+    lakelog_runs(*export, "topic-1")
+    again = run(*export, "topic-2")
     assert again.exit_code == 2
     assert "a new folder or table" in again.stderr
     assert aws.objects(f"{place.prefix}/other/lakelog/messages/data/")
@@ -155,17 +152,9 @@ def test_lost_answers_neither_lose_nor_double(place: Somewhere, store_path: Path
     ("to", "options", "says"),
     [
         ("parquet:s3://bucket/t", [], "for an object store use delta:s3://bucket/t"),
-        (
-            "catalog:nowhere",
-            [],
-            "pyiceberg has no catalog 'nowhere'.*PYICEBERG_CATALOG__NOWHERE__URI",
-        ),
+        ("catalog:nowhere", [], "has no catalog 'nowhere'.*PYICEBERG_CATALOG__NOWHERE__URI"),
         ("iceberg:s3://bucket/t", [], "pyiceberg has no catalog 'default'"),
-        (
-            "catalog:x",
-            ["type=hive", "uri=thrift://127.0.0.1:1"],
-            r"needs a package.*pyiceberg\[hive\]",
-        ),
+        ("catalog:x", ["type=hive", "uri=thrift://127.0.0.1:1"], r"a package.*pyiceberg\[hive\]"),
         ("catalog:x", ["type=none"], "the catalog 'x' cannot be used"),
         ("catalog:x", ["typ"], "'typ' is not KEY=VALUE"),
         ("delta:t", ["a=b"], "it takes no options"),

@@ -16,7 +16,6 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_spark.writing.pruning import DEAD_DAYS, prune
 from lakelog_spark.writing.staging import STAGING_DIR
 from plugins.lake.tests.stores import filled, open_small
-from plugins.spark.tests.writing import retrying
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -88,10 +87,32 @@ def test_a_task_that_fails_leaves_nothing(spark: SparkSession, target: Path) -> 
     until(is_clean)
 
 
+RETRYING = """
+import sys
+from pathlib import Path
+from pyspark.sql.functions import udf
+import lakelog_spark
+store, mark = sys.argv[1:]
+spark = lakelog_spark.session(master="local[2,3]")
+lakelog_spark.register(spark)
+
+def fail_once(number):
+    if number == 40 and not Path(mark).exists():
+        Path(mark).touch()
+        raise RuntimeError("the first attempt")
+    return str(number)
+
+rows = spark.range(0, 100, 1, 4).selectExpr("'t' topic", "id")
+rows = rows.withColumn("body", udf(fail_once, "string", useArrow=False)(rows.id)).drop("id")
+rows.write.format("lakelog").mode("append").save(store)
+spark.stop()
+"""
+
+
 @pytest.mark.slow
 def test_a_task_that_fails_once_is_tried_again(target: Path, tmp_path: Path) -> None:
     """In a session of its own: a local one retries only where its master says so."""
-    command = [sys.executable, retrying.__file__, str(target), str(tmp_path / "failed")]
+    command = [sys.executable, "-c", RETRYING, str(target), str(tmp_path / "failed")]
     subprocess.run(command, check=True, timeout=_LONGEST_SECONDS)
     assert (tmp_path / "failed").exists()
     with lakelog.open(target, mode="read") as store:
@@ -126,16 +147,10 @@ def test_a_stream_goes_through_a_living_owner_once(
     checkpoint = tmp_path / "checkpoint"
 
     def run() -> None:
-        rows = (
-            spark.readStream.format("lakelog").option("max_rows_per_batch", "150").load(str(source))
-        )
-        query = (
-            rows.writeStream.format("lakelog")
-            .option("checkpointLocation", str(checkpoint))
-            .option("ignore_position_columns", "true")
-            .trigger(availableNow=True)
-            .start(str(target))
-        )
+        reader = spark.readStream.format("lakelog").option("max_rows_per_batch", "150")
+        given = {"checkpointLocation": str(checkpoint), "ignore_position_columns": "true"}
+        writer = reader.load(str(source)).writeStream.format("lakelog").options(**given)
+        query = writer.trigger(availableNow=True).start(str(target))
         query.awaitTermination(_LONGEST_SECONDS)
 
     with open_small(target) as owner:
