@@ -319,6 +319,7 @@ def test_what_is_deleted_frees_its_space_at_once(log: Log) -> None:
     assert used(log.path) <= 0.87 + 1 / 32 - 2 / 32
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("preallocate", [False, True])
 def test_many_at_once_write_four_times_what_fits(preallocate: bool, disk: Path) -> None:
     """By the machine's clock: puts outrun the rounds, and readers follow from the oldest on."""

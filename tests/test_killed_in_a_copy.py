@@ -42,6 +42,7 @@ SIZE: Final = 168
 """Of each record with the usual body."""
 COPIED: Final = ("backward", "hole", "ends last", "forward")
 FILES: Final = RealFileSystem()
+SOAK: Final = (pytest.mark.soak, pytest.mark.timeout(3600))
 KILLED: Final = -9
 FAULT: Final = -11
 
@@ -63,20 +64,15 @@ def died(deaths: Iterable[Death]) -> Iterator[tuple[Death, list[int], int]]:
             yield each, offsets, ended
 
 
-def gone_on(death: Death, acknowledged: list[int]) -> list[int]:
-    """Open what was left, put more, close; where everything acknowledged stands."""
+def check(death: Death, acknowledged: list[int]) -> list[int]:
+    """Open what was left, put more: all that was acknowledged is in a log without a hole."""
     with lakelog.open(death.path, **settings(death.writer)) as store:
         report = store.recovery
         assert report is not None
         assert not report.clean
         assert report.damage == ()
         more = [store.put(message(1000 + at, 60)).physical_offset for at in range(MORE)]
-    return acknowledged + more
-
-
-def check(death: Death, acknowledged: list[int]) -> list[int]:
-    """All that was acknowledged is there, in a log without a hole."""
-    due = gone_on(death, acknowledged)
+    due = acknowledged + more
     found: list[int] = []
     with lakelog.open(death.path, mode="read", **settings(death.writer)) as reader:
         for piece in reader.scan_pieces():
@@ -90,12 +86,11 @@ def check(death: Death, acknowledged: list[int]) -> list[int]:
 
 def check_real(oracle: Oracle, death: Death, found: list[int]) -> None:
     """The real store has the same, as it was left and where its owner died once more."""
-    rows = by_kind(oracle.dump(Path(death.path), JAVA))
-    assert [row["physOffset"] for row in rows["rec"]] == found, death
-    (Path(death.path) / "abort").write_text("4711")
-    rows = by_kind(oracle.dump(Path(death.path), JAVA))
-    assert [row["physOffset"] for row in rows["rec"]] == found, death
-    assert rows.keys().isdisjoint({"badrec", "undecodable", "msgerr"})
+    for _ in range(2):
+        rows = by_kind(oracle.dump(Path(death.path), JAVA))
+        assert [row["physOffset"] for row in rows["rec"]] == found, death
+        (Path(death.path) / "abort").write_text("4711")
+        assert rows.keys().isdisjoint({"badrec", "undecodable", "msgerr"})
 
 
 def borders(start: int) -> list[int]:
@@ -111,9 +106,9 @@ def deaths(folder: Path, writer: str, at: Iterable[int], **more: Any) -> Iterato
         yield Death(str(path), writer, order, byte, **more)
 
 
-def test_the_size_of_records(tmp_path: Path) -> None:
-    ((_, acknowledged, ended),) = died([Death(str(tmp_path / "store"), "file", "forward", 0)])
-    assert (acknowledged, ended) == ([SIZE * at for at in range(MADE)], KILLED)
+def killed_late(tmp_path: Path, writer: str = "file") -> Death:
+    """A death that leaves whole records behind a hole."""
+    return Death(str(tmp_path / "store"), writer, "backward", LATE)
 
 
 LATE: Final = 16
@@ -123,30 +118,24 @@ START: Final = PAGE // SIZE * SIZE - SIZE
 
 
 @pytest.mark.parametrize("writer", ["file", "mmap"])
-def test_a_copy_that_ends_at_a_border(writer: str, oracle: Oracle, tmp_path: Path) -> None:
-    """Of records and pages, or at a byte beside it; some of these."""
-    some = [*deaths(tmp_path, writer, borders(START), filled=START)]
-    _check_copies((some[at] for at in below(len(some), 9)), oracle, every=20)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("writer", ["file", "mmap"])
-def test_a_copy_that_ends_at_any_border(writer: str, oracle: Oracle, tmp_path: Path) -> None:
-    _check_copies(deaths(tmp_path, writer, borders(START), filled=START), oracle, every=20)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("writer", ["file", "mmap"])
-def test_a_copy_that_ends_at_any_byte(writer: str, oracle: Oracle, tmp_path: Path) -> None:
-    _check_copies(deaths(tmp_path, writer, range(LOST * SIZE), filled=START), oracle, every=50)
-
-
-def _check_copies(each: Iterable[Death], oracle: Oracle, *, every: int) -> None:
-    for number, (death, acknowledged, ended) in enumerate(died(each)):
+@pytest.mark.parametrize(
+    ("at", "stride"),
+    [
+        pytest.param(borders(START), 12, id="some borders"),
+        pytest.param(borders(START), 1, id="any border", marks=pytest.mark.slow),
+        pytest.param(range(LOST * SIZE), 1, id="any byte", marks=SOAK),
+    ],
+)
+def test_a_copy_that_ends_anywhere(
+    at: Iterable[int], stride: int, writer: str, oracle: Oracle, tmp_path: Path
+) -> None:
+    """At the border of a record or a page, or at a byte beside it."""
+    each = [*deaths(tmp_path, writer, at, filled=START)]
+    some = (each[at] for at in below(len(each), stride))
+    for number, (death, acknowledged, ended) in enumerate(died(some)):
         assert (acknowledged[-1] + SIZE, ended) == (START, KILLED), death
         found = check(death, acknowledged)
-        if not number % every:
+        if not number % 20:
             check_real(oracle, death, found)
 
 
@@ -217,7 +206,7 @@ def test_buffers_that_land_out_of_order(oracle: Oracle, tmp_path: Path) -> None:
 
 def test_it_says_why_the_log_ends(tmp_path: Path) -> None:
     """What stands behind the hole was never acknowledged; it is kept in the quarantine."""
-    ((death, acknowledged, _),) = died([Death(str(tmp_path / "store"), "file", "backward", LATE)])
+    ((death, acknowledged, _),) = died([killed_late(tmp_path)])
     before = (tmp_path / "store" / "commitlog" / f"{0:020}").read_bytes()
     report = lakelog.recover(death.path, **settings("file"))
     end = acknowledged[-1] + SIZE
@@ -231,7 +220,7 @@ def test_it_says_why_the_log_ends(tmp_path: Path) -> None:
 
 def test_damage_before_it_is_damage(tmp_path: Path) -> None:
     """What had been acknowledged is kept, although bytes before it are bad."""
-    ((death, acknowledged, _),) = died([Death(str(tmp_path / "store"), "file", "backward", LATE)])
+    ((death, acknowledged, _),) = died([killed_late(tmp_path)])
     _flip(death, acknowledged[1] + SIZE // 2)
     report = lakelog.recover(death.path, **settings("file"))
     assert [each.offset for each in report.damage] == [acknowledged[1]]
@@ -267,33 +256,28 @@ def _flip(death: Death, at: int) -> None:
 # --- when the page proves nothing --------------------------------------------------------------
 
 
-def test_the_page_of_a_killed_owner_proves_its_log(tmp_path: Path) -> None:
-    ((death, acknowledged, _),) = died([Death(str(tmp_path / "store"), "file", "backward", LATE)])
+def test_only_the_page_of_a_killed_owner_proves_its_log(tmp_path: Path) -> None:
+    """Not one of another boot or of another opening, and no copy: it may be older than the log."""
+    ((death, acknowledged, ended),) = died([killed_late(tmp_path)])
+    assert (acknowledged, ended) == ([SIZE * at for at in range(MADE)], KILLED)
     path = Path(death.path)
+    page = page_path(path)
+    good = page.read_bytes()
     assert whole_end(FILES, path) == acknowledged[-1] + SIZE
+    assert whole_end(FILES, copy_store(path, tmp_path / "copy")) is None
+    for word in PROOF:
+        words = array("Q", good)
+        words[word] ^= 1
+        page.write_bytes(words.tobytes())
+        assert whole_end(FILES, path) is None
+    page.write_bytes(good)
     lakelog.recover(path, **settings("file"))
     assert whole_end(FILES, path) is None
 
 
-@pytest.mark.parametrize("word", PROOF)
-def test_a_page_of_another_boot_or_of_another_opening_does_not(word: int, tmp_path: Path) -> None:
-    ((death, _, _),) = died([Death(str(tmp_path / "store"), "file", "backward", LATE)])
-    page = page_path(Path(death.path))
-    words = array("Q", page.read_bytes())
-    words[word] ^= 1
-    page.write_bytes(words.tobytes())
-    assert whole_end(FILES, Path(death.path)) is None
-
-
-def test_a_copy_proves_nothing(tmp_path: Path) -> None:
-    """It may be older than the log beside it."""
-    ((death, _, _),) = died([Death(str(tmp_path / "store"), "file", "backward", LATE)])
-    assert whole_end(FILES, copy_store(death.path, tmp_path / "copy")) is None
-
-
 def test_a_page_from_before_the_real_store_proves_nothing(oracle: Oracle, tmp_path: Path) -> None:
     """RocketMQ wrote behind the page's end, and was killed: none of that is cut."""
-    ((death, acknowledged, _),) = died([Death(str(tmp_path / "store"), "file", "backward", LATE)])
+    ((death, acknowledged, _),) = died([killed_late(tmp_path)])
     path = Path(death.path)
     page = page_path(path).read_bytes()
     oracle.fill(path, JAVA, halt=True, messages=20)
@@ -311,7 +295,7 @@ def test_a_page_from_before_the_real_store_proves_nothing(oracle: Oracle, tmp_pa
 @pytest.mark.parametrize("writer", ["file", "mmap"])
 def test_a_hole_without_proof_is_filled(writer: str, oracle: Oracle, tmp_path: Path) -> None:
     """What stands behind it may have been acknowledged: it stays, and what comes behind it, too."""
-    ((death, acknowledged, _),) = died([Death(str(tmp_path / "store"), writer, "backward", LATE)])
+    ((death, acknowledged, _),) = died([killed_late(tmp_path, writer)])
     copy = attrs.evolve(death, path=str(copy_store(death.path, tmp_path / "copy")))
     found = check(copy, acknowledged)
     assert len(found) == len(acknowledged) + LOST + MORE

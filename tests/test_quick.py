@@ -7,9 +7,7 @@ from tests.quick import ROOT
 
 
 def test_tests_of_a_change_come_first_and_changed_ones_before_all() -> None:
-    files = [
-        path for folder in ("core", "plugins/flush") for path in ROOT.glob(f"{folder}/**/*.py")
-    ]
+    files = [*ROOT.glob("core/**/*.py"), *ROOT.glob("plugins/flush/**/*.py")]
     change = ROOT / "core/src/lakelog/files/shared/group_sync.py"
     chosen = quick.chosen([change], files)
     assert ROOT / "core/tests/shared/test_groupsync.py" in chosen[:5]
