@@ -92,14 +92,20 @@ COMMANDS: Final = [
 ]
 
 
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a closed store with two messages, in the present directory."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    with lakelog.open("shop", **SMALL) as opened:
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a closed store with two messages, which no mistake changes."""
+    path = tmp_path_factory.mktemp("mistakes") / "shop"
+    with lakelog.open(path, **SMALL) as opened:
         opened.put_batch([Message("orders", b"a", queue_id=0), Message("orders", b"b", queue_id=1)])
-    return tmp_path / "shop"
+    return path
+
+
+@pytest.fixture
+def store(shop: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(shop.parent)
+    monkeypatch.setenv("COLUMNS", "200")
+    return shop
 
 
 def _log(store: Path) -> dict[str, bytes]:

@@ -66,11 +66,12 @@ def damage(path: Path, **more: Any) -> list[str]:
     return [str(each) for each in check(path, index=False, plugins=[], **{**QUEUES, **more})]
 
 
-def test_files_below_the_minimum_go(tmp_path: Path) -> None:
+def test_files_below_the_minimum_go_and_readers_see_what_is_left(tmp_path: Path) -> None:
     plugin = MaintenancePlugin(Keeping(keep=1))
     folder = tmp_path / "consumequeue" / "t" / "0"
-    with plugin.open(tmp_path, **QUEUES) as store:
+    with plugin.open(tmp_path, **QUEUES) as store, read_small(tmp_path, **QUEUES) as reader:
         put(store, 200)
+        assert reader.get("t", 0, 0, 1).messages
         before = len(files(folder)), len(files(tmp_path / "consumequeue_ext" / "t" / "0"))
         report = store.delete_expired()
         first = store.queues("t")[0].min_offset
@@ -80,10 +81,16 @@ def test_files_below_the_minimum_go(tmp_path: Path) -> None:
         now = len(files(folder)), len(files(tmp_path / "consumequeue_ext" / "t" / "0"))
         assert report.other_files == sum(before) - sum(now)
         assert all(one > other for one, other in zip(before, now, strict=True))
-        found = store.get("t", 0, first, 100, tags="tag1").messages
-        assert [int(each.body[:6]) for each in found] == [
-            n for n in range(first, 200) if n % 3 == 1
-        ]
+        for each in (store, reader):
+            info = each.queues("t")[0]
+            assert (info.min_offset, info.max_offset) == (first, 200)
+            found = each.get("t", 0, first, 1000).messages
+            assert [int(one.body[:6]) for one in found] == list(range(first, 200))
+            found = each.get("t", 0, first, 100, tags="tag1").messages
+            tagged = [number for number in range(first, 200) if number % 3 == 1]
+            assert [int(one.body[:6]) for one in found] == tagged
+            gone = each.get("t", 0, 0, 10)
+            assert (list(gone.messages), gone.next_offset) == ([], first)
         put(store, 50)
         plugin.cleaner.keep = 0
         store.delete_expired()
@@ -127,22 +134,6 @@ def test_queues_of_batches_and_light_queues_follow_too(tmp_path: Path) -> None:
             ]
             assert count == len(due)
     assert damage(tmp_path) == []
-
-
-def test_a_reader_that_was_there_before_sees_what_is_left(tmp_path: Path) -> None:
-    plugin = MaintenancePlugin(Keeping(keep=1))
-    with plugin.open(tmp_path, **QUEUES) as store, read_small(tmp_path, **QUEUES) as reader:
-        put(store, 200)
-        assert reader.get("t", 0, 0, 1).messages
-        store.delete_expired()
-        for each in (store, reader):
-            info = each.queues("t")[0]
-            assert (info.min_offset > 100, info.max_offset) == (True, 200)
-            found = each.get("t", 0, info.min_offset, 1000).messages
-            assert [int(one.body[:6]) for one in found] == list(range(info.min_offset, 200))
-            gone = each.get("t", 0, 0, 10)
-            assert not gone.messages
-            assert gone.next_offset == info.min_offset
 
 
 def test_the_next_open_finds_nothing_odd(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
