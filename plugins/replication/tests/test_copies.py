@@ -14,8 +14,8 @@ from lakelog.interfaces import Outcome
 from lakelog.status import PutStatus
 from lakelog_replication.master.replicator import HaMaster
 from lakelog_testing import FakeReplicatedLog, ScriptedSlave
-from lakelog_testing.threads import beside, settle
-from plugins.replication.tests.masters import SLOW_MS, eventually, make, serving, slave
+from lakelog_testing.threads import settle
+from plugins.replication.tests.masters import SLOW_MS, eventually, serving, slave
 
 TWO: Final[dict[str, Any]] = {"in_sync_replicas": 2, "slave_timeout_ms": SLOW_MS}
 
@@ -132,22 +132,6 @@ def test_copies_are_counted_by_address_without_learners(
             assert settle(master.submit(end, wait=True)) is PutStatus.SLAVE_NOT_AVAILABLE
 
 
-def test_a_slave_that_repeats_its_first_report_learns(
-    log: FakeReplicatedLog, tmp_path: Path
-) -> None:
-    log.append(1000)
-    with (
-        serving(log, tmp_path, in_sync_replicas=2, slave_timeout_ms=50) as master,
-        ExitStack() as stack,
-    ):
-        (peer,) = connect(stack, master, log)
-        eventually(lambda: log.copies.reachable_end == 1000)
-        outcome = master.submit(log.append(), wait=True)
-        peer.bytes_up_to(1100, report=False)
-        peer.report(1000)
-        assert settle(outcome) is PutStatus.FLUSH_SLAVE_TIMEOUT
-
-
 def test_the_word_copied_never_goes_back(log: FakeReplicatedLog, tmp_path: Path) -> None:
     with serving(log, tmp_path, **TWO) as master, ExitStack() as stack:
         (peer,) = connect(stack, master, log)
@@ -158,25 +142,6 @@ def test_the_word_copied_never_goes_back(log: FakeReplicatedLog, tmp_path: Path)
         assert log.copies.end == 1000
         assert master.submit(1000, wait=True) is PutStatus.PUT_OK
         assert master.submit(1001, wait=True) is PutStatus.SLAVE_NOT_AVAILABLE
-
-
-def test_puts_of_a_process_that_does_not_lead_wait_at_the_word(
-    log: FakeReplicatedLog, tmp_path: Path
-) -> None:
-    other = make(tmp_path, **TWO, send="written")
-    other.start(log)  # the same page: as in another process
-    try:
-        assert other.submit(log.append(), wait=True) is PutStatus.SLAVE_NOT_AVAILABLE
-        with serving(log, tmp_path, **TWO) as master, ExitStack() as stack:
-            (peer,) = connect(stack, master, log)
-            eventually(lambda: log.copies.reachable_end == 100)
-            outcome = other.submit(log.append(), wait=True)
-            assert is_open(outcome)
-            peer.bytes_up_to(200)
-            assert settle(outcome) is PutStatus.PUT_OK
-        assert other.submit(log.append(), wait=True) is PutStatus.SLAVE_NOT_AVAILABLE
-    finally:
-        other.close()
 
 
 def test_where_no_put_waits_for_the_disk_the_replicator_syncs_for_them(
@@ -203,14 +168,3 @@ def test_where_puts_wait_for_the_disk_it_leaves_the_syncs_to_the_flush_strategy(
         eventually(lambda: log.copies.reachable_end == 0)
         assert settle(master.submit(log.append(), wait=True)) is PutStatus.FLUSH_SLAVE_TIMEOUT
         assert log.syncs == 0
-
-
-def test_close_lets_slaves_have_the_log(log: FakeReplicatedLog, tmp_path: Path) -> None:
-    log.append(64 << 16)
-    with ExitStack() as stack:
-        with serving(log, tmp_path, **TWO, close_timeout_ms=SLOW_MS) as master:
-            peer = stack.enter_context(slave(master))
-            peer.report(1)
-            peer.frame()
-            reading = stack.enter_context(beside(lambda: peer.bytes_up_to(log.appended)))
-        assert len(reading.result()) > 60 << 16

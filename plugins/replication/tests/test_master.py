@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from lakelog.errors import StoreError
 from lakelog.status import PutStatus
 from lakelog_replication.master.replicator import HaMaster
 from lakelog_testing import FakeReplicatedLog, ScriptedSlave
@@ -282,13 +281,6 @@ def test_it_listens_at_loopback_unless_told_otherwise(
     with serving(log, tmp_path) as master, socket.socket() as other:
         assert master.port is not None
         other.bind(("127.0.0.9", master.port))  # which it would not leave free
-
-
-def test_a_port_that_is_taken_is_an_error_before_the_start(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        with pytest.raises(StoreError, match=rf"port {port}: .* in use; set rocketmq-ha.host and"):
-            make(tmp_path, port=port).lead()
 
 
 def test_a_port_that_is_taken_at_a_take_over_is_tried_again(

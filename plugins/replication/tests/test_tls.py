@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from lakelog.errors import SettingsError
-from lakelog.status import PutStatus
 from lakelog_testing import FakeReplicatedLog, ScriptedSlave
-from lakelog_testing.threads import settle
 from plugins.replication.tests.certificates import CertificateAuthority
-from plugins.replication.tests.masters import eventually, make, serving
+from plugins.replication.tests.masters import make, serving
 
 
 @pytest.fixture
@@ -23,23 +21,6 @@ def log(tmp_path: Path) -> FakeReplicatedLog:
 @pytest.fixture
 def authority(tmp_path: Path) -> CertificateAuthority:
     return CertificateAuthority(tmp_path / "certificates", "ours")
-
-
-def test_a_slave_with_a_certificate_gets_the_log(
-    log: FakeReplicatedLog, tmp_path: Path, authority: CertificateAuthority
-) -> None:
-    log.append(64 << 16)  # more than the buffers of a socket take
-    files = authority.issue("master")
-    with serving(log, tmp_path, in_sync_replicas=2, **files) as master:
-        assert master.port is not None
-        tls = authority.client(authority.issue("slave"))
-        with ScriptedSlave(master.port, tls=tls) as peer:
-            peer.report(1)
-            assert peer.bytes_up_to(log.appended) == log.bytes[1:]
-            eventually(lambda: log.copies.end == log.appended)
-            outcome = master.submit(log.append(1000), wait=True)
-            assert peer.bytes_up_to(log.appended) == log.bytes[-1000:]
-            assert settle(outcome) is PutStatus.PUT_OK
 
 
 def test_a_slave_without_a_certificate_of_the_authority_gets_nothing(

@@ -29,6 +29,16 @@ def durable(path: Path) -> int:
         return reader.flushed_offset
 
 
+def told(log: bytes, boot_ms: int, behind: int) -> bytes:
+    """What a broker says of its log, of which so many bytes are not synced."""
+    return runtime(
+        bootTimestamp=boot_ms,
+        commitLogMinOffset=0,
+        commitLogMaxOffset=len(log),
+        remainHowManyDataToFlush=f"{behind} B",
+    )
+
+
 def test_nothing_is_durable_before_its_age(tmp_path: Path) -> None:
     with ScriptedMaster(make_log(tmp_path / "master", 100), segment_bytes=SEGMENT) as master:
         with replica(tmp_path / "copy", master.address, vouch="age", vouch_age_ms=LONG_MS) as store:
@@ -59,16 +69,7 @@ def test_the_age_counts_only_while_the_master_is_heard() -> None:
 
 def test_only_what_the_master_says_that_it_has_synced_is_durable(tmp_path: Path) -> None:
     log, copy = make_log(tmp_path / "master", 100), tmp_path / "copy"
-
-    def told(boot_ms: int, behind: int) -> bytes:
-        return runtime(
-            bootTimestamp=boot_ms,
-            commitLogMinOffset=0,
-            commitLogMaxOffset=len(log),
-            remainHowManyDataToFlush=f"{behind} B",
-        )
-
-    answers: dict[int, bytes] = {28: told(5, 900)}
+    answers: dict[int, bytes] = {28: told(log, 5, 900)}
     asked: Asked = []
     with (
         ScriptedMaster(log, segment_bytes=SEGMENT) as master,
@@ -78,7 +79,7 @@ def test_only_what_the_master_says_that_it_has_synced_is_durable(tmp_path: Path)
         until(lambda: store.max_offset == master.end)
         until(lambda: store.flushed_offset > 0)
         count = len(master.asked)
-        answers[28] = told(6, 0)  # another process, which may have lost what the former had
+        answers[28] = told(log, 6, 0)  # another process, which may have lost what the former had
         before = len(asked)
         until(lambda: len(asked) > before + 8)  # the status asks too, once a second
         assert 0 < store.flushed_offset <= len(log) - 900
@@ -89,15 +90,9 @@ def test_only_what_the_master_says_that_it_has_synced_is_durable(tmp_path: Path)
 
 def test_the_durable_end_is_the_end_of_a_record(tmp_path: Path) -> None:
     log = make_log(tmp_path / "master", 100)
-    said = runtime(
-        bootTimestamp=5,
-        commitLogMinOffset=0,
-        commitLogMaxOffset=len(log),
-        remainHowManyDataToFlush="300 B",  # within the last record
-    )
     with (
         ScriptedMaster(log, segment_bytes=SEGMENT) as master,
-        brokering({28: said}) as broker,
+        brokering({28: told(log, 5, 300)}) as broker,  # within the last record
         replica(tmp_path / "copy", master.address, vouch="flushed", broker=broker) as store,
     ):
         until(lambda: store.max_offset == master.end)

@@ -110,11 +110,13 @@ def test_a_copy_of_a_master_without_its_first_segment_begins_at_the_last(tmp_pat
 def test_a_pair_with_certificates_of_one_authority(tmp_path: Path) -> None:
     authority = CertificateAuthority(tmp_path / "certificates", "ours")
     other = CertificateAuthority(tmp_path / "others", "theirs")
-    with leading(tmp_path / "master", 0, **authority.issue("master")) as (store, address):
-        for number in range(300):
-            store.put(message(number))
-        with replica(tmp_path / "copy", address, **authority.issue("slave")) as copy:
+    files = authority.issue("master")
+    with leading(tmp_path / "master", 0, in_sync_replicas=2, **files) as (store, address):
+        store.put_batch([message(number) for number in range(3000)])  # more than sockets buffer
+        files = authority.issue("slave")
+        with replica(tmp_path / "copy", address, learner=False, **files) as copy:
             until(lambda: copy.max_offset == store.max_offset)
+            assert store.put(message(3000)).status is PutStatus.PUT_OK
             assert bodies(copy) == bodies(store)
         with pytest.raises(StoreError, match="cannot be asked where to begin"):
             replica(tmp_path / "new", address, **other.issue("stranger")).__enter__()
