@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lakelog
@@ -126,6 +127,15 @@ def test_a_buffer_is_used_again_once_nobody_looks_at_it() -> None:
     again = pool.take(0)
     assert again.buffer is buffer
     assert bytes(again.view) == bytes(4096)
+
+
+def test_arrays_over_a_view_keep_it_too() -> None:
+    pool = BufferPool(4096, limit=1)
+    array = np.frombuffer(pool.take(0).view[4:8], np.uint8)
+    with pytest.raises(OSError, match="waited"):
+        pool.take(0.01)
+    del array
+    pool.take(0)
 
 
 def test_memory_that_may_not_be_locked_is_an_error() -> None:

@@ -8,12 +8,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from threading import Thread
 
 import pytest
 
 from lakelog.log.put_future import PutFuture
 from lakelog.status import PutStatus
+from lakelog_flush.gathering import MOST_SECONDS, MOST_SKIPPED, Gathering
 from lakelog_flush.groupcommit import GroupCommit
 from lakelog_flush.settings import GroupCommitSettings
 from lakelog_flush.timeouts import TimeoutLog
@@ -167,3 +169,30 @@ def syncs_for(threads: int, puts: int) -> int:
         assert all(pool.map(produce, range(threads)))
     flush.close()
     return log.syncs
+
+
+def test_patience_is_a_share_of_a_sync_and_never_long() -> None:
+    gathering = Gathering()
+    gathering.synced(0.01)
+    assert gathering.patience_seconds() == 0, "a disk that is fast, as far as is known"
+    for _ in range(100):
+        gathering.synced(0.008)
+    assert gathering.patience_seconds() == pytest.approx(0.0024, rel=0.01)
+    gathering.synced(30)
+    assert gathering.patience_seconds() == MOST_SECONDS
+
+
+def test_what_does_not_pay_is_tried_ever_more_rarely_until_it_does() -> None:
+    gathering = Gathering()
+    gathering.synced(1)
+    tried = []
+    for number in range(400):
+        if gathering.patience_seconds():
+            tried.append(number)
+            gathering.ended(in_time=False)
+    assert tried[:5] == [0, 2, 5, 10, 19]
+    assert max(b - a for a, b in pairwise(tried)) == MOST_SKIPPED + 1
+    while not gathering.patience_seconds():
+        pass
+    gathering.ended(in_time=True)
+    assert gathering.patience_seconds() > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import signal
 import threading
@@ -18,6 +19,7 @@ import pytest
 from core.tests.store.support import a_store, open_small
 from core.tests.store.workers import SERVE, Worker, a_worker
 from lakelog import Message, Store
+from lakelog.dispatch.arrivals import Arrivals
 from lakelog.errors import StoreClosed
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared import watch
@@ -25,6 +27,7 @@ from lakelog.files.shared.ownership import is_followed, is_owned, is_served
 from lakelog.log.put_future import BatchFuture
 from lakelog.store.roles import readerparts
 from lakelog.store.roles.parts import RoleParts
+from lakelog_queues.readers.arrivals import CurrentArrivals
 from lakelog_queues.readers.catch_up import ReaderWait
 from lakelog_testing.signals import hold
 from tests.support.waiting import until
@@ -116,6 +119,18 @@ def test_an_iterator_and_a_consumer_of_before_go_over(tmp_path: Path) -> None:
         assert bytes(found.result(10).body) == b"b"
         assert [bytes(each.body) for each in polled.result(10).messages] == [b"b"]
         assert [bytes(each.body) for each in consumed.result(10)] == [b"b"]
+
+
+def test_versions_of_two_roles_are_never_the_same() -> None:
+    one, other = Arrivals(), Arrivals()
+    now = [one]
+    arrivals = CurrentArrivals(lambda: now[0])
+    seen, now[0] = arrivals.version, other
+    assert one.version == other.version
+    begun = time.monotonic()
+    assert arrivals.wait(seen, 60) != seen
+    asyncio.run(asyncio.wait_for(arrivals.wait_async(seen), 60))
+    assert time.monotonic() - begun < 20
 
 
 def test_what_is_under_way_meanwhile_is_there_once_and_in_order(tmp_path: Path) -> None:

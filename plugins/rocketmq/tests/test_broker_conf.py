@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from lakelog.errors import SettingsError, UnknownSetting
 from lakelog.interfaces import SettingsFormat
 from lakelog.registry import Registry
 from lakelog.settings.effective import Settings
+from lakelog.settings.model import StoreSettings
 from lakelog.settings.resolver import resolve
 from lakelog_rocketmq import plugin
 from lakelog_rocketmq.broker_conf import BrokerConf
 from lakelog_rocketmq.combined_keys import DISK, disk_line
 from lakelog_rocketmq.java_properties import parse_properties
+from lakelog_rocketmq.keys import TABLE
 from lakelog_testing import PluginContract, SettingsFormatContract
 
 
@@ -163,6 +166,21 @@ def test_a_copy_never_points_back_at_its_original(broker: Any, store: Path) -> N
     settings = broker("storePathRootDir=/original\nstorePathCommitLog=/log")
     assert settings.core.commitlog_path is None
     assert set(settings.unused) == {"storePathRootDir", "storePathCommitLog"}
+
+
+def test_the_table_names_keys_that_exist_and_every_conversion_can_be_had() -> None:
+    known = {field.name for field in attrs.fields(StoreSettings)}
+    planned = set(SECTIONS) | {"staged", "mmap", "retention"}
+    words = {"deleteWhen": "04", "flushDiskType": "SYNC_FLUSH"}
+    for name, rule in TABLE.items():
+        section, _, key = rule.target.rpartition(".")
+        assert section in planned if section else key in known, name
+        values = []
+        for text in (words.get(name, "70"), "true"):
+            with suppress(ValueError):
+                values.append(rule.convert(text))
+        assert values, name
+    assert TABLE["mapperFileSizeBatchConsumeQueue"].convert("47") == 92
 
 
 def test_a_key_of_rocketmqs_among_ours_is_translated(broker: Any) -> None:
