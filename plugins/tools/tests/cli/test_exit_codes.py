@@ -132,17 +132,6 @@ def test_0_for_the_dry_run_of_what_merely_crashed(store: Path) -> None:
         assert code(command[0], store, command[1]) == exitcodes.OK
 
 
-def test_2_for_a_command_that_is_none(store: Path) -> None:
-    assert code("verfy", store) == exitcodes.USAGE
-    assert code("pins", "remove", store, "none") == exitcodes.USAGE
-
-
-def test_3_where_another_owns_it_and_4_for_what_is_refused(store: Path) -> None:
-    with lakelog.open(store, **SMALL):
-        assert code("recover", store) == exitcodes.NOT_OPENED
-    assert code("put", store, "a topic/with a slash", "x") == exitcodes.REFUSED
-
-
 def test_the_page_and_the_help_have_every_code() -> None:
     found = [value for name, value in vars(exitcodes).items() if name.isupper()]
     codes = [each for each in found if isinstance(each, int)]

@@ -185,14 +185,6 @@ def test_a_recovery_that_cannot_complete_a_dispatcher_fails(store: Path) -> None
         lakelog.recover(store, plugins=[Plugin("dispatch")], **given)
 
 
-def test_a_dispatcher_of_a_plugin_takes_part(store: Path) -> None:
-    (store / "made").mkdir()
-    (store / "made" / "old").write_text("old")
-    report = rebuild_small(store, plugins=[Plugin()], dispatchers=("failing",))
-    assert report.folders == ("made",)
-    assert [each.name for each in (store / "made").iterdir()] == ["new"]
-
-
 class NoExchange(RealFileSystem):
     """Folders cannot be exchanged in one step, and the second of two steps fails."""
 
