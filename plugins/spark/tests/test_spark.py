@@ -14,7 +14,7 @@ from plugins.lake.tests.stores import SEGMENT, damaged, expected_rows, filled, m
 from tests.support.fixtures import StoreFixtures
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 COUNT = 300
 
@@ -91,11 +91,15 @@ def test_damage_fails_the_query_or_is_skipped_or_a_row(spark: SparkSession, tmp_
 
 
 def test_what_is_refused_at_load(spark: SparkSession, store: Path, tmp_path: Path) -> None:
-    reader = spark.read.format("lakelog")
+    def reader() -> DataFrameReader:
+        return spark.read.format("lakelog")
+
+    (tmp_path / "notes.txt").write_text("no store")
     for made, path, said in (
-        (reader, tmp_path, "NotAStore: .*no.*store"),
-        (spark.read.format("lakelog").schema("topic string"), store, "leave out .schema"),
-        (reader.option("corupt", "skip"), store, "corupt in the options .*did you mean 'corrupt'"),
+        (reader(), tmp_path, "NotAStore: .*no.*store"),
+        (reader(), tmp_path / "nothing", "NotAStore: .*no.*store"),
+        (reader().schema("topic string"), store, "leave out .schema"),
+        (reader().option("corupt", "skip"), store, "corupt in the options .*mean 'corrupt'"),
     ):
         with pytest.raises(AnalysisException, match=said):
             made.load(str(path)).count()

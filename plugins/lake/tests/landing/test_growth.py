@@ -16,6 +16,7 @@ from lakelog_lake.landing.dispatcher import LandingSource
 from lakelog_lake.landing.targets import TableSpec
 from lakelog_lake.maintenance.by_kind import compact
 from lakelog_lake.readback.open import opened
+from lakelog_lake.tables.growth import fits
 from plugins.lake.tests.landing.table_specs import land_spec, read_dead
 from plugins.lake.tests.landing.tables import read
 from plugins.lake.tests.stores import open_small
@@ -102,6 +103,13 @@ def test_wider_numbers_are_refused_where_no_format_has_them(kind: str, tmp_path:
     land(kind, tmp_path, NARROW, {"id": 1, "i": 2})
     with pytest.raises(TableMismatch, match=r"i is .*, not .*: land in a new table"):
         land(kind, tmp_path, WIDE, {"id": 2})
+
+
+def test_decimals_get_more_digits_of_one_scale_only() -> None:
+    few, many = pa.decimal128(6, 2), pa.decimal128(12, 2)
+    assert fits(few, many, widens=True)
+    assert not fits(few, pa.decimal128(12, 3), widens=True)
+    assert not fits(pa.map_(pa.int32(), few), pa.map_(pa.int64(), few), widens=True)
 
 
 @pytest.mark.sample(1)

@@ -337,6 +337,12 @@ def test_others_may_append_compact_and_delete(
     assert keys_in(read(kind, path)) == sorted(expected)
 
 
+def test_other_text_is_no_position() -> None:
+    for text in ("", "{}", "[]", '{"v":2}', '{"v":1,"start":0,"end":1}', "null"):
+        with pytest.raises(ValueError, match="is not a position"):
+            position.from_text(text)
+
+
 # --- commits of earlier versions: each says the position of one store ---
 
 
