@@ -7,6 +7,7 @@ the real store keeps all that was acknowledged before and after.
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -21,7 +22,13 @@ import lakelog
 from core.tests.recovery.support import StoppingFiles
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages.page_view import whole_end
-from lakelog.files.pages.shared_page import PROOF, page_path
+from lakelog.files.pages.shared_page import (
+    APPENDED,
+    INTENT_END,
+    INTENT_START,
+    PROOF,
+    page_path,
+)
 from lakelog.log.reading.pieces import Blank
 from lakelog.recovery.filler import FILLER_TOPIC
 from lakelog_format.codec.record_batch import RecordBatch
@@ -303,3 +310,58 @@ def test_a_hole_without_proof_is_filled(writer: str, oracle: Oracle, tmp_path: P
         (filler,) = reader.get(FILLER_TOPIC, 0, 0).messages
     assert (filler.physical_offset, filler.size) == (acknowledged[-1] + SIZE, SIZE)
     check_real(oracle, copy, found)
+
+
+# --- RocketMQ appends where a killed owner had begun to ----------------------------------------
+
+COUNT: Final = 20
+DEATHS: Final = {
+    "nothing of it is whole": ("backward", LATE),
+    "two of its records are whole": ("forward", 2 * SIZE + LATE),
+}
+
+
+def word(path: Path, at: int) -> int:
+    """One of the shared page that the dead have left."""
+    return int(struct.unpack_from("=q", page_path(path).read_bytes(), 8 * at)[0])
+
+
+def log_of(path: Path, end: int) -> bytes:
+    """What the log's first segment holds."""
+    return (path / "commitlog" / f"{0:020}").read_bytes()[:end]
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("halt", [True, False], ids=["killed", "closed"])
+@pytest.mark.parametrize("how", DEATHS)
+def test_what_rocketmq_appended_at_an_intent_stays(
+    how: str, halt: bool, oracle: Oracle, tmp_path: Path
+) -> None:
+    """Nothing of it is ever zeroed.
+
+    The shared page of the dead is still there, of the same boot, with an intent that covers bytes
+    which hold messages of RocketMQ by now. A repair zeroes what an intent covers, but for the same
+    run alone.
+    """
+    path = tmp_path / "store"
+    order, at = DEATHS[how]
+    ((death, acknowledged, _),) = died([Death(str(path), "file", order, at, filled=START)])
+    assert (word(path, INTENT_START), word(path, APPENDED)) == (START, START)
+    assert word(path, INTENT_END) == START + LOST * SIZE
+    oracle.fill(path, JAVA, count=COUNT, halt=halt)
+    before = by_kind(oracle.dump(path, JAVA))
+    theirs = [row["physOffset"] for row in before["rec"]]
+    assert len(theirs) >= len(acknowledged) + COUNT
+    assert [each for each in theirs if START <= each < START + LOST * SIZE], "none is in the intent"
+    end = theirs[-1] + before["rec"][-1]["storeSize"]
+    bytes_before = log_of(path, end)
+
+    with lakelog.open(death.path, **settings("file")) as store:
+        assert log_of(path, end) == bytes_before
+        more = [store.put(message(1000 + each, 60)).physical_offset for each in range(MORE)]
+        with lakelog.open(death.path, **settings("file")) as beside:
+            more.append(beside.put(message(2000, 60)).physical_offset)
+    assert log_of(path, end) == bytes_before
+    rows = by_kind(oracle.dump(path, JAVA))
+    assert [row["physOffset"] for row in rows["rec"]] == theirs + more
+    assert rows.keys().isdisjoint({"badrec", "undecodable", "msgerr"})
