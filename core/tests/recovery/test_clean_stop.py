@@ -13,7 +13,7 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from core.tests.recovery.support import crash, flip_bit, log_bytes, recover_small
+from core.tests.recovery.support import crash, flip_bit, log_bytes, offsets, recover_small, starts
 from core.tests.store.faults import SeenFiles
 from core.tests.store.support import (
     SEGMENT,
@@ -26,7 +26,7 @@ from core.tests.store.support import (
 )
 from lakelog import Message, RecoveryReport
 from lakelog.files.file_identity import identity_at
-from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.filesystem import RealFile, RealFileSystem
 from lakelog.files.state.clean_stop import CLEAN_STOP_FILE
 from lakelog.log.reading.bounds import TRUSTED_S
 from lakelog.recovery.clean_stop import UNCHANGED
@@ -287,6 +287,17 @@ def test_it_is_gone_before_the_store_is_open_and_there_before_abort_goes(
     there = files.named().index(("rename", CLEAN_STOP_FILE))
     assert files.named()[there + 1] == ("sync_dir", "lakelog")
     assert there < files.named().index(("unlink", "abort"))
+
+
+def test_without_exact_times_nothing_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a file system that keeps times in whole seconds."""
+    monkeypatch.setattr(RealFile, "stamp", lambda _: None)
+    put = a_store(tmp_path, 10)
+    assert not note(tmp_path).exists()
+    with open_small(tmp_path) as store:
+        assert offsets(store) == starts(put)
 
 
 def test_where_it_cannot_be_written_the_stop_is_a_clean_one_all_the_same(

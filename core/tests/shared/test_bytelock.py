@@ -19,6 +19,7 @@ import pytest
 from core.tests.shared.dying import fork
 from lakelog.errors import StoreLocked
 from lakelog.files.filesystem import RealFileSystem
+from lakelog.files.pages import futex
 from lakelog.files.shared import byte_lock as bytelock
 from lakelog.files.shared.byte_lock import ByteLock
 from lakelog.files.shared.membership import Membership
@@ -100,6 +101,15 @@ def test_who_waits_is_woken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     lock.release()
     assert os.waitpid(waiter, 0)[1] == 0
     assert words[0] == 42
+
+
+def test_it_works_where_there_is_no_futex(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(futex, "_NUMBERS", {})
+    (one, _), (other, _) = a_lock(tmp_path), a_lock(tmp_path)
+    assert one.acquire(0)
+    assert not other.acquire(0.01)
+    one.release()
+    assert other.acquire(0)
 
 
 def test_where_no_byte_can_be_locked_nobody_waits(tmp_path: Path) -> None:

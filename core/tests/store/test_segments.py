@@ -186,6 +186,7 @@ def test_threads_that_read_the_same_segments_get_on(segments: Segments, tmp_path
             for number in numbers
         )
 
+    assert read(9)
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(read, range(4), timeout=60))
     mapped = Path("/proc/self/maps").read_text().count(f"{tmp_path}/log/")

@@ -27,6 +27,7 @@ from lakelog.files.pages import publishing
 from lakelog.files.pages import shared_page as pages
 from lakelog.files.pages.page_reader import PageReader
 from lakelog.files.pages.page_view import PageView, process_start
+from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.shared_page import OwnerState, SharedPage, page_path
 from lakelog.files.shared.membership import alone
 from lakelog.files.shared.ownership import is_published
@@ -391,3 +392,20 @@ def test_an_opening_that_fails_leaves_it_as_it_was(tmp_path: Path) -> None:
         open_small(tmp_path, files=files)
     assert page_path(tmp_path).read_bytes() == before
     assert not is_published(FILES, tmp_path)
+
+
+def test_a_signal_while_somebody_is_woken() -> None:
+    """Who was not woken for it is woken by the next move."""
+    positions, calls = Positions(), list[int]()
+
+    def sleeper() -> None:
+        calls.append(0)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    positions.sleeper = sleeper
+    with pytest.raises(KeyboardInterrupt):
+        positions.moved()
+    positions.moved()
+    positions.moved()
+    assert len(calls) == 2
