@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import threading
 import time
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Final
 import attrs
 
 from lakelog import Store
-from tests.processes.program import UNEXPECTED, end_with_parent, guarded, opened, stop_at_sigterm
+from tests.processes.program import UNEXPECTED, opened, run
 from tests.processes.words import JOURNALS, STORE, TOPIC, Journal, key_of, message_of
 
 ASKED: Final = "asked"
@@ -31,8 +30,6 @@ _TAIL_BYTES: Final = 4096
 
 @attrs.frozen
 class Asker:
-    """Asks for one key after the other."""
-
     store: Store
     journal: Journal
     journals: Path
@@ -83,17 +80,11 @@ def _some_lines(path: Path, choose: random.Random) -> list[str]:
 
 
 def main() -> None:
-    """Ask until told to stop."""
-    end_with_parent()
-    stopping: threading.Event = stop_at_sigterm()
-    folder, name = sys.argv[1:]
-    journal = Journal.opened(Path(folder), name)
+    run(_ask)
 
-    def work() -> None:
-        with opened(Path(folder) / STORE, journal, mode="read") as store:
-            asker = Asker(store, journal, Path(folder) / JOURNALS, random.Random(name))
-            while not stopping.wait(_PAUSE_SECONDS):
-                asker.ask()
-        journal.tell("closed")
 
-    guarded(journal, work)
+def _ask(folder: Path, journal: Journal, stopping: threading.Event, _more: list[str]) -> None:
+    with opened(folder / STORE, journal, mode="read") as store:
+        asker = Asker(store, journal, folder / JOURNALS, random.Random(journal.path.name))
+        while not stopping.wait(_PAUSE_SECONDS):
+            asker.ask()

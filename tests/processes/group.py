@@ -105,8 +105,6 @@ class Tail:
 
 @attrs.frozen
 class Group:
-    """The members by name; see the module."""
-
     folder: Path
     members: Mapping[str, Member]
     killed: Counter[str] = attrs.field(factory=Counter)
@@ -122,13 +120,20 @@ class Group:
         :param served: whether ``lakelog serve`` is one of them
         :param more: other members, by name
         """
-        found = {SERVE: Member(folder, SERVE, lambda _: _serving(folder))} if served else {}
+        found = dict[str, Member]()
+        if served:
+            words = ["tests.processes.command", "serve", str(folder / STORE)]
+            found[SERVE] = Member(folder, SERVE, partial(_always, words))
         for at in range(producers):
             arguments = partial(_producing, folder, at, at < heirs)
             found[f"p{at}"] = Member(folder, f"p{at}", arguments, renamed=True)
-        for at, way in enumerate(("follow", "poll")):
-            found[f"reader{at}"] = Member(folder, f"reader{at}", partial(_reading, folder, way))
-        found["asker"] = Member(folder, "asker", lambda name: _asking(folder, name))
+        for name, program, *way in (
+            ("reader0", "reading", "follow"),
+            ("reader1", "reading", "poll"),
+            ("asker", "asking"),
+        ):
+            words = [f"tests.processes.{program}", str(folder), name, *way]
+            found[name] = Member(folder, name, partial(_always, words))
         return cls(folder, {**found, **more})
 
     @property
@@ -282,20 +287,13 @@ def running(group: Group) -> Iterator[Group]:
         group.end()
 
 
-def _serving(folder: Path) -> list[str]:
-    return ["tests.processes.command", "serve", str(folder / STORE)]
+def _always(words: list[str], _name: str) -> list[str]:
+    return words
 
 
 def _producing(folder: Path, at: int, takes_over: bool, name: str) -> list[str]:
+    """Every other one works in plain Python."""
     way = list(WAYS)[at % len(WAYS)]
     accelerator = "none" if at % 2 else "auto"
     given = json.dumps({"attach": {"take_over": takes_over}, "accelerator": accelerator})
     return ["tests.processes.producing", str(folder), name, way, given]
-
-
-def _reading(folder: Path, way: str, name: str) -> list[str]:
-    return ["tests.processes.reading", str(folder), name, way]
-
-
-def _asking(folder: Path, name: str) -> list[str]:
-    return ["tests.processes.asking", str(folder), name]

@@ -52,7 +52,6 @@ class Told:
 
     @classmethod
     def by(cls, folder: Path) -> Told:
-        """What is told in a folder."""
         told = cls()
         for path in sorted((folder / JOURNALS).glob(f"{PRODUCER}*")):
             told.begun[path.name] = []
@@ -61,7 +60,6 @@ class Told:
         return told
 
     def add(self, name: str, line: Sequence[str]) -> None:
-        """One line of a producer's journal."""
         if line[0] not in (*_SETTLED, "begun", "refused"):
             return
         word, first, last = line[0], int(line[1]), int(line[2])
@@ -137,7 +135,6 @@ def _check_begun(name: str, begun: Sequence[tuple[int, int]], there: Sequence[in
 
 
 def _queues(store: Store) -> list[list[tuple[int, str]]]:
-    """Places and keys of each queue, in its order."""
     return [
         [(each.physical_offset, str(each.properties["KEYS"])) for each in store.read(TOPIC, queue)]
         for queue in range(QUEUES)

@@ -38,7 +38,6 @@ class Member:
 
     @property
     def alias(self) -> str:
-        """What it goes by this time."""
         return f"{self.name}.{self.started}" if self.renamed else self.name
 
     @property
@@ -61,18 +60,15 @@ class Member:
         return path.read_text(errors="replace")[-_LAST_CHARACTERS:] if path.exists() else ""
 
     def start(self) -> None:
-        """In a process of its own."""
         self.started += 1
         program, *arguments = self.arguments(self.alias)
         self.process = forked.start(program, arguments, errors=self.folder / ERRORS / self.name)
 
     def send(self, number: signal.Signals) -> None:
-        """A signal, if it is there."""
         if self.alive:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """By SIGKILL; it is gone afterwards."""
         self.send(signal.SIGKILL)
         if self.process is not None:
             self.process.wait(PATIENCE_SECONDS)

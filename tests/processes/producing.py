@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import threading
 import time
 from collections import deque
@@ -30,7 +29,7 @@ import attrs
 from lakelog import PutRefused, PutResult, PutStatus, Store
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.shared.ownership import is_owned
-from tests.processes.program import end_with_parent, guarded, opened, said, stop_at_sigterm
+from tests.processes.program import opened, run, said
 from tests.processes.words import (
     STORE,
     TOPIC,
@@ -63,7 +62,6 @@ class Producer:
     next: int = 0
 
     def in_turn(self, put: Put, most: int) -> None:
-        """Some messages after the others."""
         while self._goes_on():
             first, keys = self._begin(self.choose.randint(1, most))
             self._settled(first, self.next - 1, partial(put, self.store, keys))
@@ -88,13 +86,11 @@ class Producer:
         return not self.stopping.is_set()
 
     def _begin(self, count: int) -> tuple[int, Sequence[str]]:
-        """The next number, and so many keys."""
         first, self.next = self.next, self.next + count
         self.journal.tell("begun", first, self.next - 1)
         return first, [key_of(self.name, number) for number in range(first, self.next)]
 
     def _settled(self, first: int, last: int, put: Callable[[], Sequence[PutResult]]) -> None:
-        """Tell what becomes of some messages."""
         try:
             results = put()
         except PutRefused as error:
@@ -136,21 +132,15 @@ WAYS: Final[Mapping[str, Callable[[Producer], None]]] = {
 
 
 def main() -> None:
-    """Put until told to stop."""
-    end_with_parent()
-    stopping = stop_at_sigterm()
-    folder, name, way, orders = sys.argv[1:]
-    journal = Journal.opened(Path(folder), name)
+    run(_produce)
 
-    def work() -> None:
-        how, path = json.loads(orders), Path(folder) / STORE
-        while not (how["attach"]["take_over"] or is_owned(RealFileSystem(), path)):
-            if stopping.wait(_LOOK_SECONDS):  # who is no heir leaves the services to the others
-                return
-        with opened(path, journal, **how) as store:
-            journal.tell("opened", store)
-            pause = PAUSES_SECONDS[way]
-            WAYS[way](Producer(store, journal, name, pause, stopping, random.Random(name)))
-        journal.tell("closed")
 
-    guarded(journal, work)
+def _produce(folder: Path, journal: Journal, stopping: threading.Event, more: list[str]) -> None:
+    way, how, path = more[0], json.loads(more[1]), folder / STORE
+    while not (how["attach"]["take_over"] or is_owned(RealFileSystem(), path)):
+        if stopping.wait(_LOOK_SECONDS):  # who is no heir leaves the services to the others
+            return
+    with opened(path, journal, **how) as store:
+        journal.tell("opened", store)
+        name, pause = journal.path.name, PAUSES_SECONDS[way]
+        WAYS[way](Producer(store, journal, name, pause, stopping, random.Random(name)))

@@ -31,13 +31,6 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def stop_at_sigterm() -> threading.Event:
-    """An event that SIGTERM sets."""
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: soon(stopping.set))
-    return stopping
-
-
 def opened(path: Path, journal: Journal, **how: Any) -> Store:
     """Open the store, however long it takes until somebody owns it or lets it go."""
     end = time.monotonic() + OPENING_SECONDS
@@ -53,7 +46,6 @@ def opened(path: Path, journal: Journal, **how: Any) -> Store:
 
 
 def said(error: BaseException) -> str:
-    """An error on one line."""
     return repr(str(error))
 
 
@@ -65,3 +57,18 @@ def guarded(journal: Journal, work: Callable[[], None]) -> None:
         journal.tell(UNEXPECTED, type(error).__name__, repr(traceback.format_exc()))
         sys.stderr.write(traceback.format_exc())
         raise
+
+
+def run(work: Callable[[Path, Journal, threading.Event, list[str]], None]) -> None:
+    """Work until told to stop; the first arguments are the folder and the name of the journal."""
+    end_with_parent()
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: soon(stopping.set))
+    folder, name, *more = sys.argv[1:]
+    journal = Journal.opened(Path(folder), name)
+
+    def all_of_it() -> None:
+        work(Path(folder), journal, stopping, more)
+        journal.tell("closed")
+
+    guarded(journal, all_of_it)

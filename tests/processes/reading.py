@@ -8,7 +8,6 @@ goes on with when it is started again. Meanwhile it looks again at what it has s
 from __future__ import annotations
 
 import random
-import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -19,7 +18,7 @@ import attrs
 
 from lakelog import Store, StoredMessage
 from lakelog.errors import StoreClosed
-from tests.processes.program import UNEXPECTED, end_with_parent, guarded, opened, stop_at_sigterm
+from tests.processes.program import UNEXPECTED, guarded, opened, run
 from tests.processes.words import QUEUES, STORE, TOPIC, Journal, fault_of, lines_of
 
 _WAIT_MS: Final = 300
@@ -49,12 +48,8 @@ class Reader:
         fault = fault_of(message)
         if fault or message.queue_offset != expected:
             self.journal.tell(UNEXPECTED, queue_id, expected, message.queue_offset, fault)
-        found = (
-            queue_id,
-            message.queue_offset,
-            message.physical_offset,
-            message.properties["KEYS"],
-        )
+        key = message.properties["KEYS"]
+        found = (queue_id, message.queue_offset, message.physical_offset, key)
         self.journal.tell(SAW, *found)
         self.seen.append(found)
 
@@ -101,28 +96,22 @@ def _end_whole_line(journal: Journal) -> None:
 
 
 def main() -> None:
-    """Follow until told to stop."""
-    end_with_parent()
-    stopping = stop_at_sigterm()
-    folder, name, way = sys.argv[1:]
-    journal = Journal.opened(Path(folder), name)
-    _end_whole_line(journal)
+    run(_read)
 
-    def work() -> None:
-        store = opened(Path(folder) / STORE, journal, mode="read")
+
+def _read(folder: Path, journal: Journal, stopping: threading.Event, more: list[str]) -> None:
+    (way,) = more
+    _end_whole_line(journal)
+    with opened(folder / STORE, journal, mode="read") as store:
         reader = Reader(store, journal, stopping)
+        work = [partial(reader.follow, at, start, way) for at, start in enumerate(_starts(journal))]
         threads = [
-            threading.Thread(target=guarded, args=(journal, partial(reader.follow, at, start, way)))
-            for at, start in enumerate(_starts(journal))
+            threading.Thread(target=guarded, args=(journal, each))
+            for each in (*work, reader.look_again)
         ]
-        threads.append(threading.Thread(target=guarded, args=(journal, reader.look_again)))
         for thread in threads:
             thread.start()
         while not stopping.wait(0.1):
             pass
-        store.close()
-        journal.tell("closed")
-        for thread in threads:
-            thread.join()
-
-    guarded(journal, work)
+    for thread in threads:
+        thread.join()

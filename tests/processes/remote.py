@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,6 @@ class Remote:
         return self.answer()
 
     def ask(self, verb: str, *arguments: Any) -> None:
-        """Have it begun; :meth:`answer` waits for it."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps([verb, *arguments]) + "\n")
         self.process.stdin.flush()
@@ -67,14 +66,12 @@ class Remote:
         return value
 
     def kill(self) -> None:
-        """By SIGKILL; it is gone afterwards."""
         self.process.kill()
         self.process.wait()
 
 
 @contextmanager
 def remote(path: Path) -> Iterator[Remote]:
-    """A process for the store in ``path``, which it has not opened yet."""
     with forked.start(__name__, [str(path)]) as process:
         try:
             yield Remote(process)
@@ -94,13 +91,6 @@ class _Worker:
         assert self._store is not None, "open it first"
         return self._store
 
-    def at(self, path: str) -> None:
-        """Go to another store; what was open is closed, whatever that says."""
-        if self._store is not None:
-            with suppress(lakelog.LakelogError):
-                self._store.close()
-        self._path, self._store = Path(path), None
-
     def open(self, how: dict[str, Any]) -> str:
         self._store = lakelog.open(self._path, **how)
         return repr(self._store)
@@ -116,7 +106,6 @@ class _Worker:
         return [each.physical_offset for each in self.store.put_batch(list(map(message_of, keys)))]
 
     def keys(self) -> list[str]:
-        """All that are in the log, in its order."""
         return [str(each.properties["KEYS"]) for each in self.store.scan()]
 
     def is_dispatched(self) -> bool:
@@ -128,7 +117,6 @@ class _Worker:
 
 
 def main() -> None:
-    """Do what is told, until the input ends."""
     end_with_parent()
     worker = _Worker(Path(sys.argv[1]))
     for line in sys.stdin:

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import pytest
 
 import lakelog
@@ -33,34 +32,11 @@ def folder(tmp_path: Path) -> Path:
     return prepared(tmp_path / "g", flush="timed")
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    """Processes for all tests: each takes a second to start."""
-    with ExitStack() as stack:
-        yield Pool(stack)
-
-
-@attrs.define
-class Pool:
-    """Processes, of which a test may kill some."""
-
-    stack: ExitStack
-    members: list[Remote] = attrs.field(factory=list)
-
-    def at(self, path: Path) -> list[Remote]:
-        """As many as are needed, which have opened nothing."""
-        alive = [each for each in self.members if each.alive]
-        new = [self.stack.enter_context(remote(path)) for _ in range(STARTERS - len(alive))]
-        self.members = [*alive, *new]
-        for each in self.members:
-            each.call("at", str(path))
-        return self.members
-
-
 @pytest.fixture
-def starters(folder: Path, pool: Pool) -> list[Remote]:
+def starters(folder: Path) -> Iterator[list[Remote]]:
     """Several processes that have not opened the store yet."""
-    return pool.at(folder / STORE)
+    with ExitStack() as stack:
+        yield [stack.enter_context(remote(folder / STORE)) for _ in range(STARTERS)]
 
 
 def _at_once(starters: list[Remote], how: dict[str, Any]) -> list[str]:

@@ -22,22 +22,18 @@ QUEUES: Final = 2
 JOURNALS: Final = "journals"
 STORE: Final = "store"
 SIZES: Final = (0, 10, 100, 300, 300, 900, 5000)
-LARGEST_BODY_BYTES: Final = max(SIZES)
 
 
 def key_of(name: str, number: int) -> str:
-    """What a message is known by."""
     return f"{name}-{number}"
 
 
 def parsed(key: str) -> tuple[str, int]:
-    """The producer and the number in a key."""
     name, _, number = key.rpartition("-")
     return name, int(number)
 
 
 def body_of(key: str) -> bytes:
-    """The body that goes with a key."""
     seed = key.encode()
     size = SIZES[zlib.crc32(seed) % len(SIZES)]
     block = hashlib.sha512(seed).digest()
@@ -45,12 +41,10 @@ def body_of(key: str) -> bytes:
 
 
 def queue_of(key: str) -> int:
-    """The queue that goes with a key."""
     return zlib.crc32(key.encode()) // len(SIZES) % QUEUES
 
 
 def message_of(key: str) -> Message:
-    """The message that goes with a key."""
     return Message(TOPIC, body_of(key), queue_id=queue_of(key), keys=key)
 
 
@@ -71,12 +65,10 @@ class Journal:
 
     @classmethod
     def opened(cls, folder: Path, name: str) -> Journal:
-        """The journal of that name; what is in it stays."""
         path = folder / JOURNALS / name
         return cls(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644))
 
     def tell(self, *words: object) -> None:
-        """Add a line."""
         os.write(self.descriptor, (" ".join(map(str, words)) + "\n").encode())
 
 
