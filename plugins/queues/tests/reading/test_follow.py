@@ -45,10 +45,11 @@ def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Live]:
                 yield Live(store, reader)
 
 
-def after(seconds: float, call: Callable[[], None]) -> None:
+def after(seconds: float, call: Callable[[], None]) -> Timer:
     timer = Timer(seconds, call)
     timer.daemon = True
     timer.start()
+    return timer
 
 
 def test_read_to_the_end(live: Live) -> None:
@@ -90,8 +91,9 @@ def test_an_event_loop_reads_to_the_end_and_sees_the_close(live: Live) -> None:
 
     live.put_now(3)
     assert asyncio.run(read(follow=False)) == [0, 1, 2]
-    after(0.03, live.reader.close)
+    closing = after(0.03, live.reader.close)
     assert asyncio.run(read(follow=True)) == [0, 1, 2]
+    closing.join()
 
 
 def test_long_polling_looks_on_behind_other_tags(live: Live) -> None:
@@ -122,8 +124,9 @@ def test_long_polling_in_an_event_loop(live: Live) -> None:
 def test_a_close_ends_long_polling(live: Live) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(live.reader.get, "t", 0, 0, wait_ms=600_000)
-        after(0.03, live.reader.close)
+        closing = after(0.03, live.reader.close)
         waiting.exception(60)
+        closing.join()
 
 
 def test_arrivals_are_heard_and_hurried_only_by_those_who_wait() -> None:
