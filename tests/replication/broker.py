@@ -36,7 +36,6 @@ class SlaveBroker(BrokerProcess):
         self.address = self.client
 
     def start(self, master: Address) -> None:
-        """Run the broker, and set its master."""
         self.run(self.address)
 
         def adopts() -> bool:

@@ -184,11 +184,9 @@ class BrokerProcess:
         return (self.home / "out").read_text(errors="replace")[-2000:]
 
     def kill(self) -> None:
-        """End the broker by SIGKILL, if it runs."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End the broker by SIGTERM, if it runs."""
         self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> None:
@@ -199,8 +197,6 @@ class BrokerProcess:
 
 
 class Broker(BrokerProcess):
-    """A master."""
-
     def start(self) -> None:
         """Start the broker, and wait until it listens on both ports."""
         self.run(self.client, self.slaves)
@@ -239,7 +235,6 @@ class Broker(BrokerProcess):
         call(self.client, UPDATE_CONSUMER_OFFSET, fields)
 
     def max_offset(self, topic: str, queue: int = 0) -> int:
-        """Return the queue offset of the next message of a queue."""
         fields = {"topic": topic, "queueId": str(queue)}
         return int(call(self.client, GET_MAX_OFFSET, fields).fields["offset"])
 
@@ -263,7 +258,6 @@ class Broker(BrokerProcess):
 
 
 def create_topic(address: Address, topic: str, queues: int) -> None:
-    """Create a topic with this number of queues."""
     fields = {
         "topic": topic,
         "defaultTopic": "TBW102",
@@ -278,7 +272,6 @@ def create_topic(address: Address, topic: str, queues: int) -> None:
 
 
 def has_route(names: Address, topic: str) -> bool:
-    """Whether a name server knows where a topic is."""
     try:
         call(names, GET_ROUTE, {"topic": topic})
     except (BrokerRefused, OSError):
@@ -287,12 +280,10 @@ def has_route(names: Address, topic: str) -> bool:
 
 
 def small_jvm() -> tuple[str, ...]:
-    """Return the flags of a broker with a small heap and a quick start."""
     return (*_SMALL, *quick())
 
 
 def addresses() -> tuple[Address, Address]:
-    """Return free addresses for the clients and the slaves of a broker."""
     client, slaves = free_ports(2)
     return Address("127.0.0.1", client), Address("127.0.0.1", slaves)
 

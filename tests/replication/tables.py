@@ -39,7 +39,6 @@ class Table:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The options with the name of the table, where it can have one."""
         return ("--table", _NAME) if self.kind == "iceberg" else ()
 
     @property
@@ -50,7 +49,6 @@ class Table:
         return "--set", f"lake.options=[{options}]", "--to", self.to
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Return these columns of all rows."""
         from plugins.lake.tests.landing.tables import read
 
         try:
@@ -60,15 +58,12 @@ class Table:
         return list(zip(*(found[name].to_pylist() for name in columns), strict=True))
 
     def offsets(self) -> list[int]:
-        """Return the physical offsets of all rows, sorted."""
         return sorted(offset for (offset,) in self.rows("physical_offset"))
 
     def await_rows(self, count: int) -> None:
-        """Wait until the table has so many rows."""
         self.wait_for(lambda: len(self.offsets()) == count)
 
     def wait_for(self, is_so: Callable[[], bool]) -> None:
-        """Wait for a condition that reads the table."""
 
         def holds() -> bool:
             if is_so():

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any, Final
 
 import pytest
@@ -19,6 +18,7 @@ from plugins.replication.tests.replica.copies import log_of
 from tests.oracle.java import Oracle
 from tests.replication import dumps
 from tests.replication.masterbroker import SEGMENT, Broker, broker, eventually
+from tests.replication.repeating import Repeating
 from tests.replication.tables import Table, end_of, offsets, replicating
 from tests.support import sampling
 
@@ -68,7 +68,6 @@ def end_of_log(master: Broker) -> int:
 
 
 def numbers(store: lakelog.Store) -> list[int]:
-    """Return the numbers of all messages, in log order."""
     return [int.from_bytes(each.body[:8]) for each in store.scan() if each.topic == TOPIC]
 
 
@@ -135,7 +134,6 @@ def test_a_promoted_replica_has_what_its_master_synced_its_topics_and_groups(
 
 
 def configs(master: Broker) -> dict[str, dict[str, Any]]:
-    """Return the topics and the groups of a broker."""
     return {
         name: parse_object(call(master.client, REQUESTS[name]).body)[table]
         for name, table in CONFIGS.items()
@@ -143,7 +141,6 @@ def configs(master: Broker) -> dict[str, dict[str, Any]]:
 
 
 def configs_in(copy: Path) -> dict[str, dict[str, Any]]:
-    """Return them from the files of a replica."""
     files = {name: copy / "config" / f"{name}.json" for name in CONFIGS}
     return {
         name: parse_object(path.read_bytes())[CONFIGS[name]]
@@ -153,15 +150,15 @@ def configs_in(copy: Path) -> dict[str, dict[str, Any]]:
 
 
 def program(path: Path, master: Broker, *more: str) -> partial[Any]:
-    """Return what runs ``lakelog replicate``."""
     words = ("--from", str(master.slaves), "--broker", str(master.client), *more)
     return partial(replicating, path, *words)
 
 
-def progress(path: Path, acknowledged: list[int], count: int) -> None:
+def progress(path: Path, sending: Repeating[int], count: int) -> None:
     """Wait until the copy has grown, and ``count`` further messages are acknowledged."""
-    before, sent = end_of(path), len(acknowledged)
-    eventually(lambda: end_of(path) > before and len(acknowledged) >= sent + count)
+    before = end_of(path)
+    eventually(lambda: end_of(path) > before)
+    sending.more(count)
 
 
 @pytest.mark.parametrize(
@@ -171,34 +168,22 @@ def test_kills_of_either_side_leave_the_same_bytes_and_rows(
     oracle: Oracle, tmp_path: Path, rounds: int
 ) -> None:
     chance, path, lake = sampling.chance(), tmp_path / "copy", Table(tmp_path / "lake")
-    acknowledged: list[int] = []
-    over = Event()
-
-    def send(master: Broker) -> None:
-        first = 0
-        while not over.is_set():
-            acknowledged.extend(master.send_many(TOPIC, first, 20))
-            first += 20
-            over.wait(0.1)  # what comes back has to catch up
-
     with broker(tmp_path / "broker") as master:
-        sender = Thread(target=send, args=(master,))
-        sender.start()
-        try:
-            with program(path, master, *lake.words)("--vouch", "received") as kill_copy:
+
+        def send(number: int) -> int | None:
+            found = master.send_many(TOPIC, number, 1)
+            return found[0] if found else None
+
+        with program(path, master, *lake.words)("--vouch", "received") as kill_copy:
+            with Repeating(send, pause_s=0.01) as sending:  # what comes back has to catch up
                 for _ in range(rounds):
                     for kill in (kill_copy, master.kill):
-                        progress(path, acknowledged, chance.randrange(100))
+                        progress(path, sending, chance.randrange(100))
                         kill()
                     master.start()
-                over.set()
-                sender.join()
-                end = end_of_log(master)
-                eventually(lambda: end_of(path) == end)
-                lake.wait_for(lambda: lake.offsets() == offsets(path))
-        finally:
-            over.set()
-            sender.join()
+            end = end_of_log(master)
+            eventually(lambda: end_of(path) == end)
+            lake.wait_for(lambda: lake.offsets() == offsets(path))
         master.kill()
         assert log_of(path, end) == log_of(master.store, end)
         copied = dumps.contents(oracle, path, dumps.OF_LAKELOG)
@@ -206,7 +191,7 @@ def test_kills_of_either_side_leave_the_same_bytes_and_rows(
         dumps.check_equal(copied, original, was_killed=True)
     with lakelog.open(path, mode="read") as store:
         found = numbers(store)
-        assert set(acknowledged) <= set(found)
+        assert set(sending.found) <= set(found)
         assert sum(map(len, queued(store).values())) == len(found)
 
 

@@ -130,7 +130,6 @@ def test_a_stopped_slave_times_puts_out_and_holds_nothing_else(
 
 
 def main() -> None:
-    """Put batches until the process is killed."""
     path, port = sys.argv[1:]
     with open_master(Path(path), int(port), in_sync_replicas=2) as store:
         for number in itertools.count():

@@ -34,7 +34,6 @@ def pin_of(path: Path) -> int:
 
 
 def fill(store: lakelog.Store, segments: int) -> None:
-    """Put until ``segments`` further segments are full."""
     due, number = store.max_offset + segments * SEGMENT, 0
     while store.max_offset < due:
         store.put(message(number))

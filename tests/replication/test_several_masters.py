@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
-import attrs
 import pytest
 
 import lakelog
@@ -23,6 +21,7 @@ from tests.replication.masterbroker import (
     eventually,
     name_server,
 )
+from tests.replication.repeating import Repeating
 from tests.replication.tables import Table
 from tests.replication.test_real_master import TOPIC, end_of_log
 from tests.support import sampling
@@ -30,45 +29,15 @@ from tests.support import sampling
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 
 
-@attrs.define
-class Sender:
-    """Sends to one master until it is stopped.
+def sender(master: Broker) -> Repeating[int]:
+    """Return what sends to a master, and finds the physical offsets of acknowledged messages."""
 
-    :ivar acknowledged: the physical offset of each acknowledged message
-    """
+    def send(number: int) -> int | None:
+        with suppress(BrokerRefused):  # a failed send is not repeated
+            return master.send(TOPIC, number.to_bytes(8) * 20, number % 4)
+        return None
 
-    master: Broker
-    acknowledged: list[int] = attrs.field(factory=list)
-    _over: Event = attrs.field(factory=Event)
-
-    def run(self) -> None:
-        """Send messages; failed sends are not repeated."""
-        number = 0
-        while not self._over.is_set():
-            number += 1
-            try:
-                offset = self.master.send(TOPIC, number.to_bytes(8) * 20, number % 4)
-            except BrokerRefused:
-                self._over.wait(0.05)
-            else:
-                self.acknowledged.append(offset)
-                self._over.wait(0.005)
-
-    def more(self, count: int) -> None:
-        """Wait for ``count`` further acknowledged messages."""
-        before = len(self.acknowledged)
-        eventually(lambda: len(self.acknowledged) >= before + count)
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Send during the block."""
-        thread = Thread(target=self.run)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            thread.join()
+    return Repeating(send, pause_s=0.01)
 
 
 def rows_of(lake: Table) -> Counter[tuple[Any, ...]]:
@@ -109,13 +78,13 @@ def every_acknowledged_message_lands_once(tmp_path: Path, rounds: int = 1) -> No
         masters = {"one": master("one")}
         words = ["--from-name-server", str(server), "--to", lake.to, *lake.named]
         copying = stack.enter_context(program(folder, "replicate", *words, segment_size_bytes=None))
-        senders = {"one": Sender(masters["one"])}
+        senders = {"one": sender(masters["one"])}
         with ExitStack() as sending:
-            sending.enter_context(senders["one"].running())
+            sending.enter_context(senders["one"])
             senders["one"].more(20)
             masters["two"] = master("two")  # added while the program runs
-            senders["two"] = Sender(masters["two"])
-            sending.enter_context(senders["two"].running())
+            senders["two"] = sender(masters["two"])
+            sending.enter_context(senders["two"])
             for number in range(rounds):
                 for name, each in masters.items():
                     senders[name].more(10 + chance.randrange(100))
@@ -125,15 +94,15 @@ def every_acknowledged_message_lands_once(tmp_path: Path, rounds: int = 1) -> No
                     masters["two"].client, masters["two"].slaves = addresses()
                 for each in masters.values():
                     each.start()
-            for sender in senders.values():
-                sender.more(50)
+            for each_sender in senders.values():
+                each_sender.more(50)
         copied(copying, masters, lake)
         eventually(lambda: copying.row("two").get("health") == "ok")
         assert copying.stop() == 0, copying.said()
     rows = rows_of(lake)
     assert set(rows.values()) == {1}
-    for name, sender in senders.items():
-        assert {(name, each) for each in sender.acknowledged} <= set(rows)
+    for name, sent in senders.items():
+        assert {(name, each) for each in sent.found} <= set(rows)
         assert [(name, each) for each in offsets(masters[name].store)] == sorted(
             each for each in rows if each[0] == name
         )
