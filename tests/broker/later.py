@@ -101,7 +101,6 @@ def lakelogs_broker(
 def rocketmqs_broker(
     home: Path, *, java_flags: Sequence[str] | None = None, **more: object
 ) -> Iterator[Serving]:
-    """Run RocketMQ's broker on ``home/store``, with a name server."""
     names = home / f"names-{len(list(home.glob('names-*')))}"
     settings, flags = {**_SETTINGS, **more}, java_flags or (*_JAVA_FLAGS, *quick())
     with (
@@ -136,12 +135,10 @@ class Client:
                     self._changed.notify_all()
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """Return all events of a kind so far."""
         with self._changed:
             return [each for each in self.events if each["event"] == event]
 
     def write(self, *lines: str) -> None:
-        """Send commands to the client."""
         assert self._process.stdin is not None
         self._process.stdin.write("".join(f"{line}\n" for line in lines))
         self._process.stdin.flush()
@@ -165,16 +162,13 @@ class Client:
         eventually(lambda: self.do(f"delay 0 {body}")["event"] == "sent")
 
     def wait_for(self, is_so: Any) -> None:
-        """Wait until ``is_so`` returns a true value."""
         with self._changed:
             assert self._changed.wait_for(is_so, PATIENCE_SECONDS), self.events
 
     def got(self, bodies: set[str]) -> None:
-        """Wait until all these bodies were consumed."""
         self.wait_for(lambda: bodies <= {e["body"] for e in self.events if e["event"] == "got"})
 
     def join(self) -> None:
-        """Wait until the process has ended."""
         self._reader.join()
 
 

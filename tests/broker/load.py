@@ -60,7 +60,6 @@ class Kill:
     offsets: Mapping[str, Mapping[str, Mapping[int, int]]]
 
     def saved(self, event: Event) -> int:
-        """Return the saved offset of an event's group in the event's queue."""
         topics = self.offsets.get(event["group"], {})
         return topics.get(event["topic"], {}).get(event["queue"], 0)
 
@@ -88,17 +87,14 @@ class Clients:
         until(lambda: self.sent_by(name), f"{name} sent nothing", seconds=PATIENCE_SECONDS)
 
     def sent_by(self, name: str) -> int:
-        """Return the number of acknowledged sends of a client so far."""
         path = self.home / f"journal-{name}"
         return path.read_bytes().count(b'"sent"') if path.exists() else 0
 
     def acknowledged(self) -> int:
-        """Return the number of acknowledged sends of all clients so far."""
         names = (path.name.removeprefix("journal-") for path in self.home.glob("journal-*"))
         return sum(map(self.sent_by, names))
 
     def await_sends(self, count: int) -> None:
-        """Wait until ``count`` more sends are acknowledged."""
         known = self.acknowledged()
         until(lambda: self.acknowledged() >= known + count, seconds=PATIENCE_SECONDS)
 
@@ -135,7 +131,6 @@ class Clients:
         return sum(each["event"] == event for each in self.events())
 
     def end(self) -> None:
-        """Kill all running members."""
         for member in list(self._running):
             self._end(member)
 
@@ -152,29 +147,23 @@ class Clients:
         ]
 
     def dead_letters(self) -> dict[str, set[str]]:
-        """Return the bodies of the dead letters of each group."""
         with lakelog.open(self.home / "store", mode="read") as store:
             return {group: set(_bodies(store, f"%DLQ%{group}")) for group in GROUPS}
 
     def all_done(self, *, dead_letters: bool = True) -> None:
         """Wait until each group has consumed every acknowledged message, or has a dead letter."""
-
-        def missing() -> dict[str, list[str]]:
-            events = self.events()
-            dead = self.dead_letters() if dead_letters else {key: set[str]() for key in GROUPS}
-            return _missing(events, dead, dead_letters=dead_letters)
-
-        last: list[dict[str, list[str]]] = []
+        left: dict[str, list[str]] = {}
 
         def done() -> bool:
-            last[:] = [missing()]
+            dead = self.dead_letters() if dead_letters else {key: set[str]() for key in GROUPS}
+            left.update(_missing(self.events(), dead, dead_letters=dead_letters))
             time.sleep(0.2)  # each pass reads the journals from the start
-            return not any(last[0].values())
+            return not any(left.values())
 
         try:
             until(done, seconds=PATIENCE_SECONDS)
         except AssertionError:
-            counts = {group: (len(bodies), bodies[:5]) for group, bodies in last[0].items()}
+            counts = {group: (len(bodies), bodies[:5]) for group, bodies in left.items()}
             raise AssertionError(f"not consumed: {counts}") from None
 
 
@@ -222,7 +211,6 @@ def early(events: Iterable[Event]) -> list[Event]:
 
 
 def rolled_back(events: Iterable[Event]) -> list[Event]:
-    """Return deliveries of messages that were rolled back."""
     return [each for each in events if each["event"] == "got" and each["body"].endswith(NEVER_COME)]
 
 

@@ -39,8 +39,6 @@ _SEGMENT: Final = 1 << 26
 
 @attrs.frozen
 class Broker:
-    """The addresses of a name server and of its broker."""
-
     names: Address
     broker: Address
 
@@ -65,7 +63,6 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Brok
 
 @contextmanager
 def lakelogs_broker_here(home: Path, **settings: Any) -> Iterator[Address]:
-    """Run a broker in a thread of this process."""
     with (
         lakelog.open(home / "store", segment_size_bytes=_SEGMENT) as store,
         served(store, BrokerSettings(port=0, **settings)) as running,
@@ -74,7 +71,6 @@ def lakelogs_broker_here(home: Path, **settings: Any) -> Iterator[Address]:
 
 
 def run(program: str, *arguments: object, home: Path, flags: Sequence[str] = ()) -> str:
-    """Run a Java program; return its output."""
     home.mkdir(exist_ok=True)
     words = java(program, *map(str, arguments), home=home, flags=flags)
     done = subprocess.run(
@@ -241,7 +237,6 @@ def test_outputs_of_mqadmin(brokers: dict[str, Broker], tmp_path: Path) -> None:
 
 
 def _blocks(output: str) -> Iterator[tuple[str, str]]:
-    """Yield each command with its output."""
     for block in re.split(r"^### ", output, flags=re.MULTILINE)[1:]:
         command, _, printed = block.partition("\n")
         yield command, printed
@@ -497,6 +492,5 @@ def test_raw_requests_have_the_same_outcomes(brokers: dict[str, Broker]) -> None
 
 
 def answers(brokers: dict[str, Broker], request: tuple[Any, ...]) -> str:
-    """Return the answers to a request if they differ."""
     ours, theirs = (asked(brokers[each].broker, *request) for each in ("lakelog", "rocketmq"))
     return "" if ours == theirs else f"{request[:2]}\n  lakelog  {ours}\n  rocketmq {theirs}"

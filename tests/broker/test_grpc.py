@@ -113,7 +113,6 @@ def _need(*programs: str) -> None:
 
 
 def _outcomes(client: _Client, endpoint: str, home: Path) -> dict[str, str]:
-    """Run a client; return its result of each case."""
     environ = {**os.environ, "HOME": str(home), "rocketmq.client.logRoot": str(home)}
     done = subprocess.run(
         client(endpoint, home), capture_output=True, text=True, check=False, env=environ

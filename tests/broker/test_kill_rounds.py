@@ -102,25 +102,15 @@ def test_sixty_rounds_lose_nothing_and_brokers_take_turns(tmp_path: Path) -> Non
     with clients_of(tmp_path, pause_ms=20) as clients:
         random = chance()
         rounds_of(tmp_path, clients, [random.choice(KILLED) for _ in range(60)])
-        leave_in_flight(tmp_path, clients)
-        take_over(tmp_path, clients)
+        with lakelogs_broker(tmp_path, 0, SETTINGS) as serving:
+            configure(serving.server)
+            send_and_kill(clients, serving.server, serving)
+        with rocketmqs_broker(tmp_path, transactionCheckMax=CHECKS) as serving:
+            await_route(serving.server, serving.process.client)
+            finish(clients, serving.server, dead_letters=False)
+            send_and_kill(clients, serving.server, serving)
         with lakelogs_broker(tmp_path, 0, SETTINGS) as serving:
             finish(clients, serving.server)
-
-
-def leave_in_flight(path: Path, clients: Clients) -> None:
-    """Kill lakelog's broker and its clients while messages of all kinds are in flight."""
-    with lakelogs_broker(path, 0, SETTINGS) as serving:
-        configure(serving.server)
-        send_and_kill(clients, serving.server, serving)
-
-
-def take_over(path: Path, clients: Clients) -> None:
-    """Let RocketMQ's broker complete messages in flight; kill it with further ones in flight."""
-    with rocketmqs_broker(path, transactionCheckMax=CHECKS) as serving:
-        await_route(serving.server, serving.process.client)
-        finish(clients, serving.server, dead_letters=False)
-        send_and_kill(clients, serving.server, serving)
 
 
 def send_and_kill(clients: Clients, server: Address, broker: Serving) -> None:

@@ -15,7 +15,6 @@ SHORT_MS = 1_500
 
 
 def leave_waiting(client: Client) -> dict[str, dict[str, Any]]:
-    """Send messages of each kind; some are delivered soon, the others wait."""
     client.create_topic("plain")
     client.do("consume")
     # Late timers are stored first, so that delivered messages follow waiting ones in the log.

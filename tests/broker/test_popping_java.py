@@ -41,7 +41,6 @@ EXPECTED: Final = ["= done: 40", f"= attempts: [{TOPIC} 0, {TOPIC} 1]"]
 
 @contextmanager
 def pop_member(names: Address, home: Path) -> Iterator[list[str]]:
-    """Run ``PopMember``; yields a list of its lines of output."""
     command = java("PopMember", str(names), TOPIC, GROUP, home=home)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -59,7 +58,6 @@ def pop_member(names: Address, home: Path) -> Iterator[list[str]]:
 
 
 def configure(address: Address) -> None:
-    """Create a topic of four queues, and set its group to pop mode."""
     call(address, CREATE_GROUP, body=json.dumps({"groupName": GROUP}).encode())
     create_topic(address, TOPIC, 4)
     set_pop_mode(address, TOPIC, GROUP)

@@ -61,15 +61,12 @@ class Senders:
             self._threads[-1].start()
 
     def wait(self, count: int) -> None:
-        """Wait until ``count`` messages are acknowledged."""
         until(lambda: len(self.acknowledged) >= count)
 
     def known(self) -> tuple[list[str], dict[str, int]]:
-        """Return copies of ``acknowledged`` and ``halves``."""
         return self.acknowledged.copy(), self.halves.copy()
 
     def stop(self) -> None:
-        """Stop all threads."""
         self._stop.set()
         for each in self._threads:
             each.join()
@@ -118,7 +115,6 @@ class Senders:
 
 @pytest.fixture(params=["ext4", "xfs"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
-    """Mount a small file system that can be shut down."""
     with made(request.param, tmp_path) as disk:
         yield disk
 
@@ -243,7 +239,6 @@ def test_a_full_disk_refuses_messages_until_there_is_room(
 
 
 def is_full(address: Address) -> bool:
-    """Send a large message; return whether it was refused."""
     try:
         send(str(address), "Filler", bytes(SEGMENT // 8))
     except BrokerRefused:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 import lakelog
 from lakelog import Store, StoredMessage
 from lakelog.errors import StoreError
@@ -66,7 +68,6 @@ def places_of(path: Path, settings: Mapping[str, Any]) -> dict[str, int]:
 
 
 def opened(path: Path, settings: Mapping[str, Any]) -> Store:
-    """The store, as its owner."""
     return lakelog.open(path, segment_size_bytes=SEGMENT_BYTES, **settings)
 
 
@@ -113,3 +114,9 @@ def takes_direct(folder: Path) -> bool:
         except StoreError:
             return False
     return True
+
+
+def need_direct(settings: Mapping[str, Any], folder: Path) -> None:
+    """Skip the test where its writer ``direct`` does not work."""
+    if settings["writer"] == "direct" and not takes_direct(folder):
+        pytest.skip("the file system of the temporary folder takes no O_DIRECT")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,10 +16,10 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from tests.faults import shim, tally
 from tests.support import required
 
 ROOT: Final = Path(__file__).parents[2]
+SHIM: Final = Path(__file__).with_name("shim.c")
 PATIENCE_SECONDS: Final = 40
 JOB: Final[Mapping[str, Any]] = {
     "workload": "all",
@@ -49,11 +51,9 @@ class Outcome:
     exit: int
 
     def told(self, word: str) -> list[dict[str, Any]]:
-        """The events of one kind."""
         return [event for event in self.events if word in event]
 
     def has(self, word: str) -> bool:
-        """Whether there was such an event."""
         return bool(self.told(word))
 
     @property
@@ -73,12 +73,10 @@ class Outcome:
 
     @property
     def fired(self) -> int:
-        """How often the fault struck."""
         return max((event["fired"] for event in self.events), default=0)
 
     @property
     def calls(self) -> int:
-        """How many calls there were that could have failed."""
         return max((event["calls"] for event in self.told("calls")), default=0)
 
 
@@ -100,12 +98,6 @@ class Workers:
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
         outcome = Outcome(answer["events"], answer["exit"])
-        tally.note(
-            fired=outcome.fired,
-            died=outcome.exit < 0,
-            acks=len(outcome.acks),
-            refusals=len(outcome.failures),
-        )
         for event in outcome.told("crashed"):
             pytest.fail(f"{more}: {event['crashed']}")
         assert not answer["hung"], f"{more} never ended; last: {outcome.events[-3:]}"
@@ -131,7 +123,6 @@ class Workers:
 
 @pytest.fixture(scope="session")
 def workers() -> Iterator[Workers]:
-    """Processes in which nothing fails."""
     with Workers.started() as started:
         yield started
 
@@ -139,9 +130,12 @@ def workers() -> Iterator[Workers]:
 @pytest.fixture(scope="session")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     """Processes whose calls can be made to fail; without a compiler tests skip, but in CI fail."""
-    reason = shim.missing()
-    if reason is not None:
-        required.missing(reason)
-    library = shim.build(tmp_path_factory.mktemp("shim"))
+    if shutil.which("cc") is None:
+        required.missing("no C compiler is here: apt-get install gcc libc6-dev (Debian, Ubuntu)")
+    if platform.libc_ver()[0] != "glibc":
+        required.missing("the shim stands in for functions of glibc, not of another C library")
+    library = tmp_path_factory.mktemp("shim") / "shim.so"
+    command = ["cc", "-Wall", "-Werror", "-O1", "-shared", "-fPIC"]
+    subprocess.run([*command, SHIM, "-o", library, "-ldl"], check=True)
     with Workers.started(LD_PRELOAD=str(library)) as started:
         yield started

@@ -39,7 +39,6 @@ class Disk:
         self.cuts_at_once = cuts_at_once
 
     def mount(self) -> None:
-        """Let it be there."""
         subprocess.run(["mount", "-o", "loop", self.image, self.place], check=True)
 
     def cut(self) -> None:
@@ -64,7 +63,6 @@ class Disk:
             time.sleep(0.02)
 
     def _is_attached(self) -> bool:
-        """Whether a loop device has the image."""
         for device in Path("/sys/block").glob("loop*/loop/backing_file"):
             with suppress(OSError):  # it goes at this moment
                 if device.read_text().rstrip("\n") == str(self.image):

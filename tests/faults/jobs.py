@@ -22,6 +22,7 @@ from tests.faults.workload import (
     message_of,
     opened,
     put_all,
+    put_beside,
     put_until_killed,
     put_while_slow,
     why,
@@ -33,7 +34,6 @@ _PAUSE_SECONDS: Final = 0.01
 
 
 def open_and_close(path: Path, settings: Mapping[str, Any], _run: str, tell: Tell) -> None:
-    """Recover a store by opening it."""
     store = opened(path, settings, tell)
     if store is None:
         return
@@ -44,12 +44,10 @@ def open_and_close(path: Path, settings: Mapping[str, Any], _run: str, tell: Tel
 
 
 def recover(path: Path, settings: Mapping[str, Any], _run: str, tell: Tell) -> None:
-    """Recover it by the function for that."""
     _tried(lambda: lakelog.recover(path, segment_size_bytes=SEGMENT_BYTES, **settings), tell)
 
 
 def repair(path: Path, settings: Mapping[str, Any], _run: str, tell: Tell) -> None:
-    """Recover it, and mend what is damaged."""
     _tried(lambda: lakelog.repair(path, segment_size_bytes=SEGMENT_BYTES, **settings), tell)
 
 
@@ -169,6 +167,7 @@ WORKLOADS: Final = {
     "until-killed": put_until_killed,
     "load": put_under_load,
     "slow": put_while_slow,
+    "beside": put_beside,
     "open": open_and_close,
     "recover": recover,
     "repair": repair,

@@ -1,9 +1,9 @@
-"""Producers that put as fast as they can, and what their keys tell of what a store has lost."""
+"""Producers that put as fast as they can."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -74,48 +74,3 @@ def _in_background(producer: _Producer) -> None:
         if len(flying) == IN_FLIGHT:
             first, future = flying.pop(0)
             producer.answered(first, future.result(30))
-
-
-@attrs.frozen
-class Answers:
-    """Where all messages were put that were acknowledged, round after round, and which must stay.
-
-    :ivar places: where each acknowledged one was put
-    :ivar must: those that must be there
-    """
-
-    places: dict[str, int] = attrs.field(factory=dict)
-    must: set[str] = attrs.field(factory=set)
-
-    def add(self, acks: Iterable[Mapping[str, Any]], kept: Iterable[str]) -> None:
-        """What one more round told."""
-        self.places.update((ack["ack"], ack["at"]) for ack in acks)
-        self.must.update(kept)
-
-    def check(self, found: Mapping[str, int]) -> None:
-        """Compare with keys and their places as a reader sees them, in the log's order.
-
-        What was acknowledged stands where that was said. Of each producer there is a run without
-        a gap, in order, that ends at most as far behind its last answer as it puts ahead.
-        """
-        assert self.must - set(found) == set()
-        assert {key for key in found if self.places.get(key, found[key]) != found[key]} == set()
-        answered = _last_of(self.places)
-        ends = dict[str, int]()
-        for name, number in map(_parsed, found):
-            assert number == ends.get(name, -1) + 1, f"{name}-{number} behind {ends.get(name)}"
-            ends[name] = number
-        ahead = {name for name in ends if ends[name] > answered.get(name, -1) + IN_FLIGHT}
-        assert ahead == set(), "nobody put so much"
-
-
-def _parsed(key: str) -> tuple[str, int]:
-    name, _, number = key.rpartition("-")
-    return name, int(number)
-
-
-def _last_of(keys: Iterable[str]) -> dict[str, int]:
-    last = dict[str, int]()
-    for name, number in map(_parsed, keys):
-        last[name] = max(number, last.get(name, -1))
-    return last

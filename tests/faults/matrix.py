@@ -55,7 +55,6 @@ FEW_ENTRIES: Final[Mapping[str, Any]] = {
 
 
 def named(settings: Mapping[str, Any]) -> str:
-    """The name of a test."""
     return "-".join(each if isinstance(each, str) else "otherwise" for each in settings.values())
 
 
@@ -77,18 +76,14 @@ def covering() -> list[tuple[Mapping[str, Any], tuple[str, str], str]]:
 
 
 def named_both(value: object) -> str:
-    """The name of settings, of a fault, or of a workload."""
     if isinstance(value, Mapping):
         return named(value)
     return "-".join(value) if isinstance(value, tuple) else str(value)
 
 
-def every_nth(run: Callable[[int], Outcome]) -> int:
-    """Let the first call fail, then the second, until there is none left; how many runs."""
-    for nth in itertools.count(1):
-        if not run(nth).fired:
-            return nth
-    raise AssertionError("unreachable")
+def every_nth(run: Callable[[int], Outcome]) -> None:
+    """Let the first call fail, then the second, until there is none left."""
+    next(nth for nth in itertools.count(1) if not run(nth).fired)
 
 
 def some(calls: int, most: int) -> list[int]:

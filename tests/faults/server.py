@@ -7,7 +7,7 @@ fail need it to be started with the shim preloaded.
 from __future__ import annotations
 
 import ctypes
-import errno
+import gc
 import json
 import os
 import resource
@@ -17,22 +17,20 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
-
 from tests.faults.jobs import WORKLOADS
-from tests.faults.leftovers import held, left_of
-from tests.faults.workload import threads
+from tests.faults.workload import Tell, threads
 
-_SPECIAL: Final = {"SHORT": -1, "KILL": -2, "SLOW": -3}
 _PR_SET_PDEATHSIG: Final = 1
+_LEFT_SECONDS: Final = 10.0
+"""A thread that only logs may still be ending; nothing else takes any time."""
+_PAUSE_SECONDS: Final = 0.01
 
 
 def main() -> None:
-    """Serve until the input ends."""
     _end_with_parent()
     _import_all()
     for line in sys.stdin:
@@ -48,10 +46,7 @@ def _import_all() -> None:
     """What a store imports when it needs it, so that no fork has to."""
     import tempfile
 
-    def ignore(_event: Mapping[str, Any]) -> None: ...
-
-    tell: Any = ignore
-    tell.struck_log = lambda: 0
+    tell = Tell(os.open(os.devnull, os.O_WRONLY))
     with tempfile.TemporaryDirectory() as folder:
         for writer, flush in (("file", "group-commit"), ("mmap", "timed"), ("staged", "inline")):
             settings = {"writer": writer, "flush": flush}
@@ -87,54 +82,22 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     return {"events": events, "exit": os.waitstatus_to_exitcode(status), "hung": hung}
 
 
-@attrs.define
-class _Teller:
-    """Writes events to a pipe, with how often the fault has struck.
-
-    One event is one write, so that lines of threads do not mix.
-    """
-
-    writing: int
-    shim: ctypes.CDLL | None
-    job: dict[str, Any] = attrs.field(factory=dict)
-
-    def arm(self) -> None:
-        """Let the fault strike from now on, and count calls from now on."""
-        if self.shim is not None:
-            _arm(self.shim, self.job)
-
-    def disarm(self) -> None:
-        if self.shim is not None:
-            _arm(self.shim, {**self.job, "call": "none"})
-
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        fired = self.shim.fault_fired() if self.shim is not None else 0
-        os.write(self.writing, json.dumps({**event, "fired": fired}).encode() + b"\n")
-
-    def struck_log(self) -> int:
-        return int(self.shim.fault_fired_at_log()) if self.shim is not None else 0
-
-    def seen(self) -> int:
-        return int(self.shim.fault_seen()) if self.shim is not None else 0
-
-
 def _child(job: dict[str, Any], writing: int) -> None:
     code = 1
     _end_with_parent()
     # The import system keeps a short write as a compiled module, and later runs fail on it.
     sys.dont_write_bytecode = True
-    tell = _Teller(writing, None if job["call"] is None else ctypes.CDLL(None))
+    tell = Tell(writing, None if job["call"] is None else ctypes.CDLL(None), job)
     threads()
-    before = held(job["path"])
+    before = _held(job["path"])
     try:
         threading.excepthook = lambda hook: tell({"crashed": _traceback(hook.exc_value)})
         if job["file_limit_bytes"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (job["file_limit_bytes"], -1))
-        tell.job = job
         if not job["late"]:
             tell.arm()
         WORKLOADS[job["workload"]](Path(job["path"]), job["settings"], job["run"], tell)
-        left = left_of(job["path"], before)
+        left = _left_of(job["path"], before)
         if left:
             tell({"left": left})
         tell({"ended": True, "calls": tell.seen()})
@@ -147,13 +110,6 @@ def _child(job: dict[str, Any], writing: int) -> None:
 
 def _traceback(error: BaseException | None) -> str:
     return "".join(traceback.format_exception(error)) if error is not None else "no error"
-
-
-def _arm(shim: ctypes.CDLL, job: dict[str, Any]) -> None:
-    """Let the fault of ``job`` strike."""
-    error = _SPECIAL.get(job["error"]) or getattr(errno, job["error"])
-    folder = os.fsencode(os.path.normpath(Path(job["path"], job["below"])))
-    shim.fault_arm(job["call"].encode(), error, job["nth"], job["forever"], folder)
 
 
 def _read(reading: int, child: int, job: Mapping[str, Any]) -> tuple[str, bool]:
@@ -171,6 +127,48 @@ def _read(reading: int, child: int, job: Mapping[str, Any]) -> tuple[str, bool]:
         if left is not None and (left := left - data.count(b"\n")) <= 0:
             os.kill(child, signal.SIGKILL)
             left = None
+
+
+# --- what a process still holds of a store that it has closed, or could not open ---
+
+
+def _held(path: str) -> set[str]:
+    """Threads, descriptors, and maps of files below ``path``; locks are held by descriptors."""
+    return {*_threads(), *_descriptors(), *_maps(path)}
+
+
+def _left_of(path: str, before: set[str]) -> list[str]:
+    """What is held now and was not ``before``, once nothing changes any more."""
+    until = time.monotonic() + _LEFT_SECONDS
+    while True:
+        gc.collect()
+        left = _held(path) - before
+        if not left or time.monotonic() > until:
+            return sorted(left)
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _threads() -> Iterator[str]:
+    for task in Path("/proc/self/task").iterdir():
+        yield f"thread {task.name}"
+
+
+def _descriptors() -> Iterator[str]:
+    with os.scandir("/proc/self/fd") as found:
+        for each in found:
+            try:
+                target = os.readlink(each.path)
+            except FileNotFoundError:  # the one that lists them
+                continue
+            if not target.startswith("/proc/"):
+                yield f"descriptor {each.name} of {target}"
+
+
+def _maps(path: str) -> Iterator[str]:
+    with Path("/proc/self/maps").open() as lines:
+        for line in lines:
+            if path in line:
+                yield f"map of {line[line.index(path) :].strip()}"
 
 
 if __name__ == "__main__":

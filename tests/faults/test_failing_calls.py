@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.faults.checking import DURABLE, check_recovered, kept, takes_direct
+from tests.faults.checking import DURABLE, check_recovered, kept, need_direct
 from tests.faults.conftest import Outcome, Workers
 from tests.faults.matrix import (
     FAULTS,
@@ -108,11 +108,6 @@ def _check_answers(outcome: Outcome, settings: Mapping[str, Any], fault: tuple[s
     assert not outcome.told("left")
 
 
-def _skip_without_direct(settings: Mapping[str, Any], tmp_path: Path) -> None:
-    if settings["writer"] == "direct" and not takes_direct(tmp_path):
-        pytest.skip("the file system of the temporary folder takes no O_DIRECT")
-
-
 def _sample(
     faulty: Workers,
     tmp_path: Path,
@@ -120,7 +115,7 @@ def _sample(
     fault: tuple[str, str],
     workload: str,
 ) -> None:
-    _skip_without_direct(settings, tmp_path)
+    need_direct(settings, tmp_path)
     calls = _try(faulty, tmp_path, settings, fault, nth=0, workload=workload).calls
     unused = UNUSED if workload == "house" else (*UNUSED, "rmdir")
     assert calls or fault[0] in unused, "the shim does not see this call"
@@ -160,9 +155,7 @@ def test_every_nth_call_fails(
     fault: tuple[str, str],
     workload: str,
     forever: bool,
-    record_property: Any,
 ) -> None:
-    _skip_without_direct(settings, tmp_path)
+    need_direct(settings, tmp_path)
     more = {"forever": forever, "workload": workload}
-    runs = every_nth(lambda nth: _try(faulty, tmp_path, settings, fault, nth=nth, **more))
-    record_property("runs", runs)
+    every_nth(lambda nth: _try(faulty, tmp_path, settings, fault, nth=nth, **more))

@@ -2,8 +2,11 @@
 
 A loop file system is shut down under a living owner, without writing back what is in the page
 cache, then mounted again. What is answered once the shutdown has begun does not count: in a real
-power cut nobody would hear of it, and ``fdatasync`` itself returns 0 then for bytes that are lost,
-see :mod:`tests.faults.test_kernel_cut`.
+power cut nobody would hear of it, and ``fdatasync`` itself returns 0 then for bytes that are lost.
+A loop of writes and syncs without lakelog, cut 60 times on Linux 6.18, lost pages of 20 in 32 such
+syncs of space of ext4 that was allocated and not yet written, 8 in 27 that were appended, none that
+was written before; none on ext4 without journal; 8 in 45 on xfs. No sync was lost that was answered
+before the cut, and none that began after it succeeded.
 """
 
 from __future__ import annotations
@@ -107,15 +110,28 @@ def _id(value: object) -> str:
     return named({**value, "timed": ""}).rstrip("-") if isinstance(value, dict) else str(value)
 
 
-@pytest.mark.parametrize(("kind", "settings"), SAMPLE, ids=_id)
+def _cuts(
+    workers: Workers, tmp_path: Path, kind: str, settings: Mapping[str, Any], oracle: Oracle | None
+) -> None:
+    """On a busy machine the power may go before the first put."""
+    with made(kind, tmp_path) as disk:
+        assert any(
+            _cut(disk, workers, disk.place / f"store-{seed}", settings, seed, oracle)
+            for seed in range(1, 6)
+        )
+
+
+@pytest.mark.parametrize(("kind", "settings"), SAMPLE[1:], ids=_id)
 def test_what_was_acknowledged_is_there_after_a_power_cut(
     workers: Workers, tmp_path: Path, kind: str, settings: Mapping[str, Any]
 ) -> None:
-    with made(kind, tmp_path) as disk:
-        assert any(  # on a busy machine the power may go before the first put
-            _cut(disk, workers, disk.place / f"store-{seed}", settings, seed)
-            for seed in range(1, 6)
-        )
+    _cuts(workers, tmp_path, kind, settings, None)
+
+
+def test_the_real_store_opens_what_a_power_cut_left(
+    workers: Workers, tmp_path: Path, oracle: Oracle
+) -> None:
+    _cuts(workers, tmp_path, *SAMPLE[0], oracle)
 
 
 @pytest.mark.soak
@@ -123,35 +139,11 @@ def test_what_was_acknowledged_is_there_after_a_power_cut(
 @pytest.mark.parametrize("settings", ALL, ids=_id)
 @pytest.mark.parametrize("kind", sorted(FILE_SYSTEMS))
 def test_power_cuts_at_random_instants(
-    workers: Workers, tmp_path: Path, kind: str, settings: Mapping[str, Any]
-) -> None:
-    with made(kind, tmp_path) as disk:
-        found = [
-            _cut(disk, workers, disk.place / f"store-{seed}", settings, seed) for seed in range(6)
-        ]
-    assert sum(found)
-
-
-def test_the_real_store_opens_what_a_power_cut_left(
-    workers: Workers, tmp_path: Path, oracle: Oracle
-) -> None:
-    kind, settings = SAMPLE[0]
-    with made(kind, tmp_path) as disk:
-        assert any(
-            _cut(disk, workers, disk.place / f"store-{seed}", settings, seed, oracle)
-            for seed in range(1, 6)
-        )
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("settings", ALL, ids=_id)
-@pytest.mark.parametrize("kind", sorted(FILE_SYSTEMS))
-def test_the_real_store_opens_what_any_power_cut_left(
     workers: Workers, tmp_path: Path, oracle: Oracle, kind: str, settings: Mapping[str, Any]
 ) -> None:
     with made(kind, tmp_path) as disk:
-        assert any(
+        found = [
             _cut(disk, workers, disk.place / f"store-{seed}", settings, seed, oracle)
-            for seed in range(1, 6)
-        )
+            for seed in range(6)
+        ]
+    assert sum(found)

@@ -6,21 +6,28 @@ answered with ``PUT_OK``, ``{"failed": WHAT, ...}`` for one that was not.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import itertools
+import json
+import os
 import random
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from threading import Barrier
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 
 import lakelog
 from lakelog import Message, PutResult, PutStatus, Store
 
+SPECIAL: Final = {"SHORT": -1, "KILL": -2, "SLOW": -3}
+"""Errors that are none of the system, as the shim has them."""
 SEGMENT_BYTES: Final = 8192
 TOPIC: Final = "faults"
 SIZES: Final = (10, 300, 900, 2500)
@@ -29,6 +36,11 @@ OLD_TOPIC: Final = "old"
 OLD_MESSAGES: Final = 6
 """Each fills a segment, so that those who delete these delete nothing that is to stay."""
 KEPT_SEGMENTS: Final = 4
+BESIDE: Final[Mapping[str, Any]] = {"segment_size_bytes": 1 << 20}
+"""With what a store is opened by two processes, of which one has a sync that fails."""
+OPEN: Final = "open"
+GO: Final = "go"
+"""Files beside a store: one has opened it; it may go on."""
 
 
 @cache
@@ -41,23 +53,42 @@ def threads() -> ThreadPoolExecutor:
     return pool
 
 
-class Tell(Protocol):
-    """Where events go."""
+@attrs.define
+class Tell:
+    """Writes events to a pipe, with how often the fault has struck.
+
+    One event is one write, so that lines of threads do not mix.
+    """
+
+    writing: int
+    shim: ctypes.CDLL | None = None
+    job: dict[str, Any] = attrs.field(factory=dict)
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Write it at once."""
+        fired = self.shim.fault_fired() if self.shim is not None else 0
+        os.write(self.writing, json.dumps({**event, "fired": fired}).encode() + b"\n")
 
     def arm(self) -> None:
-        """Let a fault that comes late strike from now on."""
+        """Let the fault strike from now on, and count calls from now on."""
+        self._arm(self.job["call"])
 
     def disarm(self) -> None:
-        """Let nothing fail any more."""
+        self._arm("none")
+
+    def _arm(self, call: str) -> None:
+        if self.shim is not None:
+            job = self.job
+            error = SPECIAL.get(job["error"]) or getattr(errno, job["error"])
+            folder = os.fsencode(os.path.normpath(Path(job["path"], job["below"])))
+            self.shim.fault_arm(call.encode(), error, job["nth"], job["forever"], folder)
 
     def seen(self) -> int:
         """How many calls there were that could have failed."""
+        return int(self.shim.fault_seen()) if self.shim is not None else 0
 
     def struck_log(self) -> int:
-        """How often a fault has struck a file of the log by now."""
+        """How often the fault has struck a file of the log by now."""
+        return int(self.shim.fault_fired_at_log()) if self.shim is not None else 0
 
 
 def body_of(key: str) -> bytes:
@@ -110,6 +141,20 @@ def put_while_slow(path: Path, settings: Mapping[str, Any], run: str, tell: Tell
             putting.one(f"{run}-n{at}", wait=False)
         [each.result() for each in waiting]
     _close(store, tell)
+
+
+def put_beside(path: Path, settings: Mapping[str, Any], _run: str, tell: Tell) -> None:
+    """Open; once told to go on, put until a sync fails, and die of that."""
+    store = lakelog.open(path, **settings, **BESIDE)
+    path.with_name(OPEN).touch()
+    while not path.with_name(GO).exists():
+        time.sleep(0.005)
+    tell.arm()
+    try:
+        while True:
+            store.put(Message("t", b"beside"))
+    except lakelog.LakelogError:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def keep_house(path: Path, settings: Mapping[str, Any], run: str, tell: Tell) -> None:
@@ -181,7 +226,6 @@ class Putting:
         self._in_background([f"{run}-a{at}" for at in range(8)])
 
     def one(self, key: str, *, wait: bool = True) -> None:
-        """Put one message."""
         begun = self._begin()
         try:
             result = self.store.put(message_of(key, wait=wait))
@@ -191,7 +235,6 @@ class Putting:
             self._answered(key, result, begun)
 
     def attempt(self, what: str, act: Callable[[], object]) -> None:
-        """Do anything else with the store."""
         begun = self._begin()
         try:
             act()
@@ -270,5 +313,4 @@ def _close(store: Store, tell: Tell) -> None:
 
 
 def why(error: BaseException) -> str:
-    """An error's name and words."""
     return f"{type(error).__name__}: {error}"
