@@ -14,7 +14,7 @@ from lakelog.errors import SettingsError
 from lakelog_broker.codes import Refused, RequestCode, ResponseCode
 from lakelog_broker.remoting.frame import RemotingCommand
 from lakelog_broker.security.access import MAX_CLOCK_SKEW_S, AccessControl, remoting_signature
-from lakelog_broker.security.users import read_users
+from lakelog_broker.security.users import AccessRight, read_users
 from lakelog_broker.settings import BrokerSettings
 
 _SECRET = "secret-of-ann"
@@ -147,6 +147,9 @@ def test_grpc_signatures(access: AccessControl) -> None:
     user = access.check_grpc(_grpc(_NOW))
     assert user.access_key == "ann-key"
     assert _SECRET not in repr(user)
+    root = access.check_grpc(_grpc(_NOW, key="root-key", secret="secret-of-root"))
+    for each, allowed in ((user, False), (root, True)):
+        assert access.allows(each, AccessRight.PUB, topic="closed") is allowed
     late = timedelta(seconds=MAX_CLOCK_SKEW_S + 1)
     for bad in (
         _grpc(_NOW - late),

@@ -184,6 +184,11 @@ def test_of_a_repeated_property_the_last_one_counts() -> None:
     assert [batch.message(at).tags for at in range(2)] == ["b", "c"]
 
 
+def test_text_that_is_no_utf_8_has_replacements() -> None:
+    batch = decode_run(log_of([Message("t", b"", properties=b"TAGS\x01\xff\xc3\x02", queue_id=0)]))
+    assert rows_of(to_arrow(batch)) == [row_of(batch.message(0))]
+
+
 def test_ids_of_both_kinds_of_hosts_are_in_the_order_of_the_records() -> None:
     hosts = ["[::1]:10911", "10.0.0.2:6", "[::1]:10912"]
     batch = decode_run(log_of([Message("t", b"x", store_host=each) for each in hosts]))

@@ -151,6 +151,8 @@ def test_what_stands_behind_a_hole_does_not_come_back(tmp_path: Path) -> None:
     queue = opened(tmp_path)
     check(queue, rows[:2])
     assert on_disk(tmp_path) == expected_files(rows[:2])
+    queue.truncate(rows[1][0])
+    assert on_disk(tmp_path) == expected_files(rows[:1])
     append(queue, [(99, 5, 0, 0, 7, 2)])
     assert queue.read(4, 9).queue_offsets.tolist() == [7], "in a gap reading goes on behind it"
     queue.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from lakelog.files.filesystem import RealFileSystem
 from lakelog_queues.dispatching.consumequeues import ConsumeQueues
 from lakelog_queues.files.openfiles import OpenFiles
 from lakelog_testing.descriptors import open_in
@@ -224,6 +225,17 @@ def test_a_forgotten_topic_stays_forgotten(tmp_path: Path) -> None:
 
 
 # --- many queues ---
+
+
+def test_a_file_that_is_dropped_while_it_is_read_is_closed_behind_the_read(tmp_path: Path) -> None:
+    opened = OpenFiles(RealFileSystem(), write=True)
+    with opened.use(tmp_path / "a", create=True) as held:
+        held.write_at(0, b"a")
+        opened.drop(tmp_path / "a")
+        assert held.read_at(0, 1) == b"a"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        held.size()
+    opened.close()
 
 
 def test_all_queues_share_the_files_they_keep_open(

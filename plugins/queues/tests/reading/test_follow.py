@@ -14,6 +14,7 @@ import pytest
 from core.tests.store.support import open_small, read_small
 from lakelog import GetStatus, Message, Store
 from lakelog.dispatch.arrivals import Arrivals
+from lakelog.files.pages.shared_page import PAGE_FILE
 
 pytestmark = pytest.mark.both_ways
 
@@ -35,12 +36,14 @@ class Live:
         self.reader.wait_dispatched()
 
 
-@pytest.fixture(params=["told", "polled"])
+@pytest.fixture(params=["told", "told by a page", "polled"])
 def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Live]:
     with open_small(tmp_path / "s") as store:
         if request.param == "told":
             yield Live(store, store)
         else:
+            if request.param == "polled":  # as beside RocketMQ, which has no such page
+                (tmp_path / "s" / "lakelog" / PAGE_FILE).unlink()
             with read_small(tmp_path / "s") as reader:
                 yield Live(store, reader)
 

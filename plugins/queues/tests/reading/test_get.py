@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from core.tests.store.support import open_small, overwrite, read_small
 from lakelog import Message, Store
+from lakelog.format.queue_offsets import Queue
+from lakelog.format.units import Units
 from lakelog_format.codec.frame import SECTOR_BYTES
 from lakelog_queues.finding.get import QueueGetter
 from lakelog_queues.finding.results import GetResult, GetStatus
@@ -237,6 +239,36 @@ def test_a_unit_of_an_absurd_size_ends_one_call_and_is_passed_over_by_the_next(
 
 
 # --- columns ---
+
+
+class HoledQueues(QueuesInMemory):
+    """The first 20 units, a hole, then the others; a read in the hole continues after it."""
+
+    def take_in(self, store: Store) -> None:
+        super().take_in(store)
+        units = self.of["t", 0]
+        self.of["t", 0] = units[:20] + [(unit[0] + 5000, *unit[1:]) for unit in units[20:]]
+
+    def units(self, queue: Queue, first: int, count: int) -> Units:
+        there = [unit[0] for unit in self.of[queue] if unit[0] >= first]
+        return super().units(queue, there[0] if there else first, count)
+
+
+@pytest.mark.parametrize("tags", [None, "*"])
+def test_a_hole_longer_than_one_call_examines_is_passed_over(
+    store: Store, tags: str | None
+) -> None:
+    queues = HoledQueues()
+    queues.take_in(store)
+    getter = getter_of(store, queues)
+    for count in (7, 32):
+        at, found = 0, list[int]()
+        while (result := getter.get("t", 0, at, count, tags=tags)).messages:
+            found += numbers(result)
+            at = result.next_offset
+        assert (found, at) == (list(range(COUNT)), COUNT + 5000)
+    for first in (20, 3000, 5020):
+        assert numbers(getter.get("t", 0, first, 2)) == [20, 21]
 
 
 def test_a_record_that_lost_a_sector_is_passed_over(tmp_path: Path, queues: QueuesInMemory) -> None:
