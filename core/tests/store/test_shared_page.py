@@ -10,27 +10,30 @@ import sys
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 
 from core.tests.shared.dying import at_every, die
 from core.tests.store.faults import NthFails
-from core.tests.store.support import SEGMENT, a_store, fill, open_small, read_small
+from core.tests.store.support import SEGMENT, a_store, bodies, fill, open_small, read_small
 from core.tests.store.workers import an_owner
 from lakelog import Message
 from lakelog.errors import SettingsError, StoreError, StoreFailed, StoreLocked
 from lakelog.files.filesystem import RealFileSystem
 from lakelog.files.pages import publishing
 from lakelog.files.pages import shared_page as pages
-from lakelog.files.pages.page_reader import PageReader
+from lakelog.files.pages.page_reader import PageReader, ReaderDurableEnd
 from lakelog.files.pages.page_view import PageView, process_start
 from lakelog.files.pages.positions import Positions
 from lakelog.files.pages.shared_page import OwnerState, SharedPage, page_path
 from lakelog.files.shared.membership import alone
 from lakelog.files.shared.ownership import is_published
+from lakelog.interfaces import Outcome
+from lakelog.registry.builtin.flush import InlineFlush
 from lakelog_interfaces.checkpoint import read_checkpoint
 from lakelog_testing.crash.opener import owned_by
 from tests.support.sampling import every
@@ -183,6 +186,33 @@ def test_a_reader_sees_what_was_put_and_what_is_durable(tmp_path: Path) -> None:
         assert len(reader.get("t", 0, 0, 200).messages) == 100
 
 
+def test_a_reader_stops_at_puts_that_wait_for_the_disk(tmp_path: Path) -> None:
+    """One that is appended, and waits, may yet be taken back by a crash of the machine."""
+    waits, go_on = Event(), Event()
+    with open_small(tmp_path, flush="inline") as owner, read_small(tmp_path) as reader:
+        fill(owner, 3)
+        appender = owned_by(owner).appender
+        flush = appender._flush
+
+        class Slow(InlineFlush):
+            def submit(self, end_offset: int, wait: bool) -> Outcome:
+                waits.set()
+                go_on.wait(20)
+                return flush.submit(end_offset, wait)
+
+        appender._flush = Slow()
+        putting = Thread(target=owner.put, args=(Message("t", b"late", queue_id=0),))
+        putting.start()
+        waits.wait(20)
+        assert reader.max_offset == owner.max_offset < owned_by(owner).log.appended
+        assert len(list(reader.scan())) == 3
+        assert len(reader.get("t", 0, 0, 9).messages) == 3
+        go_on.set()
+        putting.join(20)
+        assert bodies(reader.scan())[3:] == [b"late"]
+        appender._flush = flush
+
+
 def test_a_killed_owners_page_counts_no_more(tmp_path: Path) -> None:
     with an_owner(tmp_path) as owner, read_small(tmp_path) as reader:
         end, _ = owner.ends("put", "m", 20)
@@ -258,13 +288,35 @@ def test_another_program_that_owns_the_store(tmp_path: Path) -> None:
         assert reader.flushed_offset == results[-1].end_offset, "it was closed cleanly"
 
 
-def test_a_page_of_another_version_is_not_believed(tmp_path: Path) -> None:
+def test_a_page_of_another_version_or_state_is_not_believed(tmp_path: Path) -> None:
     with open_small(tmp_path) as owner:
         assert PageReader(FILES, tmp_path).page() is not None
         words = owned_by(owner).positions.words
         words[0] = pages.MAGIC + 1
         assert PageReader(FILES, tmp_path).page() is None
         words[0] = pages.MAGIC
+        for state in OwnerState:
+            words[pages.STATE] = state
+            believed = state in (OwnerState.OPEN, OwnerState.FAILED, OwnerState.CLOSING)
+            assert (PageReader(FILES, tmp_path).page() is not None) == believed
+        words[pages.STATE] = OwnerState.OPEN
+
+
+def test_what_an_owner_adds_while_the_end_is_looked_for_is_not_durable(tmp_path: Path) -> None:
+    a_store(tmp_path, 3)
+    with open_small(tmp_path) as store:
+        durable = store.max_offset
+    flushed = ReaderDurableEnd(FILES, tmp_path, lambda: None)
+    with ExitStack() as owners:
+        ends = list[int]()
+
+        def end_beside_an_owner() -> int:
+            if not ends:
+                owner = owners.enter_context(an_owner(tmp_path))
+                ends.append(owner.ends("put", "m", 1)[0])
+            return ends[0]
+
+        assert flushed.end(end_beside_an_owner) == durable < ends[0]
 
 
 def test_the_page_of_a_dead_process_whose_locks_a_child_holds_is_right(tmp_path: Path) -> None:
