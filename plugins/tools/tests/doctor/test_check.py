@@ -158,7 +158,7 @@ def test_beside_a_living_owner_only_damage_is_a_problem(tmp_path: Path) -> None:
         thread = threading.Thread(target=write)
         thread.start()
         try:
-            for _ in range(4):
+            for _ in range(8):
                 assert problems_of(path) == []
         finally:
             stop.set()

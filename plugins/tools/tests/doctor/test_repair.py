@@ -476,7 +476,7 @@ def _is_done(path: Path, changes: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("step", [31, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.slow)])
 def test_wherever_it_is_stopped_the_next_repair_goes_on(
     path: Path, puts: list[PutResult], tmp_path: Path, step: int
 ) -> None:
