@@ -96,8 +96,8 @@ def test_what_is_refused_at_load(spark: SparkSession, store: Path, tmp_path: Pat
 
     (tmp_path / "notes.txt").write_text("no store")
     for made, path, said in (
-        (reader(), tmp_path, "NotAStore: .*no.*store"),
-        (reader(), tmp_path / "nothing", "NotAStore: .*no.*store"),
+        (reader(), tmp_path, "NotAStore: .*holds notes.txt"),
+        (reader(), tmp_path / "nothing", "NotAStore: .*nothing"),
         (reader().schema("topic string"), store, "leave out .schema"),
         (reader().option("corupt", "skip"), store, "corupt in the options .*mean 'corrupt'"),
     ):
