@@ -7,6 +7,7 @@ of which a power cut then leaves what it may. Planted bugs show that the check c
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -16,6 +17,7 @@ import pytest
 import lakelog
 from lakelog import Message
 from lakelog.log.reading.pieces import Blank
+from lakelog_lake.log.durable_end import DurableEnd
 from lakelog_lake.tasks import ranges
 from lakelog_lake.tasks.ranges import TaskLimits, next_spans
 from lakelog_testing.crash import CrashPlan, CrashPoint, Image, SimFileSystem, images, nothing_lost
@@ -143,3 +145,22 @@ def test_a_blank_behind_damage_does_not_land(tmp_path: Path) -> None:
     assert (len(bodies) > 0, end) == (True, last)
     with opener.open(path) as store:
         assert store.max_offset == last
+
+
+def landed_without_a_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ranges, "sync_segments", lambda *_: None)
+
+
+def end_of_the_log_taken_for_durable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DurableEnd, "behind", lambda _self, store, _start: store.max_offset)
+
+
+@pytest.mark.parametrize("plant", [landed_without_a_sync, end_of_the_log_taken_for_durable])
+def test_a_planted_bug_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], crashes: Crashes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    for seed in range(1, 33):  # which images there are depends on threads
+        if not crashes.broken:
+            crashes.run(seed, POINTS // 4)
+    assert crashes.broken, f"{plant.__name__} was not found in {crashes.images} images"
