@@ -117,8 +117,10 @@ class FlushStrategyContract:
     def put_in_callbacks(self, log: FakeLog) -> list[PutStatus]:
         """The statuses of puts made and awaited inside callbacks."""
         with running(self.make(), log) as flush, ExitStack() as stack:
-            if hasattr(flush, "submit_later"):  # and not before the callback is registered
-                stack.enter_context(log.stalled())
+            first = flush.submit(log.append(), wait=True)
+            self.settle(first)
+            if hasattr(flush, "submit_later") or not isinstance(first, PutStatus):
+                stack.enter_context(log.stalled())  # no answer before the callback is registered
             answered = [self.put_behind(flush, log) for _ in range(3)]
             log.release()
             return [self.settle(each.get(timeout=self.patience_seconds)) for each in answered]
