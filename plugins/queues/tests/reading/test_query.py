@@ -87,6 +87,7 @@ def test_what_retention_has_deleted_is_no_damage(
         query = KeyQuery(Index(places[::-1]), log_of_store(store))
         assert len(query.query("t", "a")) == 6
         store.flush()
+        assert store.wait_dispatched()  # as retention does
         owned_by(store).log.segments.exclude_first()
         owned_by(store).positions.minimum = owned_by(store).log.segments.first_offset
         assert [each.physical_offset for each in query.query("t", "a")] == places[:0:-1]
