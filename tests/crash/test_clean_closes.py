@@ -21,7 +21,7 @@ from lakelog.files.filesystem import RealFileSystem
 from lakelog_testing.crash import CrashPlan
 from lakelog_testing.crash.longrun import FLUSHES, WRITERS
 from lakelog_testing.crash.opener import Opener
-from tests.crash.test_planted_bugs import sealed_segment_not_committed
+from tests.crash.planted import sealed_segment_not_committed
 
 THREADS: Final = 6
 SESSIONS: Final = 2

@@ -17,7 +17,7 @@ from typing import Protocol
 import attrs
 import pytest
 
-from tests.protocol import appending, joining
+from tests.protocol import append_steps, joining
 from tests.protocol.appending import Appending
 from tests.protocol.joining import Joining
 
@@ -170,7 +170,7 @@ def test_no_order_of_appends_syncs_and_deaths_is_wrong(model: Appending) -> None
     "bug",
     [
         pytest.param(bug, marks=pytest.mark.slow if bug in OF_THREE else ())
-        for bug in appending.BUGS
+        for bug in append_steps.BUGS
     ],
 )
 def test_a_bug_in_the_append_section_is_found(bug: str) -> None:

@@ -132,3 +132,6 @@ def poke(path: Path, position: int, data: bytes) -> None:
 
 def snapshot(path: Path) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in path.rglob("*") if each.is_file()}
+
+
+RECS = [Rec.keyed(f"k{at} all", time_ms=NOW_MS + 1000 * at) for at in range(8)]

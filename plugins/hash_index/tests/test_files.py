@@ -11,26 +11,20 @@ from typing import Any
 import attrs
 import pytest
 
-import lakelog
-import lakelog_hash_index.plugin as hash_index
 from core.tests.store.faults import NthFails, SeenFiles
-from lakelog import Message
 from lakelog.errors import CorruptIndex
 from lakelog.files.filesystem import File, RealFile, RealFileSystem
-from lakelog.format.layout import INDEX_DIR
-from lakelog.interfaces import Dispatcher
 from lakelog.message import Body
-from lakelog_hash_index import plugin, verify
+from lakelog_hash_index import verify
 from lakelog_hash_index.indexfile import IndexFile
 from lakelog_hash_index.names import next_name
-from lakelog_hash_index.settings import HashIndexSettings, from_index
+from lakelog_hash_index.settings import HashIndexSettings
 from lakelog_hash_index.shape import ENTRY, HEADER, SLOT
 from lakelog_interfaces.checkpoint import CheckpointKeeper
-from lakelog_testing import DispatcherContract, PluginContract
-from lakelog_testing.crash.opener import owned_by
 from plugins.hash_index.tests.support import (
     FOREVER,
     NOW_MS,
+    RECS,
     SMALL,
     Rec,
     batch_of,
@@ -50,7 +44,6 @@ from plugins.hash_index.tests.support import (
 pytestmark = pytest.mark.both_ways
 
 ONE_SLOT = HashIndexSettings(slots=1, entries=6)
-RECS = [Rec.keyed(f"k{at} all", time_ms=NOW_MS + 1000 * at) for at in range(8)]
 
 
 def answers(index: Any) -> list[list[int]]:
@@ -450,137 +443,3 @@ def test_no_key_is_counted_that_a_full_disk_left_out(tmp_path: Path) -> None:
         index.dispatch(batch)
         assert find(index, "all") == batch.physical_offsets.tolist()[::-1]
         index.close()
-
-
-# --- files whose records were deleted from the log go ---
-
-
-IN_A_STORE: dict[str, Any] = {
-    "plugins": [hash_index],
-    "flush": "none",
-    "segment_size_bytes": 16 << 10,
-    "preallocate": False,
-    "hash-index": {"slots": 8, "entries": 17},
-}
-
-
-def index_files(path: Path) -> list[str]:
-    return [each.name for each in index_paths(path)]
-
-
-def test_files_of_what_is_deleted_go_and_the_rest_is_found(tmp_path: Path) -> None:
-    with lakelog.open(tmp_path, **IN_A_STORE) as store:
-        put = [store.put(Message("t", bytes(400), keys=f"k{n}")) for n in range(100)]
-        assert store.wait_dispatched()
-        index: Any = next(
-            each.dispatcher for each in owned_by(store).dispatchers if each.name == "hash-index"
-        )
-        before = index_files(tmp_path)
-        assert index.remove_before(0) == 0
-        minimum = put[50].physical_offset
-        due = [file.name for file in index.deletable(minimum)]
-        assert len(due) == 3
-        assert index.remove_before(minimum) == 3
-        assert index_files(tmp_path) == before[3:] == sorted(set(before) - set(due))
-        for number, result in enumerate(put):
-            found = [each.physical_offset for each in store.query("t", f"k{number}")]
-            assert found == ([result.physical_offset] if number >= 50 else [])
-        assert index.remove_before(put[-1].end_offset) == len(before) - 4
-        assert index_files(tmp_path) == before[-1:]
-        more = store.put(Message("t", b"", keys="more"))
-        assert store.wait_dispatched(more.end_offset)
-        assert [each.physical_offset for each in store.query("t", "more")] == [more.physical_offset]
-
-
-class Late(RealFileSystem):
-    """Lists the index, and then loses its first file."""
-
-    def list(self, directory: Path) -> list[tuple[str, int]]:
-        found = super().list(directory)
-        if directory.name == INDEX_DIR and len(found) > 3:
-            (directory / found[0][0]).unlink()
-        return found
-
-
-def test_a_reader_looks_again_when_a_file_goes_while_it_opens(tmp_path: Path) -> None:
-    with lakelog.open(tmp_path, **IN_A_STORE) as store:
-        for number in range(64):
-            store.put(Message("t", bytes(40), keys=f"k{number}"))
-        assert store.wait_dispatched()
-    assert len(index_files(tmp_path)) == 4
-    with lakelog.open(tmp_path, mode="read", files=Late(), **IN_A_STORE) as store:
-        assert len(store.query("t", "k63")) == 1
-        assert len(index_files(tmp_path)) == 3
-
-
-def test_the_file_of_the_oldest_message_stays(tmp_path: Path) -> None:
-    batch = built(tmp_path, RECS)
-    offsets = batch.physical_offsets.tolist()
-    index = resumed(owner(tmp_path), batch)
-    first = IndexFile(RealFileSystem(), index_paths(tmp_path)[0], SMALL.shape)
-    assert first.header().end_offset == offsets[2]
-    assert index.remove_before(offsets[2]) == 0
-    assert find(index, "k2") == [offsets[2]]
-    assert index.remove_before(offsets[2] + 1) == 1
-    index.close()
-
-
-# --- contracts, and sizes by the lengths of files ---
-
-
-class TestOwnerIndex(DispatcherContract):
-    """With files so small that forty records need seven of them."""
-
-    def make(self, path: Path) -> Dispatcher:
-        return owner(path, HashIndexSettings(slots=5, entries=7))
-
-    def contents(self, dispatcher: Dispatcher) -> object:
-        return [find(dispatcher, f"k{at}", "orders") for at in range(40)]
-
-
-class TestPlugin(PluginContract):
-    plugin = plugin
-
-
-@pytest.mark.parametrize(
-    ("slots", "entries", "what"),
-    [(0, 10, "slots"), (1, 1, "entries"), (5_000_000, 120_000_000, "RocketMQ opens at most")],
-)
-def test_sizes_that_no_file_can_have(slots: int, entries: int, what: str) -> None:
-    with pytest.raises(ValueError, match=what):
-        HashIndexSettings(slots=slots, entries=entries)
-
-
-# --- sizes by the lengths of index files ---
-
-
-def test_the_oldest_file_of_the_usual_ratio_tells(tmp_path: Path) -> None:
-    assert list(from_index(tmp_path)) == []
-    folder = tmp_path / "index"
-    folder.mkdir()
-    (folder / "1").write_bytes(bytes(8441))
-    (folder / "2").write_bytes(bytes(8440))
-    (folder / "3").write_bytes(bytes(84040))
-    (folder / "0").symlink_to(folder / "3")
-    assert list(from_index(tmp_path)) == [
-        ("slots", 100, folder / "2"),
-        ("entries", 400, folder / "2"),
-    ]
-
-
-def test_a_file_that_goes_meanwhile_says_nothing_of_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "index"
-    folder.mkdir()
-    for name in "12":
-        (folder / name).write_bytes(bytes(8440))
-    listed = Path.iterdir
-
-    def iterdir(path: Path) -> list[Path]:
-        found = list(listed(path))
-        (folder / "1").unlink()
-        return found
-
-    monkeypatch.setattr(Path, "iterdir", iterdir)
-    assert [file.name for _, _, file in from_index(tmp_path)] == ["2", "2"]
