@@ -25,7 +25,7 @@ from lakelog.files.shared import append_section, group_sync, queue_table
 from lakelog.interfaces import Factory, Kind, NoSettings
 from lakelog.log import appender, commit_log, segments
 from lakelog.registry.builtin import flush
-from lakelog.runtime import yieldlock
+from lakelog.runtime import locks
 from lakelog.status import PutStatus
 from lakelog_testing.crash.opener import owned_by
 from plugins.testing.tests.stagedwriters import SoundlyStaged
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.both_ways
 
 SOURCES = frozenset(
     each.__file__
-    for each in (appender, commit_log, positions, segments, append_section, queue_table, yieldlock)
+    for each in (appender, commit_log, positions, segments, append_section, queue_table, locks)
 )
 MESSAGES = [Message("t", b"%d" % number, queue_id=0) for number in range(3)]
 VERBS: dict[str, Callable[[Store], object]] = {

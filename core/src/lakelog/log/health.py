@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
 from typing import Final
 
+from lakelog.runtime.locks import Mutex
 from lakelog.runtime.threads import started
 from lakelog_format.status import PutStatus
 from lakelog_interfaces.errors import PutRefused, StoreFailed, ThreadNotStarted
@@ -34,7 +35,7 @@ class Health:
         self._for_good = False
         self._lacks_room = False
         self._listeners = [on_failure]
-        self._lock = Lock()
+        self._lock = Mutex()
 
     def add_listener(self, on_failure: Callable[[BaseException], None]) -> None:
         """Add a listener for the store's failure; it is called before the earlier ones."""

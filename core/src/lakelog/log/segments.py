@@ -9,7 +9,6 @@ import mmap
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from threading import Lock
 from typing import Final
 
 from lakelog.files.filesystem import File, sync_file
@@ -17,6 +16,7 @@ from lakelog.files.pages.positions import Positions
 from lakelog.files.preallocation import Preallocator, SegmentMaker
 from lakelog.files.segment_files import segment_files
 from lakelog.log.open_segment import OpenSegment, SealedSegment, Viewable, deleted
+from lakelog.runtime.locks import Mutex
 from lakelog_interfaces.errors import LakelogError, OffsetOutOfRange
 from lakelog_interfaces.strategies import Sealable, Writer
 
@@ -71,7 +71,7 @@ class Segments:
         self._use(opened)
         self.open_segments: dict[int, Viewable] = {active_offset: self.active}
         self._unsynced = [opened]
-        self._keeping = Lock()
+        self._keeping = Mutex()
         self._maps: dict[int, None] = {}  # least recently used first
         self._alive: dict[int, list[weakref.ref[mmap.mmap]]] = {}
         self.on_roll: Callable[[int], None] = _ignore

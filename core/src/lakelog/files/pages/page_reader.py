@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Lock
 from typing import Final
 
 from lakelog.files.filesystem import FileSystem
@@ -13,6 +12,7 @@ from lakelog.files.pages.mapped_file import Identity
 from lakelog.files.pages.page_view import BELIEVED, PageView, page_identity
 from lakelog.files.shared.ownership import is_owned, is_published
 from lakelog.files.state.replica import read_replica
+from lakelog.runtime.locks import Mutex
 from lakelog_format.fields.layout import ABORT_FILE
 from lakelog_interfaces.checkpoint import read_checkpoint
 
@@ -68,7 +68,7 @@ class ReaderDurableEnd:
         self._path = path
         self._page = page
         self._known: int | None = None
-        self._lock = Lock()
+        self._lock = Mutex()
 
     def end(self, log_end: Callable[[], int]) -> int | None:
         """The durable end, in bytes from the start of the log; ``None`` if unknown.

@@ -30,7 +30,7 @@ from lakelog.files.pages.shared_page import (
     SEVERAL,
     SharedPage,
 )
-from lakelog.runtime.yieldlock import YieldLock
+from lakelog.runtime.locks import YieldLock
 from lakelog_format.status import PutStatus
 from lakelog_interfaces.accelerate import SectionLock
 from lakelog_interfaces.errors import PutRefused

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 from lakelog.files.pages.futex import futex
 from lakelog.files.shared.byte_lock import LONGEST_SLEEP_S, ByteLock
-from lakelog.runtime.yieldlock import YieldLock
+from lakelog.runtime.locks import YieldLock
 
 BYTES: Final = 32
 FLUSHED: Final = 0

@@ -1,17 +1,20 @@
-"""A lock for short critical sections of threads that share one interpreter lock.
+"""Locks that stay usable after a signal handler has raised.
 
-A thread that finds the lock held yields and tries again. With an ordinary lock, a holder that is
+A signal handler may raise (Ctrl-C, a time limit) between the call that takes a lock and the block
+that releases it. :class:`Mutex` is released then. A :class:`YieldLock` records its owner, and
+exception handlers check :attr:`YieldLock.is_mine`.
+
+:class:`YieldLock` is for short critical sections of threads that share one interpreter lock. A
+thread that finds the lock held yields and tries again. With an ordinary lock, a holder that is
 descheduled makes the others queue. Each release then wakes one of them, and every section costs a
 context switch (a convoy). Here the holder continues at its next turn, and the following sections
 run without a switch.
-
-A signal handler may raise (Ctrl-C) between the call that takes a lock and the block that releases
-it. So the lock records its owner, and exception handlers check :attr:`YieldLock.is_mine`.
 """
 
 from __future__ import annotations
 
 import time
+from _thread import RLock as _OwnedLock
 from collections.abc import Callable
 from threading import RLock
 from typing import Final
@@ -22,6 +25,26 @@ _SLEEPS_SECONDS: Final = (*[0.0] * 8, 50e-6, 100e-6, 200e-6, 400e-6, 800e-6, 2e-
 They grow: 64 waiters that wake every 50 us take the interpreter from the owner, which then needs a
 second for the system calls of a few milliseconds.
 """
+
+
+class Mutex(_OwnedLock):  # type: ignore[misc]  # final in the stubs only
+    """A lock for ``with`` statements; a thread that owns it must not acquire it again.
+
+    Since CPython 3.14, a signal handler can run between ``__enter__`` of a ``threading.Lock`` and
+    the block, which is no part of any ``try`` yet: an exception leaves the lock acquired for ever.
+    Here it comes out of a function that can release the lock. ``__exit__`` is inherited, as signal
+    handlers do not run inside a function of C, but do at the begin of a function of Python.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> bool:  # type: ignore[override]  # without the arguments of acquire
+        try:
+            return self.acquire()
+        except BaseException:
+            if self._is_owned():  # type: ignore[attr-defined]  # as for is_mine below
+                self.release()
+            raise
 
 
 class YieldLock:
