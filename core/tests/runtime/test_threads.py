@@ -223,7 +223,7 @@ def test_a_mutex_is_released_wherever_a_signal_handler_raises() -> None:
                 while True:
                     with mutex:
                         seen += 1
-            assert not mutex._is_owned(), f"round {number}"  # type: ignore[attr-defined]
+            assert not mutex._is_owned(), f"round {number}"  # type: ignore[attr-defined]  # RLock has it for Condition
     finally:
         signal.signal(signal.SIGALRM, before)
     assert seen
