@@ -67,7 +67,7 @@ def test_executors_without_lakelog_get_it(cluster: Cluster, store: Path, tmp_pat
     )
     check(said, store, tmp_path)
     assert "lakelog.zip" in said["lakelog_from"]["file"]
-    assert {"flush", "hash-index", "mmap", "spark"} <= set(said["lakelog_from"]["plugins"])
+    assert {"flush", "hash-index", "mmap", "lake"} <= set(said["lakelog_from"]["plugins"])
 
 
 def test_executors_with_the_python_of_the_driver(

@@ -133,7 +133,7 @@ def keep_nothing(path: Path, *names: str) -> None:
 # --- restored and rolled back ---
 
 
-@pytest.mark.parametrize("back", [4, *(pytest.param(each, marks=slow) for each in (1, 7, None))])
+@pytest.mark.parametrize("back", [4, *(pytest.param(each, marks=slow) for each in (1, 5, None))])
 def test_a_restored_delta_table(sources: list[LandingSource], path: Path, back: int | None) -> None:
     """By so many versions, or to its beginning."""
     land_by_turns(sources, "delta", path)
