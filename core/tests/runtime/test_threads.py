@@ -227,3 +227,22 @@ def test_a_mutex_is_released_wherever_a_signal_handler_raises() -> None:
     finally:
         signal.signal(signal.SIGALRM, before)
     assert seen
+
+
+def test_a_handler_that_needs_the_mutex_it_interrupts_does_not_wait_for_ever() -> None:
+    mutex, entered = Mutex(), list[str]()
+
+    def enter(*_: object) -> None:
+        with mutex:
+            entered.append("handler")
+
+    before = signal.signal(signal.SIGUSR1, enter)
+    try:
+        with mutex:
+            signal.raise_signal(signal.SIGUSR1)
+            entered.append("block")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert entered == ["handler", "block"]
+    with ThreadPoolExecutor(1) as other:  # the handler has not released it for good, nor kept it
+        assert other.submit(mutex.acquire, blocking=False).result(20)

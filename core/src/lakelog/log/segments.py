@@ -182,7 +182,7 @@ class Segments:
         self._maps[start] = None
         if len(self._maps) > MOST_MAPS:
             oldest = next(iter(self._maps))
-            del self._maps[oldest]
+            self._maps.pop(oldest, None)  # unless a handler of a signal has
             self.open_segments.pop(oldest, None)  # held views keep the map alive
 
     def open_file(self, start: int) -> File:

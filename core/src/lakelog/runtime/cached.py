@@ -1,3 +1,3 @@
 """The public name of :mod:`lakelog_format.cached`."""
 
-from lakelog_format.cached import *  # noqa: F403  # the public name of all of it
+from lakelog_format.cached import *  # noqa: F403  # a list here could miss a name

@@ -14,9 +14,8 @@ run without a switch.
 from __future__ import annotations
 
 import time
-from _thread import RLock as _OwnedLock
+from _thread import RLock  # the type; threading.RLock is a function
 from collections.abc import Callable
-from threading import RLock
 from typing import Final
 
 _SLEEPS_SECONDS: Final = (*[0.0] * 8, 50e-6, 100e-6, 200e-6, 400e-6, 800e-6, 2e-3)
@@ -27,13 +26,17 @@ second for the system calls of a few milliseconds.
 """
 
 
-class Mutex(_OwnedLock):  # type: ignore[misc]  # final in the stubs only
-    """A lock for ``with`` statements; a thread that owns it must not acquire it again.
+class Mutex(RLock):  # type: ignore[misc]  # final in the stubs only
+    """A lock for ``with`` statements.
+
+    A signal handler that needs the lock of a block that it interrupts enters that block again,
+    where it would wait for ever for an ordinary lock. So a block must be right wherever another
+    call of it comes in between.
 
     Since CPython 3.14, a signal handler can run between ``__enter__`` of a ``threading.Lock`` and
-    the block, which is no part of any ``try`` yet: an exception leaves the lock acquired for ever.
-    Here it comes out of a function that can release the lock. ``__exit__`` is inherited, as signal
-    handlers do not run inside a function of C, but do at the begin of a function of Python.
+    its block. An exception there passes by the ``with`` statement and leaves the lock acquired.
+    Here ``__enter__`` is a function of Python, which releases the lock then. ``__exit__`` stays
+    one of C: a signal handler could run at the begin of one of Python.
     """
 
     __slots__ = ()
@@ -42,7 +45,7 @@ class Mutex(_OwnedLock):  # type: ignore[misc]  # final in the stubs only
         try:
             return self.acquire()
         except BaseException:
-            if self._is_owned():  # type: ignore[attr-defined]  # as for is_mine below
+            if self._is_owned():  # type: ignore[attr-defined]  # threading.Condition calls it too
                 self.release()
             raise
 
